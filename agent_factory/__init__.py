@@ -1,0 +1,132 @@
+"""An agent factory: middleware composed into a LangGraph agent, by way of a plan you can read.
+
+>>> from agent_factory import AgentMiddleware, create_agent
+
+Names are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from langgraph.prebuilt import InjectedState as InjectedState
+    from langgraph.prebuilt import InjectedStore as InjectedStore
+    from langgraph.prebuilt import ToolNode as ToolNode
+    from langgraph.prebuilt import ToolRuntime as ToolRuntime
+    from langgraph.prebuilt import tools_condition as tools_condition
+    from langgraph.prebuilt.tool_node import ToolCallRequest as ToolCallRequest
+    from langgraph.runtime import Runtime as Runtime
+    from langgraph.types import TracePolicy as TracePolicy
+    from langgraph.types import omit_payload as omit_payload
+
+    from agent_factory.base import AgentMiddleware as AgentMiddleware
+    from agent_factory.base import hook_config as hook_config
+    from agent_factory.decorators import after_agent as after_agent
+    from agent_factory.decorators import after_model as after_model
+    from agent_factory.decorators import before_agent as before_agent
+    from agent_factory.decorators import before_model as before_model
+    from agent_factory.decorators import dynamic_prompt as dynamic_prompt
+    from agent_factory.decorators import wrap_model_call as wrap_model_call
+    from agent_factory.decorators import wrap_tool_call as wrap_tool_call
+    from agent_factory.effects import Flow as Flow
+    from agent_factory.effects import Invoke as Invoke
+    from agent_factory.effects import Sleep as Sleep
+    from agent_factory.effects import arun as arun
+    from agent_factory.effects import run as run
+    from agent_factory.effects import then as then
+    from agent_factory.errors import AgentFactoryError as AgentFactoryError
+    from agent_factory.errors import HistoryError as HistoryError
+    from agent_factory.errors import OutputError as OutputError
+    from agent_factory.errors import SpecError as SpecError
+    from agent_factory.errors import TurnError as TurnError
+    from agent_factory.factory import create_agent as create_agent
+    from agent_factory.factory import plan_agent as plan_agent
+    from agent_factory.factory import topology_of as topology_of
+    from agent_factory.models import init_model as init_model
+    from agent_factory.topology import Topology as Topology
+    from agent_factory.tracing import configure_trace_policy as configure_trace_policy
+    from agent_factory.types import AgentState as AgentState
+    from agent_factory.types import ContextT as ContextT
+    from agent_factory.types import ExtendedModelResponse as ExtendedModelResponse
+    from agent_factory.types import InputAgentState as InputAgentState
+    from agent_factory.types import JumpTo as JumpTo
+    from agent_factory.types import ModelCallResult as ModelCallResult
+    from agent_factory.types import ModelRequest as ModelRequest
+    from agent_factory.types import ModelResponse as ModelResponse
+    from agent_factory.types import OmitFromInput as OmitFromInput
+    from agent_factory.types import OmitFromOutput as OmitFromOutput
+    from agent_factory.types import OmitFromSchema as OmitFromSchema
+    from agent_factory.types import OutputAgentState as OutputAgentState
+    from agent_factory.types import PrivateStateAttr as PrivateStateAttr
+    from agent_factory.types import ResponseT as ResponseT
+    from agent_factory.types import StateT as StateT
+
+_HOME = {
+    "langgraph.prebuilt": (
+        "InjectedState",
+        "InjectedStore",
+        "ToolNode",
+        "ToolRuntime",
+        "tools_condition",
+    ),
+    "langgraph.prebuilt.tool_node": ("ToolCallRequest",),
+    "langgraph.runtime": ("Runtime",),
+    "langgraph.types": ("TracePolicy", "omit_payload"),
+    "agent_factory.base": ("AgentMiddleware", "hook_config"),
+    "agent_factory.decorators": (
+        "after_agent",
+        "after_model",
+        "before_agent",
+        "before_model",
+        "dynamic_prompt",
+        "wrap_model_call",
+        "wrap_tool_call",
+    ),
+    "agent_factory.effects": ("Flow", "Invoke", "Sleep", "arun", "run", "then"),
+    "agent_factory.errors": (
+        "AgentFactoryError",
+        "HistoryError",
+        "OutputError",
+        "SpecError",
+        "TurnError",
+    ),
+    "agent_factory.factory": ("create_agent", "plan_agent", "topology_of"),
+    "agent_factory.models": ("init_model",),
+    "agent_factory.topology": ("Topology",),
+    "agent_factory.tracing": ("configure_trace_policy",),
+    "agent_factory.types": (
+        "AgentState",
+        "ContextT",
+        "ExtendedModelResponse",
+        "InputAgentState",
+        "JumpTo",
+        "ModelCallResult",
+        "ModelRequest",
+        "ModelResponse",
+        "OmitFromInput",
+        "OmitFromOutput",
+        "OmitFromSchema",
+        "OutputAgentState",
+        "PrivateStateAttr",
+        "ResponseT",
+        "StateT",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module = _MODULE_OF[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,274 @@
+"""The tree of mistakes; each one knows its culprit, its reason and its remedy.
+
+```
+AgentFactoryError
+├── SpecError(ValueError)      your arguments: raised by create_agent, before anything runs
+└── TurnError(RuntimeError)    this run: raised by the step that cannot go on
+```
+
+Every class has a stable `code`; a message reads ``[code] culprit: reason remedy``. Where users know
+another exception type for a mistake, its class here derives from that type as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage
+
+
+class AgentFactoryError(Exception):
+    """Any mistake this library names.
+
+    Args:
+        culprit: What is wrong: a name the reader wrote.
+        reason: Why that cannot work.
+        remedy: What to write instead.
+    """
+
+    code: ClassVar[str] = "AF000"
+
+    def __init__(self, culprit: str, reason: str, remedy: str = "") -> None:
+        self.culprit = culprit
+        self.reason = reason
+        self.remedy = remedy
+        super().__init__(f"[{self.code}] {culprit}: {reason} {remedy}".rstrip())
+
+
+class SpecError(AgentFactoryError, ValueError):
+    """An argument of `create_agent` cannot be built. Nothing has run, nothing was built.
+
+    Several mistakes found in one build arrive together: `errors` holds each of them.
+    """
+
+    code = "AF100"
+
+    @property
+    def errors(self) -> tuple[SpecError, ...]:
+        """The single mistakes this error reports: itself, unless it reports several."""
+        return (self,)
+
+
+class SpecErrors(SpecError):
+    """All the mistakes of one build, where there is more than one."""
+
+    def __init__(self, errors: Sequence[SpecError]) -> None:
+        self._errors = tuple(errors)
+        super().__init__(
+            f"{len(self._errors)} mistakes",
+            "nothing was built.",
+            "\n" + "\n".join(f"- {error}" for error in self._errors),
+        )
+
+    @property
+    def errors(self) -> tuple[SpecError, ...]:
+        """Each mistake, in the order in which it was found."""
+        return self._errors
+
+
+class ArgumentError(SpecError, TypeError):
+    """An argument has a type or a value that `create_agent` cannot use."""
+
+    code = "AF101"
+
+
+class NotMiddleware(SpecError, TypeError):
+    """A member of `middleware` is a class, or no middleware at all."""
+
+    code = "AF102"
+
+
+class DuplicateMiddleware(SpecError, AssertionError):
+    """Two middleware share a name, so their nodes could not be told apart."""
+
+    code = "AF103"
+
+
+class InvalidName(SpecError):
+    """A middleware's name holds a character that LangGraph reserves."""
+
+    code = "AF104"
+
+
+class UnknownHook(SpecError):
+    """A method looks like a hook and is none, so it would never run."""
+
+    code = "AF105"
+
+
+class HookSignature(SpecError, TypeError):
+    """A hook does not take the arguments it will be called with."""
+
+    code = "AF106"
+
+
+class HookColour(SpecError, TypeError):
+    """A coroutine in a synchronous slot, or the reverse."""
+
+    code = "AF107"
+
+
+class FlowAndWrap(SpecError):
+    """A middleware has both a flow and a wrap for the same call."""
+
+    code = "AF108"
+
+
+class NoCommonPath(SpecError):
+    """One layer is synchronous only, another asynchronous only: no run could use both."""
+
+    code = "AF109"
+
+
+class UnknownJump(SpecError):
+    """A hook declares a jump to something that is no jump target."""
+
+    code = "AF110"
+
+
+class JumpToNowhere(SpecError):
+    """A hook declares a jump to tools in an agent that has none."""
+
+    code = "AF111"
+
+
+class InvalidTool(SpecError, TypeError):
+    """A tool is of no usable kind, or lacks what the model must be told of it."""
+
+    code = "AF112"
+
+
+class ToolNameTaken(SpecError):
+    """Two tools share a name; the model could only ever reach one of them."""
+
+    code = "AF113"
+
+
+class InvalidSchema(SpecError, TypeError):
+    """A state schema is not a TypedDict, or uses a key that the engine keeps for itself."""
+
+    code = "AF114"
+
+
+class SchemaConflict(SpecError):
+    """Two state schemas disagree on the type or the reducer of one key."""
+
+    code = "AF115"
+
+
+class UnknownNode(SpecError):
+    """`interrupt_before` or `interrupt_after` names something that is no node."""
+
+    code = "AF116"
+
+
+class InvalidResponseFormat(SpecError, TypeError):
+    """`response_format` is no schema and no strategy."""
+
+    code = "AF117"
+
+
+class TurnError(AgentFactoryError, RuntimeError):
+    """This run cannot go on. What earlier steps wrote is kept in the thread."""
+
+    code = "AF300"
+
+
+class PathNotSupported(TurnError, NotImplementedError):
+    """A synchronous run met something asynchronous only, or the reverse."""
+
+    code = "AF301"
+
+
+class HookPathNotSupported(PathNotSupported, TypeError):
+    """A synchronous run met a node hook that exists only as a coroutine."""
+
+
+class UndeclaredJump(TurnError):
+    """A hook or a tool asked for a jump that its agent has no edge for."""
+
+    code = "AF302"
+
+
+class JumpWithoutCalls(TurnError):
+    """A jump to tools, where no tool call waits for an answer."""
+
+    code = "AF303"
+
+
+class BadReturn(TurnError, TypeError):
+    """A hook, a layer or a flow returned or yielded something that cannot be used."""
+
+    code = "AF304"
+
+
+class CommandNotSupported(TurnError, NotImplementedError):
+    """A layer's Command carries more than `update`."""
+
+    code = "AF305"
+
+
+class ModelCannotCallTools(TurnError, NotImplementedError):
+    """The chat model has no `bind_tools`, and this agent has tools."""
+
+    code = "AF306"
+
+
+class UnknownTool(TurnError, ValueError):
+    """A request offers the model a tool that nothing in this agent can run."""
+
+    code = "AF307"
+
+
+class HistoryError(TurnError, ValueError):
+    """The messages in the state cannot be shown to a model, and cannot be repaired."""
+
+    code = "AF308"
+
+
+class OutputError(TurnError):
+    """The model did not give the structured answer it was asked for.
+
+    Attributes:
+        ai_message: The model's last answer.
+        retries: How many times it had been asked again.
+    """
+
+    code = "AF310"
+
+    def __init__(
+        self,
+        culprit: str,
+        reason: str,
+        remedy: str = "",
+        *,
+        ai_message: AIMessage | None = None,
+        retries: int = 0,
+    ) -> None:
+        super().__init__(culprit, reason, remedy)
+        self.ai_message = ai_message
+        self.retries = retries
+
+
+def raise_all(errors: Sequence[SpecError]) -> None:
+    """Raise what a build found: nothing, the one mistake, or all of them as one error.
+
+    Raises:
+        SpecError: When `errors` is not empty.
+    """
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise SpecErrors(errors)
+
+
+def describe(value: Any) -> str:
+    """A value as an error message should show it: its type, and a short look at it.
+
+    >>> describe(3)
+    'int (3)'
+    """
+    text = repr(value)
+    return f"{type(value).__name__} ({text if len(text) <= 80 else text[:77] + '...'})"
