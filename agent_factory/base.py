@@ -167,9 +167,7 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         raise NotImplementedError
 
 
-def hook_config(
-    *, can_jump_to: Sequence[JumpTo] | None = None
-) -> Callable[[FunctionT], FunctionT]:
+def hook_config(*, can_jump_to: Sequence[JumpTo] | None = None) -> Callable[[FunctionT], FunctionT]:
     """Declare where a hook may jump, so that the plan has an edge for it.
 
     Args:

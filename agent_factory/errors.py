@@ -228,6 +228,14 @@ class HistoryError(TurnError, ValueError):
     code = "AF308"
 
 
+class UnknownStateKey(TurnError, KeyError):
+    """A hook wrote a state key that no schema of its agent has; the write would be lost."""
+
+    code = "AF309"
+
+    __str__ = Exception.__str__  # KeyError would show the message in quotes
+
+
 class OutputError(TurnError):
     """The model did not give the structured answer it was asked for.
 

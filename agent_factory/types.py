@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NotRequired,
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, SystemMessage
 from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.graph.message import add_messages
-from langgraph.typing import ContextT
+from langgraph.typing import ContextT as ContextT
 from typing_extensions import TypedDict, TypeVar
 
 if TYPE_CHECKING:

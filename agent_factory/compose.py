@@ -1,0 +1,148 @@
+"""Fold layers around a call. The fold takes the colour of what it is given; it never says async."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langgraph.types import Command
+
+from agent_factory.effects import then
+from agent_factory.errors import BadReturn, CommandNotSupported, describe
+from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
+
+LayerCall = Callable[[Any, Callable[[Any], Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A response with the commands of the layers it came through, innermost first."""
+
+    response: ModelResponse[Any]
+    commands: tuple[Command[Any], ...] = ()
+
+
+ModelCall = Callable[[ModelRequest[Any]], Any]
+"""A request becomes an Outcome, or an awaitable of one."""
+
+
+class _Handler:
+    """What a layer is given to call inward. It keeps the commands of the last call that returned.
+
+    Only of that one: a layer that retries must not apply the commands of its failed attempts.
+    """
+
+    __slots__ = ("_inner", "commands")
+
+    def __init__(self, inner: ModelCall) -> None:
+        self._inner = inner
+        self.commands: tuple[Command[Any], ...] = ()
+
+    def __call__(self, request: ModelRequest[Any]) -> Any:
+        if not isinstance(request, ModelRequest):
+            raise BadReturn(
+                "a wrap_model_call layer",
+                f"called its handler with {describe(request)}.",
+                "Pass the ModelRequest on, or request.override(...).",
+            )
+        return then(self._inner(request), self._keep)
+
+    def _keep(self, outcome: Outcome) -> ModelResponse[Any]:
+        self.commands = outcome.commands
+        return outcome.response
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelLayer:
+    """One layer with all that lies inside it."""
+
+    name: str
+    layer: LayerCall
+    inner: ModelCall
+
+    def __call__(self, request: ModelRequest[Any]) -> Any:
+        handler = _Handler(self.inner)
+        return then(self.layer(request, handler), partial(self._finish, handler))
+
+    def _finish(self, handler: _Handler, result: Any) -> Outcome:
+        if isinstance(result, ExtendedModelResponse):
+            return Outcome(
+                self._response(result.model_response),
+                (*handler.commands, *self._commands(result.command)),
+            )
+        return Outcome(self._response(result), handler.commands)
+
+    def _response(self, result: Any) -> ModelResponse[Any]:
+        if isinstance(result, ModelResponse):
+            return result
+        if isinstance(result, AIMessage):
+            return ModelResponse(result=[result])
+        raise BadReturn(
+            self.name,
+            f"returned {describe(result)} from its model layer.",
+            "Return what the handler gave, a ModelResponse, an ExtendedModelResponse or an "
+            "AIMessage.",
+        )
+
+    def _commands(self, command: Command[Any] | None) -> tuple[Command[Any], ...]:
+        if command is None:
+            return ()
+        for field in ("goto", "resume", "graph"):
+            if getattr(command, field) not in (None, ()):
+                raise CommandNotSupported(
+                    self.name,
+                    f"returned a Command with {field} from a model layer.",
+                    "Only update is applied there; jump from a node hook instead.",
+                )
+        return (command,)
+
+
+def compose_model_call(layers: Sequence[tuple[str, LayerCall]], innermost: ModelCall) -> ModelCall:
+    """One call out of many layers; the first is the outermost.
+
+    Args:
+        layers: Each layer with the name an error should give it.
+        innermost: The call of the model itself.
+    """
+    return reduce(
+        lambda inner, named: _ModelLayer(named[0], named[1], inner), reversed(layers), innermost
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ToolLayer:
+    name: str
+    layer: LayerCall
+    inner: LayerCall
+
+    def __call__(self, request: Any, execute: Callable[[Any], Any]) -> Any:
+        result = self.layer(request, partial(self._inward, execute))
+        return then(result, self._check)
+
+    def _inward(self, execute: Callable[[Any], Any], request: Any) -> Any:
+        return self.inner(request, execute)
+
+    def _check(self, result: Any) -> Any:
+        if result is None:
+            raise BadReturn(
+                self.name,
+                "returned None from its tool layer, so the call would stay unanswered.",
+                "Return what the handler gave, a ToolMessage or a Command.",
+            )
+        return result
+
+
+def compose_tool_call(layers: Sequence[tuple[str, LayerCall]]) -> LayerCall | None:
+    """One wrapper out of many tool layers, the first outermost; None where there are none."""
+    if not layers:
+        return None
+    return reduce(
+        lambda inner, named: _ToolLayer(named[0], named[1], inner), reversed(layers), _execute
+    )
+
+
+def _execute(request: Any, execute: Callable[[Any], Any]) -> Any:
+    return execute(request)

@@ -1,0 +1,225 @@
+"""create_agent: arguments in, a compiled graph out. The rooms below do the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from langgraph.graph.state import CompiledStateGraph
+
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.spec import make_spec
+from agent_factory.toolbox import DEFAULT_ERRORS
+from agent_factory.topology import Topology
+from agent_factory.wiring import AgentGraph, wire
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import SystemMessage
+    from langchain_core.tools import BaseTool
+    from langgraph.cache.base import BaseCache
+    from langgraph.store.base import BaseStore
+    from langgraph.types import Checkpointer
+
+    from agent_factory.base import AgentMiddleware
+    from agent_factory.structured_output import ResponseFormat
+    from agent_factory.types import (
+        AgentState,
+        ContextT,
+        InputAgentState,
+        OutputAgentState,
+        ResponseT,
+    )
+
+RECURSION_LIMIT = 9_999
+"""Super-steps a run may take. High on purpose: a run should meet limits that explain themselves,
+such as ModelCallLimitMiddleware, and not LangGraph's. The number is langchain's."""
+
+
+@overload
+def create_agent(
+    model: str | BaseChatModel,
+    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
+    *,
+    system_prompt: str | SystemMessage | None = None,
+    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    response_format: None = None,
+    state_schema: type[AgentState[Any]] | None = None,
+    context_schema: type[ContextT] | None = None,
+    checkpointer: Checkpointer = None,
+    store: BaseStore | None = None,
+    interrupt_before: Sequence[str] | Literal["*"] | None = None,
+    interrupt_after: Sequence[str] | Literal["*"] | None = None,
+    debug: bool = False,
+    name: str | None = None,
+    cache: BaseCache[Any] | None = None,
+    transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
+    handle_tool_errors: Any = DEFAULT_ERRORS,
+) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
+@overload
+def create_agent(
+    model: str | BaseChatModel,
+    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
+    *,
+    system_prompt: str | SystemMessage | None = None,
+    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    response_format: ResponseFormat[ResponseT] | type[ResponseT],
+    state_schema: type[AgentState[Any]] | None = None,
+    context_schema: type[ContextT] | None = None,
+    checkpointer: Checkpointer = None,
+    store: BaseStore | None = None,
+    interrupt_before: Sequence[str] | Literal["*"] | None = None,
+    interrupt_after: Sequence[str] | Literal["*"] | None = None,
+    debug: bool = False,
+    name: str | None = None,
+    cache: BaseCache[Any] | None = None,
+    transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
+    handle_tool_errors: Any = DEFAULT_ERRORS,
+) -> CompiledStateGraph[
+    AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]
+]: ...
+@overload
+def create_agent(
+    model: str | BaseChatModel,
+    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
+    *,
+    system_prompt: str | SystemMessage | None = None,
+    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    response_format: dict[str, Any],
+    state_schema: type[AgentState[Any]] | None = None,
+    context_schema: type[ContextT] | None = None,
+    checkpointer: Checkpointer = None,
+    store: BaseStore | None = None,
+    interrupt_before: Sequence[str] | Literal["*"] | None = None,
+    interrupt_after: Sequence[str] | Literal["*"] | None = None,
+    debug: bool = False,
+    name: str | None = None,
+    cache: BaseCache[Any] | None = None,
+    transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
+    handle_tool_errors: Any = DEFAULT_ERRORS,
+) -> CompiledStateGraph[
+    AgentState[dict[str, Any]], ContextT, InputAgentState, OutputAgentState[dict[str, Any]]
+]: ...
+def create_agent(
+    model: str | BaseChatModel,
+    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
+    *,
+    system_prompt: str | SystemMessage | None = None,
+    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    response_format: Any = None,
+    state_schema: type[AgentState[Any]] | None = None,
+    context_schema: type[Any] | None = None,
+    checkpointer: Checkpointer = None,
+    store: BaseStore | None = None,
+    interrupt_before: Sequence[str] | Literal["*"] | None = None,
+    interrupt_after: Sequence[str] | Literal["*"] | None = None,
+    debug: bool = False,
+    name: str | None = None,
+    cache: BaseCache[Any] | None = None,
+    transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
+    handle_tool_errors: Any = DEFAULT_ERRORS,
+) -> Any:
+    """Build an agent: a model in a loop with tools, and a stack of middleware around it.
+
+    Args:
+        model: A chat model, or "provider:name" where langchain is installed.
+        tools: Functions with a docstring, BaseTools, or provider tools as dicts.
+        system_prompt: What the model is told first.
+        middleware: The stack; the first is the outermost.
+        response_format: A schema or a strategy; the answer arrives in `structured_response`.
+        state_schema: A TypedDict that extends AgentState with keys of your own.
+        context_schema: The type of `context`, the data of one run (a user's id, say).
+        checkpointer: Keeps threads. Reviews and limits for a thread need one.
+        store: Keeps data across threads.
+        interrupt_before: Nodes before which a run pauses, or "*" for all.
+        interrupt_after: Nodes after which a run pauses, or "*" for all.
+        debug: Log every step.
+        name: The agent's name, written on what it says.
+        cache: Keeps results of nodes that have a cache policy.
+        transformers: Stream transformers; those of the middleware come before them.
+        handle_tool_errors: What a failing tool leads to, in ToolNode's forms. Default: bad
+            arguments are told to the model, a tool that raises ends the run. True tells the model
+            of every error, so that the run goes on.
+
+    Returns:
+        A compiled LangGraph graph: invoke, stream and inspect it like any other.
+
+    Raises:
+        SpecError: Something cannot be built; with several mistakes, all of them in `.errors`.
+        ImportError: The model is a string and langchain is not installed.
+
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> def add(a: int, b: int) -> int:
+    ...     '''Add two numbers.'''
+    ...     return a + b
+    >>> model = ScriptedChatModel([[{"name": "add", "args": {"a": 2, "b": 3}}], "It is 5."])
+    >>> agent = create_agent(model, [add])
+    >>> agent.invoke({"messages": [("user", "2 + 3?")]})["messages"][-1].text
+    'It is 5.'
+    """
+    if model is None:
+        raise ArgumentError("model", f"{describe(model)} is no chat model.", "Give one.")
+    spec = make_spec(
+        model=model,
+        tools=tools,
+        system_prompt=system_prompt,
+        middleware=middleware,
+        response_format=response_format,
+        state_schema=state_schema,
+        interrupts={"interrupt_before": interrupt_before, "interrupt_after": interrupt_after},
+        handle_tool_errors=handle_tool_errors,
+        name=name,
+    )
+    brought = [transformer for member in middleware for transformer in member.transformers]
+    agent = wire(spec, context_schema).compile(
+        checkpointer=checkpointer,
+        store=store,
+        interrupt_before=_nodes(interrupt_before),
+        interrupt_after=_nodes(interrupt_after),
+        debug=debug,
+        name=name,
+        cache=cache,
+        transformers=[*brought, *(transformers or ())],
+    )
+    return agent.with_config({"recursion_limit": RECURSION_LIMIT})
+
+
+def _nodes(names: Sequence[str] | Literal["*"] | None) -> list[str] | Literal["*"] | None:
+    return names if names is None or names == "*" else list(names)
+
+
+def plan_agent(
+    *,
+    tools: Sequence[Any] | None = None,
+    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    response_format: Any = None,
+    state_schema: type[Any] | None = None,
+) -> Topology:
+    """The plan of the agent that `create_agent` would build, without a model.
+
+    Raises:
+        SpecError: As `create_agent`.
+
+    >>> plan_agent().nodes
+    ('model',)
+    """
+    return make_spec(
+        tools=tools,
+        middleware=middleware,
+        response_format=response_format,
+        state_schema=state_schema,
+    ).topology
+
+
+def topology_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> Topology:
+    """The plan a built agent follows.
+
+    Raises:
+        ArgumentError: The graph was not built by `create_agent`.
+    """
+    graph = getattr(agent, "builder", None)
+    if not isinstance(graph, AgentGraph):
+        raise ArgumentError(
+            "agent", f"{describe(agent)} was not built by create_agent.", "Pass such an agent."
+        )
+    return graph.spec.topology

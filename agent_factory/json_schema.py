@@ -1,0 +1,138 @@
+"""Check a value against a JSON schema: the keywords that structured answers use.
+
+Covered: `type`, `enum`, `const`, `required`, `properties`, `additionalProperties`, `items`,
+`minItems`, `maxItems`, `minLength`, `maxLength`, `pattern`, `minimum`, `maximum`,
+`exclusiveMinimum`, `exclusiveMaximum`, `anyOf`, `oneOf`, `allOf` and local `$ref`. Other keywords
+are annotations here: they do not reject a value. Source of the meanings: JSON Schema 2020-12.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+Schema = Mapping[str, Any] | bool
+
+
+def mistakes(value: Any, schema: Schema) -> list[str]:
+    """What is wrong with a value, one line each; empty where it fits.
+
+    >>> mistakes({"age": "x"}, {"type": "object", "properties": {"age": {"type": "integer"}}})
+    ['age: "x" is not of type integer']
+    """
+    root = schema if isinstance(schema, Mapping) else {}
+    return list(_check(value, schema, "", root))
+
+
+def _check(value: Any, schema: Schema, path: str, root: Mapping[str, Any]) -> Iterator[str]:
+    if isinstance(schema, bool):
+        if not schema:
+            yield f"{_at(path)}nothing is allowed here"
+        return
+    if "$ref" in schema:
+        yield from _check(value, _resolve(schema["$ref"], root), path, root)
+    yield from _check_own(value, schema, path)
+    yield from _check_combined(value, schema, path, root)
+    if isinstance(value, Mapping):
+        yield from _check_members(value, schema, path, root)
+    elif isinstance(value, list) and "items" in schema:
+        for index, item in enumerate(value):
+            yield from _check(item, schema["items"], f"{path}[{index}]", root)
+
+
+def _at(path: str) -> str:
+    return f"{path}: " if path else ""
+
+
+def _resolve(reference: str, root: Mapping[str, Any]) -> Schema:
+    found: Any = root
+    for part in reference.removeprefix("#").strip("/").split("/"):
+        if part:
+            found = found[part.replace("~1", "/").replace("~0", "~")]
+    return found  # type: ignore[no-any-return]  # a schema, by the schema's own reference
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: _number(value) and float(value).is_integer(),
+    "number": _number,
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, Mapping),
+}
+
+
+_LIMITS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, Any], bool], str]] = {
+    "minimum": (_number, lambda value, limit: value >= limit, "is less than"),
+    "maximum": (_number, lambda value, limit: value <= limit, "is more than"),
+    "exclusiveMinimum": (_number, lambda value, limit: value > limit, "is not more than"),
+    "exclusiveMaximum": (_number, lambda value, limit: value < limit, "is not less than"),
+    "minLength": (_TYPES["string"], lambda value, limit: len(value) >= limit, "is shorter than"),
+    "maxLength": (_TYPES["string"], lambda value, limit: len(value) <= limit, "is longer than"),
+    "minItems": (_TYPES["array"], lambda value, limit: len(value) >= limit, "is shorter than"),
+    "maxItems": (_TYPES["array"], lambda value, limit: len(value) <= limit, "is longer than"),
+    "pattern": (
+        _TYPES["string"],
+        lambda value, limit: bool(re.search(limit, value)),
+        "is not like",
+    ),
+}
+
+
+def _check_own(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    shown = _shown(value)
+    types = schema.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    if types and not any(_TYPES.get(name, lambda _: True)(value) for name in types):
+        yield f"{_at(path)}{shown} is not of type {' or '.join(types)}"
+        return
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{_at(path)}{shown} is not one of {schema['enum']}"
+    if "const" in schema and value != schema["const"]:
+        yield f"{_at(path)}{shown} is not {schema['const']!r}"
+    for keyword, (applies, fits, words) in _LIMITS.items():
+        if keyword in schema and applies(value) and not fits(value, schema[keyword]):
+            yield f"{_at(path)}{shown} {words} {schema[keyword]}"
+
+
+def _shown(value: Any) -> str:
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _check_combined(
+    value: Any, schema: Mapping[str, Any], path: str, root: Mapping[str, Any]
+) -> Iterator[str]:
+    for part in schema.get("allOf", ()):
+        yield from _check(value, part, path, root)
+    for keyword in ("anyOf", "oneOf"):
+        if options := schema.get(keyword):
+            fitting = sum(not list(_check(value, option, path, root)) for option in options)
+            if fitting == 0:
+                yield f"{_at(path)}{_shown(value)} fits none of the alternatives"
+            elif fitting > 1 and keyword == "oneOf":
+                yield f"{_at(path)}{_shown(value)} fits more than one alternative"
+
+
+def _check_members(
+    value: Mapping[str, Any], schema: Mapping[str, Any], path: str, root: Mapping[str, Any]
+) -> Iterator[str]:
+    properties = schema.get("properties", {})
+    rest = schema.get("additionalProperties", True)
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield f"{_at(path)}{name} is required"
+    for name, member in value.items():
+        inner = f"{path}.{name}" if path else str(name)
+        if name in properties:
+            yield from _check(member, properties[name], inner, root)
+        elif rest is False:
+            yield f"{inner}: is not a known key"
+        else:
+            yield from _check(member, rest, inner, root)

@@ -1,0 +1,272 @@
+"""The innermost call: bind the tools, ask the model, read the answer."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool
+
+from agent_factory.compose import ModelCall, Outcome, compose_model_call
+from agent_factory.errors import (
+    BadReturn,
+    HistoryError,
+    ModelCannotCallTools,
+    OutputError,
+    PathNotSupported,
+    UnknownTool,
+    describe,
+)
+from agent_factory.history import repair
+from agent_factory.introspect import Bound
+from agent_factory.spec import AgentSpec, colour_error
+from agent_factory.structured_output import (
+    AutoStrategy,
+    ProviderStrategy,
+    ToolStrategy,
+    is_explanation,
+)
+from agent_factory.topology import Call, Layer
+from agent_factory.tracing import Spanned, heard, policy_of
+from agent_factory.types import ModelRequest, ModelResponse
+
+Strategy = ToolStrategy[Any] | ProviderStrategy[Any] | None
+
+
+def model_call(spec: AgentSpec, *, asynchronous: bool) -> ModelCall:
+    """The model's call with all layers around it, in one colour.
+
+    Where a layer lacks the colour, the call refuses with PathNotSupported.
+    """
+    layers = spec.layers_around(Call.MODEL)
+    if missing := lacking(layers, asynchronous=asynchronous):
+        return partial(refuse, missing, asynchronous=asynchronous)
+    ask = AskModel(spec)
+    return compose_model_call(spanned(layers, asynchronous), ask.a if asynchronous else ask.sync)
+
+
+def lacking(layers: Collection[Bound[Layer]], *, asynchronous: bool) -> Bound[Layer] | None:
+    """The first layer that lacks a colour."""
+    for bound in layers:
+        if (bound.a if asynchronous else bound.sync) is None:
+            return bound
+    return None
+
+
+def refuse(bound: Bound[Layer], *_: Any, asynchronous: bool) -> Any:
+    """Stand in for a call that a layer has no colour for.
+
+    Raises:
+        PathNotSupported: Always.
+    """
+    raise PathNotSupported(*colour_error(bound, asynchronous=asynchronous))
+
+
+def spanned(
+    layers: Collection[Bound[Layer]], asynchronous: bool
+) -> list[tuple[str, Callable[..., Any]]]:
+    """Each layer with its name, as a span where a tracer listens."""
+    found: list[tuple[str, Callable[..., Any]]] = []
+    for bound in layers:
+        method = bound.a if asynchronous else bound.sync
+        assert method is not None  # `lacking` was asked before
+        name = f"{bound.fact.owner}.{bound.fact.method}"
+        found.append((name, Spanned(name, policy_of(bound.owner), method)))
+    return found
+
+
+class AskModel:
+    """The call inside all layers.
+
+    Args:
+        spec: The agent it belongs to.
+    """
+
+    def __init__(self, spec: AgentSpec) -> None:
+        self._name = spec.name
+        self._has_tools = spec.has_tools
+        self._known = frozenset(spec.toolbox.client)
+        # A tool layer may run tools that were unknown when the agent was built.
+        self._open = bool(spec.layers_around(Call.TOOL))
+        self._bound = _BoundModels()
+
+    def sync(self, request: ModelRequest[Any]) -> Outcome:
+        """Ask in a synchronous run."""
+        strategy, model, messages = self._prepare(request)
+        with heard():
+            answer = model.invoke(messages)
+        return self._read(request, strategy, answer)
+
+    async def a(self, request: ModelRequest[Any]) -> Outcome:
+        """Ask in an asynchronous run."""
+        strategy, model, messages = self._prepare(request)
+        with heard():
+            answer = await model.ainvoke(messages)
+        return self._read(request, strategy, answer)
+
+    def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, list[AnyMessage]]:
+        format_ = request.response_format
+        strategy = format_.resolve(request.model) if isinstance(format_, AutoStrategy) else format_
+        if not self._open:
+            self._refuse_unknown(request)
+        return strategy, self._bound.bind(request, strategy), _shown(request)
+
+    def _refuse_unknown(self, request: ModelRequest[Any]) -> None:
+        for tool in request.tools:
+            if isinstance(tool, BaseTool) and tool.name not in self._known:
+                raise UnknownTool(
+                    tool.name,
+                    "is offered to the model, and nothing in this agent can run it.",
+                    "Give it to create_agent, or run it in a wrap_tool_call layer.",
+                )
+
+    def _read(self, request: ModelRequest[Any], strategy: Strategy, answer: Any) -> Outcome:
+        if not isinstance(answer, AIMessage):
+            raise BadReturn("the model", f"answered {describe(answer)}.", "Use a chat model.")
+        message = _identified(answer)
+        if self._name is not None:
+            message.name = self._name
+        failures = partial(_times_explained, request.messages)
+        replies, value = _read_output(strategy, message, failures)
+        if not self._has_tools:
+            replies = [*replies, *self._strays(strategy, message, replies, failures)]
+        return Outcome(ModelResponse(result=[message, *replies], structured_response=value))
+
+    def _strays(
+        self,
+        strategy: Strategy,
+        message: AIMessage,
+        replies: list[BaseMessage],
+        failures: Callable[[], int],
+    ) -> list[BaseMessage]:
+        """Answers to calls of tools that do not exist, where there is no node to answer them."""
+        answered = {reply.tool_call_id for reply in replies if isinstance(reply, ToolMessage)}
+        calls = [*message.tool_calls, *message.invalid_tool_calls]
+        strays = [call for call in calls if call["id"] and call["id"] not in answered]
+        if strays and not replies and strategy is not None:
+            _refuse_endless(strategy, message, failures())
+        mark = {} if strategy is None else {"lc_source": "structured_output"}
+        names = ", ".join(strategy.bindings) if isinstance(strategy, ToolStrategy) else ""
+        return [
+            ToolMessage(
+                f"Error: {call['name']} is not a valid tool, try one of [{names}].",
+                tool_call_id=str(call["id"]),
+                name=call["name"],
+                status="error",
+                additional_kwargs=mark,
+            )
+            for call in strays
+        ]
+
+
+def _shown(request: ModelRequest[Any]) -> list[AnyMessage]:
+    """What the model is shown: the system message and a valid history."""
+    messages = request.messages
+    # The node has seen to the state's own list; a layer's list is looked at here.
+    if messages is not request.state.get("messages") and (mended := repair(messages)):
+        messages = mended.messages
+    if request.system_message is not None:
+        return [request.system_message, *messages]
+    if not messages:
+        raise HistoryError(
+            "messages", "are empty, and there is no system prompt.", "Pass a message in."
+        )
+    return messages
+
+
+def _identified(message: AIMessage) -> AIMessage:
+    """The message with an id for each tool call: without one it could not be answered."""
+    if all(call["id"] for call in message.tool_calls):
+        return message
+    calls = [{**call, "id": call["id"] or f"call_{uuid4().hex}"} for call in message.tool_calls]
+    return message.model_copy(update={"tool_calls": calls})
+
+
+def _times_explained(messages: list[AnyMessage]) -> int:
+    """How often, since the user last spoke, the model was told what was wrong with its answer."""
+    times = 0
+    explained_before = False
+    for message in reversed(messages):
+        explained = is_explanation(message)
+        if isinstance(message, HumanMessage) and not explained:
+            break
+        times += explained and not explained_before
+        explained_before = explained
+    return times
+
+
+def _read_output(
+    strategy: Strategy, message: AIMessage, failures: Callable[[], int]
+) -> tuple[list[BaseMessage], Any]:
+    return ([], None) if strategy is None else strategy.read(message, failures)
+
+
+def _refuse_endless(
+    strategy: ToolStrategy[Any] | ProviderStrategy[Any], message: AIMessage, failures: int
+) -> None:
+    if failures >= strategy.max_retries:
+        raise OutputError(
+            "the model",
+            f"asked for tools that do not exist, after {failures} retries.",
+            "Tell it in the system prompt that it has none.",
+            ai_message=message,
+            retries=failures,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """A bound model, with the objects whose identity its key stands for."""
+
+    model: Any
+    held: tuple[Any, ...]
+
+
+class _BoundModels:
+    """Models bound to tools, so that a tool set is converted once and not at every call."""
+
+    SIZE = 16
+    """How many are remembered: enough for a few models and tool sets that take turns."""
+
+    def __init__(self) -> None:
+        self._bindings: OrderedDict[Any, _Binding] = OrderedDict()
+
+    def bind(self, request: ModelRequest[Any], strategy: Strategy) -> Any:
+        """The request's model with its tools, tool choice, strategy and settings."""
+        if request.model_settings or not isinstance(request.tool_choice, str | None):
+            return _bind(request, strategy)
+        objects = (request.model, strategy, *request.tools)
+        key = (request.tool_choice, *map(id, objects))
+        found = self._bindings.get(key)
+        if found is None:
+            found = self._bindings[key] = _Binding(_bind(request, strategy), objects)
+            if len(self._bindings) > self.SIZE:
+                self._bindings.popitem(last=False)
+        return found.model
+
+
+def _bind(request: ModelRequest[Any], strategy: Strategy) -> Any:
+    model = request.model
+    tools: list[Any] = list(request.tools)
+    settings = dict(request.model_settings)
+    if isinstance(strategy, ToolStrategy):
+        tools += [binding.tool for binding in strategy.bindings.values()]
+    elif isinstance(strategy, ProviderStrategy):
+        settings = {**strategy.to_model_kwargs(), **settings}
+    if not tools:
+        return model.bind(**settings) if settings else model
+    if request.tool_choice is not None:
+        settings["tool_choice"] = request.tool_choice
+    try:
+        return model.bind_tools(tools, **settings)
+    except (NotImplementedError, AttributeError) as error:
+        raise ModelCannotCallTools(
+            type(model).__name__,
+            "cannot be told of tools: it has no bind_tools.",
+            "Use a chat model that supports tool calling, or an agent without tools.",
+        ) from error

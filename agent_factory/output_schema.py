@@ -1,0 +1,114 @@
+"""What a structured answer must look like: a schema of any kind, read in one way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, is_dataclass
+from functools import cached_property
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, TypeAdapter
+from typing_extensions import TypedDict, is_typeddict
+
+from agent_factory.errors import InvalidResponseFormat, describe
+from agent_factory.json_schema import mistakes
+
+SchemaKind = Literal["pydantic", "dataclass", "typeddict", "json_schema"]
+
+
+@dataclass(frozen=True)
+class SchemaSpec:
+    """One schema, whatever its kind, as the engine uses it.
+
+    Raises:
+        InvalidResponseFormat: It is no schema.
+    """
+
+    schema: Any
+
+    @cached_property
+    def kind(self) -> SchemaKind:
+        """Which of the four kinds of schema it is."""
+        schema = self.schema
+        if isinstance(schema, dict):
+            return "json_schema"
+        if isinstance(schema, type) and issubclass(schema, BaseModel):
+            return "pydantic"
+        if is_typeddict(schema):
+            return "typeddict"
+        if isinstance(schema, type) and is_dataclass(schema):
+            return "dataclass"
+        raise InvalidResponseFormat(
+            "response_format",
+            f"{describe(schema)} is no schema.",
+            "Give a pydantic model, a dataclass, a TypedDict, a JSON schema dict or a strategy.",
+        )
+
+    @cached_property
+    def name(self) -> str:
+        """The name the model is given: the class name or the JSON schema's title."""
+        schema = self.schema
+        raw = schema.get("title") if self.kind == "json_schema" else schema.__name__
+        return re.sub(r"[^a-zA-Z0-9_-]", "_", raw or "response_format")
+
+    @cached_property
+    def description(self) -> str:
+        """What the model is told of it: the docstring or the JSON schema's description."""
+        if self.kind == "json_schema":
+            return str(self.schema.get("description") or "")
+        text = vars(self.schema).get("__doc__") or ""
+        # A dataclass without a docstring gets its signature as one, which says nothing.
+        return "" if text.startswith(f"{self.schema.__name__}(") else str(text).strip()
+
+    @cached_property
+    def json_schema(self) -> dict[str, Any]:
+        """The schema as JSON schema."""
+        if self.kind == "json_schema":
+            return dict(self.schema)
+        return self._adapter.json_schema()
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        schema = _modern(self.schema) if self.kind == "typeddict" else self.schema
+        try:
+            return TypeAdapter(schema)
+        except Exception as error:
+            raise InvalidResponseFormat(
+                f"response_format {self.name}",
+                f"pydantic cannot read it: {error}.",
+                "On Python 3.11 import TypedDict from typing_extensions.",
+            ) from error
+
+    def parse(self, value: Any) -> Any:
+        """A plain value as an instance of the schema.
+
+        Raises:
+            ValueError: It does not fit; the text says where.
+        """
+        if self.kind != "json_schema":
+            return self._adapter.validate_python(value)
+        if found := mistakes(value, self.schema):
+            raise ValueError("; ".join(found))
+        return value
+
+
+def _modern(schema: Any) -> Any:
+    """A TypedDict as pydantic wants it: before Python 3.12 it refuses the one of `typing`."""
+    hints = get_type_hints(schema, include_extras=True)
+    make: Any = TypedDict
+    made = make(schema.__name__, hints, total=schema.__total__)
+    made.__doc__ = schema.__doc__
+    return made
+
+
+def members_of(schema: Any) -> Iterator[Any]:
+    """The schemas of a union, or the one there is."""
+    if get_origin(schema) in (Union, UnionType):
+        for member in get_args(schema):
+            yield from members_of(member)
+    elif isinstance(schema, dict) and "oneOf" in schema and "properties" not in schema:
+        yield from schema["oneOf"]
+    else:
+        yield schema

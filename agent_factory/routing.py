@@ -1,0 +1,188 @@
+"""Pure decisions: the state of a run says where it goes next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.types import Send
+
+from agent_factory.errors import JumpWithoutCalls
+from agent_factory.history import answers_of, last_turn
+from agent_factory.structured_output import is_explanation
+from agent_factory.topology import TOOLS, Edge, Topology, jump_targets
+
+State = Mapping[str, Any]
+Choice = Callable[[State], str | list[Send]]
+
+INVALID_CALL = "invalid_tool_call"
+"""The `type` of a call whose arguments the model wrote in a way that cannot be read."""
+
+
+def _resolve_jump(
+    jump_to: str | None, *, model_destination: str, end_destination: str
+) -> str | None:
+    """The node a jump leads to; None for no jump and for an unknown one."""
+    targets = {"model": model_destination, "end": end_destination, "tools": TOOLS}
+    return targets.get(jump_to or "")
+
+
+def pending_calls(
+    message: AIMessage, tail: Sequence[AnyMessage], output_tools: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """The tool calls of a message that nothing after it answers.
+
+    Args:
+        message: The last AI message.
+        tail: The messages after it.
+        output_tools: Tools that stand for a structured answer; they are never run.
+    """
+    answered = answers_of(tail)
+    calls = [
+        *({**call, "type": "tool_call"} for call in message.tool_calls),
+        *({**call, "type": INVALID_CALL} for call in message.invalid_tool_calls if call["id"]),
+    ]
+    return [c for c in calls if c["id"] not in answered and c["name"] not in output_tools]
+
+
+class Rules:
+    """What routing knows of an agent beside its plan.
+
+    Args:
+        known: The names in the tool node's table.
+        direct: Those of them whose result ends the run.
+        output: Tools that stand for a structured answer.
+    """
+
+    def __init__(
+        self,
+        known: Collection[str] = (),
+        direct: Collection[str] = (),
+        output: Collection[str] = (),
+    ) -> None:
+        self.known = frozenset(known)
+        self.direct = frozenset(direct)
+        self.output = frozenset(output)
+
+    def sends(self, message: AIMessage, tail: Sequence[AnyMessage]) -> list[Send]:
+        """One task for each pending call."""
+        calls = pending_calls(message, tail, self.output)
+        if len(calls) > 1 and self.all_direct([call["name"] for call in calls]):
+            # Whether the run ends depends on all their results, and a task sees only its own.
+            return [Send(TOOLS, calls)]
+        return [Send(TOOLS, [call]) for call in calls]
+
+    def all_direct(self, names: Sequence[str]) -> bool:
+        """Whether there are tools among the names that can run, and all of them end the run."""
+        runnable = [name for name in names if name in self.known]
+        return bool(runnable) and self.direct.issuperset(runnable)
+
+    def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
+        """Whether the results of a message's calls are the answer of the run."""
+        answers = answers_of(tail)
+        if any(answer.status == "error" for answer in answers.values()):
+            return False
+        # A reviewer may have sent a call to another tool: the answer's name is what ran.
+        names = [
+            (answers[call["id"]].name or call["name"]) if call["id"] in answers else call["name"]
+            for call in message.tool_calls
+        ]
+        return self.all_direct(names)
+
+
+def _make_jump_edge(edge: Edge, plan: Topology, rules: Rules, *, leaving: bool) -> Choice:
+    """A node hook's own edge: its jump, or the default."""
+    follow = _make_follow(edge, plan, rules, leaving=leaving)
+    return lambda state: follow(state) or edge.targets[0]
+
+
+def _make_model_to_tools_edge(edge: Edge, plan: Topology, rules: Rules) -> Choice:
+    """The end of a turn: jump, leave, run the pending calls, or ask the model again."""
+    follow = _make_follow(edge, plan, rules)
+    # With nothing that could answer in the tools' place there is no way back but through them.
+    again = plan.loop_entry if plan.loop_entry in edge.targets else plan.exit
+
+    def choose(state: State) -> str | list[Send]:
+        if jump := follow(state):
+            return jump
+        message, tail = last_turn(state["messages"])
+        if message is None:
+            return plan.exit
+        if not (message.tool_calls or message.invalid_tool_calls):
+            return again if _asked_again(tail) else plan.exit
+        if sends := rules.sends(message, tail):
+            return sends
+        return plan.exit if _has_answer(state) else again
+
+    return choose
+
+
+def _make_tools_to_model_edge(plan: Topology, rules: Rules) -> Choice:
+    """After tools: out where one of them stops the run or its result is the answer."""
+
+    def choose(state: State) -> str:
+        message, tail = last_turn(state["messages"])
+        if state.get("jump_to") == "end":
+            # Tasks beside this one leave for the loop's entry. So does this one then, and the
+            # jump is passed on from there: the exit must not be entered twice.
+            beside = message is not None and pending_calls(message, tail, rules.output)
+            return plan.loop_entry if beside else plan.exit
+        if _has_answer(state) or (message is not None and rules.returns(message, tail)):
+            return plan.exit
+        return plan.loop_entry
+
+    return choose
+
+
+def _make_model_to_model_edge(edge: Edge, plan: Topology, rules: Rules) -> Choice:
+    """No tools, but a structured answer: ask again until there is one."""
+    follow = _make_follow(edge, plan, rules)
+
+    def choose(state: State) -> str | list[Send]:
+        if jump := follow(state):
+            return jump
+        _, tail = last_turn(state["messages"])
+        explained = any(is_explanation(message) for message in tail)
+        return plan.loop_entry if explained and not _has_answer(state) else plan.exit
+
+    return choose
+
+
+def _make_follow(
+    edge: Edge, plan: Topology, rules: Rules, *, leaving: bool = False
+) -> Callable[[State], str | list[Send] | None]:
+    """Where the state's jump leads; None without one, or where it leads back to its own node."""
+    targets = jump_targets(plan, leaving=leaving)
+
+    def follow(state: State) -> str | list[Send] | None:
+        target = _resolve_jump(
+            state.get("jump_to"),
+            model_destination=targets["model"],
+            end_destination=targets["end"],
+        )
+        if target == TOOLS:
+            return _pending_or_refuse(edge, rules, state)
+        return None if target == edge.source else target
+
+    return follow
+
+
+def _pending_or_refuse(edge: Edge, rules: Rules, state: State) -> list[Send]:
+    message, tail = last_turn(state["messages"])
+    sends = rules.sends(message, tail) if message is not None else []
+    if not sends:
+        raise JumpWithoutCalls(
+            edge.source,
+            "jumped to tools, and no tool call waits for an answer.",
+            "Jump there only after the model has asked for a tool.",
+        )
+    return sends
+
+
+def _has_answer(state: State) -> bool:
+    return state.get("structured_response") is not None
+
+
+def _asked_again(tail: Sequence[AnyMessage]) -> bool:
+    return any(isinstance(m, HumanMessage) and is_explanation(m) for m in tail)

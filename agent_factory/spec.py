@@ -1,0 +1,322 @@
+"""Arguments become an `AgentSpec`: every check that can be made before anything runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
+from langchain_core.runnables import Runnable
+
+from agent_factory.base import AgentMiddleware
+from agent_factory.errors import (
+    ArgumentError,
+    DuplicateMiddleware,
+    InvalidName,
+    InvalidResponseFormat,
+    JumpToNowhere,
+    NoCommonPath,
+    NotMiddleware,
+    SpecError,
+    UnknownNode,
+    describe,
+    raise_all,
+)
+from agent_factory.introspect import Bound, hooks_of, layers_of, mistakes_of
+from agent_factory.models import init_model
+from agent_factory.schema import Schemas, merge
+from agent_factory.structured_output import (
+    AutoStrategy,
+    ResponseFormat,
+    ToolStrategy,
+    as_response_format,
+)
+from agent_factory.toolbox import DEFAULT_ERRORS, Toolbox, check_handle_errors, sort_tools
+from agent_factory.topology import Call, Hook, Layer, Shape, Topology, plan
+from agent_factory.types import AgentState
+
+RESERVED = ("|", ":")
+"""Characters LangGraph keeps for itself in node names."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """Everything that was decided about an agent before it is wired.
+
+    Args:
+        model: The default model; None in a plan that was made without one.
+        system_message: What it is told first.
+        hooks: The node hooks, in the order of the middleware.
+        layers: The layers, outermost first.
+        toolbox: The tools, sorted.
+        response_format: How a structured answer is asked for, or None.
+        schemas: The merged state.
+        topology: The plan.
+        handle_tool_errors: ToolNode's forms, or DEFAULT_ERRORS.
+        name: The agent's name, written on what it says.
+    """
+
+    model: Any
+    system_message: SystemMessage | None
+    hooks: tuple[Bound[Hook], ...]
+    layers: tuple[Bound[Layer], ...]
+    toolbox: Toolbox
+    response_format: ResponseFormat[Any] | None
+    schemas: Schemas
+    topology: Topology
+    handle_tool_errors: Any
+    name: str | None
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether there is a tools node."""
+        return _has_tools(self.toolbox, self.layers)
+
+    def layers_around(self, call: Call) -> list[Bound[Layer]]:
+        """The layers around one kind of call, outermost first."""
+        return [bound for bound in self.layers if bound.fact.call is call]
+
+
+def make_spec(
+    *,
+    model: Any = None,
+    tools: Sequence[Any] | None = None,
+    system_prompt: str | SystemMessage | None = None,
+    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    response_format: Any = None,
+    state_schema: type[Any] | None = None,
+    interrupts: Mapping[str, Any] | None = None,
+    handle_tool_errors: Any = DEFAULT_ERRORS,
+    name: str | None = None,
+) -> AgentSpec:
+    """Check and normalise the arguments of an agent.
+
+    Raises:
+        SpecError: Something cannot be built; with several mistakes, all of them in `.errors`.
+        ImportError: The model is a string and langchain is not installed.
+    """
+    mistakes = [*_wrong_types(tools, system_prompt, handle_tool_errors, name)]
+    members, wrong = _members(middleware)
+    raise_all([*mistakes, *wrong])  # nothing below could be read without these
+    mistakes = [mistake for m in members for mistake in mistakes_of(m)]
+    format_, wrong = _format(response_format)
+    toolbox, clashes = sort_tools(_all_tools(tools, members), output_tools(format_))
+    schemas, conflicts = merge(_all_schemas(state_schema, members))
+    hooks = tuple(bound for m in members for bound in hooks_of(m))
+    layers = tuple(bound for m in members for bound in layers_of(m))
+    has_tools = _has_tools(toolbox, layers)
+    mistakes += [*wrong, *clashes, *conflicts, *_colours(hooks, layers)]
+    mistakes += _jumps_to_nowhere(hooks, has_tools)
+    topology = plan(_shape(hooks, layers, has_tools, format_ is not None))
+    mistakes += _unknown_interrupts(interrupts or {}, topology)
+    raise_all(mistakes)
+    return AgentSpec(
+        model=_model(model),
+        system_message=_system_message(system_prompt),
+        hooks=hooks,
+        layers=layers,
+        toolbox=toolbox,
+        response_format=format_,
+        schemas=schemas,
+        topology=topology,
+        handle_tool_errors=handle_tool_errors,
+        name=name,
+    )
+
+
+def output_tools(response_format: ResponseFormat[Any] | None) -> list[str]:
+    """The names of the tools that stand for a structured answer."""
+    match response_format:
+        case ToolStrategy():
+            return list(response_format.bindings)
+        case AutoStrategy():
+            return list(response_format.by_tool.bindings)
+        case _:
+            return []
+
+
+def _has_tools(toolbox: Toolbox, layers: Iterable[Bound[Layer]]) -> bool:
+    # Layers around tool calls may run tools that are known only at run time.
+    return bool(toolbox.client) or any(b.fact.call is Call.TOOL for b in layers)
+
+
+def _shape(
+    hooks: tuple[Bound[Hook], ...],
+    layers: tuple[Bound[Layer], ...],
+    has_tools: bool,
+    structured: bool,
+) -> Shape:
+    return Shape(
+        hooks=tuple(bound.fact for bound in hooks),
+        layers=tuple(bound.fact for bound in layers),
+        has_tools=has_tools,
+        may_skip_tools=structured or any(b.fact.call is Call.MODEL for b in layers),
+        retries_output=structured,
+    )
+
+
+def _wrong_types(
+    tools: Any, system_prompt: Any, handle_tool_errors: Any, name: Any
+) -> Iterator[SpecError]:
+    if tools is not None and (isinstance(tools, str | Mapping) or not _iterable(tools)):
+        yield ArgumentError("tools", f"{describe(tools)} is no list of tools.", "Give a list.")
+    if not isinstance(system_prompt, str | SystemMessage | None):
+        yield ArgumentError(
+            "system_prompt", f"{describe(system_prompt)} is no prompt.", "Give a text."
+        )
+    if not isinstance(name, str | None):
+        yield ArgumentError("name", f"{describe(name)} is no name.", "Give a text.")
+    if error := check_handle_errors(handle_tool_errors):
+        yield error
+
+
+def _iterable(value: Any) -> bool:
+    return hasattr(value, "__iter__") and not isinstance(value, type)
+
+
+def _members(
+    middleware: Any,
+) -> tuple[tuple[AgentMiddleware[Any, Any], ...], list[SpecError]]:
+    if not _iterable(middleware):
+        remedy = "Give a list, even of one."
+        return (), [NotMiddleware("middleware", f"{describe(middleware)} is no list.", remedy)]
+    members = tuple(middleware)
+    mistakes = [*_strangers(members)]
+    if not mistakes:
+        mistakes += [*_same_names(members), *_bad_names(members)]
+    return members, mistakes
+
+
+def _strangers(members: Sequence[Any]) -> Iterator[SpecError]:
+    for index, member in enumerate(members):
+        if isinstance(member, type) and issubclass(member, AgentMiddleware):
+            yield NotMiddleware(
+                f"middleware[{index}]",
+                f"{member.__name__} is a class.",
+                f"Give an instance: {member.__name__}(...).",
+            )
+        elif not isinstance(member, AgentMiddleware):
+            yield NotMiddleware(
+                f"middleware[{index}]",
+                f"{describe(member)} is no middleware.",
+                "Give an AgentMiddleware, or decorate a function with before_model and the like.",
+            )
+
+
+def _same_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
+    for name, times in Counter(member.name for member in members).items():
+        if times > 1:
+            yield DuplicateMiddleware(
+                name,
+                f"{times} middleware have this name. Please remove duplicate middleware instances.",
+                f"Or tell them apart: {name}(..., name='first'), or set instance.name = 'first'.",
+            )
+
+
+def _bad_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
+    for member in members:
+        if any(sign in member.name for sign in RESERVED) or not member.name:
+            yield InvalidName(
+                repr(member.name),
+                f"cannot name a node: {' and '.join(RESERVED)} are reserved.",
+                "Give the middleware another name.",
+            )
+
+
+def _all_tools(
+    tools: Sequence[Any] | None, members: Sequence[AgentMiddleware[Any, Any]]
+) -> Iterator[tuple[str, Any]]:
+    yield from (("tools", tool) for tool in tools or ())
+    for member in members:
+        yield from ((member.name, tool) for tool in member.tools or ())
+
+
+def _all_schemas(
+    state_schema: type[Any] | None, members: Sequence[AgentMiddleware[Any, Any]]
+) -> list[tuple[str, type[Any]]]:
+    own = ("create_agent", state_schema or AgentState)
+    return [*((member.name, member.state_schema) for member in members), own]
+
+
+def _format(value: Any) -> tuple[ResponseFormat[Any] | None, list[SpecError]]:
+    try:
+        return as_response_format(value), []
+    except InvalidResponseFormat as error:
+        return None, [error]
+
+
+def _model(model: Any) -> Any:
+    if model is None or isinstance(model, str | BaseChatModel):
+        return init_model(model) if model is not None else None
+    if isinstance(model, Runnable) and callable(getattr(model, "bind_tools", None)):
+        return model
+    raise ArgumentError(
+        "model", f"{describe(model)} is no chat model.", "Give a chat model or 'provider:name'."
+    )
+
+
+def _system_message(prompt: str | SystemMessage | None) -> SystemMessage | None:
+    return SystemMessage(prompt) if isinstance(prompt, str) else prompt
+
+
+def _colours(hooks: Sequence[Bound[Hook]], layers: Sequence[Bound[Layer]]) -> Iterator[SpecError]:
+    everything: list[Bound[Any]] = [*hooks, *layers]
+    only_async = [bound for bound in everything if bound.sync is None]
+    # A synchronous node hook runs in a thread of an asynchronous run; a layer cannot.
+    only_sync = [bound for bound in layers if bound.a is None]
+    if only_async and only_sync:
+        yield NoCommonPath(
+            f"{_method(only_sync[0])} and {_method(only_async[0])}",
+            "one is synchronous only, the other asynchronous only: no run could use both.",
+            "Write a layer as a flow, around_model or around_tool, which serves both.",
+        )
+
+
+def _method(bound: Bound[Any]) -> str:
+    fact = bound.fact
+    name = fact.phase if isinstance(fact, Hook) else fact.method
+    return f"{fact.owner}.{name if bound.sync else f'a{name}'}"
+
+
+def _jumps_to_nowhere(hooks: Iterable[Bound[Hook]], has_tools: bool) -> Iterator[SpecError]:
+    for bound in hooks:
+        if "tools" in bound.fact.can_jump_to and not has_tools:
+            yield JumpToNowhere(
+                bound.fact.node,
+                "may jump to tools, and this agent has none.",
+                "Give the agent a tool, or take 'tools' out of can_jump_to.",
+            )
+
+
+def _unknown_interrupts(interrupts: Mapping[str, Any], topology: Topology) -> Iterator[SpecError]:
+    for argument, names in interrupts.items():
+        for name in () if names in (None, "*") else names:
+            if name not in topology.nodes:
+                yield UnknownNode(
+                    f"{argument}: {name!r}",
+                    "is no node of this agent.",
+                    f"Its nodes are {', '.join(topology.nodes)}.",
+                )
+
+
+def colour_error(bound: Bound[Any], *, asynchronous: bool) -> tuple[str, str, str]:
+    """Culprit, reason and remedy where a run's colour meets a method that lacks it."""
+    fact = bound.fact
+    name = fact.phase.value if isinstance(fact, Hook) else fact.method
+    kind = type(bound.owner).__name__
+    if isinstance(fact, Hook):
+        return (
+            f"{kind}.a{name}",
+            f'No synchronous function provided to "a{name}".',
+            f"Define {name} as well, or run the agent with ainvoke or astream.",
+        )
+    missing, runs = (f"a{name}", "asynchronous") if asynchronous else (name, "synchronous")
+    flow = "around_model" if fact.call is Call.MODEL else "around_tool"
+    return (
+        kind,
+        f"has no {missing}, and this run is {runs}.",
+        f"Define {missing}, or write {flow}, which serves both.",
+    )

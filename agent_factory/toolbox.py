@@ -1,0 +1,149 @@
+"""Sort the tools of an agent: those it runs, those the provider runs, those that are an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from langchain_core.tools import BaseTool
+from langchain_core.tools import tool as make_tool
+from langgraph.prebuilt import ToolNode
+
+from agent_factory.errors import InvalidTool, SpecError, ToolNameTaken, describe
+
+ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
+
+DEFAULT_ERRORS: Any = object()
+"""Stands for ToolNode's own default: bad arguments become a message, a raising tool raises."""
+
+_made: WeakKeyDictionary[Callable[..., Any], BaseTool] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """The tools of an agent, sorted.
+
+    Args:
+        client: Tools the agent runs, by name.
+        provider: Tools the provider runs, as it wants them described.
+    """
+
+    client: dict[str, BaseTool]
+    provider: tuple[dict[str, Any], ...]
+
+    @property
+    def offered(self) -> list[BaseTool | dict[str, Any]]:
+        """What a request offers the model by default."""
+        return [*self.client.values(), *self.provider]
+
+    @property
+    def direct(self) -> frozenset[str]:
+        """The names whose result ends the run."""
+        return frozenset(name for name, tool in self.client.items() if tool.return_direct)
+
+    def node(self, wrap: Any, awrap: Any, handle_tool_errors: Any) -> ToolNode:
+        """The one node that runs all of them.
+
+        Args:
+            wrap: The composed tool layers for synchronous runs, or None.
+            awrap: The same for asynchronous runs.
+            handle_tool_errors: ToolNode's forms, or DEFAULT_ERRORS.
+        """
+        errors = {}
+        if handle_tool_errors is not DEFAULT_ERRORS:
+            errors["handle_tool_errors"] = handle_tool_errors
+        return ToolNode(
+            list(self.client.values()), wrap_tool_call=wrap, awrap_tool_call=awrap, **errors
+        )
+
+
+def sort_tools(
+    tools: Iterable[tuple[str, ToolLike]], reserved: Iterable[str] = ()
+) -> tuple[Toolbox, list[SpecError]]:
+    """Sort tools, and say what is wrong with them.
+
+    Args:
+        tools: Each tool with where it comes from: "tools", or a middleware's name.
+        reserved: Names of output tools.
+    """
+    mistakes: list[SpecError] = []
+    client: dict[str, BaseTool] = {}
+    provider: list[dict[str, Any]] = []
+    taken = dict.fromkeys(reserved, "response_format")
+    for origin, entry in tools:
+        if isinstance(entry, dict):
+            provider.append(entry)
+            continue
+        try:
+            tool = as_tool(entry, origin)
+        except InvalidTool as error:
+            mistakes.append(error)
+            continue
+        mistakes.extend(_clash(tool, origin, client, taken))
+        client.setdefault(tool.name, tool)
+        taken.setdefault(tool.name, origin)
+    return Toolbox(client, tuple(provider)), mistakes
+
+
+def _clash(
+    tool: BaseTool, origin: str, client: dict[str, BaseTool], taken: dict[str, str]
+) -> Iterator[SpecError]:
+    if tool.name in taken and client.get(tool.name) is not tool:
+        yield ToolNameTaken(
+            tool.name,
+            f"is a tool of {taken[tool.name]} and another one of {origin}; the model could reach "
+            "only one of them.",
+            "Rename one, or give the same tool object in both places.",
+        )
+
+
+def as_tool(entry: Any, origin: str) -> BaseTool:
+    """A tool as it is, a function as a tool; a function is read only once in a process.
+
+    Raises:
+        InvalidTool: It is neither, or the function does not say what it is for.
+    """
+    if isinstance(entry, BaseTool):
+        return entry
+    if not callable(entry) or isinstance(entry, type):
+        raise InvalidTool(
+            origin,
+            f"{describe(entry)} is no tool.",
+            "Give a function with a docstring, a BaseTool, or a provider's tool as a dict.",
+        )
+    try:
+        return _made[entry]
+    except (KeyError, TypeError):  # not made yet, or a callable that cannot be remembered
+        return _make(entry, origin)
+
+
+def _make(function: Callable[..., Any], origin: str) -> BaseTool:
+    name = getattr(function, "__name__", describe(function))
+    try:
+        tool: BaseTool = make_tool(function)
+    except Exception as error:
+        raise InvalidTool(
+            f"{origin}: {name}",
+            f"cannot become a tool: {error}",
+            "Write a docstring that tells the model when to use it, and annotate its parameters.",
+        ) from error
+    try:
+        _made[function] = tool
+    except TypeError:  # bound methods and the like: made anew each time
+        return tool
+    return tool
+
+
+def check_handle_errors(value: Any) -> SpecError | None:
+    """What is wrong with `handle_tool_errors`, if anything."""
+    if value is DEFAULT_ERRORS or isinstance(value, bool | str) or callable(value):
+        return None
+    if isinstance(value, Sequence) and all(isinstance(kind, type) for kind in value):
+        return None
+    return InvalidTool(
+        "handle_tool_errors",
+        f"{describe(value)} cannot handle an error.",
+        "Give True, False, a text, exception types or a function of the exception.",
+    )

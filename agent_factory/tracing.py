@@ -1,0 +1,129 @@
+"""What a run shows of itself: spans of layers where a tracer listens, and who may be heard.
+
+Node hooks are nodes, and LangGraph traces nodes. Layers run inside one, so they get their spans
+here, only where a tracer is attached. Models that a middleware asks are silent in the stream:
+their words are not the agent's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from inspect import isawaitable
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import (
+    get_callback_manager_for_config,
+    patch_config,
+    var_child_runnable_config,
+)
+from langchain_core.tracers.base import BaseTracer
+from langgraph.constants import TAG_NOSTREAM
+from langgraph.types import TracePolicy
+
+from agent_factory.base import AgentMiddleware
+
+_default = TracePolicy()
+
+
+def configure_trace_policy(policy: TracePolicy | None) -> None:
+    """Set how spans of middleware are recorded where a middleware has no policy of its own.
+
+    Process-wide: call it once, before agents are built. None goes back to recording in full.
+    """
+    global _default
+    _default = policy or TracePolicy()
+
+
+def policy_of(middleware: AgentMiddleware[Any, Any]) -> TracePolicy:
+    """The middleware's own policy, or the process-wide one."""
+    return middleware.trace_policy or _default
+
+
+def silence(config: RunnableConfig | None) -> None:
+    """From here on, models called in this context say nothing in the agent's stream."""
+    config = config or {}
+    tags = [*(config.get("tags") or ()), TAG_NOSTREAM]
+    var_child_runnable_config.set(cast("RunnableConfig", {**config, "tags": tags}))
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Within a silenced context: what the agent's own model says is heard."""
+    config = var_child_runnable_config.get()
+    if config is None:  # a layer called inward from a bare thread: nothing was silenced there
+        yield
+        return
+    tags = [tag for tag in config.get("tags") or () if tag != TAG_NOSTREAM]
+    token = var_child_runnable_config.set(cast("RunnableConfig", {**config, "tags": tags}))
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def _tracers(callbacks: Any) -> list[BaseTracer]:
+    return [h for h in getattr(callbacks, "handlers", ()) if isinstance(h, BaseTracer)]
+
+
+@dataclass(frozen=True, slots=True)
+class Spanned:
+    """A layer that is a span while a tracer listens, and only itself otherwise.
+
+    Args:
+        name: The span's name, `{middleware}.{method}`.
+        policy: How its input and output are recorded.
+        layer: The layer, in either colour.
+    """
+
+    name: str
+    policy: TracePolicy
+    layer: Callable[[Any, Callable[[Any], Any]], Any]
+
+    def __call__(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        config = var_child_runnable_config.get()
+        if config is None or not (tracers := _tracers(config.get("callbacks"))):
+            return self.layer(request, handler)
+        manager = copy(get_callback_manager_for_config(config))
+        # Other listeners see nodes and models as before: a layer is news for tracers alone.
+        manager.handlers = cast("list[Any]", tracers)
+        span = manager.on_chain_start(
+            cast("Any", None), self._recorded(self.policy.process_inputs, request), name=self.name
+        )
+        inner = patch_config(config, callbacks=span.get_child())
+        call = partial(self.layer, request, handler)
+        return self._within(span, inner, call)
+
+    def _recorded(self, process: Callable[[Any], Any] | None, value: Any) -> dict[str, Any]:
+        recorded = value if process is None else process(value)
+        return recorded if isinstance(recorded, dict) else {"value": recorded}
+
+    def _within(self, span: Any, config: RunnableConfig, call: Callable[[], Any]) -> Any:
+        token = var_child_runnable_config.set(config)
+        try:
+            result = call()
+        except BaseException as error:
+            span.on_chain_error(error)
+            raise
+        finally:
+            var_child_runnable_config.reset(token)
+        if isawaitable(result):
+            return self._later(span, config, result)
+        span.on_chain_end(self._recorded(self.policy.process_outputs, result))
+        return result
+
+    async def _later(self, span: Any, config: RunnableConfig, result: Any) -> Any:
+        token = var_child_runnable_config.set(config)
+        try:
+            value = await result
+        except BaseException as error:
+            span.on_chain_error(error)
+            raise
+        finally:
+            var_child_runnable_config.reset(token)
+        span.on_chain_end(self._recorded(self.policy.process_outputs, value))
+        return value
