@@ -80,50 +80,11 @@ def _with_self(func: Function) -> inspect.Signature:
     return signature.replace(parameters=[first, *signature.parameters.values()])
 
 
-def _decorate(func: Function | None, slot: str, **options: Any) -> Any:
-    if func is None:
-        return partial(_make, slot=slot, **options)
-    return _make(func, slot=slot, **options)
+class HookDecorator:
+    """Makes a middleware of a function of `(state, runtime)` that returns an update or None.
 
-
-@overload
-def before_agent(func: Function) -> AgentMiddleware[Any, Any]: ...
-@overload
-def before_agent(
-    func: None = None,
-    *,
-    state_schema: type[Any] | None = None,
-    tools: Tools = None,
-    can_jump_to: Sequence[JumpTo] | None = None,
-    name: str | None = None,
-) -> _Decorator: ...
-def before_agent(func: Function | None = None, **options: Any) -> Any:
-    """Make a middleware of a function that runs once, when a run starts.
-
-    Args:
-        func: `(state, runtime) -> dict or None`; a coroutine function serves async runs.
-        **options: `state_schema`, `tools`, `can_jump_to`, `name` (default: the function's).
-    """
-    return _decorate(func, "before_agent", **options)
-
-
-@overload
-def before_model(func: Function) -> AgentMiddleware[Any, Any]: ...
-@overload
-def before_model(
-    func: None = None,
-    *,
-    state_schema: type[Any] | None = None,
-    tools: Tools = None,
-    can_jump_to: Sequence[JumpTo] | None = None,
-    name: str | None = None,
-) -> _Decorator: ...
-def before_model(func: Function | None = None, **options: Any) -> Any:
-    """Make a middleware of a function that runs before each call of the model.
-
-    Args:
-        func: `(state, runtime) -> dict or None`; a coroutine function serves async runs.
-        **options: `state_schema`, `tools`, `can_jump_to`, `name` (default: the function's).
+    A coroutine function serves asynchronous runs; a plain one serves both, in a thread of an
+    asynchronous run. Use it bare, or with options:
 
     >>> @before_model(can_jump_to=["end"])
     ... def stop_when_long(state, runtime):
@@ -131,96 +92,105 @@ def before_model(func: Function | None = None, **options: Any) -> Any:
     >>> stop_when_long.name
     'stop_when_long'
     """
-    return _decorate(func, "before_model", **options)
+
+    def __init__(self, slot: str, when: str) -> None:
+        self._slot = slot
+        self.__doc__ = f"A function that runs {when} becomes a middleware.\n\n{type(self).__doc__}"
+
+    @overload
+    def __call__(self, func: Function) -> AgentMiddleware[Any, Any]: ...
+    @overload
+    def __call__(
+        self,
+        func: None = None,
+        *,
+        state_schema: type[Any] | None = None,
+        tools: Tools = None,
+        can_jump_to: Sequence[JumpTo] | None = None,
+        name: str | None = None,
+    ) -> _Decorator: ...
+    def __call__(
+        self,
+        func: Function | None = None,
+        *,
+        state_schema: type[Any] | None = None,
+        tools: Tools = None,
+        can_jump_to: Sequence[JumpTo] | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """Make the middleware, or a decorator that does.
+
+        Args:
+            func: The function.
+            state_schema: A TypedDict that extends AgentState with the keys it uses.
+            tools: Tools it brings along.
+            can_jump_to: The jumps it may ask for.
+            name: The middleware's name; default: the function's.
+        """
+        make = partial(
+            _make,
+            slot=self._slot,
+            state_schema=state_schema,
+            tools=tools,
+            can_jump_to=can_jump_to,
+            name=name,
+        )
+        return make if func is None else make(func)
 
 
-@overload
-def after_model(func: Function) -> AgentMiddleware[Any, Any]: ...
-@overload
-def after_model(
-    func: None = None,
-    *,
-    state_schema: type[Any] | None = None,
-    tools: Tools = None,
-    can_jump_to: Sequence[JumpTo] | None = None,
-    name: str | None = None,
-) -> _Decorator: ...
-def after_model(func: Function | None = None, **options: Any) -> Any:
-    """Make a middleware of a function that runs after each call of the model.
+class LayerDecorator:
+    """Makes a middleware of a function of `(request, handler)` that returns a response.
 
-    Args:
-        func: `(state, runtime) -> dict or None`; a coroutine function serves async runs.
-        **options: `state_schema`, `tools`, `can_jump_to`, `name` (default: the function's).
-    """
-    return _decorate(func, "after_model", **options)
-
-
-@overload
-def after_agent(func: Function) -> AgentMiddleware[Any, Any]: ...
-@overload
-def after_agent(
-    func: None = None,
-    *,
-    state_schema: type[Any] | None = None,
-    tools: Tools = None,
-    can_jump_to: Sequence[JumpTo] | None = None,
-    name: str | None = None,
-) -> _Decorator: ...
-def after_agent(func: Function | None = None, **options: Any) -> Any:
-    """Make a middleware of a function that runs once, when a run ends.
-
-    Args:
-        func: `(state, runtime) -> dict or None`; a coroutine function serves async runs.
-        **options: `state_schema`, `tools`, `can_jump_to`, `name` (default: the function's).
-    """
-    return _decorate(func, "after_agent", **options)
-
-
-@overload
-def wrap_model_call(func: Function) -> AgentMiddleware[Any, Any]: ...
-@overload
-def wrap_model_call(
-    func: None = None,
-    *,
-    state_schema: type[Any] | None = None,
-    tools: Tools = None,
-    name: str | None = None,
-) -> _Decorator: ...
-def wrap_model_call(func: Function | None = None, **options: Any) -> Any:
-    """Make a middleware of a function that wraps each call of the model.
-
-    Args:
-        func: `(request, handler) -> response`; a coroutine function serves async runs. A
-            generator function of `(request)` is a flow and serves both.
-        **options: `state_schema`, `tools`, `name` (default: the function's).
+    A coroutine function serves asynchronous runs, a plain one synchronous runs. A generator
+    function of `(request)` is a flow and serves both:
 
     >>> @wrap_model_call
     ... def twice(request):
     ...     yield request
     ...     return (yield request)
     """
-    return _decorate(func, "wrap_model_call", **options)
+
+    def __init__(self, slot: str, what: str) -> None:
+        self._slot = slot
+        self.__doc__ = f"A function that wraps {what} becomes a middleware.\n\n{type(self).__doc__}"
+
+    @overload
+    def __call__(self, func: Function) -> AgentMiddleware[Any, Any]: ...
+    @overload
+    def __call__(
+        self,
+        func: None = None,
+        *,
+        state_schema: type[Any] | None = None,
+        tools: Tools = None,
+        name: str | None = None,
+    ) -> _Decorator: ...
+    def __call__(
+        self,
+        func: Function | None = None,
+        *,
+        state_schema: type[Any] | None = None,
+        tools: Tools = None,
+        name: str | None = None,
+    ) -> Any:
+        """Make the middleware, or a decorator that does.
+
+        Args:
+            func: The function.
+            state_schema: A TypedDict that extends AgentState with the keys it uses.
+            tools: Tools it brings along.
+            name: The middleware's name; default: the function's.
+        """
+        make = partial(_make, slot=self._slot, state_schema=state_schema, tools=tools, name=name)
+        return make if func is None else make(func)
 
 
-@overload
-def wrap_tool_call(func: Function) -> AgentMiddleware[Any, Any]: ...
-@overload
-def wrap_tool_call(
-    func: None = None,
-    *,
-    state_schema: type[Any] | None = None,
-    tools: Tools = None,
-    name: str | None = None,
-) -> _Decorator: ...
-def wrap_tool_call(func: Function | None = None, **options: Any) -> Any:
-    """Make a middleware of a function that wraps each tool call.
-
-    Args:
-        func: `(request, handler) -> ToolMessage or Command`; a coroutine function serves async
-            runs. A generator function of `(request)` is a flow and serves both.
-        **options: `state_schema`, `tools`, `name` (default: the function's).
-    """
-    return _decorate(func, "wrap_tool_call", **options)
+before_agent = HookDecorator("before_agent", "once, when a run starts,")
+before_model = HookDecorator("before_model", "before each call of the model")
+after_model = HookDecorator("after_model", "after each call of the model")
+after_agent = HookDecorator("after_agent", "once, when a run ends,")
+wrap_model_call = LayerDecorator("wrap_model_call", "each call of the model")
+wrap_tool_call = LayerDecorator("wrap_tool_call", "each tool call")
 
 
 def dynamic_prompt(

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 Run = Callable[..., Any]
+
+SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+settings.register_profile(
+    "test", max_examples=50, deadline=None, derandomize=True, suppress_health_check=SLOW
+)
+settings.register_profile("prove", max_examples=2000, deadline=None, suppress_health_check=SLOW)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 
 @pytest.fixture(params=["sync", "async"])

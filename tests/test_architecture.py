@@ -1,0 +1,118 @@
+"""The house keeps its measure: short rooms, short functions, no private doors."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted(
+    path
+    for top in ("agent_factory", "middleware")
+    for path in (ROOT / top).rglob("*.py")
+    if not path.relative_to(ROOT).is_relative_to("agent_factory/middleware")
+)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
+USUAL_FUNCTION = 10
+DEEPEST_NESTING = 2
+
+
+def functions(tree: ast.AST) -> list[Function]:
+    return [node for node in ast.walk(tree) if isinstance(node, Function)]
+
+
+def body_length(function: Function) -> int:
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    if not body:
+        return 0
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1
+
+
+def nesting(function: Function) -> int:
+    def depth(node: ast.AST) -> int:
+        inner = [
+            1 + depth(child) if isinstance(child, Function) else depth(child)
+            for child in ast.iter_child_nodes(node)
+        ]
+        return max(inner, default=0)
+
+    return depth(function)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_room_is_small_and_its_functions_are_short(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= LONGEST_FILE
+    for function in functions(ast.parse(text)):
+        assert body_length(function) <= LONGEST_FUNCTION, function.name
+        assert nesting(function) <= DEEPEST_NESTING, function.name
+
+
+def test_most_functions_are_a_glance() -> None:
+    lengths = sorted(
+        body_length(function)
+        for path in SOURCES
+        for function in functions(ast.parse(path.read_text()))
+    )
+    assert lengths[len(lengths) // 2] <= USUAL_FUNCTION
+    assert lengths[len(lengths) * 9 // 10] <= 3 * USUAL_FUNCTION
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_private_module_of_a_dependency_is_imported(path: Path) -> None:
+    private = re.compile(r"(langgraph|langchain_core|langchain|langsmith)(\..*)?\._")
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        assert not [name for name in names if private.match(name)]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_wiring_adds_nodes_and_edges(path: Path) -> None:
+    calls = {
+        node.func.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
+    adds = calls & {"add_node", "add_edge", "add_conditional_edges", "add_sequence"}
+    assert not adds or path.name == "wiring.py"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_public_name_has_a_docstring(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), "the module"
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_"):
+            overload = any("overload" in ast.unparse(d) for d in node.decorator_list)
+            assert overload or ast.get_docstring(node), node.name
+
+
+def test_topology_needs_the_standard_library_alone() -> None:
+    tree = ast.parse((ROOT / "agent_factory" / "topology.py").read_text())
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert modules <= {"__future__", "collections.abc", "dataclasses", "enum", "itertools"}
+
+
+def test_sync_and_async_are_written_once() -> None:
+    """No two functions have one body once `await` and the `a` of names are taken out."""
+    seen: dict[str, str] = {}
+    for path in SOURCES:
+        for function in functions(ast.parse(path.read_text())):
+            if body_length(function) <= 5:
+                continue  # the four places where colour is allowed are this short
+            body = function.body[1:] if ast.get_docstring(function) else function.body
+            text = re.sub(r"\bawait |\ba(?=[a-z]+\()", "", "\n".join(map(ast.unparse, body)))
+            where = f"{path.name}:{function.name}"
+            assert text not in seen, f"{where} says what {seen[text]} says"
+            seen[text] = where

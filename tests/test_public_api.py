@@ -1,0 +1,68 @@
+"""The public names and signatures: a change here is a change for every user."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import agent_factory
+import agent_factory.middleware
+import agent_factory.structured_output
+import agent_factory.testing
+
+MODULES = [
+    agent_factory,
+    agent_factory.middleware,
+    agent_factory.structured_output,
+    agent_factory.testing,
+]
+
+
+def public_names(module: Any) -> list[str]:
+    if hasattr(module, "__all__"):
+        return sorted(module.__all__)
+    return sorted(
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    )
+
+
+def line(name: str, value: Any) -> str:
+    """The name, with the signature where it is ours and not a dependency's."""
+    if not str(getattr(value, "__module__", "")).startswith("agent_factory"):
+        return name
+    if isinstance(value, type):
+        value = vars(value).get("__init__")
+    if not callable(value):
+        return name
+    return f"{name}{re.sub(' at 0x[0-9a-f]+', '', str(inspect.signature(value)))}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_names_and_signatures_are_pinned(module: Any, snapshot: Any) -> None:
+    names = public_names(module)
+    assert [line(name, getattr(module, name)) for name in names] == snapshot
+
+
+def test_every_lazy_name_is_there_and_unknown_ones_are_refused() -> None:
+    for name in agent_factory.__all__:
+        assert getattr(agent_factory, name) is not None
+        assert name in dir(agent_factory)
+    with pytest.raises(AttributeError, match="no attribute 'creat_agent'"):
+        _ = agent_factory.creat_agent
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, agent_factory, agent_factory.middleware\n"
+        "heavy = [m for m in ('langgraph', 'langchain_core', 'pydantic') if m in sys.modules]\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
