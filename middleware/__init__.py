@@ -1,0 +1,135 @@
+"""The built-in middleware. This folder is the package ``agent_factory.middleware``.
+
+>>> from agent_factory.middleware import AgentMiddleware, ModelCallLimitMiddleware
+
+Names are loaded when they are first used, as those of agent_factory are.
+"""
+
+from __future__ import annotations
+
+if __name__ != "agent_factory.middleware":  # e.g. ``import middleware`` from the repository root
+    raise ImportError(
+        "this folder is the package agent_factory.middleware; import it by that name",
+        name=__name__,
+    )
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_factory import AgentMiddleware as AgentMiddleware
+    from agent_factory import AgentState as AgentState
+    from agent_factory import ContextT as ContextT
+    from agent_factory import ExtendedModelResponse as ExtendedModelResponse
+    from agent_factory import InputAgentState as InputAgentState
+    from agent_factory import JumpTo as JumpTo
+    from agent_factory import ModelCallResult as ModelCallResult
+    from agent_factory import ModelRequest as ModelRequest
+    from agent_factory import ModelResponse as ModelResponse
+    from agent_factory import OmitFromInput as OmitFromInput
+    from agent_factory import OmitFromOutput as OmitFromOutput
+    from agent_factory import OmitFromSchema as OmitFromSchema
+    from agent_factory import OutputAgentState as OutputAgentState
+    from agent_factory import PrivateStateAttr as PrivateStateAttr
+    from agent_factory import ResponseT as ResponseT
+    from agent_factory import Runtime as Runtime
+    from agent_factory import StateT as StateT
+    from agent_factory import ToolCallRequest as ToolCallRequest
+    from agent_factory import after_agent as after_agent
+    from agent_factory import after_model as after_model
+    from agent_factory import before_agent as before_agent
+    from agent_factory import before_model as before_model
+    from agent_factory import dynamic_prompt as dynamic_prompt
+    from agent_factory import hook_config as hook_config
+    from agent_factory import wrap_model_call as wrap_model_call
+    from agent_factory import wrap_tool_call as wrap_tool_call
+
+    from .human_in_the_loop import Action as Action
+    from .human_in_the_loop import ActionRequest as ActionRequest
+    from .human_in_the_loop import ApproveDecision as ApproveDecision
+    from .human_in_the_loop import Decision as Decision
+    from .human_in_the_loop import DecisionType as DecisionType
+    from .human_in_the_loop import EditDecision as EditDecision
+    from .human_in_the_loop import HITLRequest as HITLRequest
+    from .human_in_the_loop import HITLResponse as HITLResponse
+    from .human_in_the_loop import HumanInTheLoopMiddleware as HumanInTheLoopMiddleware
+    from .human_in_the_loop import InterruptOnConfig as InterruptOnConfig
+    from .human_in_the_loop import RejectDecision as RejectDecision
+    from .human_in_the_loop import RespondDecision as RespondDecision
+    from .human_in_the_loop import ReviewConfig as ReviewConfig
+    from .human_in_the_loop import ToolApprovalRequest as ToolApprovalRequest
+    from .model_call_limit import ModelCallLimitExceededError as ModelCallLimitExceededError
+    from .model_call_limit import ModelCallLimitMiddleware as ModelCallLimitMiddleware
+    from .model_call_limit import ModelCallLimitState as ModelCallLimitState
+    from .summarization import ContextSize as ContextSize
+    from .summarization import SummarizationMiddleware as SummarizationMiddleware
+    from .summarization import TriggerClause as TriggerClause
+
+_HOME = {
+    "agent_factory": (
+        "AgentMiddleware",
+        "AgentState",
+        "ContextT",
+        "ExtendedModelResponse",
+        "InputAgentState",
+        "JumpTo",
+        "ModelCallResult",
+        "ModelRequest",
+        "ModelResponse",
+        "OmitFromInput",
+        "OmitFromOutput",
+        "OmitFromSchema",
+        "OutputAgentState",
+        "PrivateStateAttr",
+        "ResponseT",
+        "Runtime",
+        "StateT",
+        "ToolCallRequest",
+        "after_agent",
+        "after_model",
+        "before_agent",
+        "before_model",
+        "dynamic_prompt",
+        "hook_config",
+        "wrap_model_call",
+        "wrap_tool_call",
+    ),
+    ".human_in_the_loop": (
+        "Action",
+        "ActionRequest",
+        "ApproveDecision",
+        "Decision",
+        "DecisionType",
+        "EditDecision",
+        "HITLRequest",
+        "HITLResponse",
+        "HumanInTheLoopMiddleware",
+        "InterruptOnConfig",
+        "RejectDecision",
+        "RespondDecision",
+        "ReviewConfig",
+        "ToolApprovalRequest",
+    ),
+    ".model_call_limit": (
+        "ModelCallLimitExceededError",
+        "ModelCallLimitMiddleware",
+        "ModelCallLimitState",
+    ),
+    ".summarization": ("ContextSize", "SummarizationMiddleware", "TriggerClause"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module = _MODULE_OF[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value = globals()[name] = getattr(import_module(module, __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,147 @@
+"""Amounts of conversation: how they are written, checked and measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from typing_extensions import TypedDict
+
+from agent_factory import ModelRequest
+
+ContextSize = (
+    tuple[Literal["fraction"], float]
+    | tuple[Literal["tokens"], int]
+    | tuple[Literal["messages"], int]
+)
+"""An amount of conversation: a part of the model's window (0 to 1), tokens, or messages."""
+
+
+class TriggerClause(TypedDict, total=False):
+    """Thresholds that must all be reached.
+
+    >>> TriggerClause(tokens=4000, messages=10)
+    {'tokens': 4000, 'messages': 10}
+    """
+
+    tokens: int
+    messages: int
+    fraction: float
+
+
+TokenCounter = Callable[[Sequence[BaseMessage]], int]
+"""Counts the tokens of some messages."""
+
+DEFAULT_TRIGGER: tuple[str, float] = ("fraction", 0.8)
+"""Leaves a fifth of the window to the answer and to what a token counter misjudges."""
+
+_UNITS = ("fraction", "tokens", "messages")
+
+
+class Load:
+    """How large a request is; tokens are counted once, and only where a trigger asks."""
+
+    def __init__(self, request: ModelRequest[Any], count: TokenCounter, window: int | None) -> None:
+        self._request = request
+        self._count = count
+        self._window = window
+
+    def reaches(self, clause: Mapping[str, float]) -> bool:
+        """Whether all thresholds of a clause are reached."""
+        return all(self._reaches(unit, amount) for unit, amount in clause.items())
+
+    def _reaches(self, unit: str, amount: float) -> bool:
+        if unit == "messages":
+            return len(self._request.messages) >= amount
+        if unit == "fraction":
+            return self._window is not None and self.tokens >= amount * self._window
+        return self.tokens >= amount
+
+    @cached_property
+    def tokens(self) -> int:
+        """Tokens of all that is sent: the system prompt, the tool schemas and the messages."""
+        system, tools = self._request.system_message, self._request.tools
+        overhead = [] if system is None else [system]
+        if tools:
+            overhead.append(SystemMessage(json.dumps(list(map(_schema, tools)), default=str)))
+        return self._count([*overhead, *self._request.messages])
+
+
+def _schema(tool: BaseTool | dict[str, Any]) -> dict[str, Any]:
+    return tool if isinstance(tool, dict) else convert_to_openai_tool(tool)
+
+
+def window_of(model: Any) -> int | None:
+    """The most tokens a model takes, if its profile says."""
+    profile = getattr(model, "profile", None)
+    size = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def checked_trigger(trigger: Any, window: int | None) -> list[dict[str, float]]:
+    """Every alternative of a trigger as thresholds that must all be reached.
+
+    Args:
+        trigger: What a user wrote.
+        window: The tokens a model takes, or None where that is not known.
+
+    Raises:
+        ValueError: It is no trigger.
+    """
+    if trigger is None:
+        return [dict([DEFAULT_TRIGGER])] if window else []
+    single = isinstance(trigger, Mapping) or _is_size(trigger)
+    alternatives = [trigger] if single else trigger
+    if not isinstance(alternatives, list | tuple) or not alternatives:
+        raise ValueError(
+            "trigger must be a size such as ('tokens', 4000), thresholds such as "
+            "{'tokens': 4000, 'messages': 10}, or a list of them; "
+            f"got {trigger!r}."
+        )
+    return [_clause(alternative) for alternative in alternatives]
+
+
+def _clause(trigger: Any) -> dict[str, float]:
+    sizes = trigger.items() if isinstance(trigger, Mapping) else [trigger]
+    clause = dict(checked_size("trigger", size) for size in sizes)
+    if not clause:
+        raise ValueError("trigger must not be an empty dict: that would always hold.")
+    return clause
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
+
+
+def checked_size(parameter: str, value: Any) -> tuple[str, float]:
+    """An amount with its unit.
+
+    Raises:
+        ValueError: It is none; the message names the parameter.
+    """
+    if not _is_size(value) or value[0] not in _UNITS:
+        raise ValueError(
+            f"{parameter} must be one of {', '.join(map(repr, _UNITS))} with an amount, such as "
+            f"('messages', 20); got {value!r}."
+        )
+    unit, amount = value
+    check_amount(parameter, unit, amount)
+    return unit, amount
+
+
+def check_amount(parameter: str, unit: str, amount: Any) -> None:
+    """Refuse an amount that its unit does not allow.
+
+    Raises:
+        ValueError: With the name of the parameter.
+    """
+    number = isinstance(amount, int | float) and not isinstance(amount, bool)
+    if unit == "fraction" and not (number and 0 < amount <= 1):
+        raise ValueError(f"{parameter}: a fraction is more than 0 and at most 1, not {amount!r}.")
+    if unit != "fraction" and not (number and isinstance(amount, int) and amount >= 1):
+        raise ValueError(f"{parameter}: {unit} is a whole number of at least 1, not {amount!r}.")

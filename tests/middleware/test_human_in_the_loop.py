@@ -1,0 +1,547 @@
+"""People decide about tool calls, in one go or one by one, and the model learns what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import is_invalid_resume
+from langgraph.types import Command, interrupt
+from pydantic import ValidationError
+
+from agent_factory import AgentMiddleware, ToolCallRequest, create_agent, hook_config
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.testing import ScriptedChatModel
+
+Go = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+APPROVE = {"type": "approve"}
+REJECT = {"type": "reject"}
+
+
+@pytest.fixture
+def go(call: Callable[..., Any]) -> Go:
+    """Start the thread with a message, or go on with a command."""
+
+    def go(agent: Any, given: Any) -> Any:
+        return call(agent, given if isinstance(given, Command) else {"messages": given}, ONE)
+
+    return go
+
+
+class Mailbox:
+    """The tools of these tests, with a record of what really ran."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, Any]] = []
+
+    def tools(self) -> list[Any]:
+        @tool
+        def send(to: str, text: str = "") -> str:
+            """Send a mail."""
+            self.ran.append(("send", to))
+            return f"sent to {to}"
+
+        @tool
+        def delete(number: int) -> str:
+            """Delete a mail."""
+            self.ran.append(("delete", number))
+            return f"deleted {number}"
+
+        return [send, delete]
+
+
+def tool_call(name: str, id: str, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args, "id": id}
+
+
+SEND = tool_call("send", "s", to="Ann")
+DELETE = tool_call("delete", "d", number=1)
+
+
+def agent_with(*steps: Any, interrupt_on: Any = None, more: Any = (), **settings: Any) -> Any:
+    mailbox, model = Mailbox(), ScriptedChatModel(steps)
+    review = HumanInTheLoopMiddleware(interrupt_on or {"send": True, "delete": True}, **settings)
+    agent = create_agent(
+        model, mailbox.tools(), middleware=[review, *more], checkpointer=InMemorySaver()
+    )
+    return agent, mailbox, model
+
+
+def decided(*decisions: Any) -> Command[Any]:
+    return Command(resume={"decisions": list(decisions)})
+
+
+def edit(name: str, **args: Any) -> dict[str, Any]:
+    return {"type": "edit", "edited_action": {"name": name, "args": args}}
+
+
+def answers(result: dict[str, Any]) -> dict[str, ToolMessage]:
+    return {m.tool_call_id: m for m in result["messages"] if isinstance(m, ToolMessage)}
+
+
+# --- batched ------------------------------------------------------------------------------------
+
+
+def test_all_calls_of_a_turn_are_asked_about_in_one_interrupt(go: Go) -> None:
+    agent, mailbox, _ = agent_with([SEND, DELETE], description_prefix="Please look")
+    result = go(agent, "Tidy up")
+    (asked,) = result["__interrupt__"]
+    every = ["approve", "edit", "reject", "respond"]
+    assert asked.value == {
+        "action_requests": [
+            {
+                "name": "send",
+                "args": {"to": "Ann"},
+                "description": 'Please look\n\nTool: send\nArgs: {"to": "Ann"}',
+            },
+            {
+                "name": "delete",
+                "args": {"number": 1},
+                "description": 'Please look\n\nTool: delete\nArgs: {"number": 1}',
+            },
+        ],
+        "review_configs": [
+            {"action_name": "send", "allowed_decisions": every},
+            {"action_name": "delete", "allowed_decisions": every},
+        ],
+    }
+    assert asked.response_schema["title"] == "HITLResponse"
+    assert mailbox.ran == []
+
+
+def test_approved_calls_run(go: Go) -> None:
+    agent, mailbox, _ = agent_with([SEND, DELETE], "done")
+    go(agent, "Tidy up")
+    result = go(agent, decided(APPROVE, APPROVE))
+    assert sorted(mailbox.ran) == [("delete", 1), ("send", "Ann")]
+    assert result["messages"][-1].text == "done"
+    assert answers(result)["s"].content == "sent to Ann"
+
+
+def test_an_edited_call_runs_as_edited_and_the_model_is_told(go: Go) -> None:
+    agent, mailbox, model = agent_with([SEND], "done")
+    go(agent, "Write to Ann")
+    result = go(agent, decided(edit("send", to="Bob")))
+    assert mailbox.ran == [("send", "Bob")]
+    asked = result["messages"][1]
+    assert [(c["id"], c["name"], c["args"]) for c in asked.tool_calls] == [
+        ("s", "send", {"to": "Bob"})
+    ]
+    told = answers(result)["s"].text
+    assert told.startswith("sent to Bob\n\n[A reviewer changed this call")
+    assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Bob"} instead' in told
+    assert model.requests[1].messages[-1].text == told
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
+
+
+def test_an_edit_may_name_another_tool(go: Go) -> None:
+    agent, mailbox, _ = agent_with([SEND], "done")
+    go(agent, "Write to Ann")
+    result = go(agent, decided(edit("delete", number=7)))
+    assert mailbox.ran == [("delete", 7)]
+    assert answers(result)["s"].name == "delete"
+
+
+def test_an_edit_that_changes_nothing_is_an_approval(go: Go) -> None:
+    agent, mailbox, _ = agent_with([SEND], "done")
+    go(agent, "Write to Ann")
+    result = go(agent, decided(edit("send", to="Ann")))
+    assert mailbox.ran == [("send", "Ann")]
+    assert answers(result)["s"].text == "sent to Ann"
+
+
+def test_an_edit_is_told_of_in_the_users_own_words(go: Go) -> None:
+    notice = "{name} {args} for {original_name} {original_args} {else}"
+    agent, _, _ = agent_with([tool_call("send", "s", to="{name}")], "done", edit_notice=notice)
+    go(agent, "Write")
+    result = go(agent, decided(edit("delete", number=2)))
+    expected = 'delete {"number": 2} for send {"to": "{name}"} {else}'
+    assert answers(result)["s"].text == f"deleted 2\n\n{expected}"
+
+
+def test_an_edit_is_not_told_of_again_when_its_id_comes_back(go: Go) -> None:
+    agent, _, _ = agent_with([SEND], [SEND], "done")
+    go(agent, "Write to Ann")
+    go(agent, decided(edit("send", to="Bob")))
+    result = go(agent, decided(APPROVE))
+    assert [m.text for m in result["messages"] if m.type == "tool"][1] == "sent to Ann"
+
+
+def test_a_rejected_call_does_not_run_and_the_model_is_told_why(go: Go) -> None:
+    agent, mailbox, model = agent_with([SEND, DELETE], "done")
+    go(agent, "Tidy up")
+    result = go(agent, decided({"type": "reject", "message": "Not Ann."}, APPROVE))
+    assert mailbox.ran == [("delete", 1)]
+    assert (answers(result)["s"].text, answers(result)["s"].status) == ("Not Ann.", "error")
+    assert [m.type for m in model.requests[1].messages] == ["human", "ai", "tool", "tool"]
+
+
+def test_after_all_calls_were_rejected_the_model_is_asked_again(go: Go) -> None:
+    agent, mailbox, model = agent_with([SEND, DELETE], "Then not.")
+    go(agent, "Tidy up")
+    result = go(agent, decided(REJECT, {"type": "reject", "message": None}))
+    assert mailbox.ran == []
+    assert "rejected this call of send" in answers(result)["s"].text
+    assert "rejected this call of delete" in answers(result)["d"].text
+    assert result["messages"][-1].text == "Then not."
+    model.assert_done()
+
+
+def test_a_reviewer_may_answer_in_the_place_of_the_tool(go: Go) -> None:
+    agent, mailbox, _ = agent_with([SEND], "done")
+    go(agent, "Write to Ann")
+    result = go(agent, decided({"type": "respond", "message": "I told her myself."}))
+    assert mailbox.ran == []
+    answer = answers(result)["s"]
+    assert (answer.text, answer.status, answer.name) == ("I told her myself.", "success", "send")
+
+
+def test_tools_that_are_not_listed_or_switched_off_run_at_once(go: Go) -> None:
+    agent, mailbox, _ = agent_with([SEND, DELETE], "done", interrupt_on={"send": False})
+    result = go(agent, "Tidy up")
+    assert "__interrupt__" not in result
+    assert len(mailbox.ran) == 2
+
+
+def test_only_the_listed_calls_of_a_turn_are_asked_about(go: Go) -> None:
+    agent, mailbox, _ = agent_with([SEND, DELETE], "done", interrupt_on={"delete": True})
+    (asked,) = go(agent, "Tidy up")["__interrupt__"]
+    assert [r["name"] for r in asked.value["action_requests"]] == ["delete"]
+    assert mailbox.ran == []
+    go(agent, decided(APPROVE))
+    assert len(mailbox.ran) == 2
+
+
+def test_a_predicate_says_which_calls_need_a_review(go: Go) -> None:
+    seen: list[ToolCallRequest] = []
+
+    def is_stranger(request: ToolCallRequest) -> bool:
+        seen.append(request)
+        return bool(request.tool_call["args"]["to"] != "Ann")
+
+    agent, mailbox, _ = agent_with(
+        [SEND, tool_call("send", "t", to="Eve")],
+        "done",
+        interrupt_on={"send": {"when": is_stranger}},
+    )
+    (asked,) = go(agent, "Write to both")["__interrupt__"]
+    assert [r["args"] for r in asked.value["action_requests"]] == [{"to": "Eve"}]
+    assert seen[0].state["messages"][0].text == "Write to both"
+    assert seen[0].runtime.tool_call_id == "s"
+    go(agent, decided(REJECT))
+    assert mailbox.ran == [("send", "Ann")]
+
+
+def test_a_configuration_shapes_the_question(go: Go) -> None:
+    def describe(tool_call: Any, state: Any, runtime: Any) -> str:
+        return f"{tool_call['id']} after {len(state['messages'])}"
+
+    schema = {"type": "object", "properties": {"to": {"type": "string"}}}
+    agent, _, _ = agent_with(
+        [SEND, DELETE],
+        interrupt_on={
+            "send": {"allowed_decisions": ["edit"], "description": describe, "args_schema": schema},
+            "delete": {"description": "Gone is gone."},
+        },
+    )
+    (asked,) = go(agent, "Tidy up")["__interrupt__"]
+    assert [r["description"] for r in asked.value["action_requests"]] == [
+        "s after 2",
+        "Gone is gone.",
+    ]
+    assert asked.value["review_configs"][0] == {
+        "action_name": "send",
+        "allowed_decisions": ["edit"],
+        "args_schema": schema,
+    }
+
+
+WRONG_RESPONSES = [
+    (
+        {"decisions": []},
+        "2 decisions are needed, one for each of send, delete in this order; got 0",
+    ),
+    ({"decisions": [APPROVE]}, "got 1"),
+    ({"decisions": [APPROVE] * 3}, "got 3"),
+    ({"decisions": [APPROVE, REJECT]}, "'reject' is not allowed for delete; allowed: approve"),
+    ({"decisions": [{"type": "accept"}, APPROVE]}, "'accept'"),
+    ({"decisions": [{}, APPROVE]}, "Unable to extract tag"),
+    ({"decisions": ["approve", APPROVE]}, "valid dictionary"),
+    ({"decisions": [{"type": "edit"}, APPROVE]}, "edited_action"),
+    ({"decisions": [{"type": "edit", "edited_action": {"args": {}}}, APPROVE]}, "name"),
+    ({"decisions": [edit(3, to="x"), APPROVE]}, "valid string"),  # type: ignore[arg-type]
+    (
+        {"decisions": [{"type": "edit", "edited_action": {"name": "send", "args": 3}}, APPROVE]},
+        "valid dictionary",
+    ),
+    ({"decisions": [{"type": "respond"}, APPROVE]}, "message"),
+    ({"decision": [APPROVE, APPROVE]}, "decisions"),
+    ([APPROVE, APPROVE], "valid dictionary"),
+    ("approve", "valid dictionary"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "problem"), WRONG_RESPONSES)
+def test_a_wrong_answer_is_refused_and_the_thread_can_still_be_answered(
+    go: Go, wrong: Any, problem: str
+) -> None:
+    agent, mailbox, _ = agent_with(
+        [SEND, DELETE],
+        "done",
+        interrupt_on={"send": True, "delete": {"allowed_decisions": ["approve"]}},
+    )
+    (asked,) = go(agent, "Tidy up")["__interrupt__"]
+    for resume in (wrong, {asked.id: wrong}):
+        with pytest.raises(ValueError, match=problem) as caught:
+            go(agent, Command(resume=resume))
+        assert isinstance(caught.value, ValidationError)
+        assert is_invalid_resume(caught.value)
+    assert mailbox.ran == []
+    assert agent.get_state(ONE).interrupts == (asked,)
+    result = go(agent, decided(REJECT, APPROVE))
+    assert mailbox.ran == [("delete", 1)]
+    assert result["messages"][-1].text == "done"
+
+
+class Answers(AgentMiddleware[Any, Any]):
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        calls = getattr(state["messages"][-1], "tool_calls", [])
+        given = [ToolMessage("cached", tool_call_id=c["id"]) for c in calls if c["id"] == "s"]
+        return {"messages": given} if given else None
+
+
+def test_a_call_that_is_already_answered_is_not_asked_about(go: Go) -> None:
+    agent, mailbox, _ = agent_with([SEND, DELETE], "done", more=[Answers()])
+    (asked,) = go(agent, "Tidy up")["__interrupt__"]
+    assert [r["name"] for r in asked.value["action_requests"]] == ["delete"]
+    result = go(agent, decided(APPROVE))
+    assert mailbox.ran == [("delete", 1)]
+    assert answers(result)["s"].text == "cached"
+
+
+class Hurries(AgentMiddleware[Any, Any]):
+    @hook_config(can_jump_to=["tools"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return {"jump_to": "tools"} if getattr(state["messages"][-1], "tool_calls", None) else None
+
+
+def test_a_jump_past_the_hook_does_not_get_past_the_review(go: Go) -> None:
+    agent, mailbox, _ = agent_with([SEND], "done", more=[Hurries()])
+    (asked,) = go(agent, "Write to Ann")["__interrupt__"]
+    assert asked.value["action_request"]["args"] == {"to": "Ann"}
+    assert mailbox.ran == []
+    go(agent, Command(resume=APPROVE))
+    assert mailbox.ran == [("send", "Ann")]
+
+
+def test_two_reviewers_decide_one_after_the_other(go: Go) -> None:
+    second = HumanInTheLoopMiddleware({"send": True}, name="second")
+    agent, mailbox, _ = agent_with([SEND], "done", more=[second])
+    go(agent, "Write to Ann")
+    (asked,) = go(agent, decided(edit("send", to="Bob")))["__interrupt__"]
+    assert asked.value["action_requests"][0]["args"] == {"to": "Bob"}
+    result = go(agent, decided(edit("send", to="Cid")))
+    assert mailbox.ran == [("send", "Cid")]
+    told = answers(result)["s"].text
+    assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Cid"}' in told
+
+
+def test_an_edited_message_is_not_streamed_a_second_time(
+    go: Go, collect: Callable[..., Any]
+) -> None:
+    agent, _, _ = agent_with([SEND], "done")
+    go(agent, "Write to Ann")
+    parts = collect(agent, decided(edit("send", to="Bob")), ONE, stream_mode="messages")
+    assert "".join(m.text for m, _ in parts if isinstance(m, AIMessageChunk)) == "done"
+    assert [m.type for m, _ in parts if not isinstance(m, AIMessageChunk)] == ["tool"]
+
+
+def test_a_run_without_tool_calls_is_left_alone(go: Go) -> None:
+    agent, _, _ = agent_with("hello")
+    assert [m.text for m in go(agent, "hi")["messages"]] == ["hi", "hello"]
+
+
+# --- per call -----------------------------------------------------------------------------------
+
+
+def asked_by_call(result: dict[str, Any]) -> dict[str, Any]:
+    return {i.value["tool_call_id"]: i for i in result["__interrupt__"]}
+
+
+def test_per_call_every_call_has_an_interrupt_of_its_own(go: Go) -> None:
+    agent, mailbox, _ = agent_with([SEND, DELETE], interrupt_mode="per_call")
+    asked = asked_by_call(go(agent, "Tidy up"))
+    assert len({i.id for i in asked.values()}) == 2
+    assert asked["d"].value == {
+        "tool_call_id": "d",
+        "action_request": {
+            "name": "delete",
+            "args": {"number": 1},
+            "description": 'Tool execution requires approval\n\nTool: delete\nArgs: {"number": 1}',
+        },
+        "review_config": {
+            "action_name": "delete",
+            "allowed_decisions": ["approve", "edit", "reject", "respond"],
+        },
+    }
+    assert mailbox.ran == []
+
+
+def test_per_call_decisions_may_come_one_by_one_in_any_order(go: Go) -> None:
+    agent, mailbox, _ = agent_with([SEND, DELETE], "done", interrupt_mode="per_call")
+    asked = asked_by_call(go(agent, "Tidy up"))
+    result = go(agent, Command(resume={asked["d"].id: APPROVE}))
+    assert mailbox.ran == [("delete", 1)]
+    assert list(asked_by_call(result)) == ["s"]
+    result = go(agent, Command(resume=REJECT))
+    assert mailbox.ran == [("delete", 1)]
+    assert answers(result)["s"].status == "error"
+    assert result["messages"][-1].text == "done"
+
+
+def test_per_call_decisions_may_come_together(go: Go) -> None:
+    third = tool_call("send", "t", to="Cid")
+    agent, mailbox, _ = agent_with([SEND, DELETE, third], "done", interrupt_mode="per_call")
+    asked = asked_by_call(go(agent, "Tidy up"))
+    decisions = {
+        asked["s"].id: {"type": "respond", "message": "told her"},
+        asked["d"].id: edit("delete", number=9),
+        asked["t"].id: APPROVE,
+    }
+    result = go(agent, Command(resume=decisions))
+    assert sorted(mailbox.ran) == [("delete", 9), ("send", "Cid")]
+    given = answers(result)
+    assert given["s"].text == "told her"
+    assert given["d"].text.startswith("deleted 9\n\n[A reviewer changed this call")
+    assert given["t"].text == "sent to Cid"
+
+
+def test_per_call_the_other_calls_run_while_one_waits(go: Go) -> None:
+    agent, mailbox, _ = agent_with(
+        [SEND, DELETE], "done", interrupt_mode="per_call", interrupt_on={"send": True}
+    )
+    result = go(agent, "Tidy up")
+    assert mailbox.ran == [("delete", 1)]
+    assert list(asked_by_call(result)) == ["s"]
+    go(agent, Command(resume=APPROVE))
+    assert mailbox.ran == [("delete", 1), ("send", "Ann")]
+
+
+def test_per_call_an_edit_may_name_another_tool_and_the_model_is_told(go: Go) -> None:
+    agent, mailbox, model = agent_with([SEND], "done", interrupt_mode="per_call")
+    go(agent, "Write to Ann")
+    result = go(agent, Command(resume=edit("delete", number=4)))
+    assert mailbox.ran == [("delete", 4)]
+    told = model.requests[1].messages[-1]
+    assert 'You asked for send with {"to": "Ann"}; delete ran with {"number": 4}' in told.text
+    assert result["messages"][1].tool_calls[0]["args"] == {"to": "Ann"}
+
+
+def test_per_call_an_edit_to_a_tool_that_does_not_exist_is_told_to_the_model(go: Go) -> None:
+    agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode="per_call")
+    go(agent, "Write to Ann")
+    result = go(agent, Command(resume=edit("fly")))
+    assert mailbox.ran == []
+    assert "fly is not a valid tool" in answers(result)["s"].text
+
+
+@pytest.mark.parametrize("handle_tool_errors", [True, False])
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ("approve", "valid dictionary"),
+        ({"type": "accept"}, "'accept'"),
+        ({"decisions": [APPROVE]}, "Unable to extract tag"),
+        (REJECT, "'reject' is not allowed for send; allowed: approve, edit"),
+        ({"type": "edit", "edited_action": {"name": "send"}}, "args"),
+    ],
+)
+def test_per_call_a_wrong_answer_is_refused_and_can_be_given_again(
+    go: Go, wrong: Any, problem: str, handle_tool_errors: bool
+) -> None:
+    mailbox = Mailbox()
+    config: Any = {"send": {"allowed_decisions": ["approve", "edit"]}, "delete": True}
+    agent = create_agent(
+        ScriptedChatModel([[SEND, DELETE], "done"]),
+        mailbox.tools(),
+        middleware=[HumanInTheLoopMiddleware(config, interrupt_mode="per_call")],
+        checkpointer=InMemorySaver(),
+        handle_tool_errors=handle_tool_errors,
+    )
+    asked = asked_by_call(go(agent, "Tidy up"))
+    with pytest.raises(ValueError, match=problem):
+        go(agent, Command(resume={asked["s"].id: wrong, asked["d"].id: APPROVE}))
+    assert mailbox.ran == [("delete", 1)]
+    result = go(agent, Command(resume={asked["s"].id: APPROVE}))
+    assert mailbox.ran == [("delete", 1), ("send", "Ann")]
+    assert result["messages"][-1].text == "done"
+
+
+def test_a_tool_that_interrupts_on_its_own_still_can(go: Go) -> None:
+    @tool
+    def confirm(what: str) -> str:
+        """Confirm."""
+        return f"{what}: {interrupt('sure?')}"
+
+    model = ScriptedChatModel([[tool_call("confirm", "c", what="x")], "done"])
+    review = HumanInTheLoopMiddleware({"confirm": True}, interrupt_mode="per_call")
+    agent = create_agent(model, [confirm], middleware=[review], checkpointer=InMemorySaver())
+    go(agent, "hi")
+    (asked,) = go(agent, Command(resume=APPROVE))["__interrupt__"]
+    assert asked.value == "sure?"
+    result = go(agent, Command(resume="yes"))
+    assert answers(result)["c"].text == "x: yes"
+
+
+def test_a_command_from_an_edited_tool_carries_the_notice(go: Go) -> None:
+    @tool
+    def note(text: str) -> Command[Any]:
+        """Note it."""
+        return Command(update={"messages": [ToolMessage(f"noted {text}", tool_call_id="n")]})
+
+    model = ScriptedChatModel([[tool_call("note", "n", text="a")], "done"])
+    review = HumanInTheLoopMiddleware({"note": True})
+    agent = create_agent(model, [note], middleware=[review], checkpointer=InMemorySaver())
+    go(agent, [HumanMessage("note a")])
+    result = go(agent, decided(edit("note", text="b")))
+    assert answers(result)["n"].text.startswith("noted b\n\n[A reviewer changed this call")
+
+
+# --- configuration ------------------------------------------------------------------------------
+
+
+async def awhen(request: Any) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"interrupt_on": ["send"]}, "interrupt_on must be a dict"),
+        ({"interrupt_on": {3: True}}, "3 is no tool name"),
+        ({"interrupt_on": {"send": None}}, r"interrupt_on\['send'\] must be True, False or"),
+        ({"interrupt_on": {"send": "yes"}}, r"interrupt_on\['send'\] must be True, False or"),
+        ({"interrupt_on": {"send": {"allow": []}}}, "has no key 'allow'; its keys are allowed_dec"),
+        ({"interrupt_on": {"send": {"allowed_decisions": []}}}, "a list of some of approve, edit"),
+        ({"interrupt_on": {"send": {"allowed_decisions": "edit"}}}, "a list of some of approve"),
+        ({"interrupt_on": {"send": {"allowed_decisions": ["accept"]}}}, "a list of some of"),
+        ({"interrupt_on": {"send": {"description": 3}}}, "must be a text or a plain function"),
+        ({"interrupt_on": {"send": {"description": awhen}}}, "must be a text or a plain function"),
+        ({"interrupt_on": {"send": {"when": awhen}}}, "must be a plain function of the ToolCall"),
+        ({"interrupt_on": {"send": {"when": True}}}, "must be a plain function of the ToolCall"),
+        ({"interrupt_on": {"send": {"args_schema": "x"}}}, "must be a JSON schema, a dict"),
+        ({"interrupt_mode": "each"}, "interrupt_mode must be 'batched' or 'per_call'"),
+        ({"edit_notice": None}, "must be strings"),
+        ({"description_prefix": 3}, "must be strings"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused(
+    arguments: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        HumanInTheLoopMiddleware(**{"interrupt_on": {}, **arguments})

@@ -1,0 +1,216 @@
+"""The model is not called more often than it may be, and a run that must stop stops well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, hook_config
+from agent_factory.middleware import ModelCallLimitExceededError, ModelCallLimitMiddleware
+from agent_factory.testing import ScriptedChatModel
+
+Ask = Callable[..., Any]
+CALL = [{"name": "add", "args": {"a": 1, "b": 2}}]
+
+
+@pytest.fixture
+def ask(call: Callable[..., Any]) -> Ask:
+    """Give an agent another message."""
+    return lambda agent, config=None: call(agent, {"messages": [HumanMessage("Go on")]}, config)
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def thread() -> dict[str, Any]:
+    return {"checkpointer": InMemorySaver()}
+
+
+ONE: Any = {"configurable": {"thread_id": "1"}}
+
+
+def test_a_run_ends_with_a_message_and_its_work_is_kept(ask: Ask) -> None:
+    model = ScriptedChatModel([CALL, CALL])
+    agent = create_agent(model, [add], middleware=[ModelCallLimitMiddleware(run_limit=2)])
+    result = ask(agent)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai"]
+    last = result["messages"][-1]
+    assert "2 of 2 model calls are used up in this run" in last.text
+    assert not last.tool_calls
+    assert set(result) == {"messages"}
+    model.assert_done()
+
+
+def test_a_run_within_its_limit_is_left_alone(ask: Ask) -> None:
+    agent = create_agent(
+        ScriptedChatModel([CALL, "3"]), [add], middleware=[ModelCallLimitMiddleware(run_limit=2)]
+    )
+    assert ask(agent)["messages"][-1].text == "3"
+
+
+def test_every_run_of_a_thread_has_its_own_run_limit(ask: Ask) -> None:
+    model = ScriptedChatModel([CALL, "a", CALL, "b"])
+    agent = create_agent(
+        model, [add], middleware=[ModelCallLimitMiddleware(run_limit=2)], **thread()
+    )
+    ask(agent, ONE)
+    assert ask(agent, ONE)["messages"][-1].text == "b"
+    model.assert_done()
+
+
+def test_the_limit_of_a_thread_holds_over_its_runs_and_for_it_alone(ask: Ask) -> None:
+    model = ScriptedChatModel([CALL, "a", "b", "other"])
+    agent = create_agent(
+        model, [add], middleware=[ModelCallLimitMiddleware(thread_limit=3)], **thread()
+    )
+    ask(agent, ONE)
+    assert ask(agent, ONE)["messages"][-1].text == "b"
+    ended = ask(agent, ONE)
+    assert "3 of 3 model calls are used up in this thread" in ended["messages"][-1].text
+    other = ask(agent, {"configurable": {"thread_id": "2"}})
+    assert other["messages"][-1].text == "other"
+
+
+def test_a_limit_of_zero_allows_no_call(ask: Ask) -> None:
+    model = ScriptedChatModel([])
+    agent = create_agent(model, middleware=[ModelCallLimitMiddleware(run_limit=0)])
+    assert [m.type for m in ask(agent)["messages"]] == ["human", "ai"]
+
+
+def test_an_error_carries_the_numbers_and_the_work_is_kept(ask: Ask) -> None:
+    limits = ModelCallLimitMiddleware(thread_limit=5, run_limit=1, exit_behavior="error")
+    agent = create_agent(ScriptedChatModel([CALL, CALL]), [add], middleware=[limits], **thread())
+    for count in (1, 2):
+        with pytest.raises(ModelCallLimitExceededError, match="1 of 1 model calls") as caught:
+            ask(agent, ONE)
+        error = caught.value
+        assert isinstance(error, TurnError)
+        assert (error.thread_count, error.run_count) == (count, 1)
+        assert (error.thread_limit, error.run_limit) == (5, 1)
+    kept = [m.type for m in agent.get_state(ONE).values["messages"]]
+    assert kept == ["human", "ai", "tool", "human", "ai", "tool"]
+
+
+def test_both_limits_are_named_where_both_are_reached(ask: Ask) -> None:
+    limits = ModelCallLimitMiddleware(thread_limit=1, run_limit=1)
+    agent = create_agent(ScriptedChatModel([CALL]), [add], middleware=[limits], **thread())
+    text = ask(agent, ONE)["messages"][-1].text
+    assert "used up in this thread and 1 of 1" in text
+    assert "used up in this run." in text
+
+
+def test_two_instances_count_each_call_once(ask: Ask) -> None:
+    limits = [
+        ModelCallLimitMiddleware(thread_limit=4, name="thread"),
+        ModelCallLimitMiddleware(run_limit=2, name="run"),
+    ]
+    model = ScriptedChatModel([CALL, CALL, CALL, CALL])
+    agent = create_agent(model, [add], middleware=limits, **thread())
+    assert "in this run" in ask(agent, ONE)["messages"][-1].text
+    counts = agent.get_state(ONE).values
+    assert counts["thread_model_call_count"] == 2
+    assert "in this thread" in ask(agent, ONE)["messages"][-1].text
+    assert "in this thread" in ask(agent, ONE)["messages"][-1].text
+    model.assert_done()
+
+
+class NeverContent(AgentMiddleware[Any, Any]):
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"jump_to": "model"}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_hook_that_always_jumps_back_does_not_get_past_the_limit(ask: Ask, first: bool) -> None:
+    limit = ModelCallLimitMiddleware(run_limit=3)
+    stack = [limit, NeverContent()] if first else [NeverContent(), limit]
+    model = ScriptedChatModel(["1", "2", "3"])
+    result = ask(create_agent(model, middleware=stack))
+    assert [m.text for m in result["messages"]][1:4] == ["1", "2", "3"]
+    assert len(result["messages"]) == 5
+
+
+def test_a_way_to_the_model_past_the_hook_is_closed_too(ask: Ask) -> None:
+    def hurry() -> Command[Any]:
+        """Go straight to the model."""
+        return Command(goto="model")
+
+    agent = create_agent(
+        ScriptedChatModel([[{"name": "hurry"}]]),
+        [hurry],
+        middleware=[ModelCallLimitMiddleware(run_limit=1)],
+    )
+    assert "1 of 1 model calls" in ask(agent)["messages"][-1].text
+
+
+def test_a_call_that_failed_does_not_count(ask: Ask) -> None:
+    model = ScriptedChatModel([RuntimeError("down"), "up"])
+    limit = ModelCallLimitMiddleware(thread_limit=1)
+    agent = create_agent(model, middleware=[limit], **thread())
+    with pytest.raises(RuntimeError, match="down"):
+        ask(agent, ONE)
+    assert ask(agent, ONE)["messages"][-1].text == "up"
+
+
+class AsksTwice(AgentMiddleware[Any, Any]):
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        yield request
+        return (yield request)
+
+
+@pytest.mark.parametrize("outermost", [True, False])
+def test_what_layers_do_within_a_call_counts_as_one(ask: Ask, outermost: bool) -> None:
+    limit = ModelCallLimitMiddleware(run_limit=2)
+    stack = [AsksTwice(), limit] if outermost else [limit, AsksTwice()]
+    model = ScriptedChatModel([CALL, CALL, "a", "b"])
+    assert ask(create_agent(model, [add], middleware=stack))["messages"][-1].text == "b"
+
+
+class Answer(BaseModel):
+    number: int
+
+
+def test_a_structured_answer_that_never_fits_ends_at_the_limit(ask: Ask) -> None:
+    wrong = [{"name": "Answer", "args": {"number": "many"}}]
+    agent = create_agent(
+        ScriptedChatModel([wrong, wrong]),
+        middleware=[ModelCallLimitMiddleware(run_limit=2)],
+        response_format=Answer,
+    )
+    result = ask(agent)
+    assert "2 of 2 model calls" in result["messages"][-1].text
+    assert result.get("structured_response") is None
+
+
+def test_after_agent_hooks_still_run_at_the_limit(ask: Ask) -> None:
+    class Closing(AgentMiddleware[Any, Any]):
+        def after_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+            return {"messages": [AIMessage("closed")]}
+
+    stack = [ModelCallLimitMiddleware(run_limit=0), Closing()]
+    result = ask(create_agent(ScriptedChatModel([]), middleware=stack))
+    assert result["messages"][-1].text == "closed"
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({}, "Give a thread_limit, a run_limit or both"),
+        ({"run_limit": -1}, "run_limit must be a whole number"),
+        ({"thread_limit": 1.0}, "thread_limit must be a whole number"),
+        ({"thread_limit": "3"}, "thread_limit must be a whole number"),
+        ({"run_limit": True}, "run_limit must be a whole number"),
+        ({"run_limit": 1, "exit_behavior": "continue"}, "exit_behavior must be 'end' or 'error'"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        ModelCallLimitMiddleware(**settings)

@@ -1,0 +1,62 @@
+"""What a review leaves behind in messages, whatever form they have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.types import Command
+
+from agent_factory.middleware._reviewed_calls import with_notice, with_review
+
+
+def tool_call(name: str, id: str, **args: Any) -> Any:
+    return {"name": name, "args": args, "id": id}
+
+
+def test_blocks_that_repeat_an_edited_call_are_edited_with_it() -> None:
+    message = AIMessage(
+        [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "text", "text": "now"},
+            {"type": "tool_use", "id": "1", "name": "send", "input": {"to": "Ann"}},
+            {"type": "function_call", "id": "f", "call_id": "1", "name": "send", "arguments": "{}"},
+            {"type": "tool_use", "id": "2", "name": "send", "input": {"to": "Cid"}},
+        ],
+        id="m",
+        tool_calls=[tool_call("send", "1", to="Ann"), tool_call("send", "2", to="Cid")],
+    )
+    new: Any = tool_call("delete", "1", number=3)
+    edited = with_review(message, "R", ["1", "2"], {"1": new})
+    assert edited.id == "m"
+    assert edited.content[2:] == [
+        {"type": "tool_use", "id": "1", "name": "delete", "input": {"number": 3}},
+        {
+            "type": "function_call",
+            "id": "f",
+            "call_id": "1",
+            "name": "delete",
+            "arguments": '{"number": 3}',
+        },
+        {"type": "tool_use", "id": "2", "name": "send", "input": {"to": "Cid"}},
+    ]
+    assert edited.content[:2] == message.content[:2]
+    assert message.tool_calls[0]["name"] == "send"
+
+
+def test_a_notice_reaches_the_result_in_whatever_form_it_comes() -> None:
+    mine, other = ToolMessage("a", tool_call_id="1"), ToolMessage("b", tool_call_id="2")
+    blocks = ToolMessage([{"type": "text", "text": "a"}], tool_call_id="1")
+    empty = ToolMessage("", tool_call_id="1")
+    assert with_notice(mine, "1", "N").content == "a\n\nN"
+    assert with_notice(empty, "1", "N").content == "N"
+    assert with_notice(other, "1", "N") is other
+    assert with_notice(blocks, "1", "N").content[-1] == {"type": "text", "text": "N"}
+    for update in ({"messages": [mine, other], "x": 1}, [("messages", [mine, other]), ("x", 1)]):
+        told = with_notice(Command(update=update, goto="there"), "1", "N")
+        assert told.goto == "there"
+        assert dict(told.update)["x"] == 1
+        assert [m.content for m in dict(told.update)["messages"]] == ["a\n\nN", "b"]
+    listed = with_notice([mine, Command(goto="there")], "1", "N")
+    assert listed[0].content == "a\n\nN"
+    assert listed[1] == Command(goto="there")

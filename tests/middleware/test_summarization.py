@@ -1,0 +1,468 @@
+"""Long conversations give way to a summary, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_factory import AgentMiddleware, ModelRequest, create_agent, run
+from agent_factory.middleware import SummarizationMiddleware
+from agent_factory.middleware._transcript import render
+from agent_factory.testing import ScriptedChatModel
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def ask(call: Callable[..., Any]) -> Ask:
+    """Run an agent on some messages."""
+    return lambda agent, messages, config=None: call(agent, {"messages": messages}, config)
+
+
+def chat(*texts: str) -> list[AnyMessage]:
+    """A user and an assistant in turn."""
+    kinds = (HumanMessage, AIMessage)
+    return [kinds[index % 2](text) for index, text in enumerate(texts)]
+
+
+def texts(messages: list[Any]) -> list[str]:
+    return [str(message.text) for message in messages]
+
+
+def summarizing(*summaries: Any, **settings: Any) -> tuple[ScriptedChatModel, Any]:
+    model = ScriptedChatModel(summaries)
+    defaults: dict[str, Any] = {"trigger": ("messages", 5), "keep": ("messages", 2)}
+    return model, SummarizationMiddleware(model, **{**defaults, **settings})
+
+
+SUMMARY = "Summary of the conversation so far:\n\n"
+
+
+def test_older_messages_give_way_to_a_summary(ask: Ask) -> None:
+    writer, middleware = summarizing("They counted.")
+    model = ScriptedChatModel(["six"])
+    result = ask(
+        create_agent(model, [], middleware=[middleware]), chat("one", "two", "three", "four", "5")
+    )
+    assert texts(result["messages"]) == [f"{SUMMARY}They counted.", "four", "5", "six"]
+    assert texts(model.requests[0].messages) == [f"{SUMMARY}They counted.", "four", "5"]
+    summary = result["messages"][0]
+    assert isinstance(summary, HumanMessage)
+    assert summary.additional_kwargs == {"lc_source": "summarization"}
+    asked = writer.requests[0].messages[0].text
+    assert "User: one\nAssistant: two\nUser: three\n" in asked
+    assert "four" not in asked
+
+
+def test_below_the_trigger_nothing_happens(ask: Ask) -> None:
+    writer, middleware = summarizing()
+    agent = create_agent(ScriptedChatModel(["hi"]), [], middleware=[middleware])
+    assert texts(ask(agent, chat("1", "2", "3"))["messages"]) == ["1", "2", "3", "hi"]
+    assert writer.requests == []
+
+
+def test_a_later_summary_takes_the_earlier_one_in(ask: Ask) -> None:
+    writer, middleware = summarizing("First.", "First and second.")
+    model = ScriptedChatModel(["f", "h", "j"])
+    agent = create_agent(model, [], middleware=[middleware], checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "1"}}
+    ask(agent, chat("a", "b", "c", "d", "e"), config)
+    result = ask(agent, chat("g"), config)
+    assert texts(result["messages"]) == [f"{SUMMARY}First and second.", "f", "g", "h"]
+    asked = writer.requests[1].messages[0].text
+    assert asked.count("First.") == 1
+    assert "User: e" in asked
+    assert [m.additional_kwargs.get("lc_source") for m in result["messages"]].count(
+        "summarization"
+    ) == 1
+    assert len(writer.requests) == 2
+
+
+def test_a_summary_alone_is_not_summarised_again(ask: Ask) -> None:
+    _, middleware = summarizing("S", trigger=("messages", 2), keep=("messages", 1))
+    model = ScriptedChatModel(["x"])
+    summary = HumanMessage("S", additional_kwargs={"lc_source": "summarization"})
+    agent = create_agent(model, [], middleware=[middleware])
+    assert texts(ask(agent, [summary, HumanMessage("?")])["messages"]) == ["S", "?", "x"]
+
+
+def lookup(word: str) -> str:
+    """Look a word up."""
+    return word.upper()
+
+
+def test_a_result_is_never_parted_from_its_call(ask: Ask) -> None:
+    _, middleware = summarizing("S", trigger=("messages", 4), keep=("messages", 1))
+    calls = [{"name": "lookup", "args": {"word": w}, "id": w} for w in "ab"]
+    model = ScriptedChatModel([calls, "done"])
+    result = ask(create_agent(model, [lookup], middleware=[middleware]), chat("look up a, b"))
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "tool", "ai"]
+    assert texts(result["messages"])[0] == f"{SUMMARY}S"
+    assert [m.type for m in model.requests[1].messages] == ["human", "ai", "tool", "tool"]
+
+
+def test_the_system_prompt_counts_on_the_very_first_call(ask: Ask) -> None:
+    _, middleware = summarizing("S", trigger=("tokens", 500), keep=("messages", 1))
+    model = ScriptedChatModel(["ok", "ok"])
+    history = chat("a", "b", "c")
+    plain = ask(create_agent(model, [], middleware=[middleware]), history)
+    assert len(plain["messages"]) == 4
+    prompted = create_agent(model, [], middleware=[middleware], system_prompt="word " * 500)
+    assert texts(ask(prompted, history)["messages"]) == [f"{SUMMARY}S", "c", "ok"]
+
+
+def test_the_tool_schemas_count(ask: Ask) -> None:
+    def elaborate(x: int) -> int:
+        """Do it."""
+        return x
+
+    elaborate.__doc__ = "word " * 500
+    _, middleware = summarizing("S", trigger=("tokens", 500), keep=("messages", 1))
+    agent = create_agent(ScriptedChatModel(["ok"]), [elaborate], middleware=[middleware])
+    assert texts(ask(agent, chat("a", "b", "c"))["messages"])[0] == f"{SUMMARY}S"
+
+
+def test_a_fraction_is_of_the_window_of_the_model_that_is_called(ask: Ask) -> None:
+    writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 1_000_000})
+    middleware = SummarizationMiddleware(writer, trigger=("fraction", 0.5), keep=("fraction", 0.12))
+    small = ScriptedChatModel(["ok"], profile={"max_input_tokens": 100})
+    agent = create_agent(small, [], middleware=[middleware])
+    result = ask(agent, chat("word " * 50, "b", "c", "d", "e"))
+    assert texts(result["messages"]) == [f"{SUMMARY}S", "d", "e", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "due"),
+    [
+        (("messages", 3), True),
+        (("messages", 4), False),
+        ({"messages": 3, "tokens": 1000}, False),
+        ({"messages": 3, "tokens": 5}, True),
+        ([("messages", 4), {"tokens": 5}], True),
+        ([("messages", 4), {"messages": 3, "tokens": 1000}], False),
+        ([{"fraction": 0.9}, ("fraction", 0.01)], True),
+        (None, False),
+    ],
+)
+def test_a_clause_needs_all_its_thresholds_and_a_list_any_of_its_clauses(
+    ask: Ask, trigger: Any, due: bool
+) -> None:
+    writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 200})
+    middleware = SummarizationMiddleware(writer, trigger=trigger, keep=("messages", 1))
+    ask(create_agent(ScriptedChatModel(["ok"]), middleware=[middleware]), chat("a", "b", "c"))
+    assert len(writer.requests) == due
+
+
+def test_without_a_trigger_four_fifths_of_a_known_window_are_the_limit(ask: Ask) -> None:
+    writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 100})
+    middleware = SummarizationMiddleware(writer, keep=("messages", 1))
+    model = ScriptedChatModel(["ok", "ok"])
+    agent = create_agent(model, middleware=[middleware])
+    ask(agent, chat("x" * 200, "b"))
+    assert writer.requests == []
+    ask(agent, chat("x" * 320, "b"))
+    assert len(writer.requests) == 1
+
+
+def test_the_error_of_the_summary_model_is_raised_and_the_thread_stays(
+    ask: Ask, call: Callable[..., Any]
+) -> None:
+    _, middleware = summarizing(RuntimeError("summary model is down"), "S")
+    agent = create_agent(
+        ScriptedChatModel(["ok"]), middleware=[middleware], checkpointer=InMemorySaver()
+    )
+    config: Any = {"configurable": {"thread_id": "1"}}
+    with pytest.raises(RuntimeError, match="summary model is down"):
+        ask(agent, chat("1", "2", "3", "4", "5"), config)
+    assert texts(agent.get_state(config).values["messages"]) == ["1", "2", "3", "4", "5"]
+    result = call(agent, None, config)
+    assert texts(result["messages"]) == [f"{SUMMARY}S", "4", "5", "ok"]
+
+
+def test_a_failing_model_keeps_the_whole_history(ask: Ask) -> None:
+    _, middleware = summarizing("S")
+    model = ScriptedChatModel([RuntimeError("down")])
+    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    with pytest.raises(RuntimeError, match="down"):
+        ask(agent, chat("1", "2", "3", "4", "5"), config)
+    assert texts(agent.get_state(config).values["messages"]) == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("empty", ["", "  \n", AIMessage([{"type": "thinking", "thinking": "?"}])])
+def test_an_empty_summary_leaves_the_history_as_it_is(ask: Ask, empty: Any) -> None:
+    _, middleware = summarizing(empty)
+    agent = create_agent(ScriptedChatModel(["6"]), middleware=[middleware])
+    assert texts(ask(agent, chat("1", "2", "3", "4", "5"))["messages"]) == list("123456")
+
+
+def test_a_long_part_is_read_in_several_prompts_and_none_of_it_is_dropped(ask: Ask) -> None:
+    numbers = [f"number-{n:03}" for n in range(200)]
+    writer, middleware = summarizing(
+        *[f"summary-{n}" for n in range(99)], trim_tokens_to_summarize=100
+    )
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    history = [*chat(*numbers[:100]), HumanMessage(" ".join(numbers[100:])), *chat("b", "c")]
+    result = ask(agent, history)
+    asked = [record.messages[0].text for record in writer.requests]
+    assert len(asked) > 5
+    everything = "".join(asked)
+    assert all(number in everything for number in numbers[:100])
+    assert sum(number in everything for number in numbers) >= 190  # the rest lies across two pages
+    assert all(f"summary-{n}" in asked[n + 1] for n in range(len(asked) - 1))
+    assert texts(result["messages"])[0] == f"{SUMMARY}summary-{len(asked) - 1}"
+
+
+def test_all_is_read_in_one_prompt_where_no_limit_is_set(ask: Ask) -> None:
+    writer, middleware = summarizing("S", trim_tokens_to_summarize=None)
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    ask(agent, chat("a" * 50_000, "b", "c", "d", "e"))
+    assert len(writer.requests) == 1
+
+
+def test_braces_in_a_summary_prompt_are_just_braces(ask: Ask) -> None:
+    writer, middleware = summarizing("S", summary_prompt='{"keys": {x}} {messages} {0}')
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    ask(agent, chat("a {messages} {b}", "b", "c", "d", "e"))
+    asked = writer.requests[0].messages[0].text
+    assert asked.startswith('{"keys": {x}} User: a {messages} {b}\n')
+    assert asked.endswith("User: c {0}")
+
+
+def test_a_prompt_without_a_place_for_the_conversation_gets_it_at_its_end(ask: Ask) -> None:
+    writer, middleware = summarizing("S", summary_prompt="Sum up.")
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    ask(agent, chat("a", "b", "c", "d", "e"))
+    assert writer.requests[0].messages[0].text == "Sum up.\n\nUser: a\nAssistant: b\nUser: c"
+
+
+def count_them(messages: list[AnyMessage]) -> str:
+    return f"{len(messages)} messages"
+
+
+async def acount_them(messages: list[AnyMessage]) -> AIMessage:
+    return AIMessage(f"{len(messages)} messages")
+
+
+@pytest.mark.parametrize("summarizer", [count_them, RunnableLambda(count_them)])
+def test_a_function_or_a_chain_may_summarise(ask: Ask, summarizer: Any) -> None:
+    writer, middleware = summarizing(summarizer=summarizer)
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    result = ask(agent, chat("a", "b", "c", "d", "e"))
+    assert texts(result["messages"])[0] == f"{SUMMARY}3 messages"
+    assert writer.requests == []
+
+
+async def test_a_coroutine_function_may_summarise_in_an_asynchronous_run() -> None:
+    _, middleware = summarizing(summarizer=acount_them)
+    agent: Any = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    history = chat("a", "b", "c", "d", "e")
+    result = await agent.ainvoke({"messages": history})
+    assert texts(result["messages"])[0] == f"{SUMMARY}3 messages"
+    with pytest.raises(TypeError, match="coroutine function, and this run is synchronous"):
+        agent.invoke({"messages": history})
+
+
+def test_a_model_with_fallbacks_is_given_the_prompt(ask: Ask) -> None:
+    spare = ScriptedChatModel(["spare"])
+    broken = ScriptedChatModel([RuntimeError("down")])
+    _, middleware = summarizing(summarizer=broken.with_fallbacks([spare]).with_retry())
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    result = ask(agent, chat("a", "b", "c", "d", "e"))
+    assert texts(result["messages"])[0] == f"{SUMMARY}spare"
+    assert "<conversation>" in spare.requests[0].messages[0].text
+
+
+def test_a_summarizer_that_returns_something_else_is_refused(ask: Ask) -> None:
+    _, middleware = summarizing(summarizer=lambda messages: 42)
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    with pytest.raises(TypeError, match="must return text or a message, not 42"):
+        ask(agent, chat("a", "b", "c", "d", "e"))
+
+
+def test_what_is_kept_keeps_its_thoughts_and_its_ids(ask: Ask) -> None:
+    _, middleware = summarizing("S", keep=("messages", 3))
+    thought = AIMessage(
+        [
+            {"type": "thinking", "thinking": "hm", "signature": "s"},
+            {"type": "text", "text": "4"},
+        ],
+        id="thought",
+    )
+    history = [*chat("1", "2", "3"), thought, HumanMessage("5", id="last")]
+    agent = create_agent(ScriptedChatModel(["6"]), middleware=[middleware])
+    result = ask(agent, [HumanMessage("0", id="first"), *history])
+    kept = result["messages"]
+    assert texts(kept) == [f"{SUMMARY}S", "3", "4", "5", "6"]
+    assert kept[2].content == thought.content
+    assert [kept[0].id, kept[2].id, kept[3].id] == ["first", "thought", "last"]
+
+
+def test_system_messages_among_the_messages_stay(ask: Ask) -> None:
+    _, middleware = summarizing("S")
+    history = [SystemMessage("rules"), *chat("1", "2"), SystemMessage("more"), *chat("3", "4")]
+    agent = create_agent(ScriptedChatModel(["5"]), middleware=[middleware])
+    result = ask(agent, history)
+    assert texts(result["messages"]) == ["rules", f"{SUMMARY}S", "more", "3", "4", "5"]
+
+
+def test_two_instances_on_one_agent_lose_nothing(ask: Ask) -> None:
+    first = SummarizationMiddleware(
+        ScriptedChatModel(["one", "two"]), trigger=("messages", 5), keep=("messages", 4), name="a"
+    )
+    second, inner = summarizing("three", name="b", trigger=("messages", 4))
+    model = ScriptedChatModel(["f", "h"])
+    agent = create_agent(model, middleware=[first, inner], checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "1"}}
+    result = ask(agent, chat("a", "b", "c", "d", "e"), config)
+    assert texts(result["messages"]) == [f"{SUMMARY}one", "b", "c", "d", "e", "f"]
+    assert second.requests == []
+    result = ask(agent, chat("g"), config)
+    assert texts(result["messages"]) == [f"{SUMMARY}two", "d", "e", "f", "g", "h"]
+
+
+class AddsContext(AgentMiddleware[Any, Any]):
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        extra = HumanMessage("only for this call")
+        return (yield request.override(messages=[extra, *request.messages]))
+
+
+def test_messages_of_another_layer_stay_out_of_the_thread(ask: Ask) -> None:
+    writer, middleware = summarizing("S")
+    model = ScriptedChatModel(["6"])
+    agent = create_agent(model, middleware=[AddsContext(), middleware])
+    result = ask(agent, chat("1", "2", "3", "4", "5"))
+    assert texts(model.requests[0].messages) == [f"{SUMMARY}S", "4", "5"]
+    assert texts(result["messages"]) == [f"{SUMMARY}S", "4", "5", "6"]
+    assert "only for this call" in writer.requests[0].messages[0].text
+
+
+def test_messages_without_ids_are_summarised_for_the_call_alone() -> None:
+    _, middleware = summarizing("S")
+    seen: list[Any] = []
+
+    def handler(request: ModelRequest[Any]) -> str:
+        seen.extend(request.messages)
+        return "response"
+
+    request: Any = ModelRequest(model=FakeListChatModel(responses=[]), messages=chat(*"12345"))
+    result = run(middleware.around_model(request), handler)
+    assert texts(seen) == [f"{SUMMARY}S", "4", "5"]
+    assert result.model_response == "response"
+    assert result.command.update == {"messages": []}
+
+
+def test_blocks_of_any_kind_are_told_without_their_data(ask: Ask) -> None:
+    writer, middleware = summarizing("S")
+    picture = {"type": "image", "base64": "A" * 1000, "mime_type": "image/png"}
+    odd = AIMessage(
+        [
+            {"type": "thinking", "thinking": "secret"},
+            {"type": "text", "text": "I see"},
+            {"type": "tool_use", "id": "1", "name": "lookup", "input": {"word": "x"}},
+            {"type": "novelty", "value": 7},
+            {"no": "type"},
+            "bare",
+        ],
+        tool_calls=[{"name": "lookup", "args": {"word": "x"}, "id": "1"}],
+        invalid_tool_calls=[
+            {
+                "name": "lookup",
+                "args": "{wor",
+                "id": "2",
+                "error": None,
+                "type": "invalid_tool_call",
+            }
+        ],
+    )
+    history = [
+        HumanMessage([{"type": "text", "text": "what is this?"}, picture]),
+        odd,
+        ToolMessage("X", name="lookup", tool_call_id="1"),
+        ToolMessage([picture], tool_call_id="2", status="error"),
+        *chat("4", "5"),
+    ]
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    ask(agent, history)
+    asked = writer.requests[0].messages[0].text
+    told = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
+    assert told.split("\n") == [
+        "User: what is this? [image]",
+        'Assistant: I see {"type": "novelty", "value": 7} {"no": "type"} bare',
+        'Assistant called lookup with {"word": "x"}',
+        "Assistant called lookup with {wor",
+        "Tool lookup: X",
+        "Tool 2 failed: [image]",
+    ]
+
+
+def test_no_token_and_no_word_of_a_summary_reaches_the_stream(
+    collect: Callable[..., Any],
+) -> None:
+    _, middleware = summarizing("secret summary words")
+    agent = create_agent(ScriptedChatModel(["an answer"]), middleware=[middleware])
+    given = {"messages": chat("1", "2", "3", "4", "5")}
+    streamed = [message for message, _ in collect(agent, given, stream_mode="messages")]
+    assert "".join(texts(streamed)) == "an answer"
+    assert all(isinstance(message, AIMessageChunk) for message in streamed)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"trigger": ("messages", 0)}, "trigger: messages is a whole number"),
+        ({"trigger": ("tokens", 1.5)}, "trigger: tokens is a whole number"),
+        ({"trigger": ("tokens", True)}, "trigger: tokens is a whole number"),
+        ({"trigger": ("tokens", "9")}, "trigger: tokens is a whole number"),
+        ({"trigger": ("words", 9)}, "trigger must be one of"),
+        ({"trigger": {"words": 9}}, "trigger must be one of"),
+        ({"trigger": {}}, "would always hold"),
+        ({"trigger": []}, "trigger must be a size"),
+        ({"trigger": "messages"}, "trigger must be a size"),
+        ({"trigger": 7}, "trigger must be a size"),
+        ({"trigger": [("messages", 5), None]}, "trigger must be one of"),
+        ({"trigger": ("fraction", 0)}, "trigger: a fraction is more than 0"),
+        ({"trigger": ("fraction", 1.1)}, "trigger: a fraction is more than 0"),
+        ({"trigger": ("fraction", 0.5)}, "has no max_input_tokens"),
+        ({"trigger": {"fraction": 0.5, "tokens": 9}}, "has no max_input_tokens"),
+        ({"keep": ("fraction", 0.5)}, "has no max_input_tokens"),
+        ({"keep": ("messages", -1)}, "keep: messages is a whole number"),
+        ({"keep": 20}, "keep must be one of"),
+        ({"keep": ("messages",)}, "keep must be one of"),
+        ({"trim_tokens_to_summarize": 0}, "trim_tokens_to_summarize: tokens"),
+    ],
+)
+def test_numbers_that_cannot_work_are_refused(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        SummarizationMiddleware(ScriptedChatModel(), **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"model": 3}, "model must be a chat model"),
+        ({"token_counter": 3}, "token_counter must be a function"),
+        ({"summary_prompt": None}, "summary_prompt must be a string"),
+        ({"summarizer": 3}, "summarizer must be a model"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_refused(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
+        SummarizationMiddleware(**{"model": ScriptedChatModel(), **settings})
+
+
+def test_a_message_without_words_is_still_told() -> None:
+    assert render(HumanMessage("")) == "User: "
