@@ -20,9 +20,11 @@ from agent_factory._local_engine import Engine, LocalModelError, Reply, Request
 from agent_factory._local_messages import Turn
 from agent_factory._local_options import Offer
 from agent_factory._local_slots import (
+    CODE_WITHOUT_USE,
     Function,
     evidence,
     fallback_arguments,
+    has_useless_code,
     headline,
     missing,
     required,
@@ -109,7 +111,7 @@ class ToolCaller:
             )
         likelihood = sum(max(score, LEAST_LIKELY) for score in reply.logprobs)
         if action is None:
-            return likelihood
+            return likelihood + CODE_WITHOUT_USE * has_useless_code({}, line)
         others = [function for function in functions if function is not action]
         return likelihood + evidence(action, others, line)
 

@@ -165,7 +165,7 @@ class Engine:
             self._server = None
 
     def ask(self, request: Request) -> Reply:
-        return _reply(self._call(request))
+        return read_reply(self._call(request))
 
     def stream(self, request: Request) -> Iterator[Reply]:
         """The reply in pieces, the last of them with the usage.
@@ -198,7 +198,7 @@ class Engine:
             connection.close()
 
     def _call(self, request: Request, *receive: Callable[[Any], bool]) -> Any:
-        body = _sendable(request.body)
+        body = dict(request.body)
         with self._lock:
             server = self.load()
             chat = request.endpoint == "chat"
@@ -260,7 +260,7 @@ class _Stream:
         while (piece := self._pieces.get()) is not None:
             if isinstance(piece, Exception):
                 raise piece
-            yield _reply(piece)
+            yield read_reply(piece)
 
     def _receive(self, piece: Any) -> bool:
         self._pieces.put(piece)
@@ -278,17 +278,14 @@ def _import_engine() -> Any:
         ) from error
 
 
-def _sendable(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body as plain JSON; a half of a surrogate pair, no text for the engine, as U+FFFD."""
-    try:
-        text = json.dumps(body, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"A setting for the local model is no JSON value: {error}.") from error
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return cast(dict[str, Any], json.loads(whole))
+def read_reply(answer: Any) -> Reply:
+    """What the engine answered, or a piece of it.
 
-
-def _reply(answer: Any) -> Reply:
+    Raises:
+        LocalContextOverflowError: the prompt was too long.
+        ValueError: the engine refused the request.
+        LocalModelError: it failed otherwise.
+    """
     if not isinstance(answer, Mapping) or "choices" not in answer:
         raise _failure(answer)
     choice = (answer["choices"] or [{}])[0]

@@ -9,9 +9,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from agent_factory._local_slots import Function, Schema, candidates, has_words, pieces, required
+from agent_factory._local_slots import (
+    Function,
+    Schema,
+    candidates,
+    has_words,
+    marked_codes,
+    pieces,
+    required,
+    takes_codes,
+)
 
 HEADER = "%llguidance {}\n"
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
@@ -51,37 +61,55 @@ def arguments(function: Function, text: str) -> str:
     words; enums are alternatives; anything nested follows its schema.
     """
     root = function.get("parameters") or {}
-    fields = list(required(function).items())
+    definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
+    source = _Source(text, _spoken_for(function, text), definitions)
     sequence = ['"{"']
     rules = []
-    for at, (name, schema) in enumerate(fields):
+    for at, (name, schema) in enumerate(required(function).items()):
         separator = ", " if at else ""
-        sequence += [_quote(f"{separator}{json.dumps(name, ensure_ascii=False)}: "), f"v{at}"]
-        rules.append(_value_rules(at, name, schema, root, text))
+        sequence += [_quote(f"{separator}{_quote(name)}: "), f"v{at}"]
+        rules.append(source.rules(at, name, schema))
     return "\n".join([f'{HEADER}start: {" ".join(sequence)} "}}"', *rules])
 
 
-def _value_rules(at: int, name: str, schema: Schema, root: Schema, text: str) -> str:
-    offered = candidates(name, schema, text)
-    if offered:
-        return f"v{at}: {' | '.join(map(_quote, offered))}"
-    if offered is None and schema.get("type") == "string" and not schema.get("format"):
-        return _copied_string(at, schema, text)
-    definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
-    return f"v{at}: {_json({**definitions, **schema})}"
+def _spoken_for(function: Function, text: str) -> list[str]:
+    """Codes that are the key of something here, hence no name, reason or state of it."""
+    codes = marked_codes(text) if takes_codes(function) else []
+    rest = " ".join(piece for piece in pieces(text) if piece not in codes)
+    return codes if has_words(rest) else []
 
 
-def _copied_string(at: int, schema: Schema, text: str) -> str:
-    parts = [_inside_json(piece) for piece in pieces(text)]
-    if not has_words(text):
-        return f"v{at}: {_quote(json.dumps(text, ensure_ascii=False))}"
-    longest = min(int(schema.get("maxLength", LONGEST_STRING)), LONGEST_STRING)
-    ends = r'[^ .,;:!?"\\]'
-    return (
-        f'v{at}: "\\"" W{at} "\\""\n'
-        f"S{at}: {_runs_of(parts)}\n"
-        f"W{at}: S{at} & /{ends}(.{{0,{max(longest - 2, 0)}}}{ends})?/"
-    )
+@dataclass(frozen=True)
+class _Source:
+    """What the values of an object are taken from."""
+
+    text: str
+    spoken_for: Sequence[str]
+    definitions: Schema
+
+    def rules(self, at: int, name: str, schema: Schema) -> str:
+        offered = candidates(name, schema, self.text)
+        if offered:
+            return f"v{at}: {' | '.join(map(_quote, offered))}"
+        if offered is None and schema.get("type") == "string" and not schema.get("format"):
+            return self._copied(at, schema)
+        return f"v{at}: {_json({**self.definitions, **schema})}"
+
+    def _copied(self, at: int, schema: Schema) -> str:
+        if not has_words(self.text):
+            return f"v{at}: {_quote(_quote(self.text))}"
+        longest = min(int(schema.get("maxLength", LONGEST_STRING)), LONGEST_STRING)
+        end = r'[^ .,;:!?"\\]'
+        return (
+            f'v{at}: "\\"" W{at} "\\""\n'
+            f"S{at}: {_runs_of([_quote(piece)[1:-1] for piece in pieces(self.text)])}\n"
+            f"W{at}: S{at} & /{end}(.{{0,{max(longest - 2, 0)}}}{end})?/"
+            f"{_other_than(self.spoken_for)}"
+        )
+
+
+def _other_than(values: Sequence[str]) -> str:
+    return f" & ~({' | '.join(map(_quote, values))})" if values else ""
 
 
 def copying(result: str) -> str:
@@ -177,7 +205,3 @@ def _runs_of(parts: Sequence[str]) -> str:
 
 def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _inside_json(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)[1:-1]

@@ -64,9 +64,10 @@ def read_turn(messages: Sequence[BaseMessage]) -> Turn:
     newest = _newest_human(messages)
     results = [message for message in messages[newest + 1 :] if _is_result(message)]
     if newest < 0 and not results:
+        got = f"only messages of type {messages[-1].type}" if messages else "no message"
         raise ValueError(
-            f"LocalChatModel got {len(messages)} messages and none of a user or a tool, so there "
-            "is nothing to answer. Add a HumanMessage."
+            f"LocalChatModel got {got}: there is nothing of a user or a tool to answer. "
+            "Add a HumanMessage."
         )
     text = text_of(messages[newest]) if newest >= 0 else ""
     return Turn(text, tuple(map(text_of, results)), _asked(messages, newest))
@@ -102,7 +103,12 @@ def text_of(message: BaseMessage) -> str:
             f"LocalChatModel reads text only, and a {message.type} message holds a block of type "
             f"{unreadable[0]!r}. Leave it out or use another model."
         )
-    return str(message.text)
+    return _whole(str(message.text))
+
+
+def _whole(text: str) -> str:
+    """Halves of surrogate pairs joined; a half on its own is no text and becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def wire(messages: Sequence[BaseMessage], instruction: str = "") -> list[dict[str, str]]:
@@ -146,6 +152,6 @@ def _role(message: BaseMessage) -> str:
         case ChatMessage() if message.role in ("system", "user", "assistant"):
             return message.role
     raise ValueError(
-        f"LocalChatModel does not know what to do with a {type(message).__name__} "
-        f"(type {message.type!r}). Send system, human, AI and tool messages."
+        f"LocalChatModel does not know what to do with {message!r}: it takes messages of system, "
+        "user, assistant and tools."
     )

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 
+from agent_factory._local_grammar import bounded
 from agent_factory._local_slots import Function
 
 SAMPLING = frozenset(
@@ -43,7 +44,7 @@ def openai_tools(tools: Sequence[Any]) -> list[dict[str, Any]]:
     Raises:
         ValueError: one is no tool, or one that only a provider's server can run.
     """
-    converted = [convert_to_openai_tool(tool) for tool in tools]
+    converted = [_openai_tool(tool) for tool in tools]
     for tool in converted:
         if tool.get("type") != "function":
             raise ValueError(
@@ -51,6 +52,33 @@ def openai_tools(tools: Sequence[Any]) -> list[dict[str, Any]]:
                 "it. Give it a function, a tool or a schema."
             )
     return converted
+
+
+def _openai_tool(tool: Any) -> dict[str, Any]:
+    try:
+        return convert_to_openai_tool(tool)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"LocalChatModel can't use {tool!r} as a tool: {error} Give it a function with type "
+            "hints and a docstring, a BaseTool, a class, or a function as OpenAI describes it."
+        ) from error
+
+
+def json_schema_of(schema: Any) -> dict[str, Any]:
+    """The JSON schema of a class, or a JSON schema as it is.
+
+    Raises:
+        ValueError: it is no schema, or one with a type that JSON Schema does not have.
+    """
+    try:
+        described = convert_to_json_schema(schema)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{schema!r} is no schema: {error} Give a pydantic model, a dataclass, a TypedDict "
+            "or a JSON schema with a title."
+        ) from error
+    bounded(described)
+    return described
 
 
 def read_offer(tools: Sequence[Any] | None, tool_choice: Any) -> Offer:

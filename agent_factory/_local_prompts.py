@@ -67,6 +67,7 @@ def routing(name: str, description: str, parameters: Iterable[str], samples: Seq
 
 
 def argument_filling(function: Function, text: str) -> str:
+    """A function and a message, open for the function's arguments."""
     fields = [
         f"  {name}: {schema.get('description') or name.replace('_', ' ')}"
         for name, schema in required(function).items()
@@ -81,6 +82,7 @@ def argument_filling(function: Function, text: str) -> str:
 
 
 def grounded_answer(question: str, result: str) -> str:
+    """A question and a tool's result, open for the answer."""
     return f"{ANSWER_SHOTS}Customer: {question}\nTool result: {result}\nAnswer:"
 
 

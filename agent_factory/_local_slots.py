@@ -148,6 +148,8 @@ def candidates(name: str, schema: Schema, text: str) -> list[str] | None:
             return [number for number in numbers(text) if "." not in number]
         case "string" if schema.get("pattern"):
             return _quoted(_matches(name, str(schema["pattern"]), text))
+        case "string" if is_email(name, schema):
+            return _quoted(word for word in _words(text) if "@" in word)
         case "string" if is_key(name) and not schema.get("format"):
             return _quoted(codes(text))
     return None
@@ -156,6 +158,11 @@ def candidates(name: str, schema: Schema, text: str) -> list[str] | None:
 def is_key(name: str) -> bool:
     """Whether a parameter is the key of something: id, order_id, orderId."""
     return name == "id" or name.endswith(("_id", "Id"))
+
+
+def is_email(name: str, schema: Schema) -> bool:
+    """Whether a parameter is an address of electronic mail."""
+    return schema.get("format") == "email" or name.lower().endswith("email")
 
 
 def _quoted(values: Iterable[str]) -> list[str]:
@@ -215,13 +222,21 @@ def evidence(function: Function, others: Iterable[Function], text: str) -> float
     Its required numbers and keys are absent; the message names a key it has no use for; the
     message has a word that only this tool's name and description have.
     """
-    unfilled = NOTHING_TO_FILL_IN * bool(missing(function, text))
-    useless = CODE_WITHOUT_USE * bool(marked_codes(text) and not _takes_codes(function))
     own = _stems(function) - set(chain.from_iterable(map(_stems, others)))
-    return unfilled + useless + ITS_OWN_WORD * bool(own & word_stems(text))
+    return (
+        NOTHING_TO_FILL_IN * bool(missing(function, text))
+        + CODE_WITHOUT_USE * has_useless_code(function, text)
+        + ITS_OWN_WORD * bool(own & word_stems(text))
+    )
 
 
-def _takes_codes(function: Function) -> bool:
+def has_useless_code(function: Function, text: str) -> bool:
+    """Whether the text names the key of something and the function asks for none."""
+    return bool(marked_codes(text)) and not takes_codes(function)
+
+
+def takes_codes(function: Function) -> bool:
+    """Whether a call must name the key of something."""
     return any(is_key(name) or schema.get("pattern") for name, schema in required(function).items())
 
 

