@@ -1,0 +1,339 @@
+"""Pure decisions: what a state says about where the run goes next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.types import Send
+
+from agent_factory.errors import JumpWithoutCalls
+from agent_factory.history import last_turn
+from agent_factory.routing import (
+    Choice,
+    Rules,
+    _make_jump_edge,
+    _make_model_to_model_edge,
+    _make_model_to_tools_edge,
+    _make_tools_to_model_edge,
+    _resolve_jump,
+    pending_calls,
+)
+from agent_factory.topology import MODEL, TOOLS, Hook, Phase, Shape, plan
+
+BEFORE, OUT = "A.before_model", "Z.after_agent"
+RULES = Rules(known={"add", "mul", "show", "tell"}, direct={"show", "tell"}, output={"Answer"})
+HOOKS = (Hook("A", Phase.BEFORE_MODEL), Hook("Z", Phase.AFTER_AGENT))
+PLAN = plan(Shape(HOOKS, has_tools=True, may_skip_tools=True))
+BARE = plan(Shape(has_tools=True))
+
+
+def ask(*calls: str, **fields: Any) -> AIMessage:
+    """A message with calls; `add:1` calls add with the id 1."""
+    parts = [call.split(":") for call in calls]
+    asked = [{"name": name, "args": {}, "id": id_} for name, id_ in parts]
+    return AIMessage("", tool_calls=asked, **fields)
+
+
+def result(call: str, status: Any = "success") -> ToolMessage:
+    name, id_ = call.split(":")
+    return ToolMessage("done", name=name, tool_call_id=id_, status=status)
+
+
+def explained(call: str | None = None) -> AnyMessage:
+    mark = {"lc_source": "structured_output"}
+    if call is None:
+        return HumanMessage("No.", additional_kwargs=mark)
+    name, id_ = call.split(":")
+    return ToolMessage("No.", name=name, tool_call_id=id_, status="error", additional_kwargs=mark)
+
+
+def state(*messages: Any, **more: Any) -> dict[str, Any]:
+    return {"messages": [HumanMessage("Go."), *messages], **more}
+
+
+def after_model(planned: Any = PLAN, rules: Rules = RULES) -> Choice:
+    return _make_model_to_tools_edge(planned.edge_from(MODEL), planned, rules)
+
+
+def after_tools() -> Choice:
+    return _make_tools_to_model_edge(PLAN, RULES)
+
+
+def sent(choice: Any) -> list[list[str]]:
+    """The names of the calls in each Send."""
+    assert isinstance(choice, list)
+    assert all(isinstance(send, Send) and send.node == TOOLS for send in choice)
+    return [[call["name"] for call in send.arg] for send in choice]
+
+
+# The helper
+
+
+def test_the_last_turn_is_the_last_ai_message_and_what_follows() -> None:
+    """A22"""
+    old, new = ask("add:1"), ask("add:2")
+    tail: list[Any] = [result("add:2"), HumanMessage("Well?")]
+    assert last_turn([old, result("add:1"), new, *tail]) == (new, tail)
+    assert last_turn([HumanMessage("Hi")]) == (None, [])
+    assert last_turn([]) == (None, [])
+
+
+# Jumps
+
+
+@pytest.mark.parametrize(
+    ("jump", "node"),
+    [("model", "M"), ("end", "E"), ("tools", TOOLS), ("nowhere", None), (None, None), ("", None)],
+)
+def test_a_jump_names_its_node(jump: str | None, node: str | None) -> None:
+    """A28"""
+    assert _resolve_jump(jump, model_destination="M", end_destination="E") == node
+
+
+def test_a_jump_comes_before_every_other_rule() -> None:
+    """A20 rule 1: before pending calls, a structured answer, or having no calls."""
+    asking = state(ask("add:1"), jump_to="model", structured_response=1)
+    assert after_model()(asking) == BEFORE
+    assert after_model()({**asking, "jump_to": "end"}) == OUT
+    assert after_model()(state(AIMessage("Bye"), jump_to="model")) == BEFORE
+
+
+def test_a_jump_to_tools_sends_what_is_pending_or_refuses() -> None:
+    """A34c"""
+    choose = after_model()
+    done = [ask("add:1", "mul:2"), result("add:1")]
+    assert sent(choose(state(*done, jump_to="tools", structured_response=1))) == [["mul"]]
+    for messages in ([], [AIMessage("Bye")], [*done, result("mul:2")], [ask("Answer:1")]):
+        with pytest.raises(JumpWithoutCalls) as caught:
+            choose(state(*messages, jump_to="tools"))
+        assert caught.value.culprit == MODEL
+
+
+def test_a_hooks_own_edge_follows_the_jump_or_goes_the_default_way() -> None:
+    """A29: without a jump, and with an unknown one, the default."""
+    hook = Hook("A", Phase.BEFORE_AGENT, frozenset({"end", "tools"}))
+    planned = plan(Shape((hook, *HOOKS), has_tools=True))
+    edge = planned.edge_from("A.before_agent")
+    choose = _make_jump_edge(edge, planned, RULES, leaving=False)
+    assert choose(state()) == BEFORE
+    assert choose(state(jump_to="nowhere")) == BEFORE
+    assert choose(state(jump_to="end")) == OUT
+    assert sent(choose(state(ask("add:1"), jump_to="tools"))) == [["add"]]
+
+
+def test_leaving_end_is_the_end_itself() -> None:
+    """A34e"""
+    hook = Hook("Z", Phase.AFTER_AGENT, frozenset({"end", "model"}))
+    planned = plan(Shape((hook, Hook("Y", Phase.AFTER_AGENT))))
+    choose = _make_jump_edge(planned.edge_from(OUT), planned, RULES, leaving=True)
+    assert choose(state(jump_to="end")) == "__end__"
+    assert choose(state(jump_to="model")) == MODEL
+
+
+def test_a_jump_to_its_own_node_is_no_jump() -> None:
+    """A34a: the loop entry that jumps to the model goes on to it."""
+    hook = Hook("A", Phase.BEFORE_MODEL, frozenset({"model", "end"}))
+    planned = plan(Shape((hook,)))
+    choose = _make_jump_edge(planned.edge_from(BEFORE), planned, RULES, leaving=False)
+    assert choose(state(jump_to="model")) == MODEL
+
+
+# After the model
+
+
+def test_without_an_ai_message_the_run_leaves() -> None:
+    """A21"""
+    assert after_model()(state()) == OUT
+
+
+def test_without_calls_the_run_leaves() -> None:
+    """A20 rule 2"""
+    assert after_model()(state(AIMessage("Bye"))) == OUT
+
+
+def test_each_pending_call_is_sent_alone() -> None:
+    """A20 rule 3, A23: a list of one call, and no state in it."""
+    message = ask("add:1", "mul:2")
+    sends: Any = after_model()(state(message))
+    assert [send.node for send in sends] == [TOOLS, TOOLS]
+    assert [send.arg for send in sends] == [[call] for call in message.tool_calls]
+    assert sends[0].arg[0] == {"name": "add", "args": {}, "id": "1", "type": "tool_call"}
+
+
+def test_answered_calls_and_structured_answers_are_not_sent() -> None:
+    """A20 rule 3"""
+    message = ask("add:1", "Answer:2", "mul:3")
+    assert sent(after_model()(state(message, result("add:1")))) == [["mul"]]
+
+
+def test_an_answer_of_an_earlier_turn_does_not_count() -> None:
+    """A20 rule 3: ids may recur in a thread; only what follows the last message answers it."""
+    earlier = [ask("add:1"), result("add:1")]
+    assert sent(after_model()(state(*earlier, ask("add:1")))) == [["add"]]
+
+
+def test_pending_calls_go_before_a_structured_answer() -> None:
+    """A20 rules 3 and 4: ordinary calls in the same message still run."""
+    messages = [ask("Answer:1", "add:2"), result("Answer:1")]
+    assert sent(after_model()(state(*messages, structured_response=1))) == [["add"]]
+
+
+def test_a_structured_answer_ends_the_loop() -> None:
+    """A20 rule 4"""
+    messages = [ask("Answer:1"), result("Answer:1")]
+    assert after_model()(state(*messages, structured_response={})) == OUT
+
+
+def test_no_structured_answer_is_none_and_not_a_missing_key() -> None:
+    """A21: None says that this call gave none; a false value is an answer."""
+    messages = [ask("Answer:1"), explained("Answer:1")]
+    assert after_model()(state(*messages, structured_response=None)) == BEFORE
+    assert after_model()(state(*messages, structured_response=0)) == OUT
+
+
+def test_calls_that_were_answered_in_the_tools_place_lead_back() -> None:
+    """A20 rule 5"""
+    assert after_model()(state(ask("add:1"), result("add:1"))) == BEFORE
+
+
+def test_with_no_way_back_the_run_leaves() -> None:
+    """A19, A20: only a declared target is ever chosen."""
+    assert after_model(BARE)(state(ask("add:1"), result("add:1"))) == "__end__"
+
+
+def test_prose_in_the_place_of_an_answer_leads_back() -> None:
+    """A20 rule 2 does not hold where the model was told to answer in structure."""
+    assert after_model()(state(AIMessage("Bye"), explained())) == BEFORE
+
+
+def test_calls_that_cannot_be_read_are_sent_too() -> None:
+    broken = {"name": "add", "args": "{", "id": "2", "error": None, "type": "invalid_tool_call"}
+    message = ask("add:1", invalid_tool_calls=[broken])
+    sends: Any = after_model()(state(message))
+    assert [[call["type"] for call in send.arg] for send in sends] == [
+        ["tool_call"],
+        ["invalid_tool_call"],
+    ]
+    assert sent(after_model()(state(message, result("add:2")))) == [["add"]]
+
+
+# After the tools
+
+
+@pytest.mark.parametrize(
+    ("calls", "node"),
+    [
+        (["show:1"], OUT),
+        (["show:1", "tell:2"], OUT),
+        (["add:1"], BEFORE),
+        (["show:1", "add:2"], BEFORE),
+    ],
+)
+def test_the_run_leaves_where_all_tools_return_directly(calls: list[str], node: str) -> None:
+    """A16 rules 1 and 3, E2: all of them, not any."""
+    assert after_tools()(state(ask(*calls), *map(result, calls))) == node
+
+
+def test_unknown_tools_alone_lead_back_to_the_model() -> None:
+    """A17: the model must see that there is no such tool."""
+    assert after_tools()(state(ask("ghost:1"), result("ghost:1", "error"))) == BEFORE
+    assert after_tools()(state(ask("ghost:1"), result("ghost:1"))) == BEFORE
+
+
+def test_unknown_names_do_not_hold_a_direct_result_back() -> None:
+    """A16 rule 1: names that are in no table are skipped."""
+    assert after_tools()(state(ask("show:1", "web:2"), result("show:1"), result("web:2"))) == OUT
+
+
+def test_a_failed_direct_tool_goes_back_to_the_model() -> None:
+    assert after_tools()(state(ask("show:1"), result("show:1", "error"))) == BEFORE
+    calls = [ask("show:1", "tell:2"), result("show:1"), result("tell:2", "error")]
+    assert after_tools()(state(*calls)) == BEFORE
+
+
+def test_the_name_that_ran_counts_where_a_call_was_redirected() -> None:
+    """A18: the tool's name is taken from its answer."""
+    assert after_tools()(state(ask("add:1"), result("show:1"))) == OUT
+    assert after_tools()(state(ask("show:1"), result("add:1"))) == BEFORE
+
+
+def test_without_an_ai_message_the_tools_lead_back() -> None:
+    """A18"""
+    assert after_tools()(state()) == BEFORE
+
+
+def test_a_structured_answer_leads_out_of_the_tools() -> None:
+    """A16 rule 2"""
+    messages = [ask("Answer:1", "add:2"), result("Answer:1"), result("add:2")]
+    assert after_tools()(state(*messages, structured_response=1)) == OUT
+
+
+def test_a_refused_structured_answer_leads_back() -> None:
+    """A18: beside a direct tool as well."""
+    messages = [ask("Answer:1", "show:2"), explained("Answer:1"), result("show:2")]
+    assert after_tools()(state(*messages, structured_response=None)) == BEFORE
+
+
+def test_a_tool_that_stops_the_run_leaves_unless_others_are_under_way() -> None:
+    """Tasks beside it leave for the loop entry, and the exit must not be entered twice."""
+    alone = state(ask("add:1"), result("add:1"), jump_to="end")
+    assert after_tools()(alone) == OUT
+    beside = state(ask("add:1", "mul:2"), result("add:1"), jump_to="end")
+    assert after_tools()(beside) == BEFORE
+
+
+# A structured answer without tools
+
+
+def test_without_tools_only_an_explanation_leads_back() -> None:
+    """A24"""
+    planned = plan(Shape(HOOKS, retries_output=True))
+    choose = _make_model_to_model_edge(planned.edge_from(MODEL), planned, Rules())
+    again = state(ask("Answer:1"), explained("Answer:1"), structured_response=None)
+    assert choose(again) == BEFORE
+    assert choose({**again, "structured_response": 1}) == OUT
+    assert choose({**again, "jump_to": "end"}) == OUT
+    assert choose(state(AIMessage("Bye"), explained())) == BEFORE
+    assert choose(state(AIMessage("Bye"))) == OUT
+    assert choose(state(AIMessage("Bye"), jump_to="model")) == BEFORE
+
+
+# Laws over any turn
+
+
+NAMES = ["add", "mul", "show", "tell", "Answer", "ghost"]
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> dict[str, Any]:
+    names = draw(st.lists(st.sampled_from(NAMES), max_size=4))
+    calls = [f"{name}:{index}" for index, name in enumerate(names)]
+    statuses = st.sampled_from(["success", "error"])
+    answers = [result(call, draw(statuses)) for call in calls if draw(st.booleans())]
+    answer = draw(st.sampled_from([None, 1]))
+    return state(ask(*calls), *draw(st.permutations(answers)), structured_response=answer)
+
+
+@given(turns())
+def test_each_pending_call_is_sent_once_and_nothing_else(turn: dict[str, Any]) -> None:
+    """A20 rule 3, A23"""
+    choice = after_model()(turn)
+    message, tail = last_turn(turn["messages"])
+    assert message is not None
+    pending = pending_calls(message, tail, RULES.output)
+    if pending:
+        assert isinstance(choice, list)
+        assert [call for send in choice for call in send.arg] == pending
+    else:
+        assert choice in PLAN.edge_from(MODEL).targets
+
+
+@given(turns())
+def test_after_tools_only_declared_targets_are_chosen(turn: dict[str, Any]) -> None:
+    """A15"""
+    for jump in (None, "end", "model", "tools"):
+        assert after_tools()({**turn, "jump_to": jump}) in PLAN.edge_from(TOOLS).targets
