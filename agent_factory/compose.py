@@ -135,10 +135,8 @@ class _ToolLayer:
         return result
 
 
-def compose_tool_call(layers: Sequence[tuple[str, LayerCall]]) -> LayerCall | None:
-    """One wrapper out of many tool layers, the first outermost; None where there are none."""
-    if not layers:
-        return None
+def compose_tool_call(layers: Sequence[tuple[str, LayerCall]]) -> LayerCall:
+    """One wrapper out of many tool layers, the first outermost."""
     return reduce(
         lambda inner, named: _ToolLayer(named[0], named[1], inner), reversed(layers), _execute
     )

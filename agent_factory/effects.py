@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, is_invalid_resume
 
 from agent_factory.errors import BadReturn, describe
 
@@ -110,12 +110,17 @@ class _Steps(Generic[R]):
         self._resume = lambda: self._flow.send(value)
 
     def fail(self, error: BaseException) -> None:
-        # Control flow (an interrupt, a parent command, a cancellation) is not the flow's
-        # business: it is never thrown in, so no author can swallow it.
-        if isinstance(error, GraphBubbleUp) or not isinstance(error, Exception):
+        # Control flow (an interrupt, a refused answer to one, a parent command, a cancellation)
+        # is not the flow's business: it is never thrown in, so no author can swallow it.
+        if _is_signal(error):
             self._flow.close()
             raise error
         self._resume = lambda: self._flow.throw(error)
+
+
+def _is_signal(error: BaseException) -> bool:
+    ours = isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
+    return ours or not isinstance(error, Exception)
 
 
 def run(flow: Flow[R], handler: Callable[[Any], Any] | None = None) -> R:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from langgraph.cache.base import BaseCache
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
 
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import ArgumentError, describe, raise_all
 from agent_factory.spec import make_spec
-from agent_factory.toolbox import DEFAULT_ERRORS
+from agent_factory.tool_errors import DEFAULT_ERRORS
 from agent_factory.topology import Topology
 from agent_factory.wiring import AgentGraph, wire
 
@@ -17,8 +20,6 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import SystemMessage
     from langchain_core.tools import BaseTool
-    from langgraph.cache.base import BaseCache
-    from langgraph.store.base import BaseStore
     from langgraph.types import Checkpointer
 
     from agent_factory.base import AgentMiddleware
@@ -157,8 +158,7 @@ def create_agent(
     >>> agent.invoke({"messages": [("user", "2 + 3?")]})["messages"][-1].text
     'It is 5.'
     """
-    if model is None:
-        raise ArgumentError("model", f"{describe(model)} is no chat model.", "Give one.")
+    _check_services(model, checkpointer, store, cache, transformers)
     spec = make_spec(
         model=model,
         tools=tools,
@@ -170,7 +170,7 @@ def create_agent(
         handle_tool_errors=handle_tool_errors,
         name=name,
     )
-    brought = [transformer for member in middleware for transformer in member.transformers]
+    brought = [transformer for member in spec.middleware for transformer in member.transformers]
     agent = wire(spec, context_schema).compile(
         checkpointer=checkpointer,
         store=store,
@@ -182,6 +182,26 @@ def create_agent(
         transformers=[*brought, *(transformers or ())],
     )
     return agent.with_config({"recursion_limit": RECURSION_LIMIT})
+
+
+def _check_services(
+    model: Any, checkpointer: Any, store: Any, cache: Any, transformers: Any
+) -> None:
+    wrong = [
+        ArgumentError(name, f"{describe(value)} is no {kind.__name__}.", f"Give a {kind.__name__}.")
+        for name, value, kind in (
+            ("checkpointer", checkpointer, BaseCheckpointSaver),
+            ("store", store, BaseStore),
+            ("cache", cache, BaseCache),
+            ("transformers", transformers, Sequence),
+        )
+        # A checkpointer may also be True or False: a subgraph's word on its parent's.
+        if not isinstance(value, kind | bool if name == "checkpointer" else kind | None)
+        and value is not None
+    ]
+    if model is None:
+        wrong.insert(0, ArgumentError("model", "None is no chat model.", "Give one."))
+    raise_all(wrong)
 
 
 def _nodes(names: Sequence[str] | Literal["*"] | None) -> list[str] | Literal["*"] | None:

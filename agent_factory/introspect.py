@@ -192,3 +192,23 @@ def _unknown_jumps(culprit: str, method: Callable[..., Any]) -> Iterator[SpecErr
                 f"declares a jump to {describe(jump)}.",
                 f"A hook can jump to {', '.join(map(repr, JUMPS))}.",
             )
+
+
+def colour_error(bound: Bound[Any], *, asynchronous: bool) -> tuple[str, str, str]:
+    """Culprit, reason and remedy where a run's colour meets a method that lacks it."""
+    fact = bound.fact
+    name = fact.phase.value if isinstance(fact, Hook) else fact.method
+    kind = type(bound.owner).__name__
+    if isinstance(fact, Hook):
+        return (
+            f"{kind}.a{name}",
+            f'No synchronous function provided to "a{name}".',
+            f"Define {name} as well, or run the agent with ainvoke or astream.",
+        )
+    missing, runs = (f"a{name}", "asynchronous") if asynchronous else (name, "synchronous")
+    flow = "around_model" if fact.call is Call.MODEL else "around_tool"
+    return (
+        kind,
+        f"has no {missing}, and this run is {runs}.",
+        f"Define {missing}, or write {flow}, which serves both.",
+    )

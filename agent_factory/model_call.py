@@ -1,4 +1,4 @@
-"""The innermost call: bind the tools, ask the model, read the answer."""
+"""The call of the model with all layers around it: bind the tools, then ask."""
 
 from __future__ import annotations
 
@@ -7,35 +7,30 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AnyMessage
 from langchain_core.tools import BaseTool
 
+from agent_factory.answers import AnswerReader
 from agent_factory.compose import ModelCall, Outcome, compose_model_call
 from agent_factory.errors import (
-    BadReturn,
     HistoryError,
     ModelCannotCallTools,
-    OutputError,
     PathNotSupported,
     UnknownTool,
-    describe,
 )
 from agent_factory.history import repair
-from agent_factory.introspect import Bound
-from agent_factory.spec import AgentSpec, colour_error
+from agent_factory.introspect import Bound, colour_error
+from agent_factory.spec import AgentSpec
 from agent_factory.structured_output import (
-    AutoStrategy,
     ProviderStrategy,
+    Strategy,
     ToolStrategy,
-    is_explanation,
+    strategy_for,
 )
 from agent_factory.topology import Call, Layer
 from agent_factory.tracing import Spanned, heard, policy_of
-from agent_factory.types import ModelRequest, ModelResponse
-
-Strategy = ToolStrategy[Any] | ProviderStrategy[Any] | None
+from agent_factory.types import ModelRequest
 
 
 def model_call(spec: AgentSpec, *, asynchronous: bool) -> ModelCall:
@@ -88,8 +83,7 @@ class AskModel:
     """
 
     def __init__(self, spec: AgentSpec) -> None:
-        self._name = spec.name
-        self._has_tools = spec.has_tools
+        self._reader = AnswerReader(spec)
         self._known = frozenset(spec.toolbox.client)
         # A tool layer may run tools that were unknown when the agent was built.
         self._open = bool(spec.layers_around(Call.TOOL))
@@ -100,18 +94,17 @@ class AskModel:
         strategy, model, messages = self._prepare(request)
         with heard():
             answer = model.invoke(messages)
-        return self._read(request, strategy, answer)
+        return Outcome(self._reader.read(strategy, answer, request.messages))
 
     async def a(self, request: ModelRequest[Any]) -> Outcome:
         """Ask in an asynchronous run."""
         strategy, model, messages = self._prepare(request)
         with heard():
             answer = await model.ainvoke(messages)
-        return self._read(request, strategy, answer)
+        return Outcome(self._reader.read(strategy, answer, request.messages))
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, list[AnyMessage]]:
-        format_ = request.response_format
-        strategy = format_.resolve(request.model) if isinstance(format_, AutoStrategy) else format_
+        strategy = strategy_for(request.response_format, request.model)
         if not self._open:
             self._refuse_unknown(request)
         return strategy, self._bound.bind(request, strategy), _shown(request)
@@ -124,44 +117,6 @@ class AskModel:
                     "is offered to the model, and nothing in this agent can run it.",
                     "Give it to create_agent, or run it in a wrap_tool_call layer.",
                 )
-
-    def _read(self, request: ModelRequest[Any], strategy: Strategy, answer: Any) -> Outcome:
-        if not isinstance(answer, AIMessage):
-            raise BadReturn("the model", f"answered {describe(answer)}.", "Use a chat model.")
-        message = _identified(answer)
-        if self._name is not None:
-            message.name = self._name
-        failures = partial(_times_explained, request.messages)
-        replies, value = _read_output(strategy, message, failures)
-        if not self._has_tools:
-            replies = [*replies, *self._strays(strategy, message, replies, failures)]
-        return Outcome(ModelResponse(result=[message, *replies], structured_response=value))
-
-    def _strays(
-        self,
-        strategy: Strategy,
-        message: AIMessage,
-        replies: list[BaseMessage],
-        failures: Callable[[], int],
-    ) -> list[BaseMessage]:
-        """Answers to calls of tools that do not exist, where there is no node to answer them."""
-        answered = {reply.tool_call_id for reply in replies if isinstance(reply, ToolMessage)}
-        calls = [*message.tool_calls, *message.invalid_tool_calls]
-        strays = [call for call in calls if call["id"] and call["id"] not in answered]
-        if strays and not replies and strategy is not None:
-            _refuse_endless(strategy, message, failures())
-        mark = {} if strategy is None else {"lc_source": "structured_output"}
-        names = ", ".join(strategy.bindings) if isinstance(strategy, ToolStrategy) else ""
-        return [
-            ToolMessage(
-                f"Error: {call['name']} is not a valid tool, try one of [{names}].",
-                tool_call_id=str(call["id"]),
-                name=call["name"],
-                status="error",
-                additional_kwargs=mark,
-            )
-            for call in strays
-        ]
 
 
 def _shown(request: ModelRequest[Any]) -> list[AnyMessage]:
@@ -177,46 +132,6 @@ def _shown(request: ModelRequest[Any]) -> list[AnyMessage]:
             "messages", "are empty, and there is no system prompt.", "Pass a message in."
         )
     return messages
-
-
-def _identified(message: AIMessage) -> AIMessage:
-    """The message with an id for each tool call: without one it could not be answered."""
-    if all(call["id"] for call in message.tool_calls):
-        return message
-    calls = [{**call, "id": call["id"] or f"call_{uuid4().hex}"} for call in message.tool_calls]
-    return message.model_copy(update={"tool_calls": calls})
-
-
-def _times_explained(messages: list[AnyMessage]) -> int:
-    """How often, since the user last spoke, the model was told what was wrong with its answer."""
-    times = 0
-    explained_before = False
-    for message in reversed(messages):
-        explained = is_explanation(message)
-        if isinstance(message, HumanMessage) and not explained:
-            break
-        times += explained and not explained_before
-        explained_before = explained
-    return times
-
-
-def _read_output(
-    strategy: Strategy, message: AIMessage, failures: Callable[[], int]
-) -> tuple[list[BaseMessage], Any]:
-    return ([], None) if strategy is None else strategy.read(message, failures)
-
-
-def _refuse_endless(
-    strategy: ToolStrategy[Any] | ProviderStrategy[Any], message: AIMessage, failures: int
-) -> None:
-    if failures >= strategy.max_retries:
-        raise OutputError(
-            "the model",
-            f"asked for tools that do not exist, after {failures} retries.",
-            "Tell it in the system prompt that it has none.",
-            ai_message=message,
-            retries=failures,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,46 +1,32 @@
-"""Parts of the spec become graph nodes. Each node has both colours; its work is written once."""
+"""Node hooks and decisions become graph nodes and edges, in both colours, written once."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
-from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
-from langgraph.runtime import Runtime, get_runtime
+from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
-from agent_factory.compose import ModelCall, Outcome
 from agent_factory.errors import (
     BadReturn,
+    CommandNotSupported,
     HookPathNotSupported,
     UndeclaredJump,
-    UnknownStateKey,
     describe,
 )
-from agent_factory.history import Seen, repair
-from agent_factory.introspect import Bound
-from agent_factory.parent import relayed
-from agent_factory.routing import Choice, State
-from agent_factory.spec import AgentSpec, colour_error
-from agent_factory.topology import Hook, Phase
+from agent_factory.introspect import Bound, colour_error
+from agent_factory.routing import Choice, Rules, State
+from agent_factory.signals import passed_on
+from agent_factory.topology import JUMPS, Hook, Phase, Topology
 from agent_factory.tracing import silence
-from agent_factory.types import ModelRequest, ModelResponse
+from agent_factory.updates import check_keys, pairs_of
 
 Update = Any
 """What a node may return to LangGraph: a dict, a Command, a list of both, or None."""
-
-
-def stopped(state: State) -> Update:
-    """What a node inside the loop hands on without working, because a tool stopped the run.
-
-    Tools of one turn run side by side and leave for different nodes. Where one of them stops the
-    run, a node of the loop is entered with that jump in its state, and passes it on.
-    """
-    if command := relayed(state):
-        return command
-    return {"jump_to": "end"} if state.get("jump_to") == "end" else None
 
 
 class Path(Runnable[Any, Any]):
@@ -68,20 +54,25 @@ class HookNode(Runnable[Any, Any]):
 
     Args:
         bound: The hook and its functions.
-        keys: The keys of the agent's state.
-        routed: Its edge reads the state's jump, so a jump that led here must not be seen there.
+        plan: The agent's plan.
+        rules: What routing knows of it.
+        keys: The keys of its state.
     """
 
-    def __init__(self, bound: Bound[Hook], keys: Collection[str], *, routed: bool) -> None:
-        self.name = bound.fact.node
+    def __init__(
+        self, bound: Bound[Hook], plan: Topology, rules: Rules, keys: Collection[str]
+    ) -> None:
+        self.name: str = bound.fact.node
         self._bound = bound
+        self._rules = rules
         self._keys = frozenset(keys)
-        self._routed = routed
+        self._routed = plan.edge_from(self.name).route is not None
+        self._enters = self.name == plan.entry
         self._in_loop = bound.fact.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Run the hook in a synchronous run."""
-        if self._in_loop and (passed := stopped(input)):
+        if self._in_loop and (passed := passed_on(input, self._rules)):
             return passed
         if self._bound.sync is None:
             raise HookPathNotSupported(*colour_error(self._bound, asynchronous=False))
@@ -90,7 +81,7 @@ class HookNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Run the hook in an asynchronous run; one that is synchronous only runs in a thread."""
-        if self._in_loop and (passed := stopped(input)):
+        if self._in_loop and (passed := passed_on(input, self._rules)):
             return passed
         silence(config)
         runtime = get_runtime()
@@ -101,148 +92,47 @@ class HookNode(Runnable[Any, Any]):
 
     def _finish(self, state: State, result: Any) -> Update:
         if isinstance(result, Command):
-            self._check(result.update if isinstance(result.update, dict) else {})
-            return result
+            return self._finish_command(state, result)
         if result is None or isinstance(result, Mapping):
-            self._check(result or {})
-            return self._forget_jump(state, result)
+            update = result or {}
+            self._check(update)
+            forgotten = self._forgotten(state)
+            return {**forgotten, **update} if forgotten else result
         raise BadReturn(
-            self.name or "", f"returned {describe(result)}.", "Return a dict of updates, or None."
+            self.name, f"returned {describe(result)}.", "Return a dict of updates, or None."
         )
+
+    def _finish_command(self, state: State, command: Command[Any]) -> Command[Any]:
+        if command.graph is not None:
+            return command  # its update and goto are another graph's
+        if command.goto:
+            raise CommandNotSupported(
+                self.name,
+                f"returned a Command with goto={command.goto!r}, and its own edge would be taken "
+                "as well.",
+                "Return {'jump_to': ...} and declare it with hook_config(can_jump_to=[...]).",
+            )
+        pairs = pairs_of(command, self.name)
+        self._check(dict(pairs))
+        return replace(command, update=[*self._forgotten(state).items(), *pairs])
 
     def _check(self, update: Mapping[str, Any]) -> None:
-        if unknown := update.keys() - self._keys:
-            raise UnknownStateKey(
-                str(self.name),
-                f"wrote {', '.join(map(repr, sorted(unknown)))}, and the state has no such key.",
-                "Declare it in the middleware's state_schema.",
-            )
+        check_keys(update, self._keys, self.name)
         jump = update.get("jump_to")
         if jump is not None and jump not in self._bound.fact.can_jump_to:
+            targets = ", ".join(map(repr, JUMPS))
+            known = f"Decorate it with hook_config(can_jump_to=[{jump!r}])."
             raise UndeclaredJump(
-                str(self.name),
-                f"jumped to {jump!r} without having declared it.",
-                f"Decorate it with hook_config(can_jump_to=[{jump!r}]).",
+                self.name,
+                f"jumped to {describe(jump)} without having declared it.",
+                known if jump in JUMPS else f"A hook can jump to {targets}, if it declares it.",
             )
 
-    def _forget_jump(self, state: State, update: Mapping[str, Any] | None) -> Update:
-        if self._routed and state.get("jump_to") and "jump_to" not in (update or {}):
-            return {**(update or {}), "jump_to": None}
-        return update
-
-
-class ModelNode(Runnable[Any, Any]):
-    """The model with all layers around it.
-
-    Args:
-        spec: The agent.
-        sync: The composed call for synchronous runs.
-        a: The composed call for asynchronous runs.
-        single: State keys that take one value a step.
-        routed: As in HookNode.
-    """
-
-    def __init__(
-        self,
-        spec: AgentSpec,
-        sync: ModelCall,
-        a: ModelCall,
-        single: Collection[str],
-        *,
-        routed: bool,
-    ) -> None:
-        self.name = "model"
-        self._spec = spec
-        self._sync = sync
-        self._a = a
-        self._single = frozenset(single)
-        self._routed = routed
-        self._offered = spec.toolbox.offered
-        self._seen = Seen()
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Ask the model in a synchronous run."""
-        if passed := stopped(input):
-            return passed
-        silence(config)
-        state, healing = self._healed(input, get_runtime())
-        return self._finish(state, healing, self._sync(self._request(state)))
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Ask the model in an asynchronous run."""
-        if passed := stopped(input):
-            return passed
-        silence(config)
-        state, healing = self._healed(input, get_runtime())
-        return self._finish(state, healing, await self._a(self._request(state)))
-
-    def _healed(self, state: State, runtime: Runtime[Any]) -> tuple[State, list[Any]]:
-        """The state with a valid history, and what to write so that the thread has it too."""
-        messages: list[AnyMessage] = state["messages"]
-        mended = repair(messages, self._seen.of(runtime.control, messages))
-        if mended is not None:
-            messages = mended.messages
-            state = {**state, "messages": messages}
-        self._seen.remember(runtime.control, messages)
-        return state, mended.update if mended else []
-
-    def _request(self, state: State) -> ModelRequest[Any]:
-        spec = self._spec
-        return ModelRequest(
-            model=spec.model,
-            messages=state["messages"],
-            system_message=spec.system_message,
-            tools=list(self._offered),
-            response_format=spec.response_format,
-            state=state,  # type: ignore[arg-type]  # the merged schema extends AgentState
-            runtime=get_runtime(),
-        )
-
-    def _finish(self, state: State, healing: list[Any], outcome: Outcome) -> Update:
-        update: dict[str, Any] = {"messages": [*healing, *outcome.response.result]}
-        update |= self._structured(state, outcome.response)
+    def _forgotten(self, state: State) -> dict[str, Any]:
+        """What must not be seen any longer: a jump that led here, an answer of an earlier run."""
+        forgotten: dict[str, Any] = {}
         if self._routed and state.get("jump_to"):
-            update["jump_to"] = None
-        if not outcome.commands:
-            return update
-        return _folded(update, outcome.commands, self._single)
-
-    def _structured(self, state: State, response: ModelResponse[Any]) -> dict[str, Any]:
-        """The answer of this call, also where there is none: an earlier one must not stay."""
-        value = response.structured_response
-        stale = state.get("structured_response") is not None
-        if value is None and not stale and self._spec.response_format is None:
-            return {}
-        return {"structured_response": value}
-
-
-def _folded(
-    update: Mapping[str, Any], commands: Sequence[Command[Any]], single: Collection[str]
-) -> Command[Any]:
-    """The node's update with those of the layers, inner first; a single value is the outermost."""
-    writes = list(update.items())
-    for command in commands:
-        writes += _pairs(command)
-    last = {key: index for index, (key, _) in enumerate(writes)}
-    kept = [w for i, w in enumerate(writes) if w[0] not in single or last[w[0]] == i]
-    return Command(update=kept)
-
-
-def _pairs(command: Command[Any]) -> list[tuple[str, Any]]:
-    update = command.update
-    if update is None:
-        return []
-    pairs = list(update.items()) if isinstance(update, Mapping) else update
-    if not isinstance(pairs, Sequence) or not all(
-        isinstance(pair, tuple) and len(pair) == 2 for pair in pairs
-    ):
-        raise BadReturn(
-            "a wrap_model_call layer",
-            f"returned a Command whose update is {describe(update)}.",
-            "Give a dict of state keys.",
-        )
-    if any(key == "jump_to" and value for key, value in pairs):
-        raise UndeclaredJump(
-            "a wrap_model_call layer", "cannot jump.", "Jump from an after_model hook."
-        )
-    return list(pairs)
+            forgotten["jump_to"] = None
+        if self._enters and state.get("structured_response") is not None:
+            forgotten["structured_response"] = None
+        return forgotten

@@ -9,7 +9,8 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.types import Send
 
 from agent_factory.errors import JumpWithoutCalls
-from agent_factory.history import answers_of, last_turn
+from agent_factory.history import answers_of, call_ids, last_turn
+from agent_factory.schema import RELAY
 from agent_factory.structured_output import is_explanation
 from agent_factory.topology import TOOLS, Edge, Topology, jump_targets
 
@@ -18,6 +19,9 @@ Choice = Callable[[State], str | list[Send]]
 
 INVALID_CALL = "invalid_tool_call"
 """The `type` of a call whose arguments the model wrote in a way that cannot be read."""
+
+DIRECT_CALL = "direct_tool_call"
+"""The `type` of a call whose result, with those of the calls beside it, may end the run."""
 
 
 def _resolve_jump(
@@ -70,7 +74,10 @@ class Rules:
         calls = pending_calls(message, tail, self.output)
         if len(calls) > 1 and self.all_direct([call["name"] for call in calls]):
             # Whether the run ends depends on all their results, and a task sees only its own.
-            return [Send(TOOLS, calls)]
+            calls = [
+                {**call, "type": DIRECT_CALL} if call["name"] in self.direct else call
+                for call in calls
+            ]
         return [Send(TOOLS, [call]) for call in calls]
 
     def all_direct(self, names: Sequence[str]) -> bool:
@@ -81,14 +88,20 @@ class Rules:
     def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
         """Whether the results of a message's calls are the answer of the run."""
         answers = answers_of(tail)
-        if any(answer.status == "error" for answer in answers.values()):
+        if not answers.keys() >= set(call_ids(message)):
+            return False  # calls beside this one are still to be answered
+        failed = {answer.name for answer in answers.values() if answer.status == "error"}
+        # A name the model made up has an error as its answer, and does not count either way.
+        if failed & (self.known | self.output) or message.invalid_tool_calls:
             return False
         # A reviewer may have sent a call to another tool: the answer's name is what ran.
-        names = [
-            (answers[call["id"]].name or call["name"]) if call["id"] in answers else call["name"]
-            for call in message.tool_calls
-        ]
-        return self.all_direct(names)
+        return self.all_direct(
+            [
+                (answers[call["id"]].name or call["name"])
+                for call in message.tool_calls
+                if call["id"]
+            ]
+        )
 
 
 def _make_jump_edge(edge: Edge, plan: Topology, rules: Rules, *, leaving: bool) -> Choice:
@@ -109,7 +122,7 @@ def _make_model_to_tools_edge(edge: Edge, plan: Topology, rules: Rules) -> Choic
         message, tail = last_turn(state["messages"])
         if message is None:
             return plan.exit
-        if not (message.tool_calls or message.invalid_tool_calls):
+        if not call_ids(message):
             return again if _asked_again(tail) else plan.exit
         if sends := rules.sends(message, tail):
             return sends
@@ -122,13 +135,17 @@ def _make_tools_to_model_edge(plan: Topology, rules: Rules) -> Choice:
     """After tools: out where one of them stops the run or its result is the answer."""
 
     def choose(state: State) -> str:
+        if state.get(RELAY):
+            return plan.loop_entry  # what the tools say of the run is passed on from there
+        if _has_answer(state):
+            return plan.exit
         message, tail = last_turn(state["messages"])
         if state.get("jump_to") == "end":
             # Tasks beside this one leave for the loop's entry. So does this one then, and the
             # jump is passed on from there: the exit must not be entered twice.
             beside = message is not None and pending_calls(message, tail, rules.output)
             return plan.loop_entry if beside else plan.exit
-        if _has_answer(state) or (message is not None and rules.returns(message, tail)):
+        if message is not None and rules.returns(message, tail):
             return plan.exit
         return plan.loop_entry
 

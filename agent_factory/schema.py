@@ -9,17 +9,16 @@ from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, 
 from langgraph.channels import Topic
 from langgraph.channels.base import BaseChannel
 from langgraph.managed.base import is_managed_value
-from langgraph.types import Command
 from typing_extensions import TypedDict, is_typeddict
 
 from agent_factory.errors import InvalidSchema, SchemaConflict, SpecError, describe
 from agent_factory.types import AgentState, OmitFromSchema, PrivateStateAttr
 
 RELAY = "loop_relay"
-"""The private channel in which commands to the parent graph wait for one another."""
+"""The private channel in which what tools say of the run waits for all of them to speak."""
 
 _ENGINE_HINTS: dict[str, Any] = {
-    RELAY: NotRequired[Annotated[list[Command[Any]], Topic(Command), PrivateStateAttr]]
+    RELAY: NotRequired[Annotated[list[Any], Topic(object), PrivateStateAttr]]
 }
 
 
@@ -38,26 +37,65 @@ class Schemas:
     output: type[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One schema with where it comes from.
+
+    Args:
+        origin: "create_agent", or a middleware's name.
+        hints: What each key is.
+        raw: The same as written, which is how an inherited key is known.
+    """
+
+    origin: str
+    hints: dict[str, Any]
+    raw: dict[str, Any]
+
+
 def merge(sources: Sequence[tuple[str, type[Any]]]) -> tuple[Schemas, list[SpecError]]:
     """Merge state schemas; later ones win, and what they disagree on is a mistake.
 
     Args:
         sources: Each schema with where it comes from, the agent's own last.
     """
-    usable: list[tuple[str, dict[str, Any]]] = []
+    usable: list[_Source] = []
     mistakes: list[SpecError] = []
     for origin, schema in sources:
-        if is_typeddict(schema) or is_typeddict(get_origin(schema)):
-            usable.append((origin, _hints(schema)))
-        else:
-            mistakes.append(_no_schema(origin, schema))
+        try:
+            usable.append(_read(origin, schema))
+        except InvalidSchema as error:
+            mistakes.append(error)
     mistakes.extend(_conflicts(usable))
-    merged = {key: hint for _, hints in usable for key, hint in hints.items()}
-    return _views(_hints(AgentState) | merged | _ENGINE_HINTS), mistakes
+    merged = _hints(AgentState)
+    for source in usable:
+        merged |= dict(_declared(source))
+    return _views(merged | _ENGINE_HINTS), mistakes
+
+
+def _read(origin: str, schema: Any) -> _Source:
+    bare = get_origin(schema) or schema
+    if not is_typeddict(bare):
+        raise _no_schema(origin, schema)
+    try:
+        return _Source(origin, _hints(bare), dict(bare.__annotations__))
+    except Exception as error:  # whatever an annotation may raise while it is read
+        raise InvalidSchema(
+            f"{origin} state_schema {bare.__name__}",
+            f"its annotations cannot be read: {error}",
+            "Import the names it uses, at run time too.",
+        ) from error
 
 
 def _hints(schema: Any) -> dict[str, Any]:
-    return get_type_hints(get_origin(schema) or schema, include_extras=True)
+    return get_type_hints(schema, include_extras=True)
+
+
+def _declared(source: _Source) -> Iterator[tuple[str, Any]]:
+    """The keys a schema says something about; those it has from AgentState are only inherited."""
+    standard = _hints(AgentState)
+    for key, hint in source.hints.items():
+        if standard.get(key) != hint:
+            yield key, hint
 
 
 def _no_schema(origin: str, schema: Any) -> SpecError:
@@ -71,7 +109,7 @@ def _no_schema(origin: str, schema: Any) -> SpecError:
 def _views(hints: Mapping[str, Any]) -> Schemas:
     def view(name: str, keys: Iterable[str]) -> type[Any]:
         make: Any = TypedDict
-        made: type[Any] = make(name, {key: hints[key] for key in keys})
+        made: type[Any] = make(name, {key: _unmarked(hints[key]) for key in keys})
         return made
 
     return Schemas(
@@ -79,6 +117,17 @@ def _views(hints: Mapping[str, Any]) -> Schemas:
         input=view("Input", (k for k, h in hints.items() if _shown(h, "input"))),
         output=view("Output", (k for k, h in hints.items() if _shown(h, "output"))),
     )
+
+
+def _unmarked(hint: Any) -> Any:
+    """The hint without our marks: LangGraph takes the last item of Annotated for the reducer."""
+    if get_origin(hint) in (Required, NotRequired):
+        return get_origin(hint)[_unmarked(get_args(hint)[0])]
+    if get_origin(hint) is not Annotated:
+        return hint
+    kept = [item for item in hint.__metadata__ if not isinstance(item, OmitFromSchema)]
+    value = get_args(hint)[0]
+    return Annotated[(value, *kept)] if kept else value
 
 
 def _shown(hint: Any, side: str) -> bool:
@@ -117,24 +166,23 @@ def _reducer(hint: Any) -> Any:
     return None
 
 
-def _conflicts(sources: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[SpecError]:
-    standard = _hints(AgentState)
-    seen: dict[str, tuple[str, Any]] = {}
-    for origin, hints in sources:
-        for key, hint in hints.items():
+def _conflicts(sources: Sequence[_Source]) -> Iterator[SpecError]:
+    seen: dict[str, _Source] = {}
+    for source in sources:
+        for key, hint in _declared(source):
             if key in _ENGINE_HINTS:
                 yield InvalidSchema(
-                    f"{origin} state key {key!r}", "belongs to the engine.", "Rename it."
+                    f"{source.origin} state key {key!r}", "belongs to the engine.", "Rename it."
                 )
-            if standard.get(key) == hint:
-                continue  # inherited, not declared
-            if key in seen and not _agree(seen[key][1], hint):
+            earlier = seen.setdefault(key, source)
+            same = earlier.raw.get(key) == source.raw.get(key)
+            if not same and not _agree(earlier.hints[key], hint):
                 yield SchemaConflict(
                     f"state key {key!r}",
-                    f"{seen[key][0]} says {_say(seen[key][1])}, {origin} says {_say(hint)}.",
+                    f"{earlier.origin} says {_say(earlier.hints[key])}, "
+                    f"{source.origin} says {_say(hint)}.",
                     "Give it one type and one reducer, or two names.",
                 )
-            seen.setdefault(key, (origin, hint))
 
 
 def _agree(one: Any, other: Any) -> bool:

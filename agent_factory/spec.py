@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
 
 from agent_factory.base import AgentMiddleware
 from agent_factory.errors import (
     ArgumentError,
     DuplicateMiddleware,
     InvalidName,
-    InvalidResponseFormat,
     JumpToNowhere,
     NoCommonPath,
     NotMiddleware,
@@ -34,9 +34,12 @@ from agent_factory.structured_output import (
     ToolStrategy,
     as_response_format,
 )
-from agent_factory.toolbox import DEFAULT_ERRORS, Toolbox, check_handle_errors, sort_tools
+from agent_factory.tool_errors import DEFAULT_ERRORS, Handler, handler_for
+from agent_factory.toolbox import Toolbox, sort_tools
 from agent_factory.topology import Call, Hook, Layer, Shape, Topology, plan
 from agent_factory.types import AgentState
+
+T = TypeVar("T")
 
 RESERVED = ("|", ":")
 """Characters LangGraph keeps for itself in node names."""
@@ -55,8 +58,9 @@ class AgentSpec:
         response_format: How a structured answer is asked for, or None.
         schemas: The merged state.
         topology: The plan.
-        handle_tool_errors: ToolNode's forms, or DEFAULT_ERRORS.
+        handle_tool_errors: What a failing tool leads to; None for ToolNode's own default.
         name: The agent's name, written on what it says.
+        middleware: The stack it was made from.
     """
 
     model: Any
@@ -67,8 +71,9 @@ class AgentSpec:
     response_format: ResponseFormat[Any] | None
     schemas: Schemas
     topology: Topology
-    handle_tool_errors: Any
+    handle_tool_errors: Handler | None
     name: str | None
+    middleware: tuple[AgentMiddleware[Any, Any], ...]
 
     @property
     def has_tools(self) -> bool:
@@ -98,11 +103,12 @@ def make_spec(
         SpecError: Something cannot be built; with several mistakes, all of them in `.errors`.
         ImportError: The model is a string and langchain is not installed.
     """
-    mistakes = [*_wrong_types(tools, system_prompt, handle_tool_errors, name)]
+    mistakes = [*_wrong_types(tools, system_prompt, interrupts or {}, name)]
     members, wrong = _members(middleware)
-    raise_all([*mistakes, *wrong])  # nothing below could be read without these
+    handler, refused = _attempt(handler_for, handle_tool_errors)
+    raise_all([*mistakes, *wrong, *refused])  # nothing below could be read without these
     mistakes = [mistake for m in members for mistake in mistakes_of(m)]
-    format_, wrong = _format(response_format)
+    format_, wrong = _attempt(as_response_format, response_format)
     toolbox, clashes = sort_tools(_all_tools(tools, members), output_tools(format_))
     schemas, conflicts = merge(_all_schemas(state_schema, members))
     hooks = tuple(bound for m in members for bound in hooks_of(m))
@@ -122,9 +128,18 @@ def make_spec(
         response_format=format_,
         schemas=schemas,
         topology=topology,
-        handle_tool_errors=handle_tool_errors,
+        handle_tool_errors=handler,
         name=name,
+        middleware=members,
     )
+
+
+def _attempt(make: Callable[[Any], T], value: Any) -> tuple[T | None, list[SpecError]]:
+    """What is made of an argument, or the mistake that it is."""
+    try:
+        return make(value), []
+    except SpecError as error:
+        return None, [error]
 
 
 def output_tools(response_format: ResponseFormat[Any] | None) -> list[str]:
@@ -159,9 +174,9 @@ def _shape(
 
 
 def _wrong_types(
-    tools: Any, system_prompt: Any, handle_tool_errors: Any, name: Any
+    tools: Any, system_prompt: Any, interrupts: Mapping[str, Any], name: Any
 ) -> Iterator[SpecError]:
-    if tools is not None and (isinstance(tools, str | Mapping) or not _iterable(tools)):
+    if tools is not None and not _is_list(tools):
         yield ArgumentError("tools", f"{describe(tools)} is no list of tools.", "Give a list.")
     if not isinstance(system_prompt, str | SystemMessage | None):
         yield ArgumentError(
@@ -169,18 +184,23 @@ def _wrong_types(
         )
     if not isinstance(name, str | None):
         yield ArgumentError("name", f"{describe(name)} is no name.", "Give a text.")
-    if error := check_handle_errors(handle_tool_errors):
-        yield error
+    for argument, nodes in interrupts.items():
+        if nodes not in (None, "*") and not _is_list(nodes):
+            yield ArgumentError(
+                argument, f"{describe(nodes)} is no list of nodes.", "Give a list of names, or '*'."
+            )
 
 
-def _iterable(value: Any) -> bool:
-    return hasattr(value, "__iter__") and not isinstance(value, type)
+def _is_list(value: Any) -> bool:
+    """Whether a value holds several: a text, a mapping or one tool object does not."""
+    single = isinstance(value, str | bytes | Mapping | BaseTool | type)
+    return hasattr(value, "__iter__") and not single
 
 
 def _members(
     middleware: Any,
 ) -> tuple[tuple[AgentMiddleware[Any, Any], ...], list[SpecError]]:
-    if not _iterable(middleware):
+    if not _is_list(middleware):
         remedy = "Give a list, even of one."
         return (), [NotMiddleware("middleware", f"{describe(middleware)} is no list.", remedy)]
     members = tuple(middleware)
@@ -241,13 +261,6 @@ def _all_schemas(
     return [*((member.name, member.state_schema) for member in members), own]
 
 
-def _format(value: Any) -> tuple[ResponseFormat[Any] | None, list[SpecError]]:
-    try:
-        return as_response_format(value), []
-    except InvalidResponseFormat as error:
-        return None, [error]
-
-
 def _model(model: Any) -> Any:
     if model is None or isinstance(model, str | BaseChatModel):
         return init_model(model) if model is not None else None
@@ -300,23 +313,3 @@ def _unknown_interrupts(interrupts: Mapping[str, Any], topology: Topology) -> It
                     "is no node of this agent.",
                     f"Its nodes are {', '.join(topology.nodes)}.",
                 )
-
-
-def colour_error(bound: Bound[Any], *, asynchronous: bool) -> tuple[str, str, str]:
-    """Culprit, reason and remedy where a run's colour meets a method that lacks it."""
-    fact = bound.fact
-    name = fact.phase.value if isinstance(fact, Hook) else fact.method
-    kind = type(bound.owner).__name__
-    if isinstance(fact, Hook):
-        return (
-            f"{kind}.a{name}",
-            f'No synchronous function provided to "a{name}".',
-            f"Define {name} as well, or run the agent with ainvoke or astream.",
-        )
-    missing, runs = (f"a{name}", "asynchronous") if asynchronous else (name, "synchronous")
-    flow = "around_model" if fact.call is Call.MODEL else "around_tool"
-    return (
-        kind,
-        f"has no {missing}, and this run is {runs}.",
-        f"Define {missing}, or write {flow}, which serves both.",
-    )

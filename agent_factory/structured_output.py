@@ -230,6 +230,17 @@ class AutoStrategy(Generic[ResponseT]):
 
 ResponseFormat = ToolStrategy[ResponseT] | ProviderStrategy[ResponseT] | AutoStrategy[ResponseT]
 
+Strategy = ToolStrategy[Any] | ProviderStrategy[Any] | None
+"""A strategy that has been decided for a model."""
+
+
+def strategy_for(response_format: ResponseFormat[Any] | None, model: Any) -> Strategy:
+    """The strategy itself, or the one that AutoStrategy chooses for a model."""
+    if isinstance(response_format, AutoStrategy):
+        return response_format.resolve(model)
+    return response_format
+
+
 _PROVIDER_MODELS = re.compile(
     r"gpt-4o|gpt-4\.1|gpt-5|(^|/)o[34](-|$)|grok|claude-(sonnet|opus)-4-[5-9]"
 )

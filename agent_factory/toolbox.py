@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,9 +14,6 @@ from langgraph.prebuilt import ToolNode
 from agent_factory.errors import InvalidTool, SpecError, ToolNameTaken, describe
 
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
-
-DEFAULT_ERRORS: Any = object()
-"""Stands for ToolNode's own default: bad arguments become a message, a raising tool raises."""
 
 _made: WeakKeyDictionary[Callable[..., Any], BaseTool] = WeakKeyDictionary()
 
@@ -49,11 +46,9 @@ class Toolbox:
         Args:
             wrap: The composed tool layers for synchronous runs, or None.
             awrap: The same for asynchronous runs.
-            handle_tool_errors: ToolNode's forms, or DEFAULT_ERRORS.
+            handle_tool_errors: What `tool_errors.handler_for` gave.
         """
-        errors = {}
-        if handle_tool_errors is not DEFAULT_ERRORS:
-            errors["handle_tool_errors"] = handle_tool_errors
+        errors = {} if handle_tool_errors is None else {"handle_tool_errors": handle_tool_errors}
         return ToolNode(
             list(self.client.values()), wrap_tool_call=wrap, awrap_tool_call=awrap, **errors
         )
@@ -134,16 +129,3 @@ def _make(function: Callable[..., Any], origin: str) -> BaseTool:
     except TypeError:  # bound methods and the like: made anew each time
         return tool
     return tool
-
-
-def check_handle_errors(value: Any) -> SpecError | None:
-    """What is wrong with `handle_tool_errors`, if anything."""
-    if value is DEFAULT_ERRORS or isinstance(value, bool | str) or callable(value):
-        return None
-    if isinstance(value, Sequence) and all(isinstance(kind, type) for kind in value):
-        return None
-    return InvalidTool(
-        "handle_tool_errors",
-        f"{describe(value)} cannot handle an error.",
-        "Give True, False, a text, exception types or a function of the exception.",
-    )

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NotRequired, Required
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    MessageLikeRepresentation,
+    SystemMessage,
+)
 from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.graph.message import add_messages
 from langgraph.typing import ContextT as ContextT
@@ -72,7 +78,7 @@ StateT = TypeVar("StateT", bound=AgentState[Any], default=AgentState[Any])
 class InputAgentState(TypedDict):
     """What a caller passes in: messages, as objects or in any form LangChain converts."""
 
-    messages: Required[Annotated[list[AnyMessage | dict[str, Any]], add_messages]]
+    messages: Required[Annotated[Sequence[MessageLikeRepresentation], add_messages]]
 
 
 class OutputAgentState(TypedDict, Generic[ResponseT]):

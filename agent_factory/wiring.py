@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from langchain_core.runnables import Runnable
-from langgraph.channels import LastValue
 from langgraph.graph import StateGraph
 
+from agent_factory.errors import InvalidSchema
 from agent_factory.model_call import model_call
-from agent_factory.nodes import HookNode, ModelNode, Path
+from agent_factory.model_node import ModelNode
+from agent_factory.nodes import HookNode, Path
 from agent_factory.routing import (
     Choice,
     Rules,
@@ -22,6 +23,7 @@ from agent_factory.spec import AgentSpec, output_tools
 from agent_factory.tools_node import ToolsNode
 from agent_factory.topology import MODEL, TOOLS, Edge, Phase, Route
 from agent_factory.tracing import policy_of
+from agent_factory.updates import Fold
 
 
 class AgentGraph(StateGraph[Any, Any, Any, Any]):
@@ -43,46 +45,56 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
 
 
 def wire(spec: AgentSpec, context_schema: type[Any] | None = None) -> AgentGraph:
-    """The graph of an agent, ready to compile."""
-    graph = AgentGraph(spec, context_schema)
+    """The graph of an agent, ready to compile.
+
+    Raises:
+        InvalidSchema: LangGraph cannot make a channel for a key of the state.
+    """
+    graph = _graph(spec, context_schema)
+    rules = Rules(spec.toolbox.client, spec.toolbox.direct, output_tools(spec.response_format))
     for bound in spec.hooks:
-        node = HookNode(bound, graph.channels, routed=_routed(spec, bound.fact.node))
+        node = HookNode(bound, spec.topology, rules, graph.channels)
         graph.add_node(bound.fact.node, node, trace_policy=policy_of(bound.owner))
-    graph.add_node(MODEL, _model_node(spec, graph))
+    graph.add_node(MODEL, _model_node(spec, graph, rules))
     if spec.has_tools:
-        graph.add_node(TOOLS, ToolsNode(spec))
+        graph.add_node(TOOLS, ToolsNode(spec, graph.channels))
     for edge in spec.topology.edges:
-        _add(graph, edge)
+        _add(graph, edge, rules)
     return graph
 
 
-def _routed(spec: AgentSpec, node: str) -> bool:
-    return spec.topology.edge_from(node).route is not None
+def _graph(spec: AgentSpec, context_schema: type[Any] | None) -> AgentGraph:
+    try:
+        return AgentGraph(spec, context_schema)
+    except (TypeError, ValueError) as error:
+        raise InvalidSchema(
+            "the state",
+            f"LangGraph cannot make its channels: {error}",
+            "A reducer is a function of two arguments, the last thing in Annotated[...].",
+        ) from error
 
 
-def _model_node(spec: AgentSpec, graph: AgentGraph) -> Runnable[Any, Any]:
-    single = [key for key, channel in graph.channels.items() if isinstance(channel, LastValue)]
+def _model_node(spec: AgentSpec, graph: AgentGraph, rules: Rules) -> Runnable[Any, Any]:
     return ModelNode(
         spec,
         model_call(spec, asynchronous=False),
         model_call(spec, asynchronous=True),
-        single,
-        routed=_routed(spec, MODEL),
+        Fold(graph.channels),
+        rules,
     )
 
 
-def _add(graph: AgentGraph, edge: Edge) -> None:
+def _add(graph: AgentGraph, edge: Edge, rules: Rules) -> None:
     if edge.route is None:
         (target,) = edge.targets
         graph.add_edge(edge.source, target)
     else:
-        choice = _choice(graph.spec, edge)
+        choice = _choice(graph.spec, edge, rules)
         graph.add_conditional_edges(edge.source, Path(choice, edge.route), list(edge.targets))
 
 
-def _choice(spec: AgentSpec, edge: Edge) -> Choice:
+def _choice(spec: AgentSpec, edge: Edge, rules: Rules) -> Choice:
     plan = spec.topology
-    rules = Rules(spec.toolbox.client, spec.toolbox.direct, output_tools(spec.response_format))
     match edge.route:
         case Route.AFTER_MODEL:
             return _make_model_to_tools_edge(edge, plan, rules)

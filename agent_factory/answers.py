@@ -1,0 +1,164 @@
+"""Read a model's answer: its structured answer, and calls that no node could answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+
+from agent_factory.errors import BadReturn, OutputError, describe
+from agent_factory.history import answers_of, call_ids, last_turn
+from agent_factory.spec import AgentSpec
+from agent_factory.structured_output import (
+    EXPLANATION,
+    Strategy,
+    ToolStrategy,
+    is_explanation,
+    strategy_for,
+)
+from agent_factory.types import ModelResponse
+
+
+class AnswerReader:
+    """Reads what a model answers in one agent.
+
+    Args:
+        spec: The agent.
+    """
+
+    def __init__(self, spec: AgentSpec) -> None:
+        self._name = spec.name
+        self._has_tools = spec.has_tools
+        self._format = spec.response_format
+        self._model = spec.model
+
+    def read(
+        self, strategy: Strategy, answer: Any, messages: Sequence[AnyMessage]
+    ) -> ModelResponse[Any]:
+        """A model's answer as a response.
+
+        Args:
+            strategy: How a structured answer was asked for.
+            answer: What the model gave.
+            messages: What it was shown.
+
+        Raises:
+            BadReturn: It gave no AIMessage.
+            OutputError: It gave no usable structured answer, and may not be asked again.
+        """
+        if not isinstance(answer, AIMessage):
+            raise BadReturn("the model", f"answered {describe(answer)}.", "Use a chat model.")
+        message = _identified(answer)
+        if self._name is not None:
+            message.name = self._name
+        replies, value = self._replies(strategy, message, messages)
+        return ModelResponse(result=[message, *replies], structured_response=value)
+
+    def finish(
+        self, response: ModelResponse[Any], messages: Sequence[AnyMessage]
+    ) -> ModelResponse[Any]:
+        """A response that came through all layers, with what they left unanswered.
+
+        A layer may give an answer of its own, or hand on the message without the replies to it.
+        """
+        message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
+        left = set(call_ids(message)) - answers_of(tail).keys() if message else set()
+        if message is None or not left:
+            return response
+        strategy = strategy_for(self._format, self._model)
+        if self._has_tools and not _names(message, left) & _output_tools(strategy):
+            return response
+        replies, value = self._replies(strategy, message, messages)
+        missing = [r for r in replies if isinstance(r, ToolMessage) and r.tool_call_id in left]
+        return replace(
+            response,
+            result=[*response.result, *missing],
+            structured_response=value
+            if response.structured_response is None
+            else response.structured_response,
+        )
+
+    def _replies(
+        self, strategy: Strategy, message: AIMessage, messages: Sequence[AnyMessage]
+    ) -> tuple[list[BaseMessage], Any]:
+        failures = partial(_times_explained, messages)
+        replies, value = ([], None) if strategy is None else strategy.read(message, failures)
+        if self._has_tools:
+            return replies, value
+        return [*replies, *_strays(strategy, message, replies, failures)], value
+
+
+def _names(message: AIMessage, ids: set[str]) -> set[str]:
+    return {call["name"] for call in message.tool_calls if call["id"] in ids}
+
+
+def _output_tools(strategy: Strategy) -> set[str]:
+    return set(strategy.bindings) if isinstance(strategy, ToolStrategy) else set()
+
+
+def _identified(message: AIMessage) -> AIMessage:
+    """The message with an id for each call: without one it could not be answered."""
+    if all(call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)):
+        return message
+    changes = {
+        field: [{**call, "id": call["id"] or f"call_{uuid4().hex}"} for call in calls]
+        for field, calls in (
+            ("tool_calls", message.tool_calls),
+            ("invalid_tool_calls", message.invalid_tool_calls),
+        )
+    }
+    return message.model_copy(update=changes)
+
+
+def _times_explained(messages: Sequence[AnyMessage]) -> int:
+    """How often, since the user last spoke, the model was told what was wrong with its answer."""
+    times = 0
+    explained_before = False
+    for message in reversed(messages):
+        explained = is_explanation(message)
+        if isinstance(message, HumanMessage) and not explained:
+            break
+        times += explained and not explained_before
+        explained_before = explained
+    return times
+
+
+def _strays(
+    strategy: Strategy,
+    message: AIMessage,
+    replies: Sequence[BaseMessage],
+    failures: Callable[[], int],
+) -> list[BaseMessage]:
+    """Answers to calls of tools that do not exist, where there is no node to answer them."""
+    answered = {reply.tool_call_id for reply in replies if isinstance(reply, ToolMessage)}
+    calls = [*message.tool_calls, *message.invalid_tool_calls]
+    strays = [call for call in calls if call["id"] not in answered]
+    if strays and not replies and strategy is not None:
+        _refuse_endless(strategy.max_retries, message, failures())
+    mark = {} if strategy is None else {"lc_source": EXPLANATION}
+    names = ", ".join(sorted(_output_tools(strategy)))
+    return [
+        ToolMessage(
+            f"Error: {call['name']} is not a valid tool, try one of [{names}].",
+            tool_call_id=str(call["id"]),
+            name=call["name"],
+            status="error",
+            additional_kwargs=mark,
+        )
+        for call in strays
+    ]
+
+
+def _refuse_endless(max_retries: int, message: AIMessage, failures: int) -> None:
+    if failures >= max_retries:
+        raise OutputError(
+            "the model",
+            f"asked for tools that do not exist, after {failures} retries.",
+            "Tell it in the system prompt that it has none.",
+            ai_message=message,
+            retries=failures,
+        )

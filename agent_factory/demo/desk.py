@@ -1,0 +1,71 @@
+"""The desk: an agent with a stack of three, on the shop's tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph.state import CompiledStateGraph
+
+from agent_factory import create_agent
+from agent_factory.demo.shop import Shop, tools_of
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    SummarizationMiddleware,
+)
+
+THREAD: RunnableConfig = {"configurable": {"thread_id": "desk"}}
+
+QUESTIONS = [
+    "Where is my order A-1001?",
+    "Can I return shoes after 30 days?",
+    "Please refund 20 dollars for order A-1001, it arrived broken.",
+    "Where is my order A-1002?",
+]
+"""What the customer says, in order."""
+
+LATER = "What is the warranty of a lamp?"
+"""What the customer asks a second process."""
+
+EXAMPLES = {
+    "find_order": ["Where is my order C-3003?", "Has B-17 been sent yet?"],
+    "refund_order": [
+        "Please refund 5 dollars for order C-3003.",
+        "I want 12 dollars back for B-17.",
+    ],
+    "search_policies": ["Can I return a jacket?", "How long is the warranty of a toaster?"],
+}
+"""Sample messages that help a very small model to choose among the tools."""
+
+
+def build_desk(
+    model: BaseChatModel, shop: Shop, checkpointer: Any
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """The support desk as an agent.
+
+    Args:
+        model: Decides which tool to call, writes answers and summaries.
+        shop: What the tools work on.
+        checkpointer: Keeps the customer's thread.
+    """
+    return create_agent(
+        model,
+        tools_of(shop),
+        system_prompt="You are the support desk of a small shop. Answer in one short sentence.",
+        middleware=[
+            ModelCallLimitMiddleware(run_limit=6),
+            SummarizationMiddleware(model, trigger=("messages", 12), keep=("messages", 4)),
+            HumanInTheLoopMiddleware(
+                {
+                    "refund_order": {
+                        "allowed_decisions": ["approve", "reject"],
+                        "description": "A refund leaves the till.",
+                    }
+                }
+            ),
+        ],
+        checkpointer=checkpointer,
+        name="desk",
+    )

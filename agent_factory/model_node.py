@@ -1,0 +1,110 @@
+"""The node of the model: a valid history in, the call with all layers, one update out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import AnyMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.runtime import Runtime, get_runtime
+
+from agent_factory.answers import AnswerReader
+from agent_factory.compose import ModelCall, Outcome
+from agent_factory.history import Seen, repair
+from agent_factory.routing import Rules, State
+from agent_factory.signals import passed_on
+from agent_factory.spec import AgentSpec
+from agent_factory.topology import MODEL
+from agent_factory.tracing import silence
+from agent_factory.types import ModelRequest, ModelResponse
+from agent_factory.updates import Fold
+
+Update = Any
+"""What a node may return to LangGraph: a dict, a Command, a list of both, or None."""
+
+
+class ModelNode(Runnable[Any, Any]):
+    """The model with all layers around it.
+
+    Args:
+        spec: The agent.
+        sync: The composed call for synchronous runs.
+        a: The composed call for asynchronous runs.
+        fold: Makes one update of the node's own and those of the layers.
+        rules: What routing knows of the agent.
+    """
+
+    def __init__(
+        self,
+        spec: AgentSpec,
+        sync: ModelCall,
+        a: ModelCall,
+        fold: Fold,
+        rules: Rules,
+    ) -> None:
+        self.name = MODEL
+        self._spec = spec
+        self._sync = sync
+        self._a = a
+        self._fold = fold
+        self._rules = rules
+        self._routed = spec.topology.edge_from(MODEL).route is not None
+        self._reader = AnswerReader(spec)
+        self._offered = spec.toolbox.offered
+        self._seen = Seen()
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
+        """Ask the model in a synchronous run."""
+        if passed := passed_on(input, self._rules):
+            return passed
+        silence(config)
+        state, healing = self._healed(input, get_runtime())
+        return self._finish(state, healing, self._sync(self._request(state)))
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
+        """Ask the model in an asynchronous run."""
+        if passed := passed_on(input, self._rules):
+            return passed
+        silence(config)
+        state, healing = self._healed(input, get_runtime())
+        return self._finish(state, healing, await self._a(self._request(state)))
+
+    def _healed(self, state: State, runtime: Runtime[Any]) -> tuple[State, list[Any]]:
+        """The state with a valid history, and what to write so that the thread has it too."""
+        messages: list[AnyMessage] = state["messages"]
+        mended = repair(messages, self._seen.of(runtime.control, messages))
+        if mended is not None:
+            messages = mended.messages
+            state = {**state, "messages": messages}
+        self._seen.remember(runtime.control, messages)
+        return state, mended.update if mended else []
+
+    def _request(self, state: State) -> ModelRequest[Any]:
+        spec = self._spec
+        return ModelRequest(
+            model=spec.model,
+            messages=state["messages"],
+            system_message=spec.system_message,
+            tools=list(self._offered),
+            response_format=spec.response_format,
+            state=state,  # type: ignore[arg-type]  # the merged schema extends AgentState
+            runtime=get_runtime(),
+        )
+
+    def _finish(self, state: State, healing: list[Any], outcome: Outcome) -> Update:
+        response = self._reader.finish(outcome.response, state["messages"])
+        update: dict[str, Any] = {"messages": [*healing, *response.result]}
+        update |= self._structured(state, response)
+        if self._routed and state.get("jump_to"):
+            update["jump_to"] = None
+        if not outcome.commands:
+            return update
+        return self._fold(update, outcome.commands)
+
+    def _structured(self, state: State, response: ModelResponse[Any]) -> dict[str, Any]:
+        """The answer of this call, also where there is none: an earlier one must not stay."""
+        value = response.structured_response
+        stale = state.get("structured_response") is not None
+        if value is None and not stale and self._spec.response_format is None:
+            return {}
+        return {"structured_response": value}

@@ -1,0 +1,66 @@
+"""What the tools of one turn say of the run, kept until all of them have spoken.
+
+Each tool call is a task of its own, and none sees what the others gave. So a task hands on what
+concerns the run: commands to a parent graph and the mark of a `return_direct` result go to a
+private channel, a stop is the state's jump. The next node sees all of it and passes it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.types import Command
+
+from agent_factory.history import last_turn
+from agent_factory.routing import Rules
+from agent_factory.schema import RELAY
+from agent_factory.topology import END
+from agent_factory.updates import pairs_of
+
+DIRECT = "direct"
+"""Marks, in the private channel, that a result may be the answer of the run."""
+
+
+def translated(command: Command[Any]) -> Command[Any]:
+    """A tool's command in words that the loop understands."""
+    if command.graph == Command.PARENT:
+        return Command(update={RELAY: command})
+    if command.goto in (END, [END], (END,)):
+        return Command(update=[*pairs_of(command, "a tool"), ("jump_to", "end")])
+    return command
+
+
+def passed_on(state: Mapping[str, Any], rules: Rules) -> Any:
+    """What a node inside the loop hands on without working; None where it should work.
+
+    Tools of one turn leave together for the loop's entry. Where one of them stops the run, or
+    their results are its answer, the jump goes from node to node until it can be followed.
+    """
+    signals = state.get(RELAY) or ()
+    if commands := [signal for signal in signals if isinstance(signal, Command)]:
+        return _merged(commands)
+    if state.get("jump_to") == "end" or (signals and _returned(state, rules)):
+        return {"jump_to": "end"}
+    return None
+
+
+def _returned(state: Mapping[str, Any], rules: Rules) -> bool:
+    message, tail = last_turn(state["messages"])
+    return message is not None and rules.returns(message, tail)
+
+
+def _merged(commands: list[Command[Any]]) -> Command[Any]:
+    """One command for the parent graph; LangGraph would let only the first one through."""
+    if len(commands) == 1:
+        return commands[0]
+    return Command(
+        graph=Command.PARENT,
+        update=[pair for command in commands for pair in pairs_of(command, "a tool")],
+        goto=[target for command in commands for target in _targets(command)],
+    )
+
+
+def _targets(command: Command[Any]) -> list[Any]:
+    goto = command.goto
+    return list(goto) if isinstance(goto, list | tuple) else [goto]

@@ -1,0 +1,119 @@
+"""One update out of a node's own and those of the layers around it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import RemoveMessage
+from langgraph.channels import (
+    BinaryOperatorAggregate,
+    EphemeralValue,
+    LastValue,
+    UntrackedValue,
+)
+from langgraph.channels.base import BaseChannel
+from langgraph.graph.message import add_messages
+from langgraph.types import Command
+
+from agent_factory.errors import BadReturn, UndeclaredJump, UnknownStateKey, describe
+
+Pair = tuple[str, Any]
+
+SINGLE = (LastValue, EphemeralValue, UntrackedValue)
+"""Channels that take one value a step."""
+
+LAYER = "a wrap_model_call layer"
+
+
+class Fold:
+    """Folds updates, inner first.
+
+    A key that takes one value a step gets the outermost. Messages become one list. Other keys are
+    written several times, for their reducer to fold.
+
+    Args:
+        channels: The channels of the agent's state.
+    """
+
+    def __init__(self, channels: Mapping[str, Any]) -> None:
+        self._channels = dict(channels)
+
+    def __call__(
+        self, update: Mapping[str, Any], commands: Sequence[Command[Any]]
+    ) -> dict[str, Any] | Command[Any]:
+        """The update as a dict, or as a Command where a key has to be written several times."""
+        pairs: list[Pair] = list(update.items())
+        for command in commands:
+            for pair in self._checked(command):
+                self._add(pairs, pair)
+        folded = dict(pairs)
+        return folded if len(folded) == len(pairs) else Command(update=pairs)
+
+    def _checked(self, command: Command[Any]) -> list[Pair]:
+        pairs = pairs_of(command, LAYER)
+        check_keys((key for key, _ in pairs), self._channels, LAYER)
+        if any(key == "jump_to" and value for key, value in pairs):
+            raise UndeclaredJump(LAYER, "cannot jump.", "Jump from an after_model hook.")
+        return pairs
+
+    def _add(self, pairs: list[Pair], new: Pair) -> None:
+        key, value = new
+        channel = self._channels.get(key)
+        for index, (known, earlier) in enumerate(pairs):
+            if known == key and isinstance(channel, SINGLE):
+                pairs[index] = new
+                return
+            if known == key and _is_messages(channel) and _joins(earlier, value):
+                pairs[index] = (key, [*earlier, *value])
+                return
+        pairs.append(new)
+
+
+def _is_messages(channel: BaseChannel[Any, Any, Any] | None) -> bool:
+    return isinstance(channel, BinaryOperatorAggregate) and channel.operator is add_messages
+
+
+def _joins(earlier: Any, later: Any) -> bool:
+    """Whether two writes of messages say the same as one.
+
+    Not where the earlier one removes messages: what is removed and added again stays in its place
+    in one write, and moves to the end in two.
+    """
+    lists = isinstance(earlier, list) and isinstance(later, list)
+    return lists and not any(isinstance(message, RemoveMessage) for message in earlier)
+
+
+def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
+    """A command's update as pairs of key and value.
+
+    Args:
+        command: Any command.
+        owner: Who returned it, for the error message.
+
+    Raises:
+        BadReturn: The update is neither a dict nor a list of pairs.
+    """
+    update = command.update
+    if update is None:
+        return []
+    pairs = list(update.items()) if isinstance(update, Mapping) else update
+    if isinstance(pairs, Sequence) and all(isinstance(p, tuple) and len(p) == 2 for p in pairs):
+        return list(pairs)
+    raise BadReturn(
+        owner, f"returned a Command whose update is {describe(update)}.", "Give a dict of keys."
+    )
+
+
+def check_keys(keys: Iterable[str], known: Collection[str], owner: str) -> None:
+    """Refuse writes that would be lost.
+
+    Raises:
+        UnknownStateKey: A key is in no schema of the agent.
+    """
+    if unknown := set(keys) - set(known):
+        raise UnknownStateKey(
+            owner,
+            f"wrote {', '.join(map(repr, sorted(unknown)))}, and the state has no such key.",
+            "Declare it in the state_schema of a middleware or of the agent.",
+        )
