@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from langgraph.cache.base import BaseCache
@@ -35,6 +35,15 @@ if TYPE_CHECKING:
 RECURSION_LIMIT = 9_999
 """Super-steps a run may take. High on purpose: a run should meet limits that explain themselves,
 such as ModelCallLimitMiddleware, and not LangGraph's. The number is langchain's."""
+
+
+_SERVICES: dict[str, tuple[type[Any], ...]] = {
+    # True and False are a subgraph's word on its parent's checkpointer.
+    "checkpointer": (BaseCheckpointSaver, bool),
+    "store": (BaseStore,),
+    "cache": (BaseCache,),
+    "transformers": (Sequence,),
+}
 
 
 @overload
@@ -158,7 +167,13 @@ def create_agent(
     >>> agent.invoke({"messages": [("user", "2 + 3?")]})["messages"][-1].text
     'It is 5.'
     """
-    _check_services(model, checkpointer, store, cache, transformers)
+    services = {
+        "checkpointer": checkpointer,
+        "store": store,
+        "cache": cache,
+        "transformers": transformers,
+    }
+    _check_services(model, services)
     spec = make_spec(
         model=model,
         tools=tools,
@@ -184,20 +199,11 @@ def create_agent(
     return agent.with_config({"recursion_limit": RECURSION_LIMIT})
 
 
-def _check_services(
-    model: Any, checkpointer: Any, store: Any, cache: Any, transformers: Any
-) -> None:
+def _check_services(model: Any, services: Mapping[str, Any]) -> None:
     wrong = [
-        ArgumentError(name, f"{describe(value)} is no {kind.__name__}.", f"Give a {kind.__name__}.")
-        for name, value, kind in (
-            ("checkpointer", checkpointer, BaseCheckpointSaver),
-            ("store", store, BaseStore),
-            ("cache", cache, BaseCache),
-            ("transformers", transformers, Sequence),
-        )
-        # A checkpointer may also be True or False: a subgraph's word on its parent's.
-        if not isinstance(value, kind | bool if name == "checkpointer" else kind | None)
-        and value is not None
+        ArgumentError(name, f"{describe(value)} is no {kinds[0].__name__}.", "Give one, or None.")
+        for name, kinds in _SERVICES.items()
+        if (value := services[name]) is not None and not isinstance(value, kinds)
     ]
     if model is None:
         wrong.insert(0, ArgumentError("model", "None is no chat model.", "Give one."))

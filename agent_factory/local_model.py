@@ -29,10 +29,10 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field, PositiveInt, field_validator
 
-from agent_factory import _local_requests as requests
-from agent_factory._local_answers import Parser, chunks, decided, said, whole_chunk
-from agent_factory._local_calling import Call, Question, ToolCaller
-from agent_factory._local_engine import (
+from agent_factory.local import requests as requests
+from agent_factory.local.answers import Parser, chunks, decided, said, whole_chunk
+from agent_factory.local.calling import Call, Question, ToolCaller
+from agent_factory.local.engine import (
     WEIGHTS_FILE,
     Engine,
     LocalContextOverflowError,
@@ -41,8 +41,8 @@ from agent_factory._local_engine import (
     engine_for,
     find_weights,
 )
-from agent_factory._local_messages import Turn, read_turn
-from agent_factory._local_options import (
+from agent_factory.local.messages import Turn, read_turn
+from agent_factory.local.options import (
     json_schema_of,
     openai_tools,
     read_offer,

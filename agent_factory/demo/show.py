@@ -52,9 +52,7 @@ class Conversation:
     def _run(self, given: Any) -> Command[Any] | None:
         """Stream a run until it ends or pauses; the answer to a pause, if there was one."""
         answer = None
-        stream: Any = self._agent.stream(
-            given, self._config, stream_mode=["messages", "updates"]
-        )
+        stream: Any = self._agent.stream(given, self._config, stream_mode=["messages", "updates"])
         # A stream left open by an error would keep the process from ending.
         with closing(stream):
             for mode, chunk in stream:

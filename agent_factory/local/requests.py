@@ -7,11 +7,11 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from agent_factory import _local_grammar as grammar
-from agent_factory import _local_prompts as prompts
-from agent_factory._local_engine import Request
-from agent_factory._local_messages import Turn, wire
-from agent_factory._local_slots import required
+from agent_factory.local import grammar as grammar
+from agent_factory.local import prompts as prompts
+from agent_factory.local.engine import Request
+from agent_factory.local.messages import Turn, wire
+from agent_factory.local.slots import required
 
 LONGEST_RESULT = 1500  # characters of tool results that an answer is copied from
 LONGEST_QUESTION = 500  # characters of the user's question beside a tool's result

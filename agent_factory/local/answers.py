@@ -15,10 +15,10 @@ from langchain_core.messages.tool import tool_call, tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk
 from pydantic import BaseModel, TypeAdapter
 
-from agent_factory._local_calling import Call, Question
-from agent_factory._local_engine import Reply
-from agent_factory._local_messages import ASKED_FOR
-from agent_factory._local_prompts import ask_back
+from agent_factory.local.calling import Call, Question
+from agent_factory.local.engine import Reply
+from agent_factory.local.messages import ASKED_FOR
+from agent_factory.local.prompts import ask_back
 
 
 def decided(decision: Call | Question, usage: UsageMetadata, about: Mapping[str, Any]) -> AIMessage:

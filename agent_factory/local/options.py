@@ -8,8 +8,8 @@ from typing import Any
 
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 
-from agent_factory._local_grammar import bounded
-from agent_factory._local_slots import Function
+from agent_factory.local.grammar import bounded
+from agent_factory.local.slots import Function
 
 SAMPLING = frozenset(
     {

@@ -15,7 +15,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from agent_factory._local_prompts import in_words, unmarked
+from agent_factory.local.prompts import in_words, unmarked
 
 ASKED_FOR = "asked_for"
 """Key in the response metadata of a question that asks for missing arguments."""

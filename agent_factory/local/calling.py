@@ -14,12 +14,12 @@ from typing import Any
 
 from langchain_core.messages.ai import UsageMetadata, add_usage
 
-from agent_factory import _local_grammar as grammar
-from agent_factory import _local_prompts as prompts
-from agent_factory._local_engine import Engine, LocalModelError, Reply, Request
-from agent_factory._local_messages import Turn
-from agent_factory._local_options import Offer
-from agent_factory._local_slots import (
+from agent_factory.local import grammar as grammar
+from agent_factory.local import prompts as prompts
+from agent_factory.local.engine import Engine, LocalModelError, Reply, Request
+from agent_factory.local.messages import Turn
+from agent_factory.local.options import Offer
+from agent_factory.local.slots import (
     CODE_WITHOUT_USE,
     Function,
     evidence,

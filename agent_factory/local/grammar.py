@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent_factory._local_slots import (
+from agent_factory.local.slots import (
     Function,
     Schema,
     candidates,

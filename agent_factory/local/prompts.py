@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from agent_factory._local_slots import Function, Schema, headline, required
+from agent_factory.local.slots import Function, Schema, headline, required
 
 REPLY_NAME = "reply"
 REPLY_DESCRIPTION = "Greetings, thanks and small talk."
