@@ -1,0 +1,392 @@
+"""The graph that create_agent builds, and the order in which a run goes through it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    create_agent,
+    hook_config,
+    plan_agent,
+    topology_of,
+)
+from agent_factory.errors import (
+    ArgumentError,
+    DuplicateMiddleware,
+    HookPathNotSupported,
+    InvalidName,
+)
+from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology import END, START, Call, Phase
+
+HOOKS = [phase.value for phase in Phase]
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]
+
+
+def hook(log: list[str], name: str) -> Callable[..., Any]:
+    def method(self: Any, state: Any, runtime: Any) -> None:
+        log.append(f"{self.name}.{name}")
+
+    return method
+
+
+def layer(log: list[str], name: str) -> Callable[..., Any]:
+    def flow(self: Any, request: Any) -> Any:
+        log.append(f"{self.name}.{name}>")
+        answer = yield request
+        log.append(f"{self.name}.{name}<")
+        return answer
+
+    return flow
+
+
+def member(name: str, methods: Sequence[str], log: list[str]) -> AgentMiddleware:
+    """A middleware with these methods, each of which only tells that it ran."""
+    bodies = {m: (layer if m.startswith("around") else hook)(log, m) for m in methods}
+    made: AgentMiddleware = type("Member", (AgentMiddleware,), bodies)(name=name)
+    return made
+
+
+def script(log: list[str], *steps: Any) -> ScriptedChatModel:
+    """A model that tells of each call in the log."""
+
+    def told(step: Any) -> Callable[[Any], Any]:
+        def tell(messages: Any) -> Any:
+            log.append("model")
+            return step
+
+        return tell
+
+    return ScriptedChatModel([told(step) for step in steps])
+
+
+def drawn(agent: Any) -> dict[str, set[str]]:
+    edges: dict[str, set[str]] = {}
+    for edge in agent.get_graph().edges:
+        edges.setdefault(edge.source, set()).add(edge.target)
+    return edges
+
+
+# Nodes
+
+
+def test_an_agent_alone_is_one_node() -> None:
+    """A1, A2, A14"""
+    agent = create_agent(ScriptedChatModel([]))
+    assert set(agent.get_graph().nodes) == {START, "model", END}
+    assert drawn(agent) == {START: {"model"}, "model": {END}}
+
+
+def test_the_model_answers_in_both_colours(call: Any) -> None:
+    """A2"""
+    agent = create_agent(ScriptedChatModel(["Hello"]))
+    assert call(agent, {"messages": "Hi"})["messages"][-1].text == "Hello"
+
+
+def test_a_tools_node_exists_only_for_tools_the_agent_runs() -> None:
+    """A3: a provider runs its own; a tool layer may run tools that are known later."""
+    model = ScriptedChatModel([])
+    provided = {"type": "web_search"}
+    tool_layer = member("L", ["around_tool"], [])
+    assert "tools" in create_agent(model, [add]).nodes
+    assert "tools" in create_agent(model, [], middleware=[tool_layer]).nodes
+    assert "tools" not in create_agent(model, [provided]).nodes
+    assert "tools" not in create_agent(model, []).nodes
+    assert "tools" not in create_agent(model, middleware=[member("L", ["around_model"], [])]).nodes
+
+
+class SyncOnly(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> None:
+        state["messages"][-1].additional_kwargs["by"] = "sync"
+
+
+class AsyncOnly(AgentMiddleware):
+    async def abefore_model(self, state: Any, runtime: Any) -> None:
+        state["messages"][-1].additional_kwargs["by"] = "async"
+
+
+class BothColours(SyncOnly, AsyncOnly):
+    pass
+
+
+class Heir(SyncOnly):
+    pass
+
+
+@pytest.mark.parametrize("kind", [SyncOnly, AsyncOnly, BothColours, Heir])
+def test_either_colour_of_a_hook_makes_its_one_node(kind: type[AgentMiddleware]) -> None:
+    """A4, A5: also where it is inherited from a middleware."""
+    agent = create_agent(ScriptedChatModel([]), middleware=[kind()])
+    assert set(agent.nodes) == {START, f"{kind.__name__}.before_model", "model"}
+
+
+def test_a_hook_that_is_not_overridden_has_no_node() -> None:
+    """A4"""
+    agent = create_agent(ScriptedChatModel([]), middleware=[AgentMiddleware()])
+    assert set(agent.nodes) == {START, "model"}
+
+
+def test_each_run_takes_the_hook_of_its_colour() -> None:
+    """A6: a synchronous hook serves both."""
+
+    def by(kind: type[AgentMiddleware]) -> list[str]:
+        agent: Any = create_agent(ScriptedChatModel(["Hello"] * 2), middleware=[kind()])
+        results = [
+            *([] if kind is AsyncOnly else [agent.invoke({"messages": "Hi"})]),
+            asyncio.run(agent.ainvoke({"messages": "Hi"})),
+        ]
+        return [result["messages"][0].additional_kwargs["by"] for result in results]
+
+    assert by(SyncOnly) == ["sync", "sync"]
+    assert by(AsyncOnly) == ["async"]
+    assert by(BothColours) == ["sync", "async"]
+
+
+def test_a_hook_without_the_runs_colour_is_named() -> None:
+    """A6"""
+    agent: Any = create_agent(ScriptedChatModel([]), middleware=[AsyncOnly()])
+    with pytest.raises(TypeError, match='No synchronous function provided to "abefore_model"') as e:
+        agent.invoke({"messages": "Hi"})
+    assert isinstance(e.value, HookPathNotSupported)
+    assert e.value.culprit == "AsyncOnly.abefore_model"
+    assert "ainvoke" in e.value.remedy
+
+
+# Names
+
+
+def test_two_middleware_of_one_name_are_refused() -> None:
+    """A7"""
+    with pytest.raises(AssertionError, match="remove duplicate middleware instances") as caught:
+        create_agent(ScriptedChatModel([]), middleware=[SyncOnly(), SyncOnly()])
+    assert isinstance(caught.value, DuplicateMiddleware)
+
+
+def test_a_name_tells_instances_of_one_class_apart(call: Any) -> None:
+    """A7: given, set on the instance, or written in the class."""
+    log: list[str] = []
+    kind = type(member("first", ["before_model"], log))
+    third = kind()
+    third.name = "third"
+    named = type("Named", (kind,), {"name": "fourth"})
+    stack = [kind(name="first"), kind(name="second"), third, named(), kind()]
+    call(create_agent(ScriptedChatModel(["Hello"]), middleware=stack), {"messages": "Hi"})
+    names = ["first", "second", "third", "fourth", "Member"]
+    assert log == [f"{name}.before_model" for name in names]
+
+
+@pytest.mark.parametrize("name", ["a|b", "a:b"])
+def test_a_name_langgraph_would_refuse_is_refused_by_name(name: str) -> None:
+    """A8"""
+    with pytest.raises(InvalidName) as caught:
+        create_agent(ScriptedChatModel([]), middleware=[SyncOnly(name=name)])
+    assert caught.value.culprit == repr(name)
+
+
+def test_the_agents_name_is_on_the_graph_and_on_what_it_says(call: Any) -> None:
+    """B7"""
+    agent = create_agent(ScriptedChatModel([ADD, "It is 5."]), [add], name="Ada")
+    messages = call(agent, {"messages": "2 + 3?"})["messages"]
+    assert agent.name == "Ada"
+    assert [m.name for m in messages] == [None, "Ada", "add", "Ada"]
+
+
+# The order of a run
+
+
+def test_before_hooks_run_in_order_and_after_hooks_in_reverse(call: Any) -> None:
+    """A27, A35"""
+    log: list[str] = []
+    stack = [member(name, HOOKS, log) for name in "AB"]
+    agent = create_agent(script(log, ADD, "It is 5."), [add], middleware=stack)
+    call(agent, {"messages": "2 + 3?"})
+    turn = ["A.before_model", "B.before_model", "model", "B.after_model", "A.after_model"]
+    first, last = ["A.before_agent", "B.before_agent"], ["B.after_agent", "A.after_agent"]
+    assert log == [*first, *turn, *turn, *last]
+
+
+def test_the_first_layer_is_the_outermost(call: Any) -> None:
+    """A37"""
+    log: list[str] = []
+    stack = [member(name, ["around_model"], log) for name in "AB"]
+    call(create_agent(script(log, "Hello"), middleware=stack), {"messages": "Hi"})
+    assert log == [
+        "A.around_model>",
+        "B.around_model>",
+        "model",
+        "B.around_model<",
+        "A.around_model<",
+    ]
+
+
+def test_the_hooks_of_the_run_run_once_each_turn_of_a_thread(call: Any) -> None:
+    """A9, A12, D36: a thread goes on, and each run of it has a start and an end."""
+    log: list[str] = []
+    stack = [member("A", ["before_agent", "after_agent"], log)]
+    saver = InMemorySaver()
+    agent = create_agent(script(log, "One", "Two"), middleware=stack, checkpointer=saver)
+    thread = {"configurable": {"thread_id": "1"}}
+    call(agent, {"messages": "1"}, thread)
+    result = call(agent, {"messages": "2"}, thread)
+    assert log == ["A.before_agent", "model", "A.after_agent"] * 2
+    assert [m.text for m in result["messages"]] == ["1", "One", "2", "Two"]
+
+
+@st.composite
+def stacks(draw: st.DrawFn) -> list[list[str]]:
+    methods = st.lists(st.sampled_from([*HOOKS, "around_model", "around_tool"]), unique=True)
+    return draw(st.lists(methods, max_size=4))
+
+
+def expected(stack: list[list[str]], rounds: int) -> list[str]:
+    """The order law, said anew: the log of a run with so many rounds of tools."""
+
+    def having(method: str) -> list[str]:
+        return [f"M{i}.{method}" for i, methods in enumerate(stack) if method in methods]
+
+    def around(method: str, inside: str) -> list[str]:
+        names = having(method)
+        closing = [f"{n}<" for n in reversed(names)]
+        return [*(f"{n}>" for n in names), inside, *closing]
+
+    turn = [
+        *having("before_model"),
+        *around("around_model", "model"),
+        *reversed(having("after_model")),
+    ]
+    tools = around("around_tool", "tool")
+    run = [*having("before_agent"), *(turn + tools) * rounds, *turn]
+    return [*run, *reversed(having("after_agent"))]
+
+
+@given(stack=stacks(), rounds=st.integers(0, 2))
+def test_any_stack_runs_in_the_order_of_its_list(
+    call: Any, stack: list[list[str]], rounds: int
+) -> None:
+    """A26, A27, A37: in two turns of one thread."""
+    log: list[str] = []
+
+    def note() -> str:
+        """Tell that it ran."""
+        log.append("tool")
+        return "noted"
+
+    steps = [*[[{"name": "note", "args": {}}]] * rounds, "Done"]
+    middleware = [member(f"M{i}", methods, log) for i, methods in enumerate(stack)]
+    model = script(log, *steps, *steps)
+    agent = create_agent(model, [note], middleware=middleware, checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    for _ in range(2):
+        log.clear()
+        call(agent, {"messages": "Go"}, thread)
+        assert log == expected(stack, rounds)
+
+
+# The plan and the graph agree
+
+
+class Jumper(AgentMiddleware):
+    @hook_config(can_jump_to=["end", "model", "tools"])
+    def before_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+    @hook_config(can_jump_to=["end"])
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        return None
+
+
+SHAPES: list[dict[str, Any]] = [
+    {},
+    {"tools": [add]},
+    {"tools": [add], "middleware": [SyncOnly(), Jumper()]},
+    {"tools": [add], "response_format": {"title": "Answer", "type": "object"}},
+    {"response_format": {"title": "Answer", "type": "object"}},
+    {"middleware": [member("A", [*HOOKS, "around_tool"], []), member("B", HOOKS, [])]},
+]
+
+
+@pytest.mark.parametrize("arguments", SHAPES)
+def test_the_drawing_shows_every_edge_of_the_plan(arguments: dict[str, Any]) -> None:
+    """A14, A15, A19, A35: and no other."""
+    agent = create_agent(ScriptedChatModel([]), **arguments)
+    planned = topology_of(agent)
+    assert drawn(agent) == {edge.source: set(edge.targets) for edge in planned.edges}
+    assert set(agent.nodes) == {START, *planned.nodes}
+    assert planned == plan_agent(**arguments)
+
+
+@given(stacks(), st.booleans())
+def test_any_drawing_shows_its_plan(stack: list[list[str]], with_tools: bool) -> None:
+    """A14-A26"""
+    middleware = [member(f"M{i}", methods, []) for i, methods in enumerate(stack)]
+    agent = create_agent(ScriptedChatModel([]), [add] * with_tools, middleware=middleware)
+    planned = topology_of(agent)
+    assert drawn(agent) == {edge.source: set(edge.targets) for edge in planned.edges}
+    layers = [
+        (f"M{i}", call)
+        for i, methods in enumerate(stack)
+        for call in Call
+        if f"around_{call}" in methods
+    ]
+    assert [(found.owner, found.call) for found in planned.layers] == layers
+
+
+def test_a_configured_agent_keeps_its_plan() -> None:
+    agent = create_agent(ScriptedChatModel([]), [add])
+    assert topology_of(agent.with_config({"tags": ["x"]})) == topology_of(agent)
+
+
+def test_a_graph_that_is_no_agent_has_no_plan() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        topology_of("agent")  # type: ignore[arg-type]
+    assert caught.value.culprit == "agent"
+
+
+# The rest of the contract
+
+
+def test_building_twice_gives_the_same_graph() -> None:
+    """B5"""
+    agents = [create_agent(ScriptedChatModel([]), **SHAPES[2]) for _ in range(2)]
+    assert agents[0].get_graph().to_json() == agents[1].get_graph().to_json()
+
+
+def test_the_signature_is_the_one_people_know() -> None:
+    """A37"""
+    known = (
+        "model tools system_prompt middleware response_format state_schema context_schema "
+        "checkpointer store interrupt_before interrupt_after debug name cache transformers"
+    )
+    assert list(signature(create_agent).parameters)[:15] == known.split()
+
+
+def test_a_run_may_take_9999_steps() -> None:
+    """A37, E8"""
+    agent: Any = create_agent(ScriptedChatModel([]))
+    assert agent.config["recursion_limit"] == 9_999
+
+
+def test_the_output_is_the_messages_and_the_structured_answer() -> None:
+    """A37"""
+    agent = create_agent(ScriptedChatModel([]), state_schema=AgentState)
+    assert set(agent.get_output_jsonschema()["properties"]) == {"messages", "structured_response"}
+    assert set(agent.get_input_jsonschema()["properties"]) == {"messages"}
