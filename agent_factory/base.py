@@ -180,7 +180,7 @@ def hook_config(*, can_jump_to: Sequence[JumpTo] | None = None) -> Callable[[Fun
     """
 
     def declare(function: FunctionT) -> FunctionT:
-        function.__can_jump_to__ = list(can_jump_to or [])  # type: ignore[attr-defined]
+        function.__can_jump_to__ = can_jump_to or ()  # type: ignore[attr-defined]
         return function
 
     return declare

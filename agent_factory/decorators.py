@@ -37,7 +37,7 @@ def _make(
     if can_jump_to is None:
         can_jump_to = getattr(func, "__can_jump_to__", None)
     if can_jump_to is not None:
-        body.__can_jump_to__ = list(can_jump_to)  # type: ignore[attr-defined]
+        body.__can_jump_to__ = can_jump_to  # type: ignore[attr-defined]
     # The engine checks how a method may be called, and this one is called as `func` is.
     body.__signature__ = _with_self(func)  # type: ignore[attr-defined]
     kind = type(

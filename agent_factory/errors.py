@@ -36,6 +36,17 @@ class AgentFactoryError(Exception):
         self.remedy = remedy
         super().__init__(f"[{self.code}] {culprit}: {reason} {remedy}".rstrip())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default would call the class with its one text, and errors cross process borders.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[AgentFactoryError], args: Any, facts: dict[str, Any]) -> Any:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
+
 
 class SpecError(AgentFactoryError, ValueError):
     """An argument of `create_agent` cannot be built. Nothing has run, nothing was built.
@@ -278,5 +289,8 @@ def describe(value: Any) -> str:
     >>> describe(3)
     'int (3)'
     """
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # a value too broken to be shown is still to be named
+        return type(value).__name__
     return f"{type(value).__name__} ({text if len(text) <= 80 else text[:77] + '...'})"

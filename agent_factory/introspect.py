@@ -6,15 +6,18 @@ What looks like a hook and is none, or could not be called as one, is refused he
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from langgraph.types import TracePolicy
+
 from agent_factory.base import AgentMiddleware
 from agent_factory.effects import arun, run
 from agent_factory.errors import (
+    ArgumentError,
     FlowAndWrap,
     HookColour,
     HookSignature,
@@ -40,7 +43,22 @@ _SLOTS = {
 }
 """Every method the engine calls, with the arguments it passes."""
 
-_LOOKS_LIKE_A_HOOK = ("before_", "after_", "abefore_", "aafter_", "wrap_", "awrap_", "around_")
+_ATTRIBUTES: dict[str, tuple[type[Any], ...]] = {
+    "tools": (Sequence,),
+    "transformers": (Sequence,),
+    "trace_policy": (TracePolicy, type(None)),
+}
+
+_LOOKS_LIKE_A_HOOK = (
+    "before_",
+    "after_",
+    "abefore_",
+    "aafter_",
+    "wrap_",
+    "awrap_",
+    "around_",
+    "aaround_",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +84,7 @@ def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
     for phase in Phase:
         sync, a = _method(middleware, phase), _method(middleware, f"a{phase}")
         if sync or a:
-            jumps = frozenset(_declared_jumps(sync) or _declared_jumps(a))
+            jumps = frozenset(map(str, (*_declared_jumps(sync), *_declared_jumps(a))))
             found.append(Bound(Hook(middleware.name, phase, jumps), middleware, sync, a))
     return found
 
@@ -103,12 +121,16 @@ def _method(middleware: AgentMiddleware[Any, Any], name: str) -> Callable[..., A
     return method
 
 
-def _declared_jumps(method: Callable[..., Any] | None) -> list[str]:
-    return list(getattr(method, "__can_jump_to__", ()))
+def _declared_jumps(method: Callable[..., Any] | None) -> list[Any]:
+    declared = getattr(method, "__can_jump_to__", ())
+    # Whatever else was given is one mistake, not one for each letter.
+    return list(declared) if isinstance(declared, list | tuple | set | frozenset) else [declared]
 
 
 def mistakes_of(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
     """Everything about a middleware's methods that could not work."""
+    yield from _wrong_attributes(middleware)
+    yield from _on_the_instance(middleware)
     yield from _misspelt(middleware)
     yield from _flow_and_wrap(middleware)
     for name, arguments in _SLOTS.items():
@@ -119,13 +141,33 @@ def mistakes_of(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
             yield from _unknown_jumps(culprit, method)
 
 
+def _wrong_attributes(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
+    for name, kinds in _ATTRIBUTES.items():
+        value = getattr(middleware, name)
+        if not isinstance(value, kinds):
+            yield ArgumentError(
+                f"{type(middleware).__name__}.{name}",
+                f"is {describe(value)}.",
+                f"Give {' or '.join(kind.__name__ for kind in kinds)}.",
+            )
+
+
+def _on_the_instance(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
+    for name in vars(middleware).keys() & _SLOTS.keys():
+        yield UnknownHook(
+            f"{middleware.name}.{name}",
+            "is set on the instance, and hooks are read from the class: it would never run.",
+            f"Define it in the class, or decorate a function with {name.removeprefix('a')}.",
+        )
+
+
 def _misspelt(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
     own = {name for cls in type(middleware).__mro__ for name in vars(cls)} - set(
         dir(AgentMiddleware)
     )
     for name in sorted(own):
         if name.startswith(_LOOKS_LIKE_A_HOOK) and callable(getattr(middleware, name, None)):
-            for meant in get_close_matches(name, _SLOTS, n=1, cutoff=0.8):
+            for meant in get_close_matches(name, _SLOTS, n=1, cutoff=0.75):
                 yield UnknownHook(
                     f"{middleware.name}.{name}",
                     "is not a hook, so it would never run.",
@@ -154,7 +196,7 @@ def _wrong_colour(culprit: str, name: str, method: Callable[..., Any]) -> Iterat
                 "is not a generator, so there is nothing to drive.",
                 "Call inward with `response = yield request`.",
             )
-    elif inspect.isgeneratorfunction(method):
+    elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         flows = " or ".join(_FLOW.values())
         yield HookColour(culprit, "is a generator.", f"Only a flow is one: {flows}.")
     elif name in _ARGUMENTS and coroutine:

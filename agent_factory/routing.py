@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.types import Send
 
-from agent_factory.errors import JumpWithoutCalls
+from agent_factory.errors import JumpWithoutCalls, UndeclaredJump
 from agent_factory.history import answers_of, call_ids, last_turn
 from agent_factory.schema import RELAY
 from agent_factory.structured_output import is_explanation
@@ -178,9 +178,15 @@ def _make_follow(
             model_destination=targets["model"],
             end_destination=targets["end"],
         )
-        if target == TOOLS:
-            return _pending_or_refuse(edge, rules, state)
-        return None if target == edge.source else target
+        if target is None or target == edge.source:
+            return None
+        if target not in edge.targets:
+            raise UndeclaredJump(
+                edge.source,
+                f"has no edge to {target}, and the state's jump leads there.",
+                "Declare the jump with hook_config(can_jump_to=[...]) on a hook of this node.",
+            )
+        return _pending_or_refuse(edge, rules, state) if target == TOOLS else target
 
     return follow
 

@@ -224,6 +224,10 @@ def _strangers(members: Sequence[Any]) -> Iterator[SpecError]:
                 f"{describe(member)} is no middleware.",
                 "Give an AgentMiddleware, or decorate a function with before_model and the like.",
             )
+        elif not isinstance(member.name, str):
+            yield InvalidName(
+                f"middleware[{index}]", f"its name is {describe(member.name)}.", "Give a text."
+            )
 
 
 def _same_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
