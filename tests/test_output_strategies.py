@@ -1,0 +1,277 @@
+"""Which strategy is taken, and the structured answers that a provider makes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from agent_factory import OutputError, create_agent, wrap_model_call
+from agent_factory.structured_output import (
+    AutoStrategy,
+    ProviderStrategy,
+    ToolStrategy,
+    as_response_format,
+    supports_provider_strategy,
+)
+from agent_factory.testing import ScriptedChatModel
+
+ASK: Any = {"messages": [("user", "How is the weather?")]}
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+class Weather(BaseModel):
+    """The weather."""
+
+    degrees: int = Field(le=60)
+
+
+class News(BaseModel):
+    headline: str
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+class Move(TypedDict):
+    by: int
+
+
+class NamedModel(ScriptedChatModel):
+    """A scripted model with a model name."""
+
+    model_name: str
+
+
+def look(city: str) -> str:
+    """Look at the weather of a city."""
+    return f"18 degrees in {city}"
+
+
+GOOD = '{"degrees": 18}'
+LOOKING = [{"name": "look", "args": {"city": "Rome"}, "id": "look"}]
+
+
+# --- the provider's answer ----------------------------------------------------------------------
+
+
+def test_the_provider_is_asked_for_the_schema(call: Any) -> None:
+    model = ScriptedChatModel([GOOD])
+    result = call(create_agent(model, response_format=ProviderStrategy(Weather)), ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    asked = model.requests[0].kwargs["response_format"]
+    assert asked["type"] == "json_schema"
+    assert asked["json_schema"]["name"] == "Weather"
+    assert asked["json_schema"]["schema"]["properties"].keys() == {"degrees"}
+    assert [m.type for m in result["messages"]] == ["human", "ai"]
+
+
+@pytest.mark.parametrize(("strict", "passed"), [(None, {}), (True, {"strict": True})])
+def test_strict_is_passed_on_only_where_it_is_given(call: Any, strict: Any, passed: Any) -> None:
+    """wanted 11."""
+    model = ScriptedChatModel([GOOD])
+    call(create_agent(model, response_format=ProviderStrategy(Weather, strict=strict)), ASK)
+    spec = model.requests[0].kwargs["response_format"]["json_schema"]
+    assert {key: value for key, value in spec.items() if key == "strict"} == passed
+
+
+def test_without_tools_no_tool_list_is_sent(call: Any) -> None:
+    """wanted 11: no empty `tools: []`, which some providers refuse."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        pytest.fail("bind_tools was called")
+
+    class Untooled(ScriptedChatModel):
+        bind_tools = refuse
+
+    model = Untooled(steps=[GOOD])
+    call(create_agent(model, response_format=ProviderStrategy(Weather)), ASK)
+    assert set(model.requests[0].kwargs) == {"response_format"}
+
+
+def test_tools_and_schema_are_sent_together(call: Any) -> None:
+    model = ScriptedChatModel([LOOKING, GOOD])
+    result = call(create_agent(model, [look], response_format=ProviderStrategy(Weather)), ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    assert [record.tools for record in model.requests] == [["look"], ["look"]]
+    assert all(set(record.kwargs) == {"response_format"} for record in model.requests)
+
+
+def test_settings_of_a_layer_go_beside_the_schema(call: Any) -> None:
+    @wrap_model_call
+    def cold(request: Any) -> Any:
+        return (yield request.override(model_settings={"temperature": 0}))
+
+    model = ScriptedChatModel([GOOD])
+    call(create_agent(model, middleware=[cold], response_format=ProviderStrategy(Weather)), ASK)
+    assert set(model.requests[0].kwargs) == {"response_format", "temperature"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        (Weather, GOOD, Weather(degrees=18)),
+        (Point, '{"x": 1}', Point(1)),
+        (Move, '{"by": 2}', {"by": 2}),
+        ({"title": "Any", "type": "object"}, '{"a": [1]}', {"a": [1]}),
+        ({"title": "Many", "type": "array"}, "[1, 2]", [1, 2]),
+    ],
+)
+def test_the_text_is_read_as_the_schema(call: Any, schema: Any, text: str, value: Any) -> None:
+    agent = create_agent(ScriptedChatModel([text]), response_format=ProviderStrategy(schema))
+    assert call(agent, ASK)["structured_response"] == value
+
+
+def test_text_in_content_blocks_is_read_too(call: Any) -> None:
+    blocks: Any = [{"type": "text", "text": '{"degrees"'}, {"type": "text", "text": ": 18}"}]
+    model = ScriptedChatModel([AIMessage(blocks)])
+    agent = create_agent(model, response_format=ProviderStrategy(Weather))
+    assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
+
+
+@pytest.mark.parametrize("tools", [[], [look]])
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("It is fine.", "Give JSON that fits Weather, and nothing else."),
+        ("", "Give JSON that fits Weather"),
+        ('{"degrees": 99}', "less than or equal to 60"),
+        ('{"degrees": 18} Enjoy!', "Give JSON"),
+        ("[1]", "Failed to parse structured output"),
+    ],
+)
+def test_a_bad_answer_of_a_provider_is_explained(
+    call: Any, bad: str, reason: str, tools: Any
+) -> None:
+    """wanted 5."""
+    model = ScriptedChatModel([bad, GOOD])
+    result = call(create_agent(model, tools, response_format=ProviderStrategy(Weather)), ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    told = model.requests[1].messages[-1]
+    assert isinstance(told, HumanMessage)
+    assert reason in told.text
+
+
+@pytest.mark.parametrize("tools", [[], [look]])
+def test_a_provider_is_asked_three_times_again(call: Any, tools: Any) -> None:
+    model = ScriptedChatModel(["No."] * 9)
+    with pytest.raises(OutputError, match="after 3 retries") as caught:
+        call(create_agent(model, tools, response_format=ProviderStrategy(Weather)), ASK)
+    assert len(model.requests) == 4
+    assert caught.value.ai_message is not None
+    assert caught.value.ai_message.text == "No."
+
+
+def test_an_answer_of_an_earlier_turn_is_not_this_turns(call: Any) -> None:
+    """A21, also where no tool stands for the schema."""
+    model = ScriptedChatModel([GOOD, LOOKING, '{"degrees": 20}'])
+    agent = create_agent(
+        model, [look], response_format=ProviderStrategy(Weather), checkpointer=InMemorySaver()
+    )
+    assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=18)
+    assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=20)
+
+
+# --- which strategy -----------------------------------------------------------------------------
+
+
+def test_a_bare_schema_means_auto_strategy() -> None:
+    made = as_response_format(Weather)
+    assert isinstance(made, AutoStrategy)
+    assert made.schema is Weather
+    assert as_response_format(None) is None
+    for strategy in (ToolStrategy(Weather), ProviderStrategy(Weather), AutoStrategy(Weather)):
+        assert as_response_format(strategy) is strategy
+
+
+@pytest.mark.parametrize(
+    ("name", "supports"),
+    [
+        ("gpt-4o-mini", True),
+        ("gpt-4.1", True),
+        ("gpt-5-nano", True),
+        ("openai/gpt-5", True),
+        ("o3", True),
+        ("o4-mini", True),
+        ("grok-4", True),
+        ("claude-sonnet-4-5", True),
+        ("claude-opus-4-6-20260101", True),
+        ("Claude-Sonnet-4-5", True),
+        ("gpt-4", False),
+        ("gpt-3.5-turbo", False),
+        ("foo3", False),
+        ("claude-3-5-sonnet", False),
+        ("claude-sonnet-4-0", False),
+        ("llama-3", False),
+        ("", False),
+    ],
+)
+@pytest.mark.parametrize("attribute", ["model_name", "model"])
+def test_a_name_says_what_its_provider_documents(name: str, supports: bool, attribute: str) -> None:
+    model = type("Model", (), {attribute: name})()
+    assert supports_provider_strategy(model) is supports
+
+
+@pytest.mark.parametrize("promised", [True, False])
+@pytest.mark.parametrize("name", ["gpt-5", "llama-3"])
+def test_a_profile_counts_before_the_name(promised: bool, name: str) -> None:
+    profile: Any = {"structured_output": promised}
+    assert supports_provider_strategy(NamedModel(model_name=name, profile=profile)) is promised
+
+
+def test_a_profile_that_says_nothing_leaves_it_to_the_name() -> None:
+    assert supports_provider_strategy(NamedModel(model_name="gpt-5", profile={}))
+    assert not supports_provider_strategy(ScriptedChatModel())
+
+
+@pytest.mark.parametrize("format_", [Weather, AutoStrategy(Weather)])
+@pytest.mark.parametrize(("name", "by_provider"), [("gpt-5", True), ("llama-3", False)])
+def test_auto_strategy_suits_the_model(
+    call: Any, format_: Any, name: str, by_provider: bool
+) -> None:
+    step: Any = GOOD if by_provider else [{"name": "Weather", "args": {"degrees": 18}}]
+    model = NamedModel(steps=[step], model_name=name)
+    result = call(create_agent(model, response_format=format_), ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    assert model.requests[0].tools == ([] if by_provider else ["Weather"])
+    assert ("response_format" in model.requests[0].kwargs) is by_provider
+
+
+def test_auto_strategy_suits_the_model_a_layer_takes(call: Any) -> None:
+    """Each call anew: a fallback to another provider gets its own form."""
+    other = NamedModel(steps=[GOOD], model_name="gpt-5")
+
+    @wrap_model_call
+    def fall_back(request: Any) -> Any:
+        try:
+            return (yield request)
+        except ConnectionError:
+            return (yield request.override(model=other))
+
+    first = NamedModel(steps=[ConnectionError("down")], model_name="llama-3")
+    agent = create_agent(first, middleware=[fall_back], response_format=Weather)
+    assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
+    assert first.requests[0].tools == ["Weather"]
+    assert other.requests[0].tools == []
+
+
+def test_a_union_always_means_the_tool_strategy(call: Any) -> None:
+    model = NamedModel(steps=[[{"name": "News", "args": {"headline": "Sun"}}]], model_name="gpt-5")
+    either: Any = Weather | News
+    result = call(create_agent(model, response_format=either), ASK)
+    assert result["structured_response"] == News(headline="Sun")
+    assert model.requests[0].tools == ["Weather", "News"]
+
+
+def test_one_auto_strategy_serves_many_agents(call: Any) -> None:
+    shared = AutoStrategy(Weather)
+    for name, step in [("gpt-5", GOOD), ("llama", [{"name": "Weather", "args": {"degrees": 18}}])]:
+        model = NamedModel(steps=[step], model_name=name)
+        assert call(create_agent(model, response_format=shared), ASK)["structured_response"]
