@@ -76,20 +76,26 @@ class _ModelLayer:
         return Outcome(self._response(result), handler.commands)
 
     def _response(self, result: Any) -> ModelResponse[Any]:
-        if isinstance(result, ModelResponse):
+        if isinstance(result, ModelResponse) and isinstance(result.result, list):
             return result
         if isinstance(result, AIMessage):
             return ModelResponse(result=[result])
         raise BadReturn(
             self.name,
             f"returned {describe(result)} from its model layer.",
-            "Return what the handler gave, a ModelResponse, an ExtendedModelResponse or an "
-            "AIMessage.",
+            "Return what the handler gave, an AIMessage, a ModelResponse with a list of messages, "
+            "or an ExtendedModelResponse around one.",
         )
 
     def _commands(self, command: Command[Any] | None) -> tuple[Command[Any], ...]:
         if command is None:
             return ()
+        if not isinstance(command, Command):
+            raise BadReturn(
+                self.name,
+                f"returned {describe(command)} as a command.",
+                "Give a Command(update={...}).",
+            )
         for field in ("goto", "resume", "graph"):
             if getattr(command, field) not in (None, ()):
                 raise CommandNotSupported(

@@ -10,6 +10,7 @@ from typing import Any, Protocol, overload
 from langchain_core.messages import SystemMessage
 
 from agent_factory.base import AgentMiddleware
+from agent_factory.errors import ArgumentError, BadReturn, describe
 from agent_factory.types import AgentState, JumpTo, ModelRequest
 
 Function = Callable[..., Any]
@@ -18,6 +19,13 @@ Tools = Sequence[Any] | None
 
 class _Decorator(Protocol):
     def __call__(self, func: Function) -> AgentMiddleware[Any, Any]: ...
+
+
+def _check_function(func: Any) -> None:
+    if not callable(func) or isinstance(func, type):
+        raise ArgumentError(
+            "a decorator", f"{describe(func)} is no function.", "Decorate a function."
+        )
 
 
 _FLOW_OF = {"wrap_model_call": "around_model", "wrap_tool_call": "around_tool"}
@@ -32,7 +40,12 @@ def _make(
     can_jump_to: Sequence[JumpTo] | None = None,
     name: str | None = None,
 ) -> AgentMiddleware[Any, Any]:
-    """A middleware whose one method is `func`, in the slot of its colour."""
+    """A middleware whose one method is `func`, in the slot of its colour.
+
+    Raises:
+        ArgumentError: It is no function.
+    """
+    _check_function(func)
     slot, body = _method(func, slot)
     if can_jump_to is None:
         can_jump_to = getattr(func, "__can_jump_to__", None)
@@ -206,21 +219,24 @@ def dynamic_prompt(
     ... def polite(request):
     ...     return f"Be polite. {len(request.messages)} messages so far."
     """
-    name = getattr(func, "__name__", None)
+    _check_function(func)
+    name = getattr(func, "__name__", type(func).__name__)
     if inspect.iscoroutinefunction(func):
 
         async def aprompt(request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
-            return await handler(_prompted(request, await func(request)))
+            return await handler(_prompted(name, request, await func(request)))
 
         return _make(aprompt, slot="wrap_model_call", name=name)
 
     def prompt(request: ModelRequest[Any]) -> Any:
-        return (yield _prompted(request, func(request)))
+        return (yield _prompted(name, request, func(request)))
 
     return _make(prompt, slot="wrap_model_call", name=name)
 
 
-def _prompted(request: ModelRequest[Any], prompt: Any) -> ModelRequest[Any]:
+def _prompted(name: str, request: ModelRequest[Any], prompt: Any) -> ModelRequest[Any]:
     if isinstance(prompt, SystemMessage):
         return request.override(system_message=prompt)
-    return request.override(system_prompt=prompt)
+    if isinstance(prompt, str | None):
+        return request.override(system_prompt=prompt)
+    raise BadReturn(name, f"gave {describe(prompt)} as a prompt.", "Give a text or SystemMessage.")
