@@ -43,6 +43,11 @@ def result(call: str, status: Any = "success") -> ToolMessage:
     return ToolMessage("done", name=name, tool_call_id=id_, status=status)
 
 
+def broken(name: str) -> dict[str, Any]:
+    """A call that cannot be read, with the id 2."""
+    return {"name": name, "args": "{", "id": "2", "error": None, "type": "invalid_tool_call"}
+
+
 def explained(call: str | None = None) -> AnyMessage:
     mark = {"lc_source": "structured_output"}
     if call is None:
@@ -164,6 +169,15 @@ def test_each_pending_call_is_sent_alone() -> None:
     assert sends[0].arg[0] == {"name": "add", "args": {}, "id": "1", "type": "tool_call"}
 
 
+def test_direct_calls_are_sent_alone_too_and_marked() -> None:
+    """A16, A23, D29: whether they end the run is decided where all their results are known."""
+    sends: Any = after_model()(state(ask("show:1", "tell:2")))
+    assert [[call["type"] for call in send.arg] for send in sends] == [["direct_tool_call"]] * 2
+    for calls in (["show:1"], ["show:1", "add:2"]):
+        unmarked: Any = after_model()(state(ask(*calls)))
+        assert {call["type"] for send in unmarked for call in send.arg} == {"tool_call"}
+
+
 def test_answered_calls_and_structured_answers_are_not_sent() -> None:
     """A20 rule 3"""
     message = ask("add:1", "Answer:2", "mul:3")
@@ -211,8 +225,7 @@ def test_prose_in_the_place_of_an_answer_leads_back() -> None:
 
 
 def test_calls_that_cannot_be_read_are_sent_too() -> None:
-    broken = {"name": "add", "args": "{", "id": "2", "error": None, "type": "invalid_tool_call"}
-    message = ask("add:1", invalid_tool_calls=[broken])
+    message = ask("add:1", invalid_tool_calls=[broken("add")])
     sends: Any = after_model()(state(message))
     assert [[call["type"] for call in send.arg] for send in sends] == [
         ["tool_call"],
@@ -249,10 +262,23 @@ def test_unknown_names_do_not_hold_a_direct_result_back() -> None:
     assert after_tools()(state(ask("show:1", "web:2"), result("show:1"), result("web:2"))) == OUT
 
 
+def test_direct_results_wait_for_the_calls_beside_them() -> None:
+    """A16 rule 1: while one is open, nothing is decided."""
+    assert after_tools()(state(ask("show:1", "tell:2"), result("show:1"))) == BEFORE
+
+
+def test_what_tools_say_of_the_run_is_passed_on_inside_the_loop() -> None:
+    """Signals of several tools meet in the next node, also beside an answer."""
+    turn = state(ask("show:1"), result("show:1"), structured_response=1, loop_relay=["direct"])
+    assert after_tools()(turn) == BEFORE
+
+
 def test_a_failed_direct_tool_goes_back_to_the_model() -> None:
     assert after_tools()(state(ask("show:1"), result("show:1", "error"))) == BEFORE
     calls = [ask("show:1", "tell:2"), result("show:1"), result("tell:2", "error")]
     assert after_tools()(state(*calls)) == BEFORE
+    unread = ask("show:1", invalid_tool_calls=[broken("ghost")])
+    assert after_tools()(state(unread, result("show:1"), result("ghost:2", "error"))) == BEFORE
 
 
 def test_the_name_that_ran_counts_where_a_call_was_redirected() -> None:
@@ -284,6 +310,7 @@ def test_a_tool_that_stops_the_run_leaves_unless_others_are_under_way() -> None:
     assert after_tools()(alone) == OUT
     beside = state(ask("add:1", "mul:2"), result("add:1"), jump_to="end")
     assert after_tools()(beside) == BEFORE
+    assert after_tools()({**beside, "structured_response": 1}) == OUT
 
 
 # A structured answer without tools
@@ -327,7 +354,8 @@ def test_each_pending_call_is_sent_once_and_nothing_else(turn: dict[str, Any]) -
     pending = pending_calls(message, tail, RULES.output)
     if pending:
         assert isinstance(choice, list)
-        assert [call for send in choice for call in send.arg] == pending
+        assert [call["id"] for send in choice for call in send.arg] == [p["id"] for p in pending]
+        assert all(len(send.arg) == 1 for send in choice)
     else:
         assert choice in PLAN.edge_from(MODEL).targets
 
