@@ -14,9 +14,10 @@ from agent_factory.errors import BadReturn, OutputError, describe
 from agent_factory.history import answers_of, call_ids, last_turn
 from agent_factory.spec import AgentSpec
 from agent_factory.structured_output import (
-    EXPLANATION,
+    ProviderStrategy,
     Strategy,
     ToolStrategy,
+    explanation_mark,
     is_explanation,
     strategy_for,
 )
@@ -85,11 +86,27 @@ class AnswerReader:
     def _replies(
         self, strategy: Strategy, message: AIMessage, messages: Sequence[AnyMessage]
     ) -> tuple[list[BaseMessage], Any]:
-        failures = partial(_times_explained, messages)
-        replies, value = ([], None) if strategy is None else strategy.read(message, failures)
+        failures = partial(times_explained, messages)
+        replies, value = ([], None) if strategy is None else self._read(strategy, message, failures)
         if self._has_tools:
             return replies, value
         return [*replies, *_strays(strategy, message, replies, failures)], value
+
+    def _read(
+        self,
+        strategy: ToolStrategy[Any] | ProviderStrategy[Any],
+        message: AIMessage,
+        failures: Callable[[], int],
+    ) -> tuple[list[BaseMessage], Any]:
+        replies, value = strategy.read(message, failures)
+        if value is None and replies and self._format is None and not self._has_tools:
+            raise OutputError(
+                "a wrap_model_call layer",
+                f"asked for a structured answer and got none: {replies[0].text}",
+                "Give create_agent a response_format, so that there is a way back to the model.",
+                ai_message=message,
+            )
+        return replies, value
 
 
 def _names(message: AIMessage, ids: set[str]) -> set[str]:
@@ -114,17 +131,17 @@ def _identified(message: AIMessage) -> AIMessage:
     return message.model_copy(update=changes)
 
 
-def _times_explained(messages: Sequence[AnyMessage]) -> int:
-    """How often, since the user last spoke, the model was told what was wrong with its answer."""
-    times = 0
-    explained_before = False
+def times_explained(messages: Sequence[AnyMessage]) -> int:
+    """How often, since the user last spoke, the model was told what was wrong with its answer.
+
+    The latest explanation says it: earlier ones may have been trimmed or summarised away.
+    """
     for message in reversed(messages):
-        explained = is_explanation(message)
-        if isinstance(message, HumanMessage) and not explained:
-            break
-        times += explained and not explained_before
-        explained_before = explained
-    return times
+        if is_explanation(message):
+            return int(message.additional_kwargs.get("retry", 1))
+        if isinstance(message, HumanMessage):
+            return 0
+    return 0
 
 
 def _strays(
@@ -139,7 +156,7 @@ def _strays(
     strays = [call for call in calls if call["id"] not in answered]
     if strays and not replies and strategy is not None:
         _refuse_endless(strategy.max_retries, message, failures())
-    mark = {} if strategy is None else {"lc_source": EXPLANATION}
+    mark = {} if strategy is None else explanation_mark(failures() + 1)
     names = ", ".join(sorted(_output_tools(strategy)))
     return [
         ToolMessage(

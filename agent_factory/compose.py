@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from agent_factory.effects import then
@@ -129,13 +130,20 @@ class _ToolLayer:
         return then(result, self._check)
 
     def _inward(self, execute: Callable[[Any], Any], request: Any) -> Any:
+        if not isinstance(request, ToolCallRequest):
+            raise BadReturn(
+                self.name,
+                f"called inward with {describe(request)}.",
+                "Pass the ToolCallRequest on, or request.override(...).",
+            )
         return self.inner(request, execute)
 
     def _check(self, result: Any) -> Any:
-        if result is None:
+        parts = result if isinstance(result, list) and result else [result]
+        if not all(isinstance(part, ToolMessage | Command) for part in parts):
             raise BadReturn(
                 self.name,
-                "returned None from its tool layer, so the call would stay unanswered.",
+                f"returned {describe(result)}, so the call would stay unanswered.",
                 "Return what the handler gave, a ToolMessage or a Command.",
             )
         return result

@@ -113,9 +113,15 @@ class _Steps(Generic[R]):
         # Control flow (an interrupt, a refused answer to one, a parent command, a cancellation)
         # is not the flow's business: it is never thrown in, so no author can swallow it.
         if _is_signal(error):
-            self._flow.close()
+            self._close(error)
             raise error
         self._resume = lambda: self._flow.throw(error)
+
+    def _close(self, signal: BaseException) -> None:
+        try:
+            self._flow.close()
+        except Exception as broken:  # what a flow does as it is closed must not hide the signal
+            signal.add_note(f"While its flow was closed: {broken!r}")
 
 
 def _is_signal(error: BaseException) -> bool:

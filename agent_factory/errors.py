@@ -216,7 +216,7 @@ class BadReturn(TurnError, TypeError):
 
 
 class CommandNotSupported(TurnError, NotImplementedError):
-    """A layer's Command carries more than `update`."""
+    """A Command asks for something that has no meaning where it was returned."""
 
     code = "AF305"
 

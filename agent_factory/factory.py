@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from langgraph.cache.base import BaseCache
@@ -95,7 +96,7 @@ def create_agent(
     *,
     system_prompt: str | SystemMessage | None = None,
     middleware: Sequence[AgentMiddleware[Any, Any]] = (),
-    response_format: dict[str, Any],
+    response_format: dict[str, Any] | UnionType,
     state_schema: type[AgentState[Any]] | None = None,
     context_schema: type[ContextT] | None = None,
     checkpointer: Checkpointer = None,
@@ -107,9 +108,7 @@ def create_agent(
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
-) -> CompiledStateGraph[
-    AgentState[dict[str, Any]], ContextT, InputAgentState, OutputAgentState[dict[str, Any]]
-]: ...
+) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 def create_agent(
     model: str | BaseChatModel,
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,

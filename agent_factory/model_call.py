@@ -94,14 +94,14 @@ class AskModel:
         strategy, model, messages = self._prepare(request)
         with heard():
             answer = model.invoke(messages)
-        return Outcome(self._reader.read(strategy, answer, request.messages))
+        return Outcome(self._reader.read(strategy, answer, request.state["messages"]))
 
     async def a(self, request: ModelRequest[Any]) -> Outcome:
         """Ask in an asynchronous run."""
         strategy, model, messages = self._prepare(request)
         with heard():
             answer = await model.ainvoke(messages)
-        return Outcome(self._reader.read(strategy, answer, request.messages))
+        return Outcome(self._reader.read(strategy, answer, request.state["messages"]))
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, list[AnyMessage]]:
         strategy = strategy_for(request.response_format, request.model)

@@ -5,11 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, TypeAdapter
+from pydantic_core import to_json
 from typing_extensions import TypedDict, is_typeddict
 
 from agent_factory.errors import InvalidResponseFormat, describe
@@ -71,9 +83,8 @@ class SchemaSpec:
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        schema = _modern(self.schema) if self.kind == "typeddict" else self.schema
         try:
-            return TypeAdapter(schema)
+            return TypeAdapter(_modern(self.schema) if self.kind == "typeddict" else self.schema)
         except Exception as error:
             raise InvalidResponseFormat(
                 f"response_format {self.name}",
@@ -82,33 +93,78 @@ class SchemaSpec:
             ) from error
 
     def parse(self, value: Any) -> Any:
-        """A plain value as an instance of the schema.
+        """A plain value, as JSON has it, as an instance of the schema.
 
         Raises:
             ValueError: It does not fit; the text says where.
         """
         if self.kind != "json_schema":
-            return self._adapter.validate_python(value)
+            # By way of JSON: a strict model takes a date as text from JSON only.
+            return self._adapter.validate_json(to_json(value))
         if found := mistakes(value, self.schema):
             raise ValueError("; ".join(found))
         return value
 
 
-def _modern(schema: Any) -> Any:
-    """A TypedDict as pydantic wants it: before Python 3.12 it refuses the one of `typing`."""
-    hints = get_type_hints(schema, include_extras=True)
-    make: Any = TypedDict
-    made = make(schema.__name__, hints, total=schema.__total__)
-    made.__doc__ = schema.__doc__
-    return made
+def specs_of(schema: Any) -> tuple[SchemaSpec, ...]:
+    """The schemas of a union, or the one there is, each known to be usable.
+
+    Raises:
+        InvalidResponseFormat: One is no schema, or two have one name.
+    """
+    specs = tuple(SchemaSpec(member) for member in _members(schema))
+    for spec in specs:
+        _ = spec.kind, spec.json_schema
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidResponseFormat(
+                f"response_format {name}",
+                "names several members of the union, and the model could give only one of them.",
+                "Rename a class, or give each JSON schema a title.",
+            )
+    return specs
 
 
-def members_of(schema: Any) -> Iterator[Any]:
-    """The schemas of a union, or the one there is."""
+def _members(schema: Any) -> Iterator[Any]:
     if get_origin(schema) in (Union, UnionType):
         for member in get_args(schema):
-            yield from members_of(member)
+            yield from _members(member)
     elif isinstance(schema, dict) and "oneOf" in schema and "properties" not in schema:
         yield from schema["oneOf"]
     else:
         yield schema
+
+
+def _modern(schema: Any) -> Any:
+    """A TypedDict as pydantic wants it: before Python 3.12 it refuses the one of `typing`."""
+    hints = {
+        key: _presence(schema, key, hint)[_modern_hint(hint)]
+        for key, hint in get_type_hints(schema, include_extras=True).items()
+    }
+    make: Any = TypedDict
+    made = make(schema.__name__, hints)
+    made.__doc__ = schema.__doc__
+    return made
+
+
+def _presence(schema: Any, key: str, hint: Any) -> Any:
+    # The mark itself comes first: with postponed annotations the class has not seen it.
+    if get_origin(hint) in (Required, NotRequired):
+        return get_origin(hint)
+    return Required if key in schema.__required_keys__ else NotRequired
+
+
+def _modern_hint(hint: Any) -> Any:
+    """A hint with every TypedDict in it made modern."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if is_typeddict(hint):
+        return _modern(hint)
+    if origin in (Required, NotRequired):
+        return _modern_hint(arguments[0])
+    if origin is Annotated:
+        return Annotated[(_modern_hint(arguments[0]), *hint.__metadata__)]
+    if origin in (None, Literal):
+        return hint
+    inner = tuple(map(_modern_hint, arguments))
+    return reduce(or_, inner) if origin is UnionType else origin[inner]

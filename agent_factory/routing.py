@@ -75,7 +75,9 @@ class Rules:
         if len(calls) > 1 and self.all_direct([call["name"] for call in calls]):
             # Whether the run ends depends on all their results, and a task sees only its own.
             calls = [
-                {**call, "type": DIRECT_CALL} if call["name"] in self.direct else call
+                {**call, "type": DIRECT_CALL}
+                if call["name"] in self.direct and call["type"] == "tool_call"
+                else call
                 for call in calls
             ]
         return [Send(TOOLS, [call]) for call in calls]

@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from langgraph.types import Command
+from langgraph.runtime import get_runtime
+from langgraph.types import Command, Send
 
+from agent_factory.errors import CommandNotSupported
 from agent_factory.history import last_turn
 from agent_factory.routing import Rules
 from agent_factory.schema import RELAY
 from agent_factory.topology import END
 from agent_factory.updates import pairs_of
+
+NAMESPACE_MARK = "|"
+"""Parts a checkpoint namespace: a node of a subgraph has its parent's namespace before it."""
 
 DIRECT = "direct"
 """Marks, in the private channel, that a result may be the answer of the run."""
@@ -28,6 +33,12 @@ def translated(command: Command[Any]) -> Command[Any]:
         return Command(update={RELAY: command})
     if command.goto in (END, [END], (END,)):
         return Command(update=[*pairs_of(command, "a tool"), ("jump_to", "end")])
+    if nodes := [target for target in _targets(command) if not isinstance(target, Send)]:
+        raise CommandNotSupported(
+            "a tool",
+            f"returned a Command with goto={nodes!r}, and the tools' own edge would be taken too.",
+            "goto=END stops the run, and graph=Command.PARENT leads to another node of the parent.",
+        )
     return command
 
 
@@ -39,6 +50,7 @@ def passed_on(state: Mapping[str, Any], rules: Rules) -> Any:
     """
     signals = state.get(RELAY) or ()
     if commands := [signal for signal in signals if isinstance(signal, Command)]:
+        _check_parent()
         return _merged(commands)
     if state.get("jump_to") == "end" or (signals and _returned(state, rules)):
         return {"jump_to": "end"}
@@ -48,6 +60,16 @@ def passed_on(state: Mapping[str, Any], rules: Rules) -> Any:
 def _returned(state: Mapping[str, Any], rules: Rules) -> bool:
     message, tail = last_turn(state["messages"])
     return message is not None and rules.returns(message, tail)
+
+
+def _check_parent() -> None:
+    info = get_runtime().execution_info
+    if info is not None and NAMESPACE_MARK not in info.checkpoint_ns:
+        raise CommandNotSupported(
+            "a tool",
+            "returned a Command to the parent graph, and this agent has none.",
+            "Add the agent to a graph as a node, or leave out graph=Command.PARENT.",
+        )
 
 
 def _merged(commands: list[Command[Any]]) -> Command[Any]:

@@ -17,68 +17,35 @@ from typing import Any, Generic
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
-from agent_factory.errors import InvalidResponseFormat, OutputError, describe
-from agent_factory.output_schema import SchemaSpec, members_of
+from agent_factory.errors import BadReturn, InvalidResponseFormat, OutputError, describe
+from agent_factory.output_errors import (
+    MissingStructuredOutputError,
+    MultipleStructuredOutputsError,
+    StructuredOutputError,
+    StructuredOutputValidationError,
+)
+from agent_factory.output_schema import SchemaSpec, specs_of
 from agent_factory.types import ResponseT
+
+__all__ = [
+    "AutoStrategy",
+    "MissingStructuredOutputError",
+    "MultipleStructuredOutputsError",
+    "OutputToolBinding",
+    "ProviderStrategy",
+    "ProviderStrategyBinding",
+    "ResponseFormat",
+    "StructuredOutputError",
+    "StructuredOutputValidationError",
+    "ToolStrategy",
+    "supports_provider_strategy",
+]
 
 MAX_RETRIES = 3
 """How often a model is asked again for a structured answer, where a strategy does not say."""
 
 EXPLANATION = "structured_output"
 """`additional_kwargs["lc_source"]` of the messages that tell a model what was wrong."""
-
-
-class StructuredOutputError(OutputError):
-    """A structured answer is missing or cannot be used. `ai_message` is what the model said."""
-
-    code = "AF311"
-
-    def __init__(self, culprit: str, reason: str, ai_message: AIMessage) -> None:
-        super().__init__(
-            culprit,
-            reason,
-            "With handle_errors the model is told, and asked again.",
-            ai_message=ai_message,
-        )
-
-
-class MultipleStructuredOutputsError(StructuredOutputError):
-    """The model gave several structured answers where one was asked for."""
-
-    code = "AF312"
-
-    def __init__(self, tool_names: Sequence[str], ai_message: AIMessage) -> None:
-        self.tool_names = list(tool_names)
-        names = ", ".join(tool_names)
-        super().__init__(
-            names, f"The model gave several structured answers ({names}); give one.", ai_message
-        )
-
-
-class StructuredOutputValidationError(StructuredOutputError):
-    """A structured answer does not fit its schema. `source` says why."""
-
-    code = "AF313"
-
-    def __init__(self, tool_name: str, source: Exception, ai_message: AIMessage) -> None:
-        self.tool_name = tool_name
-        self.source = source
-        super().__init__(
-            tool_name,
-            f"Failed to parse structured output for tool '{tool_name}': {source}.",
-            ai_message,
-        )
-
-
-class MissingStructuredOutputError(StructuredOutputError):
-    """The model answered in prose where a structured answer was asked for."""
-
-    code = "AF314"
-
-    def __init__(self, names: Sequence[str], ai_message: AIMessage, how: str) -> None:
-        super().__init__(
-            ", ".join(names), f"The answer came as text, without its structure. {how}", ai_message
-        )
 
 
 HandleErrors = (
@@ -106,19 +73,13 @@ class ToolStrategy(Generic[ResponseT]):
         handle_errors: HandleErrors = True,
         max_retries: int = MAX_RETRIES,
     ) -> None:
-        if not isinstance(max_retries, int) or max_retries < 0:
-            raise InvalidResponseFormat(
-                "ToolStrategy max_retries",
-                f"{describe(max_retries)} is no count.",
-                "Give 0 or more.",
-            )
+        _check_count(max_retries)
+        _check_handle_errors(handle_errors)
         self.schema = schema
-        self.schema_specs = tuple(SchemaSpec(member) for member in members_of(schema))
+        self.schema_specs = specs_of(schema)
         self.tool_message_content = tool_message_content
         self.handle_errors = handle_errors
         self.max_retries = max_retries
-        for spec in self.schema_specs:
-            _ = spec.kind, spec.json_schema
 
     @cached_property
     def bindings(self) -> dict[str, OutputToolBinding[ResponseT]]:
@@ -149,13 +110,13 @@ class ToolStrategy(Generic[ResponseT]):
         except StructuredOutputError as error:
             text = _explain(self.handle_errors, error)
             _cap(self.max_retries, failures(), error)
-            return _explanations(text, calls), None
+            return _explanations(text, calls, failures() + 1), None
 
     def _read_one(self, message: AIMessage, call: Any) -> tuple[list[BaseMessage], Any]:
         name = call["name"]
         try:
             value = self.bindings[name].parse(call["args"])
-        except ValueError as error:
+        except Exception as error:  # a schema's own checks may raise anything
             raise StructuredOutputValidationError(name, error, message) from error
         content = self.tool_message_content or f"Returning structured response: {value}"
         return [ToolMessage(content, tool_call_id=call["id"], name=name)], value
@@ -201,7 +162,7 @@ class ProviderStrategy(Generic[ResponseT]):
             return [], self.binding.parse(message)
         except StructuredOutputError as error:
             _cap(self.max_retries, failures(), error)
-            return _explanations(_template(error), ()), None
+            return _explanations(_template(error), (), failures() + 1), None
 
 
 class AutoStrategy(Generic[ResponseT]):
@@ -322,7 +283,7 @@ class ProviderStrategyBinding(Generic[ResponseT]):
             raise MissingStructuredOutputError([self.spec.name], message, how) from None
         try:
             parsed: ResponseT = self.spec.parse(value)
-        except ValueError as error:
+        except Exception as error:  # a schema's own checks may raise anything
             raise StructuredOutputValidationError(self.spec.name, error, message) from error
         return parsed
 
@@ -342,8 +303,38 @@ def _explain(handle_errors: HandleErrors, error: StructuredOutputError) -> str:
         if any(isinstance(cause, handle_errors) for cause in causes):
             return _template(error)
     elif callable(handle_errors):
-        return handle_errors(error)
+        return _checked_text(handle_errors, handle_errors(error))
     raise error
+
+
+def _checked_text(function: Any, text: Any) -> str:
+    if isinstance(text, str):
+        return text
+    name = getattr(function, "__name__", type(function).__name__)
+    raise BadReturn(
+        f"handle_errors {name}", f"gave {describe(text)}.", "Return the text the model is told."
+    )
+
+
+def _check_count(max_retries: Any) -> None:
+    if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
+        raise InvalidResponseFormat(
+            "ToolStrategy max_retries", f"{describe(max_retries)} is no count.", "Give 0 or more."
+        )
+
+
+def _check_handle_errors(value: Any) -> None:
+    kinds = value if isinstance(value, tuple) else (value,)
+    if isinstance(value, bool | str) or all(
+        isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds
+    ):
+        return
+    if not callable(value) or isinstance(value, type):
+        raise InvalidResponseFormat(
+            "ToolStrategy handle_errors",
+            f"{describe(value)} cannot handle an error.",
+            "Give True, False, a text, exception types or a function of the exception.",
+        )
 
 
 def _template(error: StructuredOutputError) -> str:
@@ -361,9 +352,18 @@ def _cap(max_retries: int, failures: int, error: StructuredOutputError) -> None:
         ) from error
 
 
-def _explanations(text: str, calls: Sequence[Any]) -> list[BaseMessage]:
+def explanation_mark(times: int) -> dict[str, Any]:
+    """What an explanation carries, so that it is known, and how often there was one.
+
+    Args:
+        times: How often the model was told so, this time included.
+    """
+    return {"lc_source": EXPLANATION, "retry": times}
+
+
+def _explanations(text: str, calls: Sequence[Any], times: int) -> list[BaseMessage]:
     """The text as an answer to each bad call; to prose, as a word of the user."""
-    mark = {"lc_source": EXPLANATION}
+    mark = explanation_mark(times)
     if not calls:
         return [HumanMessage(text, additional_kwargs=mark)]
     return [

@@ -59,9 +59,11 @@ class ToolsNode(Runnable[Any, Any]):
             raise PathNotSupported(*colour_error(missing, asynchronous=asynchronous))
         if not isinstance(input, list):
             return input, {}
-        refused = [_refused(call) for call in input if call["type"] == INVALID_CALL]
-        direct = any(call["type"] == DIRECT_CALL for call in input)
-        calls = [{**call, "type": "tool_call"} for call in input if call["type"] != INVALID_CALL]
+        refused = [_refused(call) for call in input if call.get("type") == INVALID_CALL]
+        direct = any(call.get("type") == DIRECT_CALL for call in input)
+        calls = [
+            {**call, "type": "tool_call"} for call in input if call.get("type") != INVALID_CALL
+        ]
         said: dict[str, Any] = {"messages": refused} if refused else {}
         return calls, {**said, RELAY: DIRECT} if direct else said
 
