@@ -121,11 +121,12 @@ class HookNode(Runnable[Any, Any]):
         jump = update.get("jump_to")
         if jump is not None and jump not in self._bound.fact.can_jump_to:
             targets = ", ".join(map(repr, JUMPS))
-            known = f"Decorate it with hook_config(can_jump_to=[{jump!r}])."
             raise UndeclaredJump(
                 self.name,
-                f"jumped to {describe(jump)} without having declared it.",
-                known if jump in JUMPS else f"A hook can jump to {targets}, if it declares it.",
+                f"jumped to {jump!r} without having declared it.",
+                f"Decorate it with hook_config(can_jump_to=[{jump!r}])."
+                if jump in JUMPS
+                else f"A hook can jump to {targets}, if it declares it.",
             )
 
     def _forgotten(self, state: State) -> dict[str, Any]:

@@ -29,6 +29,11 @@ QUESTIONS = [
 LATER = "What is the warranty of a lamp?"
 """What the customer asks a second process."""
 
+SUMMARY = (
+    "{messages}\n\nWrite a short summary of what the customer asked and what the shop answered."
+)
+"""What the model is asked where older turns give way to a summary: a small one needs few words."""
+
 EXAMPLES = {
     "find_order": ["Where is my order C-3003?", "Has B-17 been sent yet?"],
     "refund_order": [
@@ -56,7 +61,9 @@ def build_desk(
         system_prompt="You are the support desk of a small shop. Answer in one short sentence.",
         middleware=[
             ModelCallLimitMiddleware(run_limit=6),
-            SummarizationMiddleware(model, trigger=("messages", 12), keep=("messages", 4)),
+            SummarizationMiddleware(
+                model, trigger=("messages", 12), keep=("messages", 4), summary_prompt=SUMMARY
+            ),
             HumanInTheLoopMiddleware(
                 {
                     "refund_order": {

@@ -84,6 +84,7 @@ def load(console: Console, model: str) -> BaseChatModel:
         progress.add_task("Loading the model", total=None)
         chat = LocalChatModel(examples=EXAMPLES)
         chat.load()
+        chat.invoke("Hello")  # the first words are the slowest
     return chat
 
 

@@ -63,11 +63,10 @@ class Shop:
             row: tuple[Any, ...] | None = database.execute(query, [order_id.upper()]).fetchone()
             return row
 
-    def refund(self, order_id: str, amount: float) -> float:
-        """Write a refund, and return how much of the price was paid back so far."""
+    def refund(self, order_id: str, amount: float) -> None:
+        """Write a refund of so many dollars."""
         with self._database() as database:
             database.execute("insert into refunds values (?, ?)", [order_id.upper(), amount])
-        return self.refunded(order_id)
 
     def refunded(self, order_id: str) -> float:
         """How much of an order was paid back, in dollars."""
@@ -118,8 +117,8 @@ def tools_of(shop: Shop) -> list[Callable[..., Any]]:
             return f"There is no order {order_id}."
         if not 0 < amount <= found[1] - shop.refunded(order_id):
             return f"Order {order_id} cannot be refunded by {amount:.2f} dollars."
-        total = shop.refund(order_id, amount)
-        return f"{amount:.2f} dollars were refunded for order {order_id}, {total:.2f} in all."
+        shop.refund(order_id, amount)
+        return f"{amount:.2f} dollars were refunded for order {order_id}."
 
     def search_policies(query: str) -> str:
         """Search the policies of the shop: returns, refunds, shipping, warranty.
