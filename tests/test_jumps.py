@@ -1,0 +1,396 @@
+"""Where a hook may send the run, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Runtime,
+    after_model,
+    before_model,
+    create_agent,
+    hook_config,
+)
+from agent_factory.errors import (
+    CommandNotSupported,
+    JumpToNowhere,
+    JumpWithoutCalls,
+    UndeclaredJump,
+)
+from agent_factory.middleware import ModelCallLimitMiddleware
+from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology import Phase
+
+PHASES = [phase.value for phase in Phase]
+GO = {"messages": "Go"}
+TOLD = {"type": "tool_call", "name": "tell", "args": {}, "id": "1"}
+
+
+def tell() -> str:
+    """Tell."""
+    return "told"
+
+
+def asking(*ids: str) -> AIMessage:
+    return AIMessage("", tool_calls=[{**TOLD, "id": id_} for id_ in ids])
+
+
+def hook(
+    log: list[str],
+    phase: str,
+    jump: Any = None,
+    can: list[str] | None = None,
+    *,
+    times: int = 1,
+    by: Callable[[Any], Any] = lambda jump: {"jump_to": jump},
+) -> Any:
+    """A hook that tells that it ran, and jumps the first times."""
+    left = [times]
+
+    def method(self: Any, state: Any, runtime: Any) -> Any:
+        log.append(f"{self.name}.{phase}")
+        left[0] -= 1
+        return by(jump) if jump is not None and left[0] >= 0 else None
+
+    return hook_config(can_jump_to=can)(method) if can is not None else method  # type: ignore[arg-type]
+
+
+def member(name: str, **methods: Any) -> AgentMiddleware:
+    made: AgentMiddleware = type("Member", (AgentMiddleware,), methods)(name=name)
+    return made
+
+
+def quiet(log: list[str], name: str, *phases: str) -> AgentMiddleware:
+    return member(name, **{phase: hook(log, phase) for phase in phases})
+
+
+def types(result: Any) -> list[str]:
+    return [message.type for message in result["messages"]]
+
+
+# Each phase, each jump
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_end_leaves_by_the_after_agent_hooks(call: Any, phase: str) -> None:
+    """A33, A34e: an after_agent hook leaves for the very end; the others of its kind are left."""
+    log: list[str] = []
+    jumper = member("J", **{phase: hook(log, phase, "end", ["end"])})
+    stack = [quiet(log, "A", *PHASES), jumper, quiet(log, "Z", *PHASES)]
+    agent = create_agent(ScriptedChatModel(["Hello"]), middleware=stack)
+    result = call(agent, GO)
+    at = log.index(f"J.{phase}")
+    leaving = [] if phase == "after_agent" else ["Z.after_agent", "A.after_agent"]
+    assert log[at + 1 :] == leaving
+    assert types(result) == (["human"] if phase.startswith("before") else ["human", "ai"])
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_model_goes_to_the_start_of_the_loop(call: Any, phase: str) -> None:
+    """A28: to the first before_model hook, from everywhere."""
+    log: list[str] = []
+    jumper = member("J", **{phase: hook(log, phase, "model", ["model"])})
+    stack = [quiet(log, "A", *PHASES), jumper, quiet(log, "Z", *PHASES)]
+    call(create_agent(ScriptedChatModel(["One", "Two"]), middleware=stack), GO)
+    at = log.index(f"J.{phase}")
+    assert log[at + 1] == "A.before_model"
+    assert log.count("A.before_agent") == 1
+
+
+@pytest.mark.parametrize("phase", ["before_agent", "before_model"])
+def test_tools_runs_calls_that_wait_before_the_model_is_asked(call: Any, phase: str) -> None:
+    """A28, A34c: calls that an earlier turn left, or the caller passed in."""
+    jumper = member("J", **{phase: hook([], phase, "tools", ["tools"])})
+    agent = create_agent(ScriptedChatModel(["Done"]), [tell], middleware=[jumper])
+    done = [ToolMessage("known", tool_call_id="2", name="tell")]
+    result = call(agent, {"messages": [HumanMessage("Go"), asking("1", "2"), *done]})
+    assert [m.text for m in result["messages"]] == ["Go", "", "known", "told", "Done"]
+
+
+def test_tools_from_after_model_runs_what_is_pending(call: Any) -> None:
+    """A20 rule 1, A34c"""
+    jumper = member("J", after_model=hook([], "after_model", "tools", ["tools"]))
+    model = ScriptedChatModel([asking("1", "2"), "Done"])
+    result = call(create_agent(model, [tell], middleware=[jumper]), GO)
+    assert types(result) == ["human", "ai", "tool", "tool", "ai"]
+
+
+def test_tools_from_after_agent_takes_up_what_was_left(call: Any) -> None:
+    """A34c: one hook leaves with calls pending, another goes back for them."""
+    log: list[str] = []
+    leave = member("L", after_model=hook(log, "after_model", "end", ["end"]))
+    back = member("B", after_agent=hook(log, "after_agent", "tools", ["tools"]))
+    model = ScriptedChatModel([asking("1"), "Done"])
+    result = call(create_agent(model, [tell], middleware=[leave, back]), GO)
+    assert types(result) == ["human", "ai", "tool", "ai"]
+    assert log == ["L.after_model", "B.after_agent", "L.after_model", "B.after_agent"]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_tools_without_a_pending_call_is_refused(call: Any, phase: str) -> None:
+    """A34c"""
+    jumper = member("J", **{phase: hook([], phase, "tools", ["tools"])})
+    agent = create_agent(ScriptedChatModel(["Hello"]), [tell], middleware=[jumper])
+    with pytest.raises(JumpWithoutCalls) as caught:
+        call(agent, GO)
+    assert caught.value.culprit == f"J.{phase}"
+
+
+def test_a_jump_comes_before_pending_calls_and_a_structured_answer(call: Any) -> None:
+    """A20 rule 1"""
+    answer = {"name": "Answer", "args": {}, "id": "9", "type": "tool_call"}
+    message = AIMessage("", tool_calls=[TOLD, answer])
+    agent = create_agent(
+        ScriptedChatModel([message, [answer]]),
+        [tell],
+        middleware=[member("J", after_model=hook([], "after_model", "model", ["model"]))],
+        response_format={"title": "Answer", "type": "object"},
+    )
+    result = call(agent, GO)
+    told = [m for m in result["messages"] if m.type == "tool"]
+    assert [m.name for m in told] == ["Answer", "tell", "Answer"]
+    assert "no result" in told[1].text
+
+
+# Declarations
+
+
+class TwoColours(AgentMiddleware):
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: AgentState, runtime: Runtime) -> Any:
+        return {"jump_to": "end"}
+
+    @hook_config(can_jump_to=["model"])
+    async def abefore_model(self, state: AgentState, runtime: Runtime) -> Any:
+        return {"jump_to": "end"}
+
+
+class AsyncDeclares(AgentMiddleware):
+    def before_model(self, state: AgentState, runtime: Runtime) -> Any:
+        return {"jump_to": "end"}
+
+    @hook_config(can_jump_to=["end"])
+    async def abefore_model(self, state: AgentState, runtime: Runtime) -> Any:
+        return {"jump_to": "end"}
+
+
+@pytest.mark.parametrize("kind", [TwoColours, AsyncDeclares])
+def test_a_declaration_of_either_colour_serves_both(call: Any, kind: type[AgentMiddleware]) -> None:
+    """A31"""
+    agent = create_agent(ScriptedChatModel([]), middleware=[kind()])
+    assert types(call(agent, GO)) == ["human"]
+
+
+def test_decorators_declare_jumps(call: Any) -> None:
+    """A31: as an option, or with hook_config below."""
+
+    @before_model(can_jump_to=["end"])
+    def stop(state: AgentState, runtime: Runtime) -> Any:
+        return {"jump_to": "end"}
+
+    @after_model
+    @hook_config(can_jump_to=["end"])
+    def halt(state: AgentState, runtime: Runtime) -> Any:
+        return {"jump_to": "end"}
+
+    assert types(call(create_agent(ScriptedChatModel([]), middleware=[stop]), GO)) == ["human"]
+    agent = create_agent(ScriptedChatModel([asking("1")]), [tell], middleware=[halt])
+    assert types(call(agent, GO)) == ["human", "ai"]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("jump", ["tools", "model", "end", "nowhere", 5])
+def test_an_undeclared_jump_is_refused_whatever_the_edge(call: Any, phase: str, jump: Any) -> None:
+    """A34d"""
+    jumper = member("J", **{phase: hook([], phase, jump)})
+    agent = create_agent(ScriptedChatModel([asking("1"), "Bye"]), [tell], middleware=[jumper])
+    with pytest.raises(UndeclaredJump) as caught:
+        call(agent, GO)
+    assert caught.value.culprit == f"J.{phase}"
+    assert str(jump) in caught.value.reason
+    assert ("hook_config" in caught.value.remedy) == (jump in ("tools", "model", "end"))
+
+
+def test_tools_cannot_be_declared_where_there_are_none() -> None:
+    """A34b"""
+    jumper = member("J", before_model=hook([], "before_model", None, ["tools"]))
+    with pytest.raises(JumpToNowhere) as caught:
+        create_agent(ScriptedChatModel([]), middleware=[jumper])
+    assert caught.value.culprit == "J.before_model"
+
+
+def test_model_from_the_loop_entry_is_the_way_it_goes_anyhow(call: Any) -> None:
+    """A34a"""
+    log: list[str] = []
+    jumper = member("J", before_model=hook(log, "before_model", "model", ["model"]))
+    agent = create_agent(ScriptedChatModel(["Hello"]), middleware=[jumper])
+    assert types(call(agent, GO)) == ["human", "ai"]
+    assert log == ["J.before_model"]
+
+
+# A jump lives for one step
+
+
+@pytest.mark.parametrize("by", [lambda _: None, lambda _: {}, lambda _: Command(update={})])
+def test_a_jump_is_not_followed_again_by_the_node_it_led_to(
+    call: Any, by: Callable[[Any], Any]
+) -> None:
+    """A32: whatever that node returns, where its own edge reads jumps too."""
+    log: list[str] = []
+    start = member("S", before_agent=hook(log, "before_agent", "end", ["end"]))
+    stack = [quiet(log, "A", "after_agent"), start]
+    stack += [member("Z", after_agent=hook(log, "after_agent", 0, ["end", "model"], by=by))]
+    call(create_agent(ScriptedChatModel([]), middleware=stack), GO)
+    assert log == ["S.before_agent", "Z.after_agent", "A.after_agent"]
+
+
+def test_a_jump_back_is_not_followed_out_again(call: Any) -> None:
+    """A32: the model is asked, and not left at the loop's entry."""
+    log: list[str] = []
+    entry = member("E", before_model=hook(log, "before_model", None, ["model", "end"]))
+    back = member("B", after_model=hook(log, "after_model", "model", ["model"]))
+    agent = create_agent(ScriptedChatModel(["One", "Two"]), middleware=[entry, back])
+    assert types(call(agent, GO)) == ["human", "ai", "ai"]
+    assert log == ["E.before_model", "B.after_model"] * 2
+
+
+def test_a_jump_is_private(call: Any) -> None:
+    """A32: not in the output, not in the next run of the thread."""
+    jumper = member("J", before_model=hook([], "before_model", "end", ["end"]))
+    agent = create_agent(
+        ScriptedChatModel(["Hello"]), middleware=[jumper], checkpointer=InMemorySaver()
+    )
+    thread: RunnableConfig = {"configurable": {"thread_id": "1"}}
+    assert set(call(agent, GO, thread)) == {"messages"}
+    assert types(call(agent, GO, thread)) == ["human", "human", "ai"]
+
+
+def test_a_caller_cannot_jump(call: Any) -> None:
+    """A32"""
+    jumper = member("J", before_model=hook([], "before_model", None, ["end"]))
+    agent = create_agent(ScriptedChatModel(["Hello"]), middleware=[jumper])
+    assert types(call(agent, {**GO, "jump_to": "end"})) == ["human", "ai"]
+
+
+def test_a_jump_outlives_a_pause(call: Any) -> None:
+    """A32, D20: the run stops before the node the jump leads to, and goes on there."""
+    log: list[str] = []
+    jumper = member("J", before_model=hook(log, "before_model", "end", ["end"]))
+    agent = create_agent(
+        ScriptedChatModel([]),
+        middleware=[jumper, quiet(log, "Z", "after_agent")],
+        checkpointer=InMemorySaver(),
+        interrupt_before=["Z.after_agent"],
+    )
+    thread: RunnableConfig = {"configurable": {"thread_id": "1"}}
+    call(agent, GO, thread)
+    assert agent.get_state(thread).next == ("Z.after_agent",)
+    call(agent, None, thread)
+    assert log == ["J.before_model", "Z.after_agent"]
+
+
+# Commands of hooks
+
+
+@pytest.mark.parametrize("update", [{"jump_to": "end"}, [("jump_to", "end")]])
+def test_a_command_may_carry_a_declared_jump(call: Any, update: Any) -> None:
+    """A29: as a dict of updates, or as pairs."""
+
+    def agent(can: list[str] | None) -> Any:
+        jump = hook([], "before_model", "end", can, by=lambda _: Command(update=update))
+        return create_agent(ScriptedChatModel([]), middleware=[member("J", before_model=jump)])
+
+    assert types(call(agent(["end"]), GO)) == ["human"]
+    with pytest.raises(UndeclaredJump):
+        call(agent(None), GO)
+
+
+def test_a_command_of_a_hook_cannot_go_to_a_node(call: Any) -> None:
+    """A29: its edge would be taken as well, so the goto would not do what it says."""
+    by = Command(goto="__end__")
+    jumper = member("J", before_model=hook([], "before_model", "end", ["end"], by=lambda _: by))
+    with pytest.raises(CommandNotSupported) as caught:
+        call(create_agent(ScriptedChatModel([]), middleware=[jumper]), GO)
+    assert caught.value.culprit == "J.before_model"
+    assert "jump_to" in caught.value.remedy
+
+
+# Limits
+
+
+def test_a_jump_for_ever_meets_the_callers_limit(call: Any) -> None:
+    """A34e, E8"""
+    back = member("B", after_model=hook([], "after_model", "model", ["model"], times=99))
+    agent = create_agent(ScriptedChatModel(["Again"] * 50), middleware=[back])
+    with pytest.raises(GraphRecursionError):
+        call(agent, GO, {"recursion_limit": 20})
+
+
+@pytest.mark.parametrize("outer", [True, False])
+def test_a_limit_cannot_be_bypassed_by_a_jump(call: Any, outer: bool) -> None:
+    """A20 rule 1: the limit is asked at every entry of the loop, wherever it stands."""
+    back = member("B", after_model=hook([], "after_model", "model", ["model"], times=99))
+    limit = ModelCallLimitMiddleware(run_limit=2)
+    stack: list[AgentMiddleware[Any, Any]] = [limit, back] if outer else [back, limit]
+    model = ScriptedChatModel(["One", "Two"])
+    call(create_agent(model, middleware=stack), GO)
+    model.assert_done()
+
+
+# A law over any stack
+
+
+@st.composite
+def jumps(draw: st.DrawFn) -> tuple[list[list[str]], int, str, str]:
+    """Who has which hooks, and which hook of whom jumps where."""
+    phases = st.lists(st.sampled_from(PHASES), unique=True)
+    stack = draw(st.lists(phases, min_size=1, max_size=4))
+    index = draw(st.integers(0, len(stack) - 1))
+    phase = draw(st.sampled_from(PHASES))
+    stack[index] = sorted({*stack[index], phase})
+    return stack, index, phase, draw(st.sampled_from(["model", "end"]))
+
+
+def walk(stack: list[list[str]], index: int, phase: str, jump: str) -> list[str]:
+    """The same run, told by two lists and a position in them."""
+
+    def having(wanted: str) -> list[str]:
+        return [f"M{i}.{wanted}" for i, phases in enumerate(stack) if wanted in phases]
+
+    start, loop = having("before_agent"), [*having("before_model"), "model"]
+    head = [*start, *loop, *reversed(having("after_model"))]
+    way = [*head, *reversed(having("after_agent"))]
+    end = len(way) if phase == "after_agent" else len(head)
+    ran: list[str] = []
+    at = 0
+    while at < len(way):
+        ran.append(way[at])
+        first = way[at] == f"M{index}.{phase}" and ran.count(way[at]) == 1
+        at = {"model": len(start), "end": end}[jump] if first else at + 1
+    return [node for node in ran if node != "model"]
+
+
+@given(case=jumps())
+def test_any_jump_of_any_stack_leads_where_it_says(
+    call: Any, case: tuple[list[list[str]], int, str, str]
+) -> None:
+    """A28-A30, A33, A34"""
+    stack, index, phase, jump = case
+    log: list[str] = []
+    bodies = [{name: hook(log, name) for name in phases} for phases in stack]
+    bodies[index][phase] = hook(log, phase, jump, [jump])
+    middleware = [member(f"M{i}", **body) for i, body in enumerate(bodies)]
+    call(create_agent(ScriptedChatModel(["Hi", "Hi"]), middleware=middleware), GO)
+    assert log == walk(stack, index, phase, jump)
