@@ -55,7 +55,8 @@ class AnswerReader:
             raise BadReturn("the model", f"answered {describe(answer)}.", "Use a chat model.")
         message = _identified(answer)
         if self._name is not None:
-            message.name = self._name
+            # A copy: the model may give the same object again, to another agent too.
+            message = message.model_copy(update={"name": self._name})
         replies, value = self._replies(strategy, message, messages)
         return ModelResponse(result=[message, *replies], structured_response=value)
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from langchain_core.messages import AnyMessage
+from langchain_core.runnables.base import RunnableBinding
 from langchain_core.tools import BaseTool
 
 from agent_factory.answers import AnswerReader
@@ -178,10 +179,22 @@ def _bind(request: ModelRequest[Any], strategy: Strategy) -> Any:
     if request.tool_choice is not None:
         settings["tool_choice"] = request.tool_choice
     try:
-        return model.bind_tools(tools, **settings)
-    except (NotImplementedError, AttributeError) as error:
+        if not hasattr(model, "bind_tools"):
+            raise NotImplementedError
+        return _with_tools(model, tools, settings)
+    except NotImplementedError as error:
         raise ModelCannotCallTools(
             type(model).__name__,
             "cannot be told of tools: it has no bind_tools.",
             "Use a chat model that supports tool calling, or an agent without tools.",
         ) from error
+
+
+def _with_tools(model: Any, tools: list[Any], settings: dict[str, Any]) -> Any:
+    if not isinstance(model, RunnableBinding):
+        return model.bind_tools(tools, **settings)
+    # The bind_tools of a bound model is that of the model inside, and would lose what was bound.
+    bound = _with_tools(model.bound, tools, {**model.kwargs, **settings})
+    return RunnableBinding(
+        bound=bound, config=model.config, config_factories=model.config_factories
+    )

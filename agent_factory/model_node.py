@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 
 from agent_factory.answers import AnswerReader
 from agent_factory.compose import ModelCall, Outcome
-from agent_factory.history import Seen, repair
+from agent_factory.history import Seen, call_ids, repair
 from agent_factory.routing import Rules, State
 from agent_factory.signals import passed_on
 from agent_factory.spec import AgentSpec
@@ -97,6 +97,8 @@ class ModelNode(Runnable[Any, Any]):
         update |= self._structured(state, response)
         if self._routed and state.get("jump_to"):
             update["jump_to"] = None
+        if not any(isinstance(m, AIMessage) and call_ids(m) for m in response.result):
+            self._seen.forget(get_runtime().control)
         if not outcome.commands:
             return update
         return self._fold(update, outcome.commands)

@@ -25,7 +25,7 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict, is_typeddict
 
 from agent_factory.errors import InvalidResponseFormat, describe
-from agent_factory.json_schema import mistakes
+from agent_factory.json_schema import flaws, mistakes
 
 SchemaKind = Literal["pydantic", "dataclass", "typeddict", "json_schema"]
 
@@ -77,9 +77,15 @@ class SchemaSpec:
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         """The schema as JSON schema."""
-        if self.kind == "json_schema":
-            return dict(self.schema)
-        return self._adapter.json_schema()
+        if self.kind != "json_schema":
+            return self._adapter.json_schema()
+        if found := flaws(self.schema):
+            raise InvalidResponseFormat(
+                f"response_format {self.name}",
+                f"no value could be checked against it: {'; '.join(found)}.",
+                "Mend the JSON schema.",
+            )
+        return dict(self.schema)
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:

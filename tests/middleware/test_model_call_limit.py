@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
 from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, hook_config
@@ -138,17 +137,15 @@ def test_a_hook_that_always_jumps_back_does_not_get_past_the_limit(ask: Ask, fir
     assert len(result["messages"]) == 5
 
 
-def test_a_way_to_the_model_past_the_hook_is_closed_too(ask: Ask) -> None:
-    def hurry() -> Command[Any]:
-        """Go straight to the model."""
-        return Command(goto="model")
-
-    agent = create_agent(
-        ScriptedChatModel([[{"name": "hurry"}]]),
-        [hurry],
-        middleware=[ModelCallLimitMiddleware(run_limit=1)],
-    )
-    assert "1 of 1 model calls" in ask(agent)["messages"][-1].text
+def test_a_way_to_the_model_past_the_hook_is_closed_too(ask: Ask, call: Ask) -> None:
+    """Whoever edits the thread can lead the next run straight to the model."""
+    limit = ModelCallLimitMiddleware(thread_limit=1)
+    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[limit], **thread())
+    ask(agent, ONE)
+    update = {"messages": [HumanMessage("Hurry!")]}
+    agent.update_state(ONE, update, as_node="ModelCallLimitMiddleware.before_model")
+    assert agent.get_state(ONE).next == ("model",)
+    assert "1 of 1 model calls" in call(agent, None, ONE)["messages"][-1].text
 
 
 def test_a_call_that_failed_does_not_count(ask: Ask) -> None:
