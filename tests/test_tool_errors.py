@@ -1,0 +1,124 @@
+"""What a failing tool leads to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+
+from agent_factory import create_agent
+from agent_factory.errors import InvalidTool
+from agent_factory.testing import ScriptedChatModel
+
+GO = {"messages": "Go"}
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def fail(kind: str) -> str:
+    """Fail in some way."""
+    raise {"value": ValueError, "key": KeyError, "os": OSError}[kind](kind)
+
+
+def asked(name: str, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args, "id": name}
+
+
+def answers(result: Any) -> list[tuple[str, str]]:
+    """What the tools said, with the status of each."""
+    return [(m.text, m.status) for m in result["messages"] if m.type == "tool"]
+
+
+def failing(handle: Any, kind: str) -> Any:
+    model = ScriptedChatModel([[asked("fail", kind=kind)], "Done"])
+    if handle is None:
+        return create_agent(model, [fail])
+    return create_agent(model, [fail], handle_tool_errors=handle)
+
+
+def test_by_default_a_raising_tool_raises_and_bad_arguments_are_told(call: Any) -> None:
+    """C42, E1"""
+    with pytest.raises(ValueError, match="value"):
+        call(failing(None, "value"), GO)
+    model = ScriptedChatModel([[asked("add", a="one", b=2)], "Done"])
+    ((text, status),) = answers(call(create_agent(model, [add]), GO))
+    assert status == "error"
+    assert text.startswith("Error invoking tool 'add' with kwargs {'a': 'one', 'b': 2}")
+
+
+def only_values(error: ValueError) -> str:
+    return f"bad value {error}"
+
+
+def values_or_keys(error: ValueError | KeyError) -> str:
+    return "one of the two"
+
+
+class Told:
+    def __call__(self, error: ValueError) -> str:
+        return "told by an object"
+
+
+TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
+
+
+@pytest.mark.parametrize(
+    ("handle", "said"),
+    [
+        (True, TEMPLATE),
+        ("Try again.", "Try again."),
+        (ValueError, TEMPLATE),
+        ((KeyError, ValueError), TEMPLATE),
+        (lambda error: f"said {error}", "said value"),
+        (only_values, "bad value value"),
+        (values_or_keys, "one of the two"),
+        (Told(), "told by an object"),
+    ],
+)
+def test_a_handled_error_is_told_to_the_model(call: Any, handle: Any, said: str) -> None:
+    """C41, C43, C44"""
+    assert answers(call(failing(handle, "value"), GO)) == [(said, "error")]
+
+
+@pytest.mark.parametrize(
+    "handle", [False, "", (), KeyError, (KeyError, TypeError), only_values, Told()]
+)
+def test_an_error_that_is_not_handled_ends_the_run(call: Any, handle: Any) -> None:
+    """C41, C46: a form covers the types it names, and no others."""
+    with pytest.raises(OSError, match="os"):
+        call(failing(handle, "os"), GO)
+
+
+def two(error: Exception, tool_call: Any) -> str:
+    return "never"
+
+
+async def later(error: Exception) -> str:
+    return "never"
+
+
+def no_exception(error: int) -> str:
+    return "never"
+
+
+@pytest.mark.parametrize(
+    "handle", [None, 5, {}, [ValueError], (int,), int, two, later, no_exception]
+)
+def test_a_form_that_could_not_work_is_refused_at_build(handle: Any) -> None:
+    """C41, C47: not when an error occurs."""
+    with pytest.raises(InvalidTool) as caught:
+        create_agent(ScriptedChatModel([]), [add], handle_tool_errors=handle)
+    assert caught.value.culprit.startswith("handle_tool_errors")
+
+
+def test_a_handled_error_does_not_stop_the_calls_beside_it(call: Any) -> None:
+    """C20"""
+    both = [asked("fail", kind="value"), asked("add", a=1, b=2)]
+    model = ScriptedChatModel([both, "Done"])
+    result = call(create_agent(model, [fail, add], handle_tool_errors="No."), GO)
+    assert answers(result) == [("No.", "error"), ("3", "success")]

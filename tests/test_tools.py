@@ -1,0 +1,302 @@
+"""Which tools an agent has, what the model is offered, and what is called in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.tools import BaseTool, StructuredTool
+
+from agent_factory import AgentMiddleware, before_model, create_agent, wrap_model_call
+from agent_factory.errors import InvalidTool, UnknownTool
+from agent_factory.testing import ScriptedChatModel
+
+GO = {"messages": "Go"}
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class Doubler:
+    def double(self, n: int) -> int:
+        """Double a number."""
+        return 2 * n
+
+
+class Halve(BaseTool):
+    name: str = "halve"
+    description: str = "Halve a number."
+
+    def _run(self, n: int) -> float:
+        return n / 2
+
+
+def calls(*names: str, **args: Any) -> list[dict[str, Any]]:
+    return [{"name": name, "args": args, "id": f"{i}"} for i, name in enumerate(names)]
+
+
+def answers(result: Any) -> list[tuple[str, str]]:
+    """What the tools said, with the status of each."""
+    return [(m.text, m.status) for m in result["messages"] if m.type == "tool"]
+
+
+# Kinds of tools
+
+
+def test_functions_and_tool_objects_are_offered_and_run(call: Any) -> None:
+    """B13, C2"""
+    doubled = StructuredTool.from_function(Doubler().double, name="double")
+    model = ScriptedChatModel(
+        [
+            [
+                *calls("add", a=1, b=2),
+                {"name": "double", "args": {"n": 4}, "id": "x"},
+                {"name": "halve", "args": {"n": 3}, "id": "y"},
+            ],
+            "Done",
+        ]
+    )
+    result = call(create_agent(model, [add, doubled, Halve()]), GO)
+    assert [text for text, _ in answers(result)] == ["3", "8", "1.5"]
+    assert model.requests[0].tools == ["add", "double", "halve"]
+
+
+def test_a_bound_method_is_a_tool(call: Any) -> None:
+    """C2"""
+    model = ScriptedChatModel([calls("double", n=4), "Done"])
+    assert answers(call(create_agent(model, [Doubler().double]), GO)) == [("8", "success")]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_async_tool_needs_an_async_run(asynchronous: bool) -> None:
+    """C21: told to the model where errors are handled."""
+
+    async def later() -> str:
+        """Answer later."""
+        return "now"
+
+    agent: Any = create_agent(
+        ScriptedChatModel([calls("later"), "Done"]), [later], handle_tool_errors=True
+    )
+    if asynchronous:
+        result = asyncio.run(agent.ainvoke(GO))
+        assert answers(result) == [("now", "success")]
+    else:
+        (said,) = answers(agent.invoke(GO))
+        assert said[1] == "error"
+        assert "does not support sync invocation" in said[0]
+
+
+def test_a_providers_tool_is_offered_and_never_run(call: Any) -> None:
+    """B14"""
+    model = ScriptedChatModel([calls("web_search", q="x"), "Done"])
+    agent = create_agent(model, [add, {"type": "web_search", "name": "web_search"}])
+    result = call(agent, GO)
+    assert model.requests[0].tools == ["add", "web_search"]
+    assert answers(result) == [
+        ("Error: web_search is not a valid tool, try one of [add].", "error")
+    ]
+
+
+def test_a_middleware_brings_tools_of_its_own(call: Any) -> None:
+    """After the agent's, in the order of the stack; a shared object is one tool."""
+
+    @before_model(tools=[add, Halve()])
+    def helper(state: Any, runtime: Any) -> None:
+        return None
+
+    model = ScriptedChatModel([calls("halve", n=3), "Done"])
+    result = call(create_agent(model, [Doubler().double, add], middleware=[helper]), GO)
+    assert answers(result) == [("1.5", "success")]
+    assert model.requests[0].tools == ["double", "add", "halve"]
+
+
+def test_tools_of_a_middleware_alone_make_an_agent_with_tools(call: Any) -> None:
+    """A3"""
+
+    class Brings(AgentMiddleware):
+        tools = (add,)
+
+    model = ScriptedChatModel([calls("add", a=1, b=2), "Done"])
+    assert answers(call(create_agent(model, middleware=[Brings()]), GO)) == [("3", "success")]
+
+
+def test_tools_may_come_from_a_generator(call: Any) -> None:
+    model = ScriptedChatModel([calls("add", a=1, b=2), "Done"])
+    made: Any = (function for function in (add,))
+    assert answers(call(create_agent(model, made), GO)) == [("3", "success")]
+
+
+def test_results_stand_in_the_order_of_the_calls(call: Any) -> None:
+    """C13, C15: whatever the order in which tools finish."""
+
+    def wait(seconds: float) -> str:
+        """Wait."""
+        time.sleep(seconds)
+        return f"{seconds}"
+
+    steps = [{"name": "wait", "args": {"seconds": s}, "id": f"{s}"} for s in (0.05, 0.0, 0.02)]
+    result = call(create_agent(ScriptedChatModel([steps, "Done"]), [wait]), GO)
+    told = [m for m in result["messages"] if m.type == "tool"]
+    assert [m.tool_call_id for m in told] == ["0.05", "0.0", "0.02"]
+    assert {m.name for m in told} == {"wait"}
+
+
+# Tools known only at run time
+
+
+def offering(*tools: Any) -> AgentMiddleware:
+    """A layer that offers the model these tools instead of the agent's own."""
+
+    @wrap_model_call
+    def offer(request: Any) -> Any:
+        return (yield request.override(tools=list(tools)))
+
+    return offer
+
+
+class Runs(AgentMiddleware):
+    """Runs a tool that the agent was built without."""
+
+    def __init__(self, extra: BaseTool) -> None:
+        self.extra = extra
+
+    def around_tool(self, request: Any) -> Any:
+        if request.tool_call["name"] == self.extra.name:
+            request = request.override(tool=self.extra)
+        return (yield request)
+
+
+@pytest.mark.parametrize("static", [[], [add]], ids=["without", "beside"])
+def test_a_tool_may_arrive_at_run_time(call: Any, static: list[Any]) -> None:
+    """A3: a layer offers it, another runs it, also without any static tool."""
+    extra = Halve()
+    model = ScriptedChatModel([calls("halve", n=3), "Done"])
+    stack = [offering(*static, extra), Runs(extra)]
+    result = call(create_agent(model, static, middleware=stack), GO)
+    assert answers(result) == [("1.5", "success")]
+    assert model.requests[0].tools[-1] == "halve"
+
+
+@pytest.mark.parametrize("static", [[], [add]], ids=["without", "beside"])
+def test_a_tool_that_nothing_can_run_is_refused(call: Any, static: list[Any]) -> None:
+    model = ScriptedChatModel(["never"])
+    agent = create_agent(model, static, middleware=[offering(Halve())])
+    with pytest.raises(UnknownTool) as caught:
+        call(agent, GO)
+    assert caught.value.culprit == "halve"
+    assert "wrap_tool_call" in caught.value.remedy
+    assert model.requests == []
+
+
+def test_a_layer_may_take_tools_away(call: Any) -> None:
+    model = ScriptedChatModel(["Done"])
+    call(create_agent(model, [add, Halve()], middleware=[offering(Halve())]), GO)
+    assert model.requests[0].tools == ["halve"]
+
+
+def test_without_tools_nothing_is_bound(call: Any) -> None:
+    """No empty list of tools is sent."""
+    model = ScriptedChatModel(["Done"])
+    call(create_agent(model), GO)
+    assert model.requests[0].kwargs == {}
+    assert model.requests[0].tools == []
+
+
+# Names the model made up
+
+
+def test_a_made_up_name_is_answered_and_the_others_run(call: Any) -> None:
+    """A17, C45: even where errors are not handled."""
+    model = ScriptedChatModel([[*calls("ghost"), {**calls("add", a=1, b=2)[0], "id": "9"}], "Done"])
+    result = call(create_agent(model, [add, Halve()], handle_tool_errors=False), GO)
+    assert answers(result) == [
+        ("Error: ghost is not a valid tool, try one of [add, halve].", "error"),
+        ("3", "success"),
+    ]
+
+
+def test_only_made_up_names_lead_back_to_the_model(call: Any) -> None:
+    """A17"""
+    model = ScriptedChatModel([calls("ghost"), "Sorry"])
+    result = call(create_agent(model, [add]), GO)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
+
+
+def test_without_a_tools_node_a_made_up_call_is_answered_and_the_run_ends(call: Any) -> None:
+    """C45: the history stays valid."""
+    model = ScriptedChatModel([calls("ghost", "spook")])
+    result = call(create_agent(model), GO)
+    assert answers(result) == [
+        ("Error: ghost is not a valid tool, try one of [].", "error"),
+        ("Error: spook is not a valid tool, try one of [].", "error"),
+    ]
+
+
+def unreadable(*names: str) -> AIMessage:
+    broken = [
+        {"name": name, "args": "{", "id": f"b{i}", "error": "cut off", "type": "invalid_tool_call"}
+        for i, name in enumerate(names)
+    ]
+    return AIMessage("", tool_calls=calls("add", a=1, b=2), invalid_tool_calls=broken)
+
+
+def test_calls_that_cannot_be_read_are_explained_to_the_model(call: Any) -> None:
+    model = ScriptedChatModel([unreadable("add", "ghost"), "Done"])
+    result = call(create_agent(model, [add]), GO)
+    (_, fine), *refused = [(m.tool_call_id, m) for m in result["messages"] if m.type == "tool"]
+    assert fine.text == "3"
+    assert [id_ for id_, _ in refused] == ["b0", "b1"]
+    for _, message in refused:
+        assert message.status == "error"
+        assert "could not be read as JSON: {\n cut off\n" in message.text
+
+
+def test_a_call_without_an_id_gets_one(call: Any) -> None:
+    """D13: so that it can be answered, readable or not."""
+    lost = {"name": "add", "args": "{", "id": None, "error": None, "type": "invalid_tool_call"}
+    message = AIMessage(
+        "",
+        tool_calls=[{"name": "add", "args": {"a": 1, "b": 2}, "id": None}],
+        invalid_tool_calls=[lost],
+    )
+    result = call(create_agent(ScriptedChatModel([message, "Done"]), [add]), GO)
+    asked = result["messages"][1]
+    ids = [asked.tool_calls[0]["id"], asked.invalid_tool_calls[0]["id"]]
+    assert [m.tool_call_id for m in result["messages"] if m.type == "tool"] == ids
+    assert all(ids)
+
+
+# What cannot be a tool
+
+
+def undocumented(a: int) -> int:
+    return a
+
+
+@pytest.mark.parametrize("entry", [5, "add", None, Halve, undocumented])
+def test_what_cannot_be_a_tool_is_refused(entry: Any) -> None:
+    """C2"""
+    with pytest.raises(InvalidTool) as caught:
+        create_agent(ScriptedChatModel([]), [entry])
+    assert caught.value.culprit.startswith("tools")
+
+
+def test_a_function_becomes_a_tool_once(call: Any) -> None:
+    """So that a middleware and the agent may both bring it."""
+    seen: list[Any] = []
+
+    @wrap_model_call
+    def look(request: Any) -> Any:
+        seen.extend(request.tools)
+        return (yield request)
+
+    for _ in range(2):
+        call(create_agent(ScriptedChatModel(["Done"]), [add], middleware=[look]), GO)
+    first, second = seen
+    assert first is second
