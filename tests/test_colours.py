@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.types import Command, interrupt
@@ -17,7 +16,7 @@ from agent_factory import AgentMiddleware, Sleep, create_agent
 from agent_factory.errors import HookPathNotSupported, NoCommonPath, PathNotSupported
 from agent_factory.testing import ScriptedChatModel
 
-ASK: Any = {"messages": [HumanMessage("2 + 3?")]}
+ASK: Any = {"messages": [("user", "2 + 3?")]}
 HOOKS = ["before_agent", "before_model", "after_model", "after_agent"]
 user: ContextVar[str] = ContextVar("user", default="nobody")
 

@@ -1,0 +1,390 @@
+"""Layers folded around a call: their order, what they may return, and their commands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.errors import GraphInterrupt
+from langgraph.types import Command
+
+from agent_factory import (
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    ToolCallRequest,
+    arun,
+    run,
+)
+from agent_factory.compose import Outcome, compose_model_call, compose_tool_call
+from agent_factory.errors import AgentFactoryError, BadReturn, CommandNotSupported
+from agent_factory.testing import ScriptedChatModel
+
+Flow = Callable[[Any], Any]
+Fold = Callable[..., Outcome]
+
+
+def request() -> ModelRequest[Any]:
+    return ModelRequest(model=ScriptedChatModel(), messages=[])
+
+
+def response(text: str = "inner") -> ModelResponse[Any]:
+    return ModelResponse(result=[AIMessage(text)])
+
+
+def writes(key: str, value: Any, inner: Any = None) -> ExtendedModelResponse[Any]:
+    return ExtendedModelResponse(inner or response(), Command(update={key: value}))
+
+
+@pytest.fixture(params=["sync", "async"])
+def fold(request: pytest.FixtureRequest) -> Fold:
+    """Compose flows (outermost first) around an answer and call the whole once."""
+
+    def sync(*flows: Flow, innermost: Callable[[Any], Any] = lambda _: response()) -> Outcome:
+        layers = [
+            (flow.__name__, lambda request, handler, flow=flow: run(flow(request), handler))
+            for flow in flows
+        ]
+        call = compose_model_call(layers, lambda request: Outcome(innermost(request)))
+        return cast("Outcome", call(make()))
+
+    def a(*flows: Flow, innermost: Callable[[Any], Any] = lambda _: response()) -> Outcome:
+        async def inner(request: Any) -> Outcome:
+            return Outcome(innermost(request))
+
+        layers = [
+            (flow.__name__, lambda request, handler, flow=flow: arun(flow(request), handler))
+            for flow in flows
+        ]
+        return cast("Outcome", asyncio.run(compose_model_call(layers, inner)(make())))
+
+    make = globals()["request"]
+    return sync if request.param == "sync" else a
+
+
+def through(request: Any) -> Any:
+    return (yield request)
+
+
+def updates(outcome: Outcome) -> list[Any]:
+    return [command.update for command in outcome.commands]
+
+
+def test_without_layers_the_call_is_the_innermost_itself() -> None:
+    def innermost(request: Any) -> Outcome:
+        return Outcome(response())
+
+    assert compose_model_call([], innermost) is innermost
+
+
+def test_the_first_layer_is_the_outermost(fold: Fold) -> None:
+    """A37: W1< W2< W2> W1>."""
+    log: list[str] = []
+
+    def logging(name: str) -> Flow:
+        def layer(request: Any) -> Any:
+            log.append(f"{name}<")
+            answer = yield request
+            log.append(f"{name}>")
+            return answer
+
+        return layer
+
+    fold(logging("W1"), logging("W2"))
+    assert log == ["W1<", "W2<", "W2>", "W1>"]
+
+
+def test_what_a_layer_overrides_is_what_the_next_one_sees(fold: Fold) -> None:
+    seen: list[str | None] = []
+
+    def outer(request: Any) -> Any:
+        return (yield request.override(system_prompt="new"))
+
+    def innermost(request: Any) -> ModelResponse[Any]:
+        seen.append(request.system_prompt)
+        return response()
+
+    fold(outer, through, innermost=innermost)
+    assert seen == ["new"]
+
+
+def test_a_layer_may_answer_without_calling_inward(fold: Fold) -> None:
+    def canned(request: Any) -> Any:
+        return response("canned")
+        yield
+
+    def unreached(request: Any) -> ModelResponse[Any]:
+        pytest.fail("the model was asked")
+
+    assert fold(canned, innermost=unreached).response.result[0].text == "canned"
+
+
+def test_an_ai_message_is_a_response_of_one_message(fold: Fold) -> None:
+    message = AIMessage("short")
+
+    def layer(request: Any) -> Any:
+        yield request
+        return message
+
+    assert fold(layer).response == ModelResponse(result=[message], structured_response=None)
+
+
+def test_an_extended_response_may_hold_an_ai_message(fold: Fold) -> None:
+    def layer(request: Any) -> Any:
+        return writes("key", 1, AIMessage("short"))
+        yield
+
+    outcome = fold(layer)
+    assert outcome.response.result[0].text == "short"
+    assert updates(outcome) == [{"key": 1}]
+
+
+def test_an_outer_layer_sees_a_plain_response_whatever_the_inner_one_returned(fold: Fold) -> None:
+    seen: list[Any] = []
+
+    def outer(request: Any) -> Any:
+        seen.append((yield request))
+        return seen[0]
+
+    def inner(request: Any) -> Any:
+        return writes("key", 1, AIMessage("short"))
+        yield
+
+    fold(outer, inner)
+    assert isinstance(seen[0], ModelResponse)
+    assert seen[0].result[0].text == "short"
+
+
+def test_commands_arrive_inner_first(fold: Fold) -> None:
+    def outer(request: Any) -> Any:
+        return writes("outer", 1, (yield request))
+
+    def inner(request: Any) -> Any:
+        return writes("inner", 1, (yield request))
+
+    assert updates(fold(outer, through, inner)) == [{"inner": 1}, {"outer": 1}]
+
+
+def test_an_extended_response_without_a_command_adds_none(fold: Fold) -> None:
+    def layer(request: Any) -> Any:
+        return ExtendedModelResponse((yield request))
+
+    assert fold(layer).commands == ()
+
+
+def counting() -> Flow:
+    calls = iter(range(1, 10))
+
+    def inner(request: Any) -> Any:
+        return writes("try", next(calls), (yield request))
+
+    return inner
+
+
+def test_a_layer_that_calls_twice_keeps_the_commands_of_its_last_call(fold: Fold) -> None:
+    def twice(request: Any) -> Any:
+        yield request
+        return (yield request)
+
+    assert updates(fold(twice, counting())) == [{"try": 2}]
+
+
+def test_a_failed_call_leaves_no_commands_behind(fold: Fold) -> None:
+    attempts = iter([1, 2])
+
+    def retry(request: Any) -> Any:
+        try:
+            return (yield request)
+        except ValueError:
+            return (yield request)
+
+    def failing_once(request: Any) -> Any:
+        answer = yield request
+        if next(attempts) == 1:
+            raise ValueError("after the inner layer had written")
+        return answer
+
+    assert updates(fold(retry, failing_once, counting())) == [{"try": 2}]
+
+
+def test_a_call_that_fails_does_not_undo_the_commands_of_the_one_before(fold: Fold) -> None:
+    answers = iter([response("first")])
+
+    def innermost(request: Any) -> ModelResponse[Any]:
+        for answer in answers:
+            return answer
+        raise ValueError("second")
+
+    def greedy(request: Any) -> Any:
+        first = yield request
+        try:
+            yield request
+        except ValueError:
+            return first
+
+    outcome = fold(greedy, counting(), innermost=innermost)
+    assert outcome.response.result[0].text == "first"
+    assert updates(outcome) == [{"try": 1}]
+
+
+def test_a_layer_that_does_not_call_inward_has_only_its_own_commands(fold: Fold) -> None:
+    def canned(request: Any) -> Any:
+        return writes("outer", 1)
+        yield
+
+    assert updates(fold(canned, counting())) == [{"outer": 1}]
+
+
+@pytest.mark.parametrize("junk", [None, "text", 3, [AIMessage("in a list")], {"messages": []}])
+def test_a_layer_that_returns_anything_else_is_named(fold: Fold, junk: Any) -> None:
+    """A layer that forgets to return is found at its first run, by name (wanted 17)."""
+
+    def forgetful(request: Any) -> Any:
+        yield request
+        return junk
+
+    with pytest.raises(BadReturn, match="forgetful") as caught:
+        fold(through, forgetful)
+    assert caught.value.culprit == "forgetful"
+    assert type(junk).__name__ in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ExtendedModelResponse(None),  # type: ignore[arg-type]
+        ExtendedModelResponse(response(), {"update": {}}),  # type: ignore[arg-type]
+        ModelResponse(result=AIMessage("no list")),  # type: ignore[arg-type]
+    ],
+    ids=["no response", "no command", "no list"],
+)
+def test_a_response_of_the_right_kind_with_wrong_contents_is_named(fold: Fold, bad: Any) -> None:
+    def careless(request: Any) -> Any:
+        yield request
+        return bad
+
+    with pytest.raises(BadReturn, match="careless"):
+        fold(careless)
+
+
+@pytest.mark.parametrize("junk", [None, "text", {"messages": []}])
+def test_a_handler_takes_a_request_and_nothing_else(fold: Fold, junk: Any) -> None:
+    def confused(request: Any) -> Any:
+        return (yield junk)
+
+    with pytest.raises(BadReturn, match="called its handler with") as caught:
+        fold(confused)
+    assert "override" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "command",
+    [Command(goto="model"), Command(goto=["a"]), Command(resume=1), Command(graph=Command.PARENT)],
+    ids=["goto", "goto list", "resume", "graph"],
+)
+def test_a_command_with_more_than_an_update_is_refused(fold: Fold, command: Any) -> None:
+    """The contract's exception type is NotImplementedError (api.md)."""
+
+    def layer(request: Any) -> Any:
+        return ExtendedModelResponse((yield request), command)
+
+    with pytest.raises(NotImplementedError, match="layer") as caught:
+        fold(layer)
+    assert isinstance(caught.value, CommandNotSupported)
+    assert isinstance(caught.value, AgentFactoryError)
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), GraphInterrupt(())], ids=["error", "signal"])
+def test_what_the_model_raises_passes_all_layers(fold: Fold, error: Exception) -> None:
+    def innermost(request: Any) -> Any:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        fold(through, counting(), through, innermost=innermost)
+    assert caught.value is error
+
+
+# --- tool layers ---------------------------------------------------------------------------
+
+
+def request_for_a_tool(note: str = "") -> ToolCallRequest:
+    call: Any = {"name": "add", "args": {"note": note}, "id": "1", "type": "tool_call"}
+    return ToolCallRequest(tool_call=call, tool=None, state={}, runtime=None)  # type: ignore[arg-type]
+
+
+def note_of(request: ToolCallRequest) -> str:
+    return str(request.tool_call["args"]["note"])
+
+
+def test_without_tool_layers_the_call_is_the_execution_itself() -> None:
+    message = ToolMessage("done", tool_call_id="1")
+    assert compose_tool_call([])(request_for_a_tool(), lambda _: message) is message
+
+
+def tool_layer(name: str, log: list[str]) -> tuple[str, Any]:
+    def layer(request: Any, handler: Any) -> Any:
+        log.append(f"{name}< {note_of(request)}")
+        answer = handler(request_for_a_tool(note_of(request) + name))
+        log.append(f"{name}> {answer.text}")
+        return answer
+
+    return name, layer
+
+
+def test_tool_layers_are_folded_in_the_same_order() -> None:
+    log: list[str] = []
+    call = compose_tool_call([tool_layer("a", log), tool_layer("b", log)])
+    answer = call(
+        request_for_a_tool("r"), lambda request: ToolMessage(note_of(request), tool_call_id="1")
+    )
+    assert answer.text == "rab"
+    assert log == ["a< r", "b< ra", "b> rab", "a> rab"]
+
+
+async def test_tool_layers_take_the_colour_of_what_they_are_given() -> None:
+    message = ToolMessage("done", tool_call_id="1")
+
+    async def layer(request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+    async def execute(request: Any) -> ToolMessage:
+        return message
+
+    call = compose_tool_call([("a", layer), ("b", layer)])
+    assert await call(request_for_a_tool(), execute) is message
+
+
+@pytest.mark.parametrize("answer", [Command(update={}), [ToolMessage("", tool_call_id="1")]])
+def test_a_tool_layer_may_return_what_tools_return(answer: Any) -> None:
+    call = compose_tool_call([("layer", lambda r, h: answer)])
+    assert call(request_for_a_tool(), lambda _: pytest.fail("the tool ran")) is answer
+
+
+@pytest.mark.parametrize("junk", [None, 5, "text", [], ["text"], AIMessage("not a tool")])
+def test_a_tool_layer_that_returns_anything_else_is_named(junk: Any) -> None:
+    call = compose_tool_call([("outer", lambda r, h: h(r)), ("inner", lambda r, h: junk)])
+    with pytest.raises(BadReturn, match="unanswered") as caught:
+        call(request_for_a_tool(), lambda _: ToolMessage("", tool_call_id="1"))
+    assert caught.value.culprit == "inner"
+
+
+async def test_an_async_tool_layer_that_forgets_to_return_is_named() -> None:
+    async def inner(request: Any, handler: Any) -> None:
+        await handler(request)
+
+    async def execute(request: Any) -> ToolMessage:
+        return ToolMessage("", tool_call_id="1")
+
+    call = compose_tool_call([("inner", inner)])
+    with pytest.raises(BadReturn, match="unanswered"):
+        await call(request_for_a_tool(), execute)
+
+
+def test_a_tool_layer_that_calls_inward_with_junk_is_named() -> None:
+    call = compose_tool_call([("outer", lambda r, h: h("junk"))])
+    with pytest.raises(BadReturn, match="called inward with str") as caught:
+        call(request_for_a_tool(), lambda _: ToolMessage("", tool_call_id="1"))
+    assert caught.value.culprit == "outer"

@@ -1,0 +1,320 @@
+"""A function becomes a middleware: its name, its slot, its options, and what it may not be."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from typing import Any, NotRequired
+
+import pytest
+from langchain_core.messages import SystemMessage
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    ExtendedModelResponse,
+    after_agent,
+    after_model,
+    before_agent,
+    before_model,
+    create_agent,
+    dynamic_prompt,
+    hook_config,
+    wrap_model_call,
+    wrap_tool_call,
+)
+from agent_factory.errors import AgentFactoryError, HookColour, HookSignature, PathNotSupported
+from agent_factory.testing import ScriptedChatModel
+
+Decorate = Callable[..., Any]
+ASK: Any = {"messages": [("user", "2 + 3?")]}
+HOOKS = [before_agent, before_model, after_model, after_agent]
+NAMES = ["before_agent", "before_model", "after_model", "after_agent"]
+HOOK_AND_NAME = list(zip(HOOKS, NAMES, strict=True))
+WRAPS = [wrap_model_call, wrap_tool_call]
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def model() -> ScriptedChatModel:
+    return ScriptedChatModel([[{"name": "add", "args": {"a": 2, "b": 3}}], "5"])
+
+
+class Counting(AgentState[Any]):
+    calls: NotRequired[int]
+
+
+@pytest.mark.parametrize(("decorate", "name"), HOOK_AND_NAME)
+def test_a_plain_function_becomes_the_hook_of_that_name(
+    call: Any, decorate: Decorate, name: str
+) -> None:
+    seen: list[Any] = []
+
+    @decorate
+    def note(state: Any, runtime: Any) -> None:
+        """Note it."""
+        seen.append((state["messages"][0].text, runtime.context))
+
+    assert isinstance(note, AgentMiddleware)
+    assert note.name == "note"
+    assert type(note).__doc__ == "Note it."
+    agent = create_agent(ScriptedChatModel(["5"]), middleware=[note])
+    assert f"note.{name}" in agent.get_graph().nodes
+    call(agent, ASK)
+    assert seen == [("2 + 3?", None)]
+
+
+@pytest.mark.parametrize(("decorate", "name"), HOOK_AND_NAME)
+def test_a_coroutine_function_serves_async_runs_only(decorate: Decorate, name: str) -> None:
+    seen: list[str] = []
+
+    @decorate
+    async def note(state: Any, runtime: Any) -> None:
+        await asyncio.sleep(0)
+        seen.append(name)
+
+    agent = create_agent(ScriptedChatModel(["5"] * 2), middleware=[note])
+    asyncio.run(agent.ainvoke(ASK))
+    assert seen == [name]
+    with pytest.raises(PathNotSupported, match=f"a{name}"):
+        agent.invoke(ASK)
+
+
+@pytest.mark.parametrize("decorate", HOOKS)
+def test_options_of_a_hook_arrive_on_the_middleware(decorate: Decorate) -> None:
+    def hook(state: Any, runtime: Any) -> None:
+        return None
+
+    options = decorate(state_schema=Counting, tools=[add], can_jump_to=["end"], name="Mine")
+    note = options(hook)
+    assert note.name == "Mine"
+    assert note.state_schema is Counting
+    assert note.tools == (add,)
+
+
+def test_a_bare_call_of_a_decorator_is_the_decorator_itself() -> None:
+    @before_model()
+    def note(state: Any, runtime: Any) -> None:
+        return None
+
+    assert note.name == "note"
+
+
+def test_a_hook_writes_to_its_own_schema(call: Any) -> None:
+    @before_model(state_schema=Counting)
+    def count(state: Any, runtime: Any) -> dict[str, Any]:
+        return {"calls": state.get("calls", 0) + 1}
+
+    assert call(create_agent(model(), [add], middleware=[count]), ASK)["calls"] == 2
+
+
+def test_tools_of_a_decorated_function_are_the_agents(call: Any) -> None:
+    @before_agent(tools=[add])
+    def bring(state: Any, runtime: Any) -> None:
+        return None
+
+    result = call(create_agent(model(), middleware=[bring]), ASK)
+    assert [m.text for m in result["messages"]][-2:] == ["5", "5"]
+
+
+@pytest.mark.parametrize("how", ["option", "hook_config"])
+def test_a_hook_declares_its_jumps_by_option_or_by_hook_config(call: Any, how: str) -> None:
+    """A31."""
+
+    def stop(state: Any, runtime: Any) -> dict[str, Any]:
+        return {"jump_to": "end"}
+
+    made = (
+        before_model(can_jump_to=["end"])(stop)
+        if how == "option"
+        else before_model(hook_config(can_jump_to=["end"])(stop))
+    )
+    asked = ScriptedChatModel()
+    result = call(create_agent(asked, middleware=[made]), ASK)
+    assert [m.text for m in result["messages"]] == ["2 + 3?"]
+    assert asked.requests == []
+
+
+def test_decorating_leaves_the_function_itself_alone() -> None:
+    def note(state: Any, runtime: Any) -> None:
+        return None
+
+    before_model(can_jump_to=["end"])(note)
+    assert not hasattr(note, "__can_jump_to__")
+    assert note({}, None) is None  # type: ignore[func-returns-value]
+
+
+def test_one_function_makes_two_middleware_under_two_names(call: Any) -> None:
+    seen: list[int] = []
+
+    def note(state: Any, runtime: Any) -> None:
+        seen.append(len(state["messages"]))
+
+    members = [before_model(name="first")(note), before_model(name="second")(note)]
+    call(create_agent(ScriptedChatModel(["5"]), middleware=members), ASK)
+    assert seen == [1, 1]
+
+
+def test_a_partial_and_a_callable_object_are_functions_too(call: Any) -> None:
+    seen: list[str] = []
+
+    def note(word: str, state: Any, runtime: Any) -> None:
+        seen.append(word)
+
+    class Noting:
+        def __call__(self, state: Any, runtime: Any) -> None:
+            seen.append("object")
+
+    members = [
+        before_model(name="partial")(functools.partial(note, "partial")),
+        before_model(Noting()),
+    ]
+    assert members[1].name == "Noting"
+    call(create_agent(ScriptedChatModel(["5"]), middleware=members), ASK)
+    assert seen == ["partial", "object"]
+
+
+def test_wrap_model_call_takes_a_function_of_request_and_handler() -> None:
+    @wrap_model_call
+    def polite(request: Any, handler: Any) -> Any:
+        return handler(request.override(system_prompt="Be polite."))
+
+    asked = ScriptedChatModel(["5"])
+    create_agent(asked, middleware=[polite]).invoke(ASK)
+    assert asked.requests[0].messages[0].text == "Be polite."
+
+
+async def test_wrap_model_call_takes_a_coroutine_function() -> None:
+    @wrap_model_call(state_schema=Counting)
+    async def counted(request: Any, handler: Any) -> Any:
+        return ExtendedModelResponse(await handler(request), Command(update={"calls": 1}))
+
+    result = await create_agent(ScriptedChatModel(["5"]), middleware=[counted]).ainvoke(ASK)
+    assert result["calls"] == 1
+
+
+def test_wrap_tool_call_takes_a_function_of_request_and_handler() -> None:
+    @wrap_tool_call
+    def doubled(request: Any, handler: Any) -> Any:
+        return handler(request.override(tool_call={**request.tool_call, "args": {"a": 4, "b": 6}}))
+
+    result = create_agent(model(), [add], middleware=[doubled]).invoke(ASK)
+    assert result["messages"][-2].text == "10"
+
+
+async def test_wrap_tool_call_takes_a_coroutine_function() -> None:
+    @wrap_tool_call
+    async def marked(request: Any, handler: Any) -> Any:
+        message = await handler(request)
+        return message.model_copy(update={"content": "marked"})
+
+    result = await create_agent(model(), [add], middleware=[marked]).ainvoke(ASK)
+    assert result["messages"][-2].text == "marked"
+
+
+def test_a_generator_function_becomes_a_flow_for_both_colours(call: Any) -> None:
+    @wrap_model_call(name="Twice")
+    def twice(request: Any) -> Any:
+        yield request
+        return (yield request)
+
+    @wrap_tool_call
+    def through(request: Any) -> Any:
+        return (yield request)
+
+    asked = ScriptedChatModel(["first", *model().steps[:1], "unused", "5"])
+    result = call(create_agent(asked, [add], middleware=[twice, through]), ASK)
+    assert [m.text for m in result["messages"]] == ["2 + 3?", "", "5", "5"]
+    assert twice.name == "Twice"
+
+
+@pytest.mark.parametrize("prompt", ["Be brief.", SystemMessage("Be brief.")])
+def test_a_dynamic_prompt_is_written_anew_for_each_call(call: Any, prompt: Any) -> None:
+    @dynamic_prompt
+    def brief(request: Any) -> Any:
+        return f"{prompt} {len(request.messages)}" if isinstance(prompt, str) else prompt
+
+    asked = model()
+    call(create_agent(asked, [add], middleware=[brief], system_prompt="Old."), ASK)
+    texts = [record.messages[0].text for record in asked.requests]
+    many = isinstance(prompt, str)
+    assert texts == (["Be brief. 1", "Be brief. 3"] if many else ["Be brief."] * 2)
+    assert brief.name == "brief"
+
+
+def test_an_async_dynamic_prompt_serves_async_runs_only() -> None:
+    @dynamic_prompt
+    async def brief(request: Any) -> str:
+        await asyncio.sleep(0)
+        return "Be brief."
+
+    asked = ScriptedChatModel(["5"])
+    agent = create_agent(asked, middleware=[brief])
+    asyncio.run(agent.ainvoke(ASK))
+    assert asked.requests[0].messages[0].text == "Be brief."
+    with pytest.raises(PathNotSupported, match="brief"):
+        agent.invoke(ASK)
+
+
+@pytest.mark.parametrize("decorate", HOOKS)
+def test_a_hook_with_other_arguments_is_refused_at_build(decorate: Decorate) -> None:
+    """wanted 17."""
+
+    @decorate
+    def note(state: Any) -> None:
+        return None
+
+    with pytest.raises(HookSignature, match=r"is called with \(state, runtime\)"):
+        create_agent(ScriptedChatModel(), middleware=[note])
+
+
+@pytest.mark.parametrize("decorate", WRAPS)
+def test_a_layer_with_other_arguments_is_refused_at_build(decorate: Decorate) -> None:
+    @decorate
+    def layer(request: Any) -> Any:
+        return request
+
+    with pytest.raises(HookSignature, match=r"is called with \(request, handler\)"):
+        create_agent(ScriptedChatModel(), middleware=[layer])
+
+
+@pytest.mark.parametrize("decorate", WRAPS)
+def test_a_flow_with_other_arguments_is_refused_at_build(decorate: Decorate) -> None:
+    @decorate
+    def flow(request: Any, handler: Any) -> Any:
+        yield request
+
+    with pytest.raises(HookSignature, match=r"is called with \(request\)"):
+        create_agent(ScriptedChatModel(), middleware=[flow])
+
+
+@pytest.mark.parametrize("decorate", HOOKS)
+def test_a_generator_is_no_node_hook(decorate: Decorate) -> None:
+    @decorate
+    def note(state: Any, runtime: Any) -> Any:
+        yield None
+
+    with pytest.raises(HookColour, match="is a generator"):
+        create_agent(ScriptedChatModel(), middleware=[note])
+
+
+@pytest.mark.parametrize("decorate", [*HOOKS, *WRAPS, dynamic_prompt])
+@pytest.mark.parametrize("junk", [5, "text"])
+def test_something_that_is_no_function_is_refused_by_name(decorate: Decorate, junk: Any) -> None:
+    with pytest.raises(AgentFactoryError, match=type(junk).__name__):
+        decorate(junk)
+
+
+@pytest.mark.parametrize("junk", [5, {"role": "system"}])
+def test_a_dynamic_prompt_that_gives_no_prompt_is_named(call: Any, junk: Any) -> None:
+    @dynamic_prompt
+    def brief(request: Any) -> Any:
+        return junk
+
+    with pytest.raises(AgentFactoryError, match="brief"):
+        call(create_agent(ScriptedChatModel(["5"]), middleware=[brief]), ASK)

@@ -1,0 +1,324 @@
+"""Write once, run sync or async: `then`, the effects and the two drivers of a flow."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableLambda
+from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
+from langgraph.types import Command
+
+from agent_factory import Flow, Invoke, Sleep, arun, run, then
+from agent_factory.errors import BadReturn
+
+Drive = Callable[..., Any]
+
+
+@pytest.fixture(params=["sync", "async"])
+def drive(request: pytest.FixtureRequest) -> Drive:
+    """Walk a flow with `run` or `arun`; the handler is a plain function in both cases."""
+    if request.param == "sync":
+        return run
+
+    def adrive(flow: Flow[Any], handler: Callable[[Any], Any] | None = None) -> Any:
+        async def ahandler(value: Any) -> Any:
+            assert handler is not None
+            return handler(value)
+
+        return asyncio.run(arun(flow, ahandler if handler else None))
+
+    return adrive
+
+
+def fail_with(error: BaseException) -> Callable[[Any], Any]:
+    def handler(_: Any) -> Any:
+        raise error
+
+    return handler
+
+
+async def later(value: Any) -> Any:
+    await asyncio.sleep(0)
+    return value
+
+
+def test_then_finishes_a_value_now() -> None:
+    assert then(2, str) == "2"
+
+
+async def test_then_finishes_an_awaitable_when_it_is_awaited() -> None:
+    finished: list[int] = []
+    pending = then(later(2), finished.append)
+    assert finished == []
+    await pending
+    assert finished == [2]
+
+
+async def test_then_accepts_any_awaitable_not_only_coroutines() -> None:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    future.set_result(3)
+    assert await then(future, str) == "3"
+
+
+def test_a_flow_receives_what_the_call_inward_gave(drive: Drive) -> None:
+    def flow() -> Flow[str]:
+        first = yield "a"
+        second = yield first
+        return f"{first}{second}"
+
+    assert drive(flow(), lambda value: value + "!") == "a!a!!"
+
+
+def test_a_flow_that_never_calls_inward_only_returns(drive: Drive) -> None:
+    def flow() -> Flow[str]:
+        return "done"
+        yield
+
+    assert drive(flow()) == "done"
+
+
+def test_a_flow_without_a_return_gives_none(drive: Drive) -> None:
+    def flow() -> Flow[None]:
+        yield 1
+
+    assert drive(flow(), lambda value: value) is None
+
+
+def test_sleep_waits_its_seconds_and_gives_none(drive: Drive) -> None:
+    def flow() -> Flow[Any]:
+        return (yield Sleep(0.05))
+
+    began = time.perf_counter()
+    assert drive(flow()) is None
+    assert time.perf_counter() - began >= 0.045
+
+
+async def test_sleep_lets_other_tasks_run() -> None:
+    ran: list[str] = []
+
+    def flow() -> Flow[None]:
+        yield Sleep(0.03)
+        ran.append("flow")
+
+    async def other() -> None:
+        ran.append("other")
+
+    await asyncio.gather(arun(flow()), other())
+    assert ran == ["other", "flow"]
+
+
+def test_invoke_asks_a_runnable_in_the_colour_of_the_run(drive: Drive) -> None:
+    """The one that is asked sees which of its two calls was made."""
+
+    async def double_later(value: int) -> str:
+        return f"async {value * 2}"
+
+    runnable = RunnableLambda(lambda value: f"sync {value * 2}", afunc=double_later)
+
+    def flow() -> Flow[str]:
+        answer: str = yield Invoke(runnable, 4)
+        return answer
+
+    colour = "sync" if drive is run else "async"
+    assert drive(flow()) == f"{colour} 8"
+
+
+def test_invoke_passes_its_config_on(drive: Drive) -> None:
+    runnable: RunnableLambda[None, Any] = RunnableLambda(lambda _, config: config["tags"])
+
+    def flow() -> Flow[Any]:
+        return (yield Invoke(runnable, None, {"tags": ["mine"]}))
+
+    assert drive(flow()) == ["mine"]
+
+
+@pytest.mark.parametrize("effect", ["request", Invoke(RunnableLambda(fail_with(KeyError(1))), 0)])
+def test_an_exception_is_thrown_into_the_flow_where_it_yielded(drive: Drive, effect: Any) -> None:
+    def flow() -> Flow[str]:
+        try:
+            yield effect
+        except KeyError as error:
+            return f"caught {error.args[0]}"
+        return "nothing"
+
+    assert drive(flow(), fail_with(KeyError(1))) == "caught 1"
+
+
+def test_after_a_caught_exception_the_flow_goes_on(drive: Drive) -> None:
+    asked: list[int] = []
+
+    def handler(value: int) -> int:
+        asked.append(value)
+        if len(asked) < 3:
+            raise ValueError(value)
+        return value
+
+    def flow() -> Flow[int]:
+        for attempt in range(5):
+            try:
+                answer: int = yield attempt
+            except ValueError:
+                yield Sleep(0)
+                continue
+            return answer
+        return -1
+
+    assert drive(flow(), handler) == 2
+    assert asked == [0, 1, 2]
+
+
+def test_an_exception_the_flow_does_not_catch_reaches_the_caller_as_it_is(drive: Drive) -> None:
+    error = ValueError("boom")
+
+    def flow() -> Flow[None]:
+        yield 1
+
+    with pytest.raises(ValueError, match="boom") as caught:
+        drive(flow(), fail_with(error))
+    assert caught.value is error
+
+
+def test_an_exception_of_the_flow_itself_reaches_the_caller(drive: Drive) -> None:
+    def flow() -> Flow[None]:
+        yield 1
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        drive(flow(), lambda value: value)
+
+
+def test_a_flow_may_turn_one_exception_into_another(drive: Drive) -> None:
+    def flow() -> Flow[None]:
+        try:
+            yield 1
+        except ValueError as error:
+            raise RuntimeError("translated") from error
+
+    with pytest.raises(RuntimeError, match="translated") as caught:
+        drive(flow(), fail_with(ValueError("boom")))
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+SIGNALS = [
+    GraphInterrupt(()),
+    GraphBubbleUp(),
+    ParentCommand(Command(graph=Command.PARENT)),
+    KeyboardInterrupt(),
+]
+
+
+@pytest.mark.parametrize("signal", SIGNALS, ids=lambda signal: type(signal).__name__)
+def test_a_signal_is_never_thrown_into_a_flow(drive: Drive, signal: BaseException) -> None:
+    """Wanted 1: an author who catches everything still cannot swallow an interrupt."""
+    seen: list[BaseException] = []
+
+    def flow() -> Flow[str]:
+        with suppress(GeneratorExit):  # closing is not a signal
+            try:
+                yield 1
+            except Exception as error:
+                seen.append(error)
+        return "swallowed"
+
+    with pytest.raises(type(signal)) as caught:
+        drive(flow(), fail_with(signal))
+    assert caught.value is signal
+    assert seen == []
+
+
+async def test_a_cancelled_run_closes_its_flow() -> None:
+    closed = asyncio.Event()
+
+    def flow() -> Flow[None]:
+        try:
+            yield Sleep(60)
+        except Exception:
+            pytest.fail("a cancellation was thrown in")
+        finally:
+            closed.set()
+
+    task = asyncio.create_task(arun(flow()))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert closed.is_set()
+
+
+def test_a_signal_closes_the_flow_so_that_its_cleanup_runs(drive: Drive) -> None:
+    closed: list[bool] = []
+
+    def flow() -> Flow[None]:
+        try:
+            yield 1
+        finally:
+            closed.append(True)
+
+    with pytest.raises(GraphInterrupt):
+        drive(flow(), fail_with(GraphInterrupt(())))
+    assert closed == [True]
+
+
+def test_a_flow_that_yields_while_it_is_closed_cannot_hide_the_signal(drive: Drive) -> None:
+    """Wanted 1: `finally: yield Sleep(...)` must not turn an interrupt into another error."""
+
+    def flow() -> Flow[None]:
+        try:
+            yield 1
+        finally:
+            yield Sleep(0)
+
+    with pytest.raises(GraphInterrupt):
+        drive(flow(), fail_with(GraphInterrupt(())))
+
+
+@pytest.mark.parametrize("junk", [None, 3, "text", object()])
+def test_without_a_call_inward_a_flow_may_yield_effects_only(drive: Drive, junk: Any) -> None:
+    def flow() -> Flow[None]:
+        yield junk
+
+    with pytest.raises(BadReturn, match="no call inward") as caught:
+        drive(flow())
+    assert type(junk).__name__ in caught.value.reason
+    assert "Sleep" in caught.value.remedy
+
+
+def test_a_bad_yield_is_told_to_the_flow_at_its_yield(drive: Drive) -> None:
+    def flow() -> Flow[str]:
+        try:
+            yield "junk"
+        except BadReturn:
+            return "told"
+        return "not told"
+
+    assert drive(flow()) == "told"
+
+
+def test_a_flow_may_be_made_of_flows(drive: Drive) -> None:
+    def inner(value: int) -> Flow[int]:
+        answer: int = yield value
+        return answer + 1
+
+    def outer() -> Flow[int]:
+        first = yield from inner(1)
+        return (yield from inner(first))
+
+    assert drive(outer(), lambda value: value * 10) == 111
+
+
+async def test_two_flows_of_one_author_do_not_share_anything() -> None:
+    def flow(name: str) -> Flow[list[str]]:
+        heard = []
+        for _ in range(3):
+            heard.append((yield name))
+            yield Sleep(0)
+        return heard
+
+    one, other = await asyncio.gather(arun(flow("a"), later), arun(flow("b"), later))
+    assert one == ["a", "a", "a"]
+    assert other == ["b", "b", "b"]

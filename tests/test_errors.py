@@ -1,0 +1,197 @@
+"""The tree of mistakes: every one knows its culprit, its reason, its remedy and its code."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from agent_factory import AgentFactoryError, HistoryError, OutputError, SpecError, TurnError, errors
+from agent_factory import structured_output as output
+from agent_factory.errors import SpecErrors, describe, raise_all
+
+
+def _all_classes() -> list[type[AgentFactoryError]]:
+    found = {
+        value
+        for module in (errors, output)
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, AgentFactoryError)
+    }
+    return sorted(found, key=lambda cls: cls.__name__)
+
+
+ALL = _all_classes()
+PLAIN = [cls for cls in ALL if cls.__init__ in (AgentFactoryError.__init__, OutputError.__init__)]
+
+OLD_TYPES = {
+    "SpecError": ValueError,
+    "ArgumentError": TypeError,
+    "NotMiddleware": TypeError,
+    "DuplicateMiddleware": AssertionError,
+    "HookSignature": TypeError,
+    "HookColour": TypeError,
+    "InvalidTool": TypeError,
+    "InvalidSchema": TypeError,
+    "InvalidResponseFormat": TypeError,
+    "TurnError": RuntimeError,
+    "PathNotSupported": NotImplementedError,
+    "HookPathNotSupported": TypeError,
+    "BadReturn": TypeError,
+    "CommandNotSupported": NotImplementedError,
+    "ModelCannotCallTools": NotImplementedError,
+    "UnknownTool": ValueError,
+    "HistoryError": ValueError,
+    "UnknownStateKey": KeyError,
+}
+"""Where users know another exception type for a mistake, ours derives from it as well."""
+
+
+@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+def test_every_mistake_is_of_the_build_or_of_the_run(cls: type[AgentFactoryError]) -> None:
+    if cls is not AgentFactoryError:
+        assert issubclass(cls, SpecError) != issubclass(cls, TurnError)
+    assert issubclass(cls, ValueError) or not issubclass(cls, SpecError)
+    assert issubclass(cls, RuntimeError) or not issubclass(cls, TurnError)
+
+
+@pytest.mark.parametrize(("name", "known"), OLD_TYPES.items())
+def test_a_mistake_is_caught_by_the_type_users_know_for_it(
+    name: str, known: type[Exception]
+) -> None:
+    cls = next(cls for cls in ALL if cls.__name__ == name)
+    assert issubclass(cls, known)
+
+
+@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+def test_every_mistake_says_what_it_is_about(cls: type[AgentFactoryError]) -> None:
+    assert (cls.__doc__ or "").strip().endswith((".", ")"))
+    assert cls.__doc__ != AgentFactoryError.__doc__ or cls is AgentFactoryError
+
+
+def test_codes_tell_mistakes_apart() -> None:
+    """Only a report of several, and a closer name for one, share the code of their parent."""
+    own = {cls.__name__: cls.code for cls in ALL if "code" in vars(cls)}
+    assert len(set(own.values())) == len(own)
+    assert {cls.__name__ for cls in ALL} - own.keys() == {"SpecErrors", "HookPathNotSupported"}
+
+
+def test_codes_of_build_and_run_lie_apart() -> None:
+    for cls in ALL:
+        if cls is not AgentFactoryError:
+            assert cls.code[:3] == ("AF1" if issubclass(cls, SpecError) else "AF3")
+            assert len(cls.code) == 5
+
+
+@pytest.mark.parametrize("cls", PLAIN, ids=lambda cls: cls.__name__)
+def test_a_message_reads_code_culprit_reason_remedy(cls: type[AgentFactoryError]) -> None:
+    error = cls("the culprit", "cannot work.", "Do this instead.")
+    assert (error.culprit, error.reason, error.remedy) == (
+        "the culprit",
+        "cannot work.",
+        "Do this instead.",
+    )
+    assert str(error) == f"[{cls.code}] the culprit: cannot work. Do this instead."
+
+
+def test_a_message_without_a_remedy_ends_with_its_reason() -> None:
+    assert str(TurnError("it", "broke.")) == "[AF300] it: broke."
+
+
+def test_a_single_mistake_of_a_build_reports_itself() -> None:
+    error = SpecError("it", "is wrong.")
+    assert error.errors == (error,)
+
+
+def test_no_mistake_raises_nothing_and_one_raises_itself() -> None:
+    raise_all([])
+    error = SpecError("it", "is wrong.")
+    with pytest.raises(SpecError) as caught:
+        raise_all([error])
+    assert caught.value is error
+
+
+def test_several_mistakes_of_a_build_arrive_together() -> None:
+    one, other = SpecError("one", "is wrong."), SpecError("other", "is wrong too.")
+    with pytest.raises(SpecErrors) as caught:
+        raise_all([one, other])
+    assert caught.value.errors == (one, other)
+    assert "2 mistakes" in str(caught.value)
+    assert all(f"- {error}" in str(caught.value) for error in (one, other))
+
+
+def test_an_output_error_knows_the_answer_and_the_retries() -> None:
+    message = AIMessage("prose")
+    error = OutputError("the model", "would not.", ai_message=message, retries=3)
+    assert error.ai_message is message
+    assert error.retries == 3
+
+
+def test_structured_output_errors_keep_the_contracts_arguments() -> None:
+    """api.md: MultipleStructuredOutputsError(tool_names, ai_message), and the like."""
+    message = AIMessage("both")
+    several = output.MultipleStructuredOutputsError(["One", "Two"], message)
+    assert several.tool_names == ["One", "Two"]
+    source = ValueError("age: too young")
+    invalid = output.StructuredOutputValidationError("Person", source, message)
+    assert (invalid.tool_name, invalid.source) == ("Person", source)
+    assert "age: too young" in str(invalid)
+    for error in (several, invalid):
+        assert isinstance(error, output.StructuredOutputError)
+        assert isinstance(error, OutputError)
+        assert error.ai_message is message
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(3, "int (3)"), ("x", "str ('x')"), (None, "NoneType (None)")]
+)
+def test_a_value_is_described_by_its_type_and_a_look_at_it(value: Any, shown: str) -> None:
+    assert describe(value) == shown
+
+
+def test_a_description_stays_short() -> None:
+    shown = describe("x" * 1000)
+    assert len(shown) <= 90
+    assert shown.endswith("...)")
+
+
+def test_a_description_survives_a_broken_repr() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    assert "Broken" in describe(Broken())
+
+
+@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
+def test_every_mistake_travels_between_processes(cls: type[AgentFactoryError]) -> None:
+    """A worker's error must arrive at its parent as what it is."""
+    made: dict[str, Any] = {
+        "SpecErrors": lambda: SpecErrors([SpecError("a", "b."), HistoryErrorLike]),
+        "StructuredOutputError": lambda: output.StructuredOutputError("a", "b.", AIMessage("c")),
+        "MultipleStructuredOutputsError": lambda: output.MultipleStructuredOutputsError(
+            ["a"], AIMessage("c")
+        ),
+        "StructuredOutputValidationError": lambda: output.StructuredOutputValidationError(
+            "a", ValueError("b"), AIMessage("c")
+        ),
+        "MissingStructuredOutputError": lambda: output.MissingStructuredOutputError(
+            ["a"], AIMessage("c"), "d"
+        ),
+    }
+    error = made.get(cls.__name__, lambda: cls("a", "b.", "c"))()
+    back = pickle.loads(pickle.dumps(error))
+    assert type(back) is cls
+    assert str(back) == str(error)
+
+
+HistoryErrorLike = SpecError("a", "b.")
+
+
+def test_a_key_error_of_ours_shows_its_message_plainly() -> None:
+    """KeyError alone would show it in quotes."""
+    assert str(errors.UnknownStateKey("A", "wrote.")) == "[AF309] A: wrote."
+    assert issubclass(HistoryError, TurnError)

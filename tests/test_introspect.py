@@ -1,0 +1,303 @@
+"""A middleware is read once: its hooks, layers, colours and jumps, and what could never work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent_factory import AgentMiddleware, create_agent, hook_config
+from agent_factory.errors import (
+    FlowAndWrap,
+    HookColour,
+    HookSignature,
+    SpecErrors,
+    UnknownHook,
+    UnknownJump,
+)
+from agent_factory.introspect import hooks_of, layers_of, mistakes_of
+from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology import Call, Hook, Layer, Phase
+
+PHASES = [str(phase) for phase in Phase]
+WRAPS = ["wrap_model_call", "wrap_tool_call"]
+FLOWS = ["around_model", "around_tool"]
+
+
+def hook(self: Any, state: Any, runtime: Any) -> None:
+    return None
+
+
+async def ahook(self: Any, state: Any, runtime: Any) -> None:
+    return None
+
+
+def wrap(self: Any, request: Any, handler: Any) -> Any:
+    return handler(request)
+
+
+async def awrap(self: Any, request: Any, handler: Any) -> Any:
+    return await handler(request)
+
+
+def flow(self: Any, request: Any) -> Any:
+    return (yield request)
+
+
+def made(**methods: Any) -> AgentMiddleware:
+    middleware: AgentMiddleware = type("Mine", (AgentMiddleware,), methods)()
+    return middleware
+
+
+def build(**methods: Any) -> Any:
+    return create_agent(ScriptedChatModel(), middleware=[made(**methods)])
+
+
+# --- what is found ----------------------------------------------------------------------------
+
+
+def test_a_middleware_without_methods_has_nothing_to_run() -> None:
+    """A4: a hook that is not overridden makes no node."""
+    assert hooks_of(AgentMiddleware()) == []
+    assert layers_of(AgentMiddleware()) == []
+    assert list(create_agent(ScriptedChatModel(), middleware=[made()]).nodes) == [
+        "__start__",
+        "model",
+    ]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("sides", ["sync", "async", "both"])
+def test_a_hook_is_found_with_the_sides_its_class_overrides(phase: str, sides: str) -> None:
+    """A4, A5, A6: either twin makes the node; the other side stays None."""
+    methods: dict[str, Any] = {}
+    if sides != "async":
+        methods[phase] = hook
+    if sides != "sync":
+        methods[f"a{phase}"] = ahook
+    middleware = made(**methods)
+    (found,) = hooks_of(middleware)
+    assert found.fact == Hook("Mine", Phase(phase))
+    assert found.fact.node == f"Mine.{phase}"
+    assert found.owner is middleware
+    assert (found.sync is not None, found.a is not None) == (sides != "async", sides != "sync")
+    assert f"Mine.{phase}" in build(**methods).nodes
+
+
+def test_hooks_are_listed_in_the_order_of_a_run() -> None:
+    middleware = made(**dict.fromkeys(reversed(PHASES), hook))
+    assert [str(found.fact.phase) for found in hooks_of(middleware)] == PHASES
+
+
+def test_an_inherited_hook_counts() -> None:
+    parent = type("Parent", (AgentMiddleware,), {"before_model": hook})
+    child = type("Child", (parent,), {})()
+    assert [found.fact.node for found in hooks_of(child)] == ["Child.before_model"]
+
+
+def test_a_mixin_may_bring_a_hook() -> None:
+    mixin = type("Mixin", (), {"before_model": hook})
+    child = type("Child", (mixin, AgentMiddleware), {})()
+    assert [found.fact.node for found in hooks_of(child)] == ["Child.before_model"]
+
+
+def test_a_hook_set_on_an_instance_makes_no_node() -> None:
+    """A4: the class decides."""
+    middleware = made()
+    middleware.before_model = lambda state, runtime: None  # type: ignore[method-assign]
+    assert hooks_of(middleware) == []
+
+
+@pytest.mark.parametrize(("name", "call"), list(zip(WRAPS, Call, strict=True)))
+@pytest.mark.parametrize("sides", ["sync", "async", "both"])
+def test_a_layer_is_found_with_its_sides(name: str, call: Call, sides: str) -> None:
+    methods: dict[str, Any] = {}
+    if sides != "async":
+        methods[name] = wrap
+    if sides != "sync":
+        methods[f"a{name}"] = awrap
+    (found,) = layers_of(made(**methods))
+    assert found.fact == Layer("Mine", call, name)
+    assert (found.sync is not None, found.a is not None) == (sides != "async", sides != "sync")
+
+
+@pytest.mark.parametrize(("name", "call"), list(zip(FLOWS, Call, strict=True)))
+def test_a_flow_is_a_layer_of_both_colours(name: str, call: Call) -> None:
+    (found,) = layers_of(made(**{name: flow}))
+    assert found.fact == Layer("Mine", call, name)
+    assert found.sync is not None
+    assert found.a is not None
+
+
+def test_jumps_are_read_from_the_sync_hook_then_the_async_one() -> None:
+    """A31."""
+    to_end = hook_config(can_jump_to=["end"])
+    with_sync = made(before_model=to_end(lambda self, state, runtime: None))
+    with_async = made(before_model=hook, abefore_model=to_end(_fresh_ahook()))
+    for middleware in (with_sync, with_async):
+        (found,) = hooks_of(middleware)
+        assert found.fact.can_jump_to == {"end"}
+
+
+def _fresh_ahook() -> Any:
+    async def method(self: Any, state: Any, runtime: Any) -> None:
+        return None
+
+    return method
+
+
+@pytest.mark.parametrize("given", [None, []])
+def test_no_declared_jump_is_no_jump(given: Any) -> None:
+    declared = hook_config(can_jump_to=given)(lambda self, state, runtime: None)
+    (found,) = hooks_of(made(before_model=declared))
+    assert found.fact.can_jump_to == frozenset()
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("before_modle", "before_model"),
+        ("abefore_modle", "abefore_model"),
+        ("befor_model", None),
+        ("after_agents", "after_agent"),
+        ("wrap_model", "wrap_model_call"),
+        ("wrap_tool", "wrap_tool_call"),
+        ("awrap_toolcall", "awrap_tool_call"),
+        ("around_tools", "around_tool"),
+        ("around_model_call", "around_model"),
+    ],
+)
+def test_a_misspelt_hook_is_refused_with_the_name_that_was_meant(
+    name: str, meant: str | None
+) -> None:
+    """wanted 17; a name that does not look like a hook is the author's own business."""
+    middleware = made(**{name: hook})
+    if meant is None:
+        assert list(mistakes_of(middleware)) == []
+        return
+    with pytest.raises(UnknownHook, match=f"Did you mean {meant}\\?") as caught:
+        create_agent(ScriptedChatModel(), middleware=[middleware])
+    assert caught.value.culprit == f"Mine.{name}"
+
+
+@pytest.mark.parametrize("name", ["_before_modle", "before_lunch", "after_hours", "helper"])
+def test_a_method_that_is_no_misspelling_is_left_alone(name: str) -> None:
+    assert list(mistakes_of(made(**{name: hook}))) == []
+
+
+def test_an_attribute_that_only_sounds_like_a_hook_is_left_alone() -> None:
+    assert list(mistakes_of(made(before_models=["a", "b"]))) == []
+
+
+@pytest.mark.parametrize(("wrap_name", "flow_name"), list(zip(WRAPS, FLOWS, strict=True)))
+@pytest.mark.parametrize("twin", ["", "a"])
+def test_a_flow_and_a_wrap_for_one_call_are_refused(
+    wrap_name: str, flow_name: str, twin: str
+) -> None:
+    with pytest.raises(FlowAndWrap, match=f"Keep {flow_name} alone") as caught:
+        build(**{twin + wrap_name: awrap if twin else wrap, flow_name: flow})
+    assert twin + wrap_name in caught.value.reason
+
+
+def test_a_flow_for_the_model_and_a_wrap_for_tools_go_together() -> None:
+    middleware = made(around_model=flow, wrap_tool_call=wrap)
+    assert list(mistakes_of(middleware)) == []
+    assert [found.fact.method for found in layers_of(middleware)] == [FLOWS[0], WRAPS[1]]
+
+
+@pytest.mark.parametrize("name", PHASES + WRAPS)
+def test_a_coroutine_in_a_sync_slot_is_refused(name: str) -> None:
+    with pytest.raises(HookColour, match=f"Name it a{name}"):
+        build(**{name: ahook if name in PHASES else awrap})
+
+
+@pytest.mark.parametrize("name", PHASES + WRAPS)
+def test_a_plain_function_in_an_async_slot_is_refused(name: str) -> None:
+    with pytest.raises(HookColour, match=f"Use `async def`, or name it {name}"):
+        build(**{f"a{name}": hook if name in PHASES else wrap})
+
+
+@pytest.mark.parametrize("name", PHASES + WRAPS)
+def test_a_generator_in_a_slot_that_is_no_flow_is_refused(name: str) -> None:
+    def generator(self: Any, one: Any, other: Any) -> Any:
+        yield one
+
+    with pytest.raises(HookColour, match="is a generator"):
+        build(**{name: generator})
+
+
+@pytest.mark.parametrize("name", FLOWS)
+@pytest.mark.parametrize("kind", ["plain", "coroutine", "async generator"])
+def test_a_flow_that_is_no_generator_is_refused(name: str, kind: str) -> None:
+    def plain(self: Any, request: Any) -> Any:
+        return request
+
+    async def coroutine(self: Any, request: Any) -> Any:
+        return request
+
+    async def async_generator(self: Any, request: Any) -> Any:
+        yield request
+
+    body = {"plain": plain, "coroutine": coroutine, "async generator": async_generator}[kind]
+    with pytest.raises(HookColour, match="yield request"):
+        build(**{name: body})
+
+
+@pytest.mark.parametrize("name", PHASES + WRAPS)
+def test_an_async_generator_is_no_hook(name: str) -> None:
+    async def generator(self: Any, one: Any, other: Any) -> Any:
+        yield one
+
+    with pytest.raises(HookColour):
+        build(**{name: generator})
+
+
+@pytest.mark.parametrize("name", [*PHASES, *WRAPS, *FLOWS])
+def test_a_hook_that_does_not_take_its_arguments_is_refused(name: str) -> None:
+    """wanted 17: a wrong hook signature."""
+
+    def narrow(self: Any) -> Any:
+        yield
+
+    bad = narrow if name in FLOWS else (lambda self: None)
+    with pytest.raises(HookSignature) as caught:
+        build(**{name: bad})
+    assert caught.value.culprit == f"Mine.{name}"
+    assert f"def {name}(self, " in caught.value.remedy
+
+
+def test_a_hook_that_is_no_function_is_refused() -> None:
+    with pytest.raises(HookSignature, match="not a callable"):
+        build(before_model=5)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        staticmethod(lambda state, runtime: None),
+        classmethod(lambda cls, state, runtime: None),
+        lambda self, *arguments: None,
+        lambda self, state, runtime, extra=None: None,
+    ],
+    ids=["static", "class", "variadic", "default"],
+)
+def test_a_hook_that_can_be_called_as_one_is_fine(method: Any) -> None:
+    assert list(mistakes_of(made(before_model=method))) == []
+
+
+@pytest.mark.parametrize("jump", ["END", "finish", None, 3])
+def test_a_jump_to_nothing_known_is_refused(jump: Any) -> None:
+    """A31, wanted 17."""
+    declared = hook_config(can_jump_to=[jump])(lambda self, state, runtime: None)
+    with pytest.raises(UnknownJump, match="'end', 'tools', 'model'"):
+        build(before_model=declared)
+
+
+def test_all_mistakes_of_a_middleware_are_told_at_once() -> None:
+    with pytest.raises(SpecErrors) as caught:
+        build(before_modle=hook, after_model=ahook, wrap_tool_call=lambda self: None)
+    kinds = {type(error) for error in caught.value.errors}
+    assert kinds == {UnknownHook, HookColour, HookSignature}

@@ -1,0 +1,290 @@
+"""Values against JSON schemas: each keyword by example, and laws over any schema and value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_factory.json_schema import mistakes
+from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+
+NUMBERS_ARE_NO_BOOLEANS = [({"enum": [1]}, True), ({"const": 0}, False), ({"const": [1]}, [True])]
+
+FITS: list[tuple[Any, Any]] = [
+    ({}, object),
+    ({"type": "null"}, None),
+    ({"type": "boolean"}, False),
+    ({"type": "integer"}, 3),
+    ({"type": "integer"}, 3.0),
+    ({"type": "integer"}, 10**400),
+    ({"type": "number"}, 3),
+    ({"type": "number"}, 3.5),
+    ({"type": "string"}, ""),
+    ({"type": "array"}, []),
+    ({"type": "object"}, {}),
+    ({"type": ["string", "null"]}, None),
+    ({"type": []}, 1),
+    ({"enum": ["a", 1, None]}, None),
+    ({"enum": [1]}, 1.0),
+    ({"const": {"a": [1]}}, {"a": [1]}),
+    ({"minimum": 1}, 1),
+    ({"maximum": 1}, 1),
+    ({"exclusiveMinimum": 1}, 1.1),
+    ({"exclusiveMaximum": 1}, 0.9),
+    ({"minimum": 1}, "a text has no size"),
+    ({"minimum": 1}, True),
+    ({"minLength": 2}, "ab"),
+    ({"maxLength": 1}, "😀"),
+    ({"minLength": 2}, [1]),
+    ({"pattern": "b"}, "abc"),
+    ({"pattern": "b"}, 5),
+    ({"minItems": 1}, [1]),
+    ({"maxItems": 1}, [1]),
+    ({"items": {"type": "integer"}}, [1, 2]),
+    ({"items": {"type": "integer"}}, "no array"),
+    ({"items": False}, []),
+    ({"prefixItems": [{"type": "string"}], "items": {"type": "integer"}}, ["a", 1]),
+    ({"prefixItems": [{"type": "string"}], "items": False}, ["a"]),
+    ({"items": [{"type": "string"}, {"type": "integer"}]}, ["a", 1]),
+    ({"required": ["a"]}, {"a": None}),
+    ({"required": ["a"]}, "no object"),
+    ({"properties": {"a": {"type": "integer"}}}, {"a": 1, "b": "any"}),
+    ({"properties": {"a": {"type": "integer"}}}, {}),
+    ({"additionalProperties": {"type": "integer"}}, {"a": 1}),
+    ({"properties": {"a": True}, "additionalProperties": False}, {"a": 1}),
+    ({"patternProperties": {"^x": {}}, "additionalProperties": False}, {"x1": 1}),
+    ({"anyOf": [{"type": "string"}, {"minimum": 5}]}, 5),
+    ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, 5),
+    ({"allOf": [{"minimum": 1}, {"maximum": 3}]}, 2),
+    ({"$defs": {"A": {"type": "integer"}}, "$ref": "#/$defs/A"}, 1),
+    ({"$defs": {"a/b~c": {"type": "integer"}}, "$ref": "#/$defs/a~1b~0c"}, 1),
+    ({"title": "T", "description": "D", "format": "date", "x-mine": 1}, 5),
+    (True, 5),
+]
+
+FAILS: list[tuple[Any, Any, str]] = [
+    ({"type": "null"}, 0, "0 is not of type null"),
+    ({"type": "boolean"}, 0, "0 is not of type boolean"),
+    ({"type": "integer"}, 3.5, "3.5 is not of type integer"),
+    ({"type": "integer"}, True, "True is not of type integer"),
+    ({"type": "integer"}, "3", '"3" is not of type integer'),
+    ({"type": "integer"}, float("inf"), "inf is not of type integer"),
+    ({"type": "number"}, False, "False is not of type number"),
+    ({"type": "string"}, 3, "3 is not of type string"),
+    ({"type": "array"}, {}, "{} is not of type array"),
+    ({"type": "object"}, [], "[] is not of type object"),
+    ({"type": ["string", "null"]}, 3, "3 is not of type string or null"),
+    ({"enum": ["a", "b"]}, "c", "\"c\" is not one of ['a', 'b']"),
+    ({"const": "a"}, "b", "\"b\" is not 'a'"),
+    ({"minimum": 1}, 0, "0 is less than 1"),
+    ({"maximum": 1}, 2, "2 is more than 1"),
+    ({"exclusiveMinimum": 1}, 1, "1 is not more than 1"),
+    ({"exclusiveMaximum": 1}, 1, "1 is not less than 1"),
+    ({"minLength": 2}, "a", '"a" is shorter than 2'),
+    ({"maxLength": 2}, "abc", '"abc" is longer than 2'),
+    ({"pattern": "^b"}, "abc", '"abc" is not like ^b'),
+    ({"minItems": 1}, [], "[] is shorter than 1"),
+    ({"maxItems": 1}, [1, 2], "[1, 2] is longer than 1"),
+    ({"items": {"type": "integer"}}, [1, "a"], '[1]: "a" is not of type integer'),
+    ({"items": False}, [1], "[0]: nothing is allowed here"),
+    ({"prefixItems": [{"type": "string"}]}, [1], "[0]: 1 is not of type string"),
+    ({"prefixItems": [True], "items": False}, [1, 2], "[1]: nothing is allowed here"),
+    ({"required": ["a", "b"]}, {"a": 1}, "b is required"),
+    (
+        {"properties": {"a": {"type": "integer"}}},
+        {"a": "x"},
+        'a: "x" is not of type integer',
+    ),
+    (
+        {"properties": {"a": {"properties": {"b": {"items": {"type": "null"}}}}}},
+        {"a": {"b": [None, 1]}},
+        "a.b[1]: 1 is not of type null",
+    ),
+    ({"properties": {"a": {"required": ["b"]}}}, {"a": {}}, "a: b is required"),
+    ({"additionalProperties": False}, {"a": 1}, "a: is not a known key"),
+    ({"additionalProperties": {"type": "null"}}, {"a": 1}, "a: 1 is not of type null"),
+    (
+        {"patternProperties": {"^x": {"type": "null"}}},
+        {"x1": 1},
+        "x1: 1 is not of type null",
+    ),
+    ({"anyOf": [{"type": "null"}, {"minimum": 5}]}, 1, "1 fits none of the alternatives"),
+    ({"oneOf": [{"minimum": 0}, {"minimum": 5}]}, 7, "7 fits more than one alternative"),
+    ({"oneOf": [{"minimum": 6}]}, 1, "1 fits none of the alternatives"),
+    ({"allOf": [{"minimum": 1}, {"maximum": 3}]}, 4, "4 is more than 3"),
+    (
+        {"$defs": {"A": {"type": "integer"}}, "properties": {"a": {"$ref": "#/$defs/A"}}},
+        {"a": "x"},
+        'a: "x" is not of type integer',
+    ),
+    ({"$defs": {"A": {}}, "$ref": "#/$defs/A", "type": "null"}, 1, "1 is not of type null"),
+    (False, 1, "nothing is allowed here"),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), FITS)
+def test_a_value_that_fits(schema: Any, value: Any) -> None:
+    assert mistakes(value, schema) == []
+
+
+@pytest.mark.parametrize(("schema", "value", "line"), FAILS)
+def test_a_value_that_does_not_fit_and_why(schema: Any, value: Any, line: str) -> None:
+    assert mistakes(value, schema) == [line]
+
+
+@pytest.mark.parametrize(("schema", "value"), NUMBERS_ARE_NO_BOOLEANS)
+def test_true_is_not_one(schema: Any, value: Any) -> None:
+    """Python says that they are equal, JSON says that they are not."""
+    assert len(mistakes(value, schema)) == 1
+
+
+def test_every_mistake_is_told_not_only_the_first() -> None:
+    schema = {
+        "required": ["a", "b"],
+        "properties": {"c": {"type": "integer"}, "d": {"maxLength": 1, "pattern": "^z"}},
+    }
+    assert mistakes({"c": "x", "d": "abc"}, schema) == [
+        "a is required",
+        "b is required",
+        'c: "x" is not of type integer',
+        'd: "abc" is longer than 1',
+        'd: "abc" is not like ^z',
+    ]
+
+
+def test_a_long_value_is_shown_short() -> None:
+    (line,) = mistakes("x" * 500, {"type": "null"})
+    assert len(line) < 100
+
+
+def test_a_schema_may_refer_to_itself() -> None:
+    tree = {
+        "type": "object",
+        "properties": {"children": {"type": "array", "items": {"$ref": "#"}}},
+        "required": ["children"],
+    }
+    assert mistakes({"children": [{"children": []}]}, tree) == []
+    assert mistakes({"children": [{}]}, tree) == ["children[0]: children is required"]
+
+
+BROKEN: dict[str, Any] = {
+    "unknown reference": {"$ref": "#/$defs/Nope"},
+    "remote reference": {"$ref": "https://example.org/schema.json"},
+    "endless reference": {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}},
+    "pattern": {"pattern": "("},
+    "type": {"type": "objekt"},
+    "properties": {"properties": ["a"]},
+    "required": {"required": 5},
+    "no schema": {"properties": {"a": 5}},
+}
+
+
+@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
+@pytest.mark.parametrize("schema", BROKEN.values(), ids=BROKEN)
+def test_a_schema_that_no_value_could_be_checked_against_is_refused_at_build(
+    strategy: Any, schema: Any
+) -> None:
+    """wanted 17: not by a KeyError in the middle of a run."""
+    with pytest.raises(ValueError, match="Broken"):
+        strategy({"title": "Broken", **schema})
+
+
+# --- laws ---------------------------------------------------------------------------------------
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(alphabet="abc", max_size=4)
+)
+values = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+TYPES = ["null", "boolean", "integer", "number", "string", "array", "object"]
+
+
+def _objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(TYPES) | st.lists(st.sampled_from(TYPES), max_size=2),
+            "enum": st.lists(scalars, min_size=1, max_size=3),
+            "const": scalars,
+            "minimum": st.integers(-3, 3),
+            "maximum": st.integers(-3, 3),
+            "exclusiveMinimum": st.integers(-3, 3),
+            "exclusiveMaximum": st.integers(-3, 3),
+            "minLength": st.integers(0, 3),
+            "maxLength": st.integers(0, 3),
+            "minItems": st.integers(0, 3),
+            "maxItems": st.integers(0, 3),
+            "pattern": st.sampled_from(["a", "^b", "c$", "[ab]+"]),
+            "items": inner,
+            "required": st.lists(st.sampled_from("abc"), max_size=2, unique=True),
+            "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=2),
+            "additionalProperties": inner,
+            "anyOf": st.lists(inner, min_size=1, max_size=2),
+            "oneOf": st.lists(inner, min_size=1, max_size=2),
+            "allOf": st.lists(inner, min_size=1, max_size=2),
+        },
+    )
+
+
+schemas = st.recursive(st.booleans() | _objects(st.booleans()), _objects, max_leaves=4)
+
+
+@given(value=values, schema=schemas)
+def test_a_mistake_is_always_a_line_of_text(value: Any, schema: Any) -> None:
+    assert all(isinstance(line, str) and line for line in mistakes(value, schema))
+
+
+@given(value=values, schema=schemas)
+def test_all_of_one_is_that_one(value: Any, schema: Any) -> None:
+    assert mistakes(value, {"allOf": [schema]}) == mistakes(value, schema)
+
+
+@given(value=values, schema=schemas)
+def test_any_of_and_one_of_agree_with_the_one_that_can_fit(value: Any, schema: Any) -> None:
+    fits = not mistakes(value, schema)
+    assert (not mistakes(value, {"anyOf": [schema, False]})) is fits
+    assert (not mistakes(value, {"oneOf": [False, schema]})) is fits
+    assert mistakes(value, {"oneOf": [schema, schema]}) != []
+
+
+@given(value=values, schema=schemas)
+def test_a_reference_means_what_it_refers_to(value: Any, schema: Any) -> None:
+    referring = {"$defs": {"it": schema}, "$ref": "#/$defs/it"}
+    assert mistakes(value, referring) == mistakes(value, schema)
+
+
+@given(value=values, schema=schemas, other=schemas)
+def test_another_condition_never_mends_a_value(value: Any, schema: Any, other: Any) -> None:
+    together = mistakes(value, {"allOf": [schema, other]})
+    assert together == [*mistakes(value, schema), *mistakes(value, other)]
+
+
+@given(value=values, schema=schemas)
+def test_a_member_and_an_item_are_judged_as_they_would_be_alone(value: Any, schema: Any) -> None:
+    alone = not mistakes(value, schema)
+    assert (not mistakes({"a": value}, {"properties": {"a": schema}})) is alone
+    assert (not mistakes([value], {"items": schema})) is alone
+
+
+@given(value=values)
+def test_a_value_fits_its_own_enumeration(value: Any) -> None:
+    assert mistakes(value, {"enum": [value], "const": value}) == []
+
+
+@given(value=values, schema=schemas)
+def test_checking_changes_neither_the_value_nor_the_schema(value: Any, schema: Any) -> None:
+    before = repr((value, schema))
+    mistakes(value, schema)
+    assert repr((value, schema)) == before

@@ -1,0 +1,327 @@
+"""Layers around the model in agents: what they see, what they may change, what they write."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Annotated, Any, NotRequired
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    create_agent,
+)
+from agent_factory.errors import BadReturn, UndeclaredJump, UnknownStateKey, UnknownTool
+from agent_factory.testing import ScriptedChatModel
+
+ASK = {"messages": [("user", "Hello")]}
+
+
+class Diary(AgentState[Any]):
+    note: NotRequired[str]
+    pages: NotRequired[Annotated[list[str], operator.add]]
+
+
+class Layer(AgentMiddleware):
+    """A model layer of one flow."""
+
+    state_schema = Diary
+
+    def __init__(self, flow: Any, name: str = "Layer") -> None:
+        super().__init__(name=name)
+        self.flow = flow
+
+    def around_model(self, request: Any) -> Any:
+        return (yield from self.flow(request))
+
+
+def agent(*flows: Any, model: Any = None, tools: Sequence[Any] = (), **options: Any) -> Any:
+    members = [Layer(flow, f"L{index}") for index, flow in enumerate(flows)]
+    return create_agent(
+        model or ScriptedChatModel(["Hi."]), list(tools), middleware=members, **options
+    )
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def writing(**update: Any) -> Any:
+    def flow(request: Any) -> Any:
+        return ExtendedModelResponse((yield request), Command(update=update))
+
+    return flow
+
+
+# --- what a layer sees and changes -----------------------------------------------------------
+
+
+def test_a_layer_sees_the_state_the_system_prompt_and_the_context(call: Any) -> None:
+    seen: list[ModelRequest[Any]] = []
+
+    def flow(request: Any) -> Any:
+        seen.append(request)
+        return (yield request)
+
+    built = agent(flow, system_prompt="Be brief.", context_schema=dict, tools=[add])
+    call(built, {**ASK, "note": "kept"}, context={"user": "Ada"})
+    (request,) = seen
+    assert request.state["note"] == "kept"  # type: ignore[typeddict-item]
+    assert [m.text for m in request.messages] == ["Hello"]
+    assert request.system_prompt == "Be brief."
+    assert request.runtime.context == {"user": "Ada"}
+    assert [tool.name for tool in request.tools if not isinstance(tool, dict)] == ["add"]
+
+
+def test_a_layer_may_change_the_whole_request_for_one_call(call: Any) -> None:
+    other = ScriptedChatModel(["I am the other one."])
+
+    def flow(request: Any) -> Any:
+        changed = request.override(
+            model=other,
+            system_message=SystemMessage("New."),
+            messages=[HumanMessage("Only this.")],
+            tools=[],
+            model_settings={"temperature": 0.5},
+        )
+        return (yield changed)
+
+    first = ScriptedChatModel()
+    result = call(agent(flow, model=first, tools=[add], system_prompt="Old."), ASK)
+    assert result["messages"][-1].text == "I am the other one."
+    assert [m.text for m in result["messages"]][:1] == ["Hello"], "the thread keeps its messages"
+    (record,) = other.requests
+    assert [m.text for m in record.messages] == ["New.", "Only this."]
+    assert record.tools == []
+    assert record.kwargs == {"temperature": 0.5}
+    assert first.requests == []
+
+
+def test_what_one_call_changed_is_forgotten_by_the_next(call: Any) -> None:
+    calls = iter([1, 2])
+
+    def flow(request: Any) -> Any:
+        if next(calls) == 1:
+            request = request.override(system_prompt="Once.", tools=[add])
+        return (yield request)
+
+    model = ScriptedChatModel([[{"name": "add", "args": {"a": 1, "b": 2}}], "3"])
+    call(agent(flow, model=model, tools=[add], system_prompt="Always."), ASK)
+    assert [record.messages[0].text for record in model.requests] == ["Once.", "Always."]
+
+
+def test_changing_the_tool_list_of_a_request_in_place_does_not_change_the_agent(call: Any) -> None:
+    """A layer of old habits appends; the next call offers what the agent has."""
+    calls = iter([1, 2])
+
+    def flow(request: Any) -> Any:
+        if next(calls) == 1:
+            request.tools.append({"type": "web_search"})
+        return (yield request)
+
+    model = ScriptedChatModel([[{"name": "add", "args": {"a": 1, "b": 2}}], "3"])
+    call(agent(flow, model=model, tools=[add]), ASK)
+    assert [record.tools for record in model.requests] == [["add", "web_search"], ["add"]]
+
+
+def test_a_layer_may_ask_several_times_and_only_the_returned_answer_is_kept(call: Any) -> None:
+    def best_of_two(request: Any) -> Any:
+        yield request
+        return (yield request)
+
+    result = call(agent(best_of_two, model=ScriptedChatModel(["One.", "Two."])), ASK)
+    assert [m.text for m in result["messages"]] == ["Hello", "Two."]
+
+
+def test_a_layer_may_answer_instead_of_the_model(call: Any) -> None:
+    def canned(request: Any) -> Any:
+        return AIMessage("From the cache.")
+        yield
+
+    result = call(agent(canned, model=ScriptedChatModel()), ASK)
+    assert result["messages"][-1].text == "From the cache."
+
+
+def test_tool_calls_of_a_canned_answer_are_run(call: Any) -> None:
+    answers = iter(["calls", "ends"])
+
+    def canned(request: Any) -> Any:
+        if next(answers) == "ends":
+            return AIMessage("Done.")
+        calls = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
+        return ModelResponse(result=[AIMessage("", tool_calls=calls)])
+        yield
+
+    result = call(agent(canned, model=ScriptedChatModel(), tools=[add]), ASK)
+    assert [m.text for m in result["messages"]] == ["Hello", "", "5", "Done."]
+
+
+def test_a_response_may_hold_several_messages(call: Any) -> None:
+    def talkative(request: Any) -> Any:
+        response = yield request
+        return ModelResponse(result=[*response.result, HumanMessage("And?"), AIMessage("So.")])
+
+    result = call(agent(talkative), ASK)
+    assert [m.text for m in result["messages"]] == ["Hello", "Hi.", "And?", "So."]
+
+
+def test_a_layer_that_forgets_to_return_is_named(call: Any) -> None:
+    """wanted 17: found at the first run, by name."""
+
+    def forgetful(request: Any) -> Any:
+        yield request
+
+    with pytest.raises(BadReturn, match=r"L0\.around_model.*NoneType"):
+        call(agent(forgetful), ASK)
+
+
+def test_a_tool_offered_at_run_time_that_nothing_runs_is_refused(call: Any) -> None:
+    def offering(request: Any) -> Any:
+        from langchain_core.tools import tool
+
+        return (yield request.override(tools=[tool(add)]))
+
+    with pytest.raises(UnknownTool, match="nothing in this agent can run it"):
+        call(agent(offering), ASK)
+
+
+# --- commands ---------------------------------------------------------------------------------
+
+
+def test_what_layers_write_reaches_the_state(call: Any) -> None:
+    result = call(agent(writing(note="written")), ASK)
+    assert result["note"] == "written"
+    assert result["messages"][-1].text == "Hi."
+
+
+def test_of_several_writes_to_a_single_value_the_outermost_wins(call: Any) -> None:
+    outer, inner = writing(note="outer"), writing(note="inner")
+    assert call(agent(outer, inner), ASK)["note"] == "outer"
+
+
+def test_writes_to_a_reducer_are_all_folded_inner_first(call: Any) -> None:
+    result = call(agent(writing(pages=["outer"]), writing(pages=["inner"])), ASK)
+    assert result["pages"] == ["inner", "outer"]
+
+
+def test_messages_a_layer_writes_come_after_the_answer(call: Any) -> None:
+    result = call(agent(writing(messages=[HumanMessage("P.S.")])), ASK)
+    assert [m.text for m in result["messages"]] == ["Hello", "Hi.", "P.S."]
+
+
+def test_a_retried_layer_writes_once(call: Any) -> None:
+    def twice(request: Any) -> Any:
+        yield request
+        return (yield request)
+
+    model = ScriptedChatModel(["One.", "Two."])
+    assert call(agent(twice, writing(pages=["a"]), model=model), ASK)["pages"] == ["a"]
+
+
+def test_a_command_may_write_pairs(call: Any) -> None:
+    def flow(request: Any) -> Any:
+        update = [("pages", ["one"]), ("pages", ["two"])]
+        return ExtendedModelResponse((yield request), Command(update=update))
+
+    assert call(agent(flow), ASK)["pages"] == ["one", "two"]
+
+
+def test_a_command_without_an_update_is_no_mistake(call: Any) -> None:
+    def flow(request: Any) -> Any:
+        return ExtendedModelResponse((yield request), Command())
+
+    assert call(agent(flow), ASK)["messages"][-1].text == "Hi."
+
+
+@pytest.mark.parametrize("junk", ["text", 3, ["text"], [("key",)]])
+def test_an_update_that_is_no_update_is_refused(call: Any, junk: Any) -> None:
+    def flow(request: Any) -> Any:
+        return ExtendedModelResponse((yield request), Command(update=junk))
+
+    with pytest.raises(BadReturn, match="whose update is"):
+        call(agent(flow), ASK)
+
+
+def test_a_layer_cannot_jump(call: Any) -> None:
+    with pytest.raises(UndeclaredJump, match="after_model hook"):
+        call(agent(writing(jump_to="end")), ASK)
+
+
+@pytest.mark.parametrize("field", [{"goto": "model"}, {"resume": 1}, {"graph": Command.PARENT}])
+def test_a_command_of_a_layer_is_for_updates_only(call: Any, field: Any) -> None:
+    def flow(request: Any) -> Any:
+        return ExtendedModelResponse((yield request), Command(update={}, **field))
+
+    with pytest.raises(NotImplementedError, match=r"L0\.around_model"):
+        call(agent(flow), ASK)
+
+
+def test_a_key_that_no_schema_has_is_refused_as_in_a_hook(call: Any) -> None:
+    with pytest.raises(UnknownStateKey, match="nokey"):
+        call(agent(writing(nokey=1)), ASK)
+
+
+def test_a_layer_may_not_lose_the_answer_of_an_earlier_writer(call: Any) -> None:
+    """A layer that writes nothing leaves the commands of the one inside it alone."""
+
+    def quiet(request: Any) -> Any:
+        return (yield request)
+
+    assert call(agent(quiet, writing(note="kept"), quiet), ASK)["note"] == "kept"
+
+
+# --- names and order --------------------------------------------------------------------------
+
+
+def test_layers_of_one_class_are_told_apart_by_name(call: Any) -> None:
+    """wanted 10."""
+    log: list[str] = []
+
+    class Logs(AgentMiddleware):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            log.append(self.name)
+            return handler(request)
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            log.append(self.name)
+            return await handler(request)
+
+    members = [Logs(name="first"), Logs(name="second")]
+    call(create_agent(ScriptedChatModel(["Hi."]), middleware=members), ASK)
+    assert log == ["first", "second"]
+
+
+def test_flows_and_wraps_stand_in_one_order(call: Any) -> None:
+    log: list[str] = []
+
+    class Wrap(AgentMiddleware):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            log.append("wrap<")
+            response = handler(request)
+            log.append("wrap>")
+            return response
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            log.append("wrap<")
+            response = await handler(request)
+            log.append("wrap>")
+            return response
+
+    class Around(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            log.append(f"{self.name}<")
+            response = yield request
+            log.append(f"{self.name}>")
+            return response
+
+    members = [Around(name="a"), Wrap(), Around(name="b")]
+    call(create_agent(ScriptedChatModel(["Hi."]), middleware=members), ASK)
+    assert log == ["a<", "wrap<", "b<", "b>", "wrap>", "a>"]

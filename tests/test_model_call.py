@@ -1,0 +1,341 @@
+"""The innermost call: tools are bound once, settings passed, the answer named and read."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import tool
+
+from agent_factory import (
+    HistoryError,
+    create_agent,
+    wrap_model_call,
+    wrap_tool_call,
+)
+from agent_factory.errors import BadReturn, ModelCannotCallTools, UnknownTool
+from agent_factory.structured_output import ToolStrategy
+from agent_factory.testing import ScriptedChatModel
+
+ASK: Any = {"messages": [("user", "2 + 3?")]}
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def multiply(a: int, b: int) -> int:
+    """Multiply two numbers."""
+    return a * b
+
+
+def adding(id: str | None = None) -> list[dict[str, Any]]:
+    return [{"name": "add", "args": {"a": 2, "b": 3}, "id": id}]
+
+
+class Counting(ScriptedChatModel):
+    """Counts how often tools are bound to it."""
+
+    bound: list[Any] = []  # noqa: RUF012  # a pydantic field: each instance has its own
+
+    def bind_tools(self, tools: Any, *, tool_choice: Any = None, **kwargs: Any) -> Any:
+        self.bound.append([getattr(tool, "name", tool) for tool in tools])
+        return super().bind_tools(tools, tool_choice=tool_choice, **kwargs)
+
+
+# --- binding --------------------------------------------------------------------------------------
+
+
+def test_a_tool_set_is_bound_once_however_often_the_model_is_asked(call: Any) -> None:
+    model = Counting(steps=[adding(), adding(), "5", "Hi."])
+    agent = create_agent(model, [add])
+    call(agent, ASK)
+    call(agent, ASK)
+    assert model.bound == [["add"]]
+    assert [record.tools for record in model.requests] == [["add"]] * 4
+
+
+def test_sets_that_take_turns_are_bound_once_each(call: Any) -> None:
+    sets = iter([[add], [multiply], [add, multiply]] * 2)
+
+    @wrap_model_call
+    def turns(request: Any) -> Any:
+        return (yield request.override(tools=next(sets)))
+
+    model = Counting(steps=["1", "2", "3", "4", "5", "6"])
+    agent = create_agent(model, [add, multiply], middleware=[turns])
+    for _ in range(6):
+        call(agent, ASK)
+    assert model.bound == [["add"], ["multiply"], ["add", "multiply"]]
+    offered = [record.tools for record in model.requests]
+    assert offered == [["add"], ["multiply"], ["add", "multiply"]] * 2
+
+
+def test_another_model_is_bound_for_itself(call: Any) -> None:
+    other = Counting(steps=["From the other one."])
+
+    @wrap_model_call
+    def switch(request: Any) -> Any:
+        yield request
+        return (yield request.override(model=other))
+
+    model = Counting(steps=["From the first."])
+    result = call(create_agent(model, [add], middleware=[switch]), ASK)
+    assert result["messages"][-1].text == "From the other one."
+    assert (model.bound, other.bound) == ([["add"]], [["add"]])
+
+
+def test_another_tool_choice_is_bound_anew(call: Any) -> None:
+    choices = iter(["any", "auto", "any"])
+
+    @wrap_model_call
+    def choose(request: Any) -> Any:
+        return (yield request.override(tool_choice=next(choices)))
+
+    model = Counting(steps=["1", "2", "3"])
+    agent = create_agent(model, [add], middleware=[choose])
+    for _ in range(3):
+        call(agent, ASK)
+    assert [record.kwargs for record in model.requests] == [
+        {"tool_choice": "any"},
+        {"tool_choice": "auto"},
+        {"tool_choice": "any"},
+    ]
+    assert len(model.bound) == 2
+
+
+def test_many_tool_sets_are_not_kept_for_ever(call: Any) -> None:
+    """A set of its own for every call, as of MCP, must not fill the memory."""
+
+    class Described(dict[str, Any]):
+        """A dict that can be watched."""
+
+    offered: list[weakref.ref[Described]] = []
+
+    @wrap_model_call
+    def fresh(request: Any) -> Any:
+        described = Described(type="web_search")
+        offered.append(weakref.ref(described))
+        return (yield request.override(tools=[described]))
+
+    agent = create_agent(ScriptedChatModel(["Hi."] * 50), middleware=[fresh])
+    for _ in range(50):
+        call(agent, ASK)
+    gc.collect()
+    assert sum(ref() is not None for ref in offered) <= 20
+
+
+def test_settings_of_a_call_are_passed_with_and_without_tools(call: Any) -> None:
+    settings = iter([{"temperature": 0.1}, {"temperature": 0.9}])
+
+    @wrap_model_call
+    def warm(request: Any) -> Any:
+        return (yield request.override(model_settings=next(settings)))
+
+    for tools in ([add], []):
+        settings = iter([{"temperature": 0.1}, {"temperature": 0.9}])
+        model = ScriptedChatModel(["1", "2"])
+        agent = create_agent(model, tools, middleware=[warm])
+        call(agent, ASK)
+        call(agent, ASK)
+        kwargs = [record.kwargs for record in model.requests]
+        assert kwargs == [{"temperature": 0.1}, {"temperature": 0.9}]
+
+
+def test_a_tool_choice_without_tools_is_not_sent(call: Any) -> None:
+    @wrap_model_call
+    def choose(request: Any) -> Any:
+        return (yield request.override(tools=[], tool_choice="any"))
+
+    model = ScriptedChatModel(["Hi."])
+    call(create_agent(model, [add], middleware=[choose]), ASK)
+    assert model.requests[0].kwargs == {}
+    assert model.requests[0].tools == []
+
+
+def test_an_agent_without_tools_binds_none(call: Any) -> None:
+    """E38: no tools, no binding; a model that cannot call tools works."""
+    agent = create_agent(FakeListChatModel(responses=["Hi."]))
+    assert call(agent, ASK)["messages"][-1].text == "Hi."
+
+
+@pytest.mark.parametrize("format_", [None, ToolStrategy({"title": "Answer"})])
+def test_a_model_that_cannot_call_tools_is_named(call: Any, format_: Any) -> None:
+    """E38: a clear message in place of an empty NotImplementedError."""
+    tools: list[Any] = [] if format_ else [add]
+    agent = create_agent(FakeListChatModel(responses=["Hi."]), tools, response_format=format_)
+    with pytest.raises(NotImplementedError, match="has no bind_tools") as caught:
+        call(agent, ASK)
+    assert isinstance(caught.value, ModelCannotCallTools)
+    assert caught.value.culprit == "FakeListChatModel"
+
+
+def test_what_goes_wrong_inside_bind_tools_is_not_taken_for_a_missing_one(call: Any) -> None:
+    class Broken(ScriptedChatModel):
+        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+            return tools.no_such_attribute
+
+    with pytest.raises(AttributeError, match="no_such_attribute"):
+        call(create_agent(Broken(), [add]), ASK)
+
+
+def test_provider_tools_are_offered_and_not_run(call: Any) -> None:
+    """B14."""
+    model = ScriptedChatModel(["Hi."])
+    agent = create_agent(model, [{"type": "web_search"}])
+    call(agent, ASK)
+    assert model.requests[0].tools == ["web_search"]
+    assert "tools" not in agent.get_graph().nodes
+
+
+@pytest.mark.parametrize("tools", [[], [add]])
+def test_settings_bound_to_the_model_are_kept(call: Any, tools: Any) -> None:
+    """B24: a model with bound settings is bound to the tools on top of them."""
+    model = ScriptedChatModel(["Hi."])
+    bound: Any = model.bind(temperature=0)
+    call(create_agent(bound, tools), ASK)
+    assert model.requests[0].kwargs == {"temperature": 0}
+    assert model.requests[0].tools == [tool.name for tool in tools]
+
+
+@pytest.mark.parametrize("tools", [[], [add]])
+def test_a_config_bound_to_the_model_is_kept(call: Any, tools: Any) -> None:
+    seen: list[Any] = []
+
+    class Watching(BaseCallbackHandler):
+        def on_chat_model_start(self, *args: Any, tags: Any = None, **kwargs: Any) -> None:
+            seen.extend(tags)
+
+    bound: Any = ScriptedChatModel(["Hi."]).with_config(tags=["mine"], callbacks=[Watching()])
+    call(create_agent(bound, tools), ASK)
+    assert "mine" in seen
+
+
+def test_a_tool_offered_at_run_time_must_be_one_that_can_run(call: Any) -> None:
+    @wrap_model_call
+    def offer(request: Any) -> Any:
+        return (yield request.override(tools=[*request.tools, multiply]))
+
+    with pytest.raises(UnknownTool, match="multiply"):
+        call(create_agent(ScriptedChatModel(["Hi."]), [add], middleware=[offer]), ASK)
+
+
+def test_a_tool_layer_may_know_tools_that_the_agent_does_not(call: Any) -> None:
+    """wanted 13."""
+
+    @wrap_model_call
+    def offer(request: Any) -> Any:
+        return (yield request.override(tools=[*request.tools, multiply]))
+
+    @wrap_tool_call
+    def execute(request: Any) -> Any:
+        return (yield request)
+
+    model = ScriptedChatModel(["Hi."])
+    call(create_agent(model, [add], middleware=[offer, execute]), ASK)
+    assert model.requests[0].tools == ["add", "multiply"]
+
+
+# --- what the model is shown ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prompt", ["Be brief.", SystemMessage("Be brief.")])
+def test_the_system_prompt_comes_first_and_is_not_kept_in_the_thread(
+    call: Any, prompt: Any
+) -> None:
+    model = ScriptedChatModel(["5"])
+    result = call(create_agent(model, system_prompt=prompt), ASK)
+    assert [m.type for m in model.requests[0].messages] == ["system", "human"]
+    assert [m.type for m in result["messages"]] == ["human", "ai"]
+
+
+def test_no_messages_and_no_prompt_is_nothing_to_ask(call: Any) -> None:
+    with pytest.raises(HistoryError, match="Pass a message in"):
+        call(create_agent(ScriptedChatModel(["Hi."])), {"messages": []})
+
+
+def test_a_prompt_alone_is_enough_to_ask(call: Any) -> None:
+    result = call(
+        create_agent(ScriptedChatModel(["Hi."]), system_prompt="Greet."), {"messages": []}
+    )
+    assert [m.text for m in result["messages"]] == ["Hi."]
+
+
+# --- what the model answers -----------------------------------------------------------------------
+
+
+def test_the_agents_name_is_written_on_what_it_says(call: Any) -> None:
+    """B7."""
+    model = ScriptedChatModel([adding("1"), "5"])
+    result = call(create_agent(model, [add], name="sums"), ASK)
+    assert [m.name for m in result["messages"] if m.type == "ai"] == ["sums", "sums"]
+    plain = call(create_agent(ScriptedChatModel(["5"])), ASK)
+    assert plain["messages"][-1].name is None
+
+
+class Same(BaseChatModel):
+    """Gives the very same message each time, as a cache does."""
+
+    message: AIMessage
+
+    @property
+    def _llm_type(self) -> str:
+        return "same"
+
+    def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self.message)])
+
+
+def test_the_name_is_not_written_on_the_models_own_object(call: Any) -> None:
+    model = Same(message=AIMessage("Hi."))
+    results = [call(create_agent(model, name=name), ASK) for name in ("one", "two")]
+    assert [result["messages"][-1].name for result in results] == ["one", "two"]
+
+
+def test_a_call_without_an_id_gets_one_so_that_it_can_be_answered(call: Any) -> None:
+    calls: Any = [{"name": "add", "args": {"a": n, "b": 0}, "id": None} for n in (1, 2)]
+    model = Same(message=AIMessage("", tool_calls=calls))
+    ends = ScriptedChatModel([lambda _: model.message, "Done."])
+    result = call(create_agent(ends, [add]), ASK)
+    answers = [m for m in result["messages"] if m.type == "tool"]
+    assert [m.text for m in answers] == ["1", "2"]
+    asked = [c["id"] for c in result["messages"][1].tool_calls]
+    assert [m.tool_call_id for m in answers] == asked
+    assert len(set(asked)) == 2
+
+
+def test_an_unreadable_call_without_an_id_is_answered_too(call: Any) -> None:
+    broken: Any = {"name": "add", "args": "{a:", "id": None, "error": "no JSON"}
+    model = ScriptedChatModel([AIMessage("", invalid_tool_calls=[broken]), "Sorry."])
+    result = call(create_agent(model, [add]), ASK)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
+    assert "no JSON" in result["messages"][2].text
+
+
+@pytest.mark.parametrize("output", ["text", HumanMessage("not mine"), None])
+def test_a_model_that_does_not_answer_as_one_is_refused(call: Any, output: Any) -> None:
+    class Odd(ScriptedChatModel):
+        def invoke(self, *args: Any, **kwargs: Any) -> Any:
+            return output
+
+        async def ainvoke(self, *args: Any, **kwargs: Any) -> Any:
+            return output
+
+    with pytest.raises(BadReturn, match="the model"):
+        call(create_agent(Odd()), ASK)
+
+
+def test_what_the_model_raises_reaches_the_caller(call: Any) -> None:
+    error = ConnectionError("down")
+    with pytest.raises(ConnectionError, match="down") as caught:
+        call(create_agent(ScriptedChatModel([error])), ASK)
+    assert caught.value is error

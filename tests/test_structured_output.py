@@ -1,0 +1,346 @@
+"""Structured answers by way of a tool: fresh, never silent, beside ordinary calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import BaseModel, Field
+
+from agent_factory import ModelResponse, create_agent, wrap_model_call
+from agent_factory.errors import ToolNameTaken
+from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+from agent_factory.testing import ScriptedChatModel
+
+ASK: Any = {"messages": [("user", "How is the weather?")]}
+
+
+class Weather(BaseModel):
+    """The weather."""
+
+    degrees: int = Field(le=60)
+    words: str = "fine"
+
+
+class News(BaseModel):
+    headline: str
+
+
+def look(city: str) -> str:
+    """Look at the weather of a city."""
+    return f"18 degrees in {city}"
+
+
+def answer(degrees: Any = 18, id: str = "out") -> dict[str, Any]:
+    return {"name": "Weather", "args": {"degrees": degrees}, "id": id}
+
+
+def looking(id: str = "look") -> dict[str, Any]:
+    return {"name": "look", "args": {"city": "Rome"}, "id": id}
+
+
+def texts(result: Any) -> list[str]:
+    return [m.text for m in result["messages"]]
+
+
+# --- a good answer ------------------------------------------------------------------------------
+
+
+def test_a_structured_answer_ends_the_run(call: Any) -> None:
+    """A38: a tool message says so, and the value is in structured_response."""
+    model = ScriptedChatModel([[answer()]])
+    result = call(create_agent(model, response_format=ToolStrategy(Weather)), ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    last = result["messages"][-1]
+    assert isinstance(last, ToolMessage)
+    assert (last.tool_call_id, last.name, last.status) == ("out", "Weather", "success")
+    assert last.text == "Returning structured response: degrees=18 words='fine'"
+    model.assert_done()
+
+
+def test_tool_message_content_replaces_the_text_of_that_message(call: Any) -> None:
+    format_ = ToolStrategy(Weather, tool_message_content="Noted.")
+    result = call(create_agent(ScriptedChatModel([[answer()]]), response_format=format_), ASK)
+    assert texts(result)[-1] == "Noted."
+
+
+def test_tools_are_used_before_the_answer_is_given(call: Any) -> None:
+    model = ScriptedChatModel([[looking()], [answer()]])
+    result = call(create_agent(model, [look], response_format=ToolStrategy(Weather)), ASK)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai", "tool"]
+    assert texts(result)[2] == "18 degrees in Rome"
+    assert result["structured_response"] == Weather(degrees=18)
+    assert [record.tools for record in model.requests] == [["look", "Weather"]] * 2
+
+
+@pytest.mark.parametrize("calls", [[answer(), looking()], [looking(), answer()]])
+def test_an_ordinary_call_beside_the_answer_still_runs_and_then_the_run_ends(
+    call: Any, calls: Any
+) -> None:
+    """A38, A16 rule 2."""
+    ran: list[str] = []
+
+    def look(city: str) -> str:
+        """Look at the weather of a city."""
+        ran.append(city)
+        return "18"
+
+    model = ScriptedChatModel([calls])
+    result = call(create_agent(model, [look], response_format=ToolStrategy(Weather)), ASK)
+    assert ran == ["Rome"]
+    assert result["structured_response"] == Weather(degrees=18)
+    answered = {m.tool_call_id for m in result["messages"] if isinstance(m, ToolMessage)}
+    assert answered == {"out", "look"}
+
+
+# --- a bad answer -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tools", [[], [look]])
+def test_an_invalid_answer_is_explained_and_asked_for_again(call: Any, tools: Any) -> None:
+    """A38, A24."""
+    model = ScriptedChatModel([[answer(99)], [answer(18)]])
+    result = call(create_agent(model, tools, response_format=ToolStrategy(Weather)), ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    told = model.requests[1].messages[-1]
+    assert isinstance(told, ToolMessage)
+    assert (told.tool_call_id, told.name, told.status) == ("out", "Weather", "error")
+    assert told.text.startswith("Error: Failed to parse structured output for tool 'Weather': ")
+    assert "less than or equal to 60" in told.text
+    assert told.text.endswith(".\n Please fix your mistakes.")
+
+
+def test_an_invalid_answer_beside_an_ordinary_call_is_explained_too(call: Any) -> None:
+    """wanted 5: and the ordinary call runs."""
+    model = ScriptedChatModel([[answer(99), looking()], [answer(18, "again")]])
+    result = call(create_agent(model, [look], response_format=ToolStrategy(Weather)), ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    seen = {m.tool_call_id: m for m in model.requests[1].messages if isinstance(m, ToolMessage)}
+    assert seen["look"].text == "18 degrees in Rome"
+    assert seen["out"].status == "error"
+
+
+def test_several_answers_at_once_are_all_refused_and_asked_for_again(call: Any) -> None:
+    """A38: several structured calls in one message are an error."""
+    calls = [answer(18, "1"), {"name": "News", "args": {"headline": "Sun"}, "id": "2"}]
+    model = ScriptedChatModel([calls, [answer(19, "3")]])
+    result = call(create_agent(model, response_format=ToolStrategy(Weather | News)), ASK)
+    assert result["structured_response"] == Weather(degrees=19)
+    told = [m for m in model.requests[1].messages if isinstance(m, ToolMessage)]
+    assert [(m.tool_call_id, m.name, m.status) for m in told] == [
+        ("1", "Weather", "error"),
+        ("2", "News", "error"),
+    ]
+    assert "several structured answers (Weather, News)" in told[0].text
+
+
+def test_the_same_answer_twice_is_several_answers(call: Any) -> None:
+    model = ScriptedChatModel([[answer(18, "1"), answer(18, "2")], [answer(18, "3")]])
+    result = call(create_agent(model, response_format=ToolStrategy(Weather)), ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    assert len(model.requests) == 2
+
+
+@pytest.mark.parametrize("tools", [[], [look]])
+def test_prose_instead_of_an_answer_is_noticed(call: Any, tools: Any) -> None:
+    """wanted 5: never silent."""
+    model = ScriptedChatModel(["It is fine.", [answer()]])
+    result = call(create_agent(model, tools, response_format=ToolStrategy(Weather)), ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    told = model.requests[1].messages[-1]
+    assert isinstance(told, HumanMessage)
+    assert "Call Weather to give it." in told.text
+
+
+@pytest.mark.parametrize("tools", [[], [look]])
+def test_an_answer_whose_arguments_cannot_be_read_is_asked_for_again(call: Any, tools: Any) -> None:
+    broken: Any = {"name": "Weather", "args": "{deg", "id": "bad", "error": None}
+    model = ScriptedChatModel([AIMessage("", invalid_tool_calls=[broken]), [answer()]])
+    result = call(create_agent(model, tools, response_format=ToolStrategy(Weather)), ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    assert model.requests[1].messages[-1].type == "tool"
+
+
+def test_a_tool_that_does_not_exist_does_not_end_the_search_for_an_answer(call: Any) -> None:
+    """wanted 5: also without a tools node."""
+    model = ScriptedChatModel([[{"name": "serch", "args": {}}], [answer()]])
+    result = call(create_agent(model, response_format=ToolStrategy(Weather)), ASK)
+    assert result["structured_response"] == Weather(degrees=18)
+    assert texts(result)[2] == "Error: serch is not a valid tool, try one of [Weather]."
+
+
+# --- fresh --------------------------------------------------------------------------------------
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+def test_an_answer_of_an_earlier_turn_does_not_end_a_later_one(call: Any) -> None:
+    """A21: the value left in the thread is no answer to the new question."""
+    model = ScriptedChatModel([[answer(18, "1")], [looking()], [answer(20, "2")]])
+    agent = create_agent(
+        model, [look], response_format=ToolStrategy(Weather), checkpointer=InMemorySaver()
+    )
+    assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=18)
+    assert call(agent, ASK, THREAD)["structured_response"] == Weather(degrees=20)
+    model.assert_done()
+
+
+def test_a_turn_that_fails_leaves_no_earlier_answer_behind(call: Any) -> None:
+    """A21: the model node writes None where a call gave no answer."""
+    model = ScriptedChatModel([[answer(18, "1")], [looking()]])
+    agent = create_agent(
+        model,
+        [look],
+        response_format=ToolStrategy(Weather),
+        checkpointer=InMemorySaver(),
+        interrupt_before=["tools"],
+    )
+    call(agent, ASK, THREAD)
+    call(agent, ASK, THREAD)
+    assert agent.get_state(THREAD).values["structured_response"] is None
+
+
+def test_an_answer_left_by_another_format_is_forgotten_too(call: Any) -> None:
+    """A thread may be carried on by an agent that asks for no structure."""
+    saver = InMemorySaver()
+    asking = create_agent(
+        ScriptedChatModel([[answer()]]), response_format=ToolStrategy(Weather), checkpointer=saver
+    )
+    plain = create_agent(ScriptedChatModel(["Fine."]), checkpointer=saver)
+    call(asking, ASK, THREAD)
+    assert call(plain, ASK, THREAD).get("structured_response") is None
+
+
+def test_a_caller_cannot_pass_an_answer_in(call: Any) -> None:
+    agent = create_agent(ScriptedChatModel([[answer(5)]]), response_format=ToolStrategy(Weather))
+    result = call(agent, {**ASK, "structured_response": Weather(degrees=1)})
+    assert result["structured_response"] == Weather(degrees=5)
+
+
+def test_without_a_response_format_there_is_no_answer_key(call: Any) -> None:
+    assert "structured_response" not in call(create_agent(ScriptedChatModel(["Hi."])), ASK)
+
+
+# --- the model's tools stay the user's (wanted 11) ----------------------------------------------
+
+
+@pytest.mark.parametrize("tools", [[], [look]])
+def test_tool_choice_is_never_forced(call: Any, tools: Any) -> None:
+    model = ScriptedChatModel([[answer()]])
+    call(create_agent(model, tools, response_format=ToolStrategy(Weather)), ASK)
+    assert model.requests[0].kwargs == {}
+
+
+@pytest.mark.parametrize("choice", ["any", "Weather", {"type": "tool", "name": "Weather"}])
+def test_the_tool_choice_of_a_layer_is_passed_on(call: Any, choice: Any) -> None:
+    @wrap_model_call
+    def force(request: Any) -> Any:
+        return (yield request.override(tool_choice=choice))
+
+    model = ScriptedChatModel([[answer()]])
+    call(create_agent(model, middleware=[force], response_format=ToolStrategy(Weather)), ASK)
+    assert model.requests[0].kwargs == {"tool_choice": choice}
+
+
+def test_the_tools_a_layer_leaves_are_offered_beside_the_output_tool(call: Any) -> None:
+    @wrap_model_call
+    def fewer(request: Any) -> Any:
+        return (yield request.override(tools=[]))
+
+    model = ScriptedChatModel([[answer()]])
+    format_ = ToolStrategy(Weather)
+    call(create_agent(model, [look], middleware=[fewer], response_format=format_), ASK)
+    assert model.requests[0].tools == ["Weather"]
+
+
+def test_an_output_tool_may_not_share_its_name_with_a_tool() -> None:
+    def Weather(city: str) -> str:
+        """Look at the weather."""
+        return city
+
+    with pytest.raises(ToolNameTaken, match="response_format"):
+        create_agent(ScriptedChatModel(), [Weather], response_format=globals()["Weather"])
+
+
+# --- layers and strategies ----------------------------------------------------------------------
+
+
+def test_a_layer_may_change_the_strategy_for_one_call(call: Any) -> None:
+    @wrap_model_call
+    def by_provider(request: Any) -> Any:
+        return (yield request.override(response_format=ProviderStrategy(Weather)))
+
+    model = ScriptedChatModel(['{"degrees": 7}'])
+    agent = create_agent(model, middleware=[by_provider], response_format=ToolStrategy(Weather))
+    assert call(agent, ASK)["structured_response"] == Weather(degrees=7)
+    assert model.requests[0].tools == []
+
+
+def test_a_layer_may_ask_for_an_answer_where_the_agent_does_not(call: Any) -> None:
+    @wrap_model_call
+    def structured(request: Any) -> Any:
+        return (yield request.override(response_format=ToolStrategy(Weather)))
+
+    agent = create_agent(ScriptedChatModel([[answer()]]), middleware=[structured])
+    assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
+
+
+def test_a_layer_may_ask_for_prose_where_the_agent_asks_for_an_answer(call: Any) -> None:
+    @wrap_model_call
+    def prose(request: Any) -> Any:
+        return (yield request.override(response_format=None))
+
+    model = ScriptedChatModel(["Just words."])
+    agent = create_agent(model, middleware=[prose], response_format=ToolStrategy(Weather))
+    result = call(agent, ASK)
+    assert texts(result)[-1] == "Just words."
+    assert result["structured_response"] is None
+
+
+def test_a_layer_sees_the_parsed_answer(call: Any) -> None:
+    seen: list[Any] = []
+
+    @wrap_model_call
+    def watch(request: Any) -> Any:
+        response = yield request
+        seen.append(response.structured_response)
+        return ModelResponse(response.result, Weather(degrees=0))
+
+    agent = create_agent(
+        ScriptedChatModel([[answer()]]), middleware=[watch], response_format=ToolStrategy(Weather)
+    )
+    assert call(agent, ASK)["structured_response"] == Weather(degrees=0)
+    assert seen == [Weather(degrees=18)]
+
+
+@pytest.mark.parametrize("tools", [[], [look]])
+def test_a_layer_that_hands_on_the_message_alone_does_not_lose_the_answer(
+    call: Any, tools: Any
+) -> None:
+    """wanted 2, 5: an unread answer may neither spin nor pass in silence."""
+
+    @wrap_model_call
+    def message_only(request: Any) -> Any:
+        response = yield request
+        return response.result[0]
+
+    model = ScriptedChatModel([[answer()]])
+    agent = create_agent(
+        model, tools, middleware=[message_only], response_format=ToolStrategy(Weather)
+    )
+    assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
+
+
+def test_streaming_shows_the_answer_once(collect: Any) -> None:
+    agent = create_agent(ScriptedChatModel([[answer()]]), response_format=ToolStrategy(Weather))
+    chunks = collect(agent, ASK, stream_mode="updates")
+    (update,) = [chunk["model"] for chunk in chunks if "model" in chunk]
+    assert update["structured_response"] == Weather(degrees=18)
+    values = collect(
+        create_agent(ScriptedChatModel([[answer()]]), response_format=ToolStrategy(Weather)),
+        ASK,
+        stream_mode="values",
+    )
+    assert values[-1]["structured_response"] == Weather(degrees=18)

@@ -1,0 +1,359 @@
+"""Schemas of every kind become a tool and read the model's arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import typing
+from datetime import date
+from typing import Annotated, Any, Literal, NotRequired, Optional, Union
+
+import pytest
+import typing_extensions
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import dataclasses as pydantic_dataclasses
+
+from agent_factory import create_agent
+from agent_factory.errors import InvalidResponseFormat
+from agent_factory.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+from agent_factory.testing import ScriptedChatModel
+
+ASK: Any = {"messages": [("user", "Who?")]}
+
+
+class Address(BaseModel):
+    city: str
+
+
+class Person(BaseModel):
+    """A person."""
+
+    name: str = Field(description="How they are called.")
+    age: int = Field(ge=0)
+    home: Address | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _not_empty(cls, name: str) -> str:
+        if not name:
+            raise ValueError("a name has letters")
+        return name
+
+
+@dataclasses.dataclass
+class Point:
+    """A point."""
+
+    x: int
+    y: int = 0
+
+
+@pydantic_dataclasses.dataclass
+class Checked:
+    x: int = Field(gt=0)
+
+
+class InnerNew(typing_extensions.TypedDict):
+    city: str
+
+
+class OldStyle(typing.TypedDict):
+    """Of typing."""
+
+    name: str
+    age: NotRequired[Annotated[int, Field(ge=0)]]
+
+
+class NewStyle(typing_extensions.TypedDict, total=False):
+    """Of typing_extensions."""
+
+    name: typing_extensions.Required[str]
+    home: InnerNew
+
+
+class OldInner(typing.TypedDict):
+    city: str
+
+
+class OldOuter(typing.TypedDict):
+    home: OldInner
+    others: NotRequired[list[OldInner]]
+
+
+class Base(typing_extensions.TypedDict):
+    a: int
+
+
+class SubOptional(Base, total=False):
+    b: int
+
+
+class BaseOptional(typing.TypedDict, total=False):
+    a: int
+
+
+class SubRequired(BaseOptional):
+    b: int
+
+
+JSON = {
+    "title": "Person",
+    "description": "A person as JSON schema.",
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}},
+    "required": ["name"],
+}
+
+FITTING: list[tuple[Any, Any, Any]] = [
+    (Person, {"name": "Ada", "age": 36}, Person(name="Ada", age=36)),
+    (
+        Person,
+        {"name": "Ada", "age": 36, "home": {"city": "London"}},
+        Person(name="Ada", age=36, home=Address(city="London")),
+    ),
+    (Point, {"x": 1, "y": 2}, Point(1, 2)),
+    (Point, {"x": 1}, Point(1)),
+    (Checked, {"x": 1}, Checked(1)),
+    (OldStyle, {"name": "Ada"}, {"name": "Ada"}),
+    (OldStyle, {"name": "Ada", "age": 36}, {"name": "Ada", "age": 36}),
+    (NewStyle, {"name": "Ada"}, {"name": "Ada"}),
+    (NewStyle, {"name": "Ada", "home": {"city": "X"}}, {"name": "Ada", "home": {"city": "X"}}),
+    (OldOuter, {"home": {"city": "X"}}, {"home": {"city": "X"}}),
+    (SubOptional, {"a": 1}, {"a": 1}),
+    (SubRequired, {"b": 1}, {"b": 1}),
+    (JSON, {"name": "Ada", "age": 36}, {"name": "Ada", "age": 36}),
+]
+
+FAILING: list[tuple[Any, Any, str]] = [
+    (Person, {"name": "Ada"}, "age"),
+    (Person, {"name": "", "age": 1}, "a name has letters"),
+    (Person, {"name": "Ada", "age": -1}, "greater than or equal to 0"),
+    (Person, {"name": "Ada", "age": 1, "home": {}}, "home.city"),
+    (Point, {"y": 1}, "x"),
+    (Checked, {"x": 0}, "greater than 0"),
+    (OldStyle, {"age": 1}, "name"),
+    (OldStyle, {"name": "Ada", "age": -1}, "greater than or equal to 0"),
+    (NewStyle, {}, "name"),
+    (NewStyle, {"name": "Ada", "home": {}}, "home.city"),
+    (OldOuter, {"home": {}}, "home.city"),
+    (SubOptional, {"b": 1}, "a"),
+    (SubRequired, {"a": 1}, "b"),
+    (JSON, {"age": 1}, "name is required"),
+    (JSON, {"name": "Ada", "age": -1}, "age: -1 is less than 0"),
+    (JSON, {"name": 5}, "name: 5 is not of type string"),
+]
+
+
+def _only(schema: Any) -> Any:
+    (binding,) = ToolStrategy(schema).bindings.values()
+    return binding
+
+
+@pytest.mark.parametrize(("schema", "args", "value"), FITTING)
+def test_arguments_that_fit_become_a_value_of_the_schema(
+    schema: Any, args: Any, value: Any
+) -> None:
+    parsed = _only(schema).parse(args)
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+@pytest.mark.parametrize(("schema", "args", "reason"), FAILING)
+def test_arguments_that_do_not_fit_are_refused_with_the_reason(
+    schema: Any, args: Any, reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        _only(schema).parse(args)
+
+
+@pytest.mark.parametrize(("schema", "args", "value"), FITTING)
+def test_an_agent_answers_in_a_schema_of_any_kind(
+    call: Any, schema: Any, args: Any, value: Any
+) -> None:
+    """A38."""
+    name = _only(schema).spec.name
+    model = ScriptedChatModel([[{"name": name, "args": args}]])
+    result = call(create_agent(model, response_format=schema), ASK)
+    assert result["structured_response"] == value
+    assert model.requests[0].tools == [name]
+
+
+@pytest.mark.parametrize(("schema", "args", "reason"), FAILING)
+def test_an_agent_asks_again_for_a_schema_of_any_kind(
+    call: Any, schema: Any, args: Any, reason: str
+) -> None:
+    name = _only(schema).spec.name
+    good = next(fit for other, fit, _ in FITTING if other is schema)
+    model = ScriptedChatModel([[{"name": name, "args": args}], [{"name": name, "args": good}]])
+    result = call(create_agent(model, response_format=schema), ASK)
+    assert result["structured_response"] is not None
+    assert reason in model.requests[1].messages[-1].text.replace("\n", ".")
+
+
+@pytest.mark.parametrize(
+    ("schema", "name", "description"),
+    [
+        (Person, "Person", "A person."),
+        (Address, "Address", "Give the answer as Address."),
+        (Point, "Point", "A point."),
+        (OldStyle, "OldStyle", "Of typing."),
+        (NewStyle, "NewStyle", "Of typing_extensions."),
+        (InnerNew, "InnerNew", "Give the answer as InnerNew."),
+        (JSON, "Person", "A person as JSON schema."),
+        ({"type": "object"}, "response_format", "Give the answer as response_format."),
+        ({"title": "My answer!"}, "My_answer_", "Give the answer as My_answer_."),
+    ],
+)
+def test_a_schema_names_and_describes_its_tool(schema: Any, name: str, description: str) -> None:
+    tool = _only(schema).tool
+    assert (tool.name, tool.description) == (name, description)
+
+
+def test_a_dataclass_without_a_docstring_is_not_described_by_its_signature() -> None:
+    made = dataclasses.make_dataclass("Bare", [("x", int)])
+    assert _only(made).tool.description == "Give the answer as Bare."
+
+
+def test_descriptions_of_fields_reach_the_model() -> None:
+    schema = _only(Person).tool.args_schema
+    assert schema["properties"]["name"]["description"] == "How they are called."
+    assert schema["required"] == ["name", "age"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "required"),
+    [(SubOptional, ["a"]), (SubRequired, ["b"]), (NewStyle, ["name"]), (OldStyle, ["name"])],
+)
+def test_required_keys_of_a_typed_dict_are_those_it_declares(schema: Any, required: Any) -> None:
+    assert _only(schema).tool.args_schema["required"] == required
+
+
+def test_the_binding_gives_the_schema_back_as_it_was() -> None:
+    assert _only(JSON).schema is JSON
+    assert _only(Person).schema is Person
+
+
+def test_a_json_schema_is_not_changed() -> None:
+    before = {**JSON}
+    ToolStrategy(JSON)
+    assert before == JSON
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+    day: date
+    color: Color
+    pair: tuple[int, int]
+
+
+def test_a_strict_model_reads_json_as_json() -> None:
+    """The arguments of a call are JSON: a date, an enum and a tuple come as text and lists."""
+    args = {"day": "2026-01-02", "color": "red", "pair": [1, 2]}
+    assert _only(Strict).parse(args) == Strict(day=date(2026, 1, 2), color=Color.RED, pair=(1, 2))
+    with pytest.raises(ValueError, match="pair"):
+        _only(Strict).parse({**args, "pair": ["1", 2]})
+
+
+# --- unions -----------------------------------------------------------------------------------
+
+ONE_OF = {"oneOf": [JSON, {"title": "City", "type": "object", "required": ["city"]}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "names"),
+    [
+        (Person | Point, ["Person", "Point"]),
+        (Union[Person, Point], ["Person", "Point"]),  # noqa: UP007  # both spellings count
+        (Person | Point | OldStyle, ["Person", "Point", "OldStyle"]),
+        (ONE_OF, ["Person", "City"]),
+    ],
+)
+def test_a_union_is_one_tool_for_each_member(schema: Any, names: list[str]) -> None:
+    assert list(ToolStrategy(schema).bindings) == names
+
+
+@pytest.mark.parametrize("format_", [Person | Point, ToolStrategy(Person | Point)])
+@pytest.mark.parametrize(
+    ("name", "args", "value"),
+    [
+        ("Person", {"name": "Ada", "age": 36}, Person(name="Ada", age=36)),
+        ("Point", {"x": 1}, Point(1)),
+    ],
+)
+def test_the_model_picks_a_member_of_a_union(
+    call: Any, format_: Any, name: str, args: Any, value: Any
+) -> None:
+    model = ScriptedChatModel([[{"name": name, "args": args}]])
+    result = call(create_agent(model, response_format=format_), ASK)
+    assert result["structured_response"] == value
+    assert model.requests[0].tools == ["Person", "Point"]
+
+
+def test_members_of_a_union_with_one_name_are_refused() -> None:
+    other: Any = type("Person", (BaseModel,), {})
+    with pytest.raises(InvalidResponseFormat, match="Person"):
+        ToolStrategy(Person | other)
+
+
+def test_untitled_members_of_a_one_of_are_refused() -> None:
+    """Both would be called response_format, and the model could only ever give one of them."""
+    members = [{"type": "object", "required": ["a"]}, {"type": "object", "required": ["b"]}]
+    with pytest.raises(InvalidResponseFormat, match="title"):
+        ToolStrategy({"oneOf": members})
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+NO_SCHEMAS = [
+    5,
+    "Person",
+    int,
+    list[int],
+    Literal["a"],
+    object(),
+    Person(name="A", age=1),
+    Optional[Person],  # noqa: UP045
+    Person | int,
+]
+
+
+@pytest.mark.parametrize("junk", NO_SCHEMAS, ids=str)
+@pytest.mark.parametrize("wrap", [lambda schema: schema, ToolStrategy, AutoStrategy])
+def test_what_is_no_schema_is_refused_at_build(junk: Any, wrap: Any) -> None:
+    with pytest.raises(InvalidResponseFormat, match="is no schema"):
+        create_agent(ScriptedChatModel(), response_format=wrap(junk))
+
+
+@pytest.mark.parametrize("junk", [*NO_SCHEMAS[:6], Person | Point], ids=str)
+def test_a_provider_strategy_takes_one_schema(junk: Any) -> None:
+    with pytest.raises(InvalidResponseFormat, match="is no schema"):
+        ProviderStrategy(junk)
+
+
+def test_a_schema_that_pydantic_cannot_read_is_refused_with_its_reason() -> None:
+    class Odd(typing_extensions.TypedDict):
+        value: _NoSchema
+
+    globals()["Odd"] = Odd
+    with pytest.raises(InvalidResponseFormat, match="Odd"):
+        ToolStrategy(Odd)
+
+
+class _NoSchema:
+    """Pydantic makes no schema for a class of no known kind."""
+
+
+@pytest.mark.parametrize("retries", [-1, 1.5, "3", None, True])
+def test_max_retries_is_a_count(retries: Any) -> None:
+    with pytest.raises(InvalidResponseFormat, match="max_retries"):
+        ToolStrategy(Person, max_retries=retries)
+
+
+@pytest.mark.parametrize("handle", [5, None, [ValueError], (ValueError, "x"), int, object()])
+def test_handle_errors_takes_its_forms_only(handle: Any) -> None:
+    with pytest.raises(InvalidResponseFormat, match="handle_errors"):
+        ToolStrategy(Person, handle_errors=handle)
