@@ -48,7 +48,6 @@ class ModelNode(Runnable[Any, Any]):
         self._a = a
         self._fold = fold
         self._rules = rules
-        self._routed = spec.topology.edge_from(MODEL).route is not None
         self._reader = AnswerReader(spec)
         self._offered = spec.toolbox.offered
         self._seen = Seen()
@@ -95,8 +94,6 @@ class ModelNode(Runnable[Any, Any]):
         response = self._reader.finish(outcome.response, state["messages"])
         update: dict[str, Any] = {"messages": [*healing, *response.result]}
         update |= self._structured(state, response)
-        if self._routed and state.get("jump_to"):
-            update["jump_to"] = None
         if not any(isinstance(m, AIMessage) and call_ids(m) for m in response.result):
             self._seen.forget(get_runtime().control)
         if not outcome.commands:

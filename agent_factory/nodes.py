@@ -66,7 +66,6 @@ class HookNode(Runnable[Any, Any]):
         self._bound = bound
         self._rules = rules
         self._keys = frozenset(keys)
-        self._routed = plan.edge_from(self.name).route is not None
         self._enters = self.name == plan.entry
         self._in_loop = bound.fact.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
 
@@ -130,10 +129,6 @@ class HookNode(Runnable[Any, Any]):
             )
 
     def _forgotten(self, state: State) -> dict[str, Any]:
-        """What must not be seen any longer: a jump that led here, an answer of an earlier run."""
-        forgotten: dict[str, Any] = {}
-        if self._routed and state.get("jump_to"):
-            forgotten["jump_to"] = None
-        if self._enters and state.get("structured_response") is not None:
-            forgotten["structured_response"] = None
-        return forgotten
+        """The answer of an earlier run, which must not be seen in this one."""
+        stale = self._enters and state.get("structured_response") is not None
+        return {"structured_response": None} if stale else {}
