@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+
+from agent_factory.demo.interrupt import STOPPED, end_on_ctrl_c
 
 
 def main() -> None:
     """Run the command line; without its extra, say what to install."""
+    end_on_ctrl_c()
+    try:
+        _app()()
+    except KeyboardInterrupt:
+        sys.exit(STOPPED)
+
+
+def _app() -> Callable[[], None]:
     try:
         from agent_factory.commands import app
     except ImportError as error:
         sys.exit(f"agent-factory: {error}. Install it with: pip install 'agent-factory[cli]'")
-    app()
+    return app
 
 
 if __name__ == "__main__":

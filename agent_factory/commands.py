@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
+
+from agent_factory.demo import DemoError
+from agent_factory.demo.interrupt import STOPPED
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -31,22 +36,37 @@ def agent_factory() -> None:
 @app.command()
 def demo(
     decide: Annotated[
-        Decision | None, typer.Option(help="Answer reviews with this; default: ask.")
+        Decision | None,
+        typer.Option(help="Answer every review so, rather than ask at the terminal."),
     ] = None,
     workspace: Annotated[
-        Path | None, typer.Option(help="Keep shop and thread in this folder.")
+        Path | None,
+        typer.Option(help="Keep shop and thread in this folder; a later run goes on there."),
     ] = None,
     ask: Annotated[
-        str | None, typer.Option(help="Only ask this, on the workspace's thread.")
+        str | None, typer.Option(help="Only ask this one question, on the workspace's thread.")
     ] = None,
-    model: Annotated[str, typer.Option(help="'local', or 'provider:name'.")] = "local",
+    model: Annotated[
+        str, typer.Option(help="The embedded model, local, or provider:name through langchain.")
+    ] = "local",
 ) -> None:
     """A support desk for a small shop: tools, a review, a summary, a thread that lives on."""
-    from agent_factory.demo.run import run_demo
-
-    console = Console()
+    console, trouble = Console(), Console(stderr=True)
     try:
-        run_demo(console=console, decide=decide, workspace=workspace, ask=ask, model=model)
-    except ImportError as error:
-        Console(stderr=True).print(f"[red]{error}[/]", soft_wrap=True)
+        _run_demo(console)(
+            console=console, decide=decide, workspace=workspace, ask=ask, model=model
+        )
+    except DemoError as error:
+        trouble.print(Text(f"agent-factory: {error}", style="red"), soft_wrap=True)
         raise typer.Exit(1) from error
+    except KeyboardInterrupt as stop:
+        kept = f" The thread is in {workspace}: the same command goes on there."
+        trouble.print(Text(f"\nStopped.{kept if workspace else ''}"), soft_wrap=True)
+        raise typer.Exit(STOPPED) from stop
+
+
+def _run_demo(console: Console) -> Callable[..., None]:
+    """The demo, imported late: its imports take seconds, and `--help` does without."""
+    with console.status("Starting"):
+        from agent_factory.demo.run import run_demo
+    return run_demo

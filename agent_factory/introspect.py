@@ -214,6 +214,8 @@ def _wrong_colour(culprit: str, name: str, method: Callable[..., Any]) -> Iterat
 def _wrong_signature(
     culprit: str, arguments: tuple[str, ...], method: Callable[..., Any]
 ) -> Iterator[SpecError]:
+    if _plainly_takes(method, len(arguments)):
+        return
     try:
         inspect.signature(method).bind(*arguments)
     except TypeError as error:
@@ -224,6 +226,15 @@ def _wrong_signature(
         )
     except ValueError:  # a callable without a signature: only its call can tell
         return
+
+
+def _plainly_takes(method: Any, count: int) -> bool:
+    """Whether a method takes so many arguments, by a look at its code that costs nothing."""
+    function = getattr(method, "__func__", None)
+    code = getattr(function, "__code__", None)
+    if code is None or hasattr(function, "__wrapped__") or hasattr(function, "__signature__"):
+        return False
+    return bool(code.co_argcount == count + 1 and not code.co_kwonlyargcount)
 
 
 def _unknown_jumps(culprit: str, method: Callable[..., Any]) -> Iterator[SpecError]:

@@ -20,7 +20,7 @@ Choice = Callable[[State], str | list[Send]]
 INVALID_CALL = "invalid_tool_call"
 """The `type` of a call whose arguments the model wrote in a way that cannot be read."""
 
-DIRECT_CALL = "direct_tool_call"
+CALL_BESIDE = "tool_call_beside"
 """The `type` of a call whose result, with those of the calls beside it, may end the run."""
 
 
@@ -50,6 +50,13 @@ def pending_calls(
     return [c for c in calls if c["id"] not in answered and c["name"] not in output_tools]
 
 
+DIRECT = "direct"
+"""Marks, in the private channel, a result that may be the answer, with those beside it."""
+
+WRITTEN = "written"
+"""Marks, in the private channel, a structured answer that a tool itself has written."""
+
+
 class Rules:
     """What routing knows of an agent beside its plan.
 
@@ -72,12 +79,10 @@ class Rules:
     def sends(self, message: AIMessage, tail: Sequence[AnyMessage]) -> list[Send]:
         """One task for each pending call."""
         calls = pending_calls(message, tail, self.output)
-        if len(calls) > 1 and self.all_direct([call["name"] for call in calls]):
+        if len(calls) > 1 and self.direct:
             # Whether the run ends depends on all their results, and a task sees only its own.
             calls = [
-                {**call, "type": DIRECT_CALL}
-                if call["name"] in self.direct and call["type"] == "tool_call"
-                else call
+                {**call, "type": CALL_BESIDE} if call["type"] == "tool_call" else call
                 for call in calls
             ]
         return [Send(TOOLS, [call]) for call in calls]
@@ -137,10 +142,13 @@ def _make_tools_to_model_edge(plan: Topology, rules: Rules) -> Choice:
     """After tools: out where one of them stops the run or its result is the answer."""
 
     def choose(state: State) -> str:
-        if state.get(RELAY):
-            return plan.loop_entry  # what the tools say of the run is passed on from there
+        said = state.get(RELAY) or ()
+        if any(signal != DIRECT for signal in said):
+            return plan.loop_entry  # tasks beside this one know nothing of it, and go there
         if _has_answer(state):
             return plan.exit
+        if said:
+            return plan.loop_entry
         message, tail = last_turn(state["messages"])
         if state.get("jump_to") == "end":
             # Tasks beside this one leave for the loop's entry. So does this one then, and the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
 
 from langgraph.channels import Topic
@@ -48,7 +49,7 @@ class _Source:
     """
 
     origin: str
-    hints: dict[str, Any]
+    hints: Mapping[str, Any]
     raw: dict[str, Any]
 
 
@@ -66,7 +67,7 @@ def merge(sources: Sequence[tuple[str, type[Any]]]) -> tuple[Schemas, list[SpecE
         except InvalidSchema as error:
             mistakes.append(error)
     mistakes.extend(_conflicts(usable))
-    merged = _hints(AgentState)
+    merged = dict(_hints(AgentState))
     for source in usable:
         merged |= dict(_declared(source))
     return _views(merged | _ENGINE_HINTS), mistakes
@@ -86,7 +87,8 @@ def _read(origin: str, schema: Any) -> _Source:
         ) from error
 
 
-def _hints(schema: Any) -> dict[str, Any]:
+@lru_cache(maxsize=256)  # a stack reads the same few schemas again and again
+def _hints(schema: Any) -> Mapping[str, Any]:
     return get_type_hints(schema, include_extras=True)
 
 

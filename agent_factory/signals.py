@@ -1,21 +1,22 @@
 """What the tools of one turn say of the run, kept until all of them have spoken.
 
 Each tool call is a task of its own, and none sees what the others gave. So a task hands on what
-concerns the run: commands to a parent graph and the mark of a `return_direct` result go to a
-private channel, a stop is the state's jump. The next node sees all of it and passes it on.
+concerns the run: commands to a parent graph, and marks of what may be the answer, go to a private
+channel; a stop is the state's jump. The next node sees all of it and passes it on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
-from agent_factory.errors import CommandNotSupported
+from agent_factory.errors import CommandNotSupported, UndeclaredJump
 from agent_factory.history import last_turn
-from agent_factory.routing import Rules
+from agent_factory.routing import WRITTEN, Rules
 from agent_factory.schema import RELAY
 from agent_factory.topology import END
 from agent_factory.updates import pairs_of
@@ -23,23 +24,45 @@ from agent_factory.updates import pairs_of
 NAMESPACE_MARK = "|"
 """Parts a checkpoint namespace: a node of a subgraph has its parent's namespace before it."""
 
-DIRECT = "direct"
-"""Marks, in the private channel, that a result may be the answer of the run."""
-
 
 def translated(command: Command[Any]) -> Command[Any]:
-    """A tool's command in words that the loop understands."""
+    """A tool's command in words that the loop understands.
+
+    Raises:
+        CommandNotSupported: It leads to another node.
+        UndeclaredJump: Its update jumps, and not to the end.
+        BadReturn: Its update is neither a dict nor a list of pairs.
+    """
     if command.graph == Command.PARENT:
         return Command(update={RELAY: command})
+    pairs = pairs_of(command, "a tool")
+    written = dict(pairs)
+    jump = written.get("jump_to")
+    if jump not in (None, "end"):
+        raise UndeclaredJump("a tool", f"jumped to {jump!r}.", "A tool can jump to 'end' alone.")
+    said = {}
     if command.goto in (END, [END], (END,)):
-        return Command(update=[*pairs_of(command, "a tool"), ("jump_to", "end")])
-    if nodes := [target for target in _targets(command) if not isinstance(target, Send)]:
+        said["jump_to"] = "end"
+    elif nodes := [target for target in _targets(command) if not isinstance(target, Send)]:
         raise CommandNotSupported(
             "a tool",
             f"returned a Command with goto={nodes!r}, and the tools' own edge would be taken too.",
             "goto=END stops the run, and graph=Command.PARENT leads to another node of the parent.",
         )
-    return command
+    if written.get("structured_response") is not None:
+        said[RELAY] = WRITTEN
+    return _with(command, pairs, said)
+
+
+def _with(
+    command: Command[Any], pairs: list[tuple[str, Any]], said: dict[str, str]
+) -> Command[Any]:
+    if not said:
+        return command
+    both = [*pairs, *said.items()]
+    # A dict where it can be one: LangGraph's streams look into dicts alone.
+    update = dict(both) if len(dict(both)) == len(both) else both
+    return replace(command, update=update, goto=() if "jump_to" in said else command.goto)
 
 
 def passed_on(state: Mapping[str, Any], rules: Rules) -> Any:
@@ -52,12 +75,14 @@ def passed_on(state: Mapping[str, Any], rules: Rules) -> Any:
     if commands := [signal for signal in signals if isinstance(signal, Command)]:
         _check_parent()
         return _merged(commands)
-    if state.get("jump_to") == "end" or (signals and _returned(state, rules)):
+    if state.get("jump_to") == "end" or (signals and _answered(state, rules)):
         return {"jump_to": "end"}
     return None
 
 
-def _returned(state: Mapping[str, Any], rules: Rules) -> bool:
+def _answered(state: Mapping[str, Any], rules: Rules) -> bool:
+    if state.get("structured_response") is not None:
+        return True
     message, tail = last_turn(state["messages"])
     return message is not None and rules.returns(message, tail)
 

@@ -8,16 +8,44 @@ cover, and ToolNode calls that.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from agent_factory.errors import InvalidTool, describe
 
 DEFAULT_ERRORS: Any = object()
 """Stands for ToolNode's own default: bad arguments become a message, a raising tool raises."""
 
-Handler = bool | str | Callable[[Exception], str]
+Handler = Literal[False] | Callable[[Exception], str]
+
+UNHANDLED = "__unhandled_by_agent_factory__"
+"""Marks an exception that came out of a tool's execution, where it was not handled."""
+
+
+def marking(execute: Callable[[Any], Any], request: Any) -> Any:
+    """Execute a call, in either colour; what it raises is not to be handled again outside.
+
+    ToolNode has asked the handler already, or the call could not be made at all (a store or a
+    state key is missing), which is no matter for the model.
+    """
+    try:
+        result = execute(request)
+    except Exception as error:
+        raise _marked(error)  # noqa: B904  # the same error, with a mark
+    return _marking_later(result) if inspect.isawaitable(result) else result
+
+
+async def _marking_later(result: Awaitable[Any]) -> Any:
+    try:
+        return await result
+    except Exception as error:
+        raise _marked(error)  # noqa: B904  # the same error, with a mark
+
+
+def _marked(error: Exception) -> Exception:
+    setattr(error, UNHANDLED, True)
+    return error
 
 
 def handler_for(value: Any) -> Handler | None:
@@ -28,8 +56,12 @@ def handler_for(value: Any) -> Handler | None:
     """
     if value is DEFAULT_ERRORS:
         return None
-    if isinstance(value, bool | str) or value == ():
-        return value or False
+    if value is False or value in ("", ()):
+        return False
+    if value is True:
+        return _only(Exception, _template)
+    if isinstance(value, str):
+        return _only(Exception, lambda _: value)
     if _are_exceptions(value if isinstance(value, tuple) else (value,)):
         return _only(value, _template)
     if callable(value) and not isinstance(value, type):
@@ -52,7 +84,7 @@ def _template(error: Exception) -> str:
 
 def _only(kinds: Any, text: Callable[[Exception], str]) -> Callable[[Exception], str]:
     def answer(error: Exception) -> str:
-        if not isinstance(error, kinds):
+        if not isinstance(error, kinds) or hasattr(error, UNHANDLED):
             raise error
         return text(error)
 

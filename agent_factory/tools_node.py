@@ -16,11 +16,13 @@ from agent_factory.effects import then
 from agent_factory.errors import PathNotSupported
 from agent_factory.introspect import Bound, colour_error
 from agent_factory.model_call import lacking, spanned
-from agent_factory.routing import DIRECT_CALL, INVALID_CALL
+from agent_factory.routing import CALL_BESIDE, DIRECT, INVALID_CALL
 from agent_factory.schema import RELAY
-from agent_factory.signals import DIRECT, translated
+from agent_factory.signals import translated
 from agent_factory.spec import AgentSpec
+from agent_factory.tool_errors import marking
 from agent_factory.topology import TOOLS, Call, Layer
+from agent_factory.tracing import aloud, silence
 from agent_factory.updates import check_keys, pairs_of
 
 
@@ -39,41 +41,54 @@ class ToolsNode(Runnable[Any, Any]):
         layers = spec.layers_around(Call.TOOL)
         self._missing = lacking(layers, asynchronous=False), lacking(layers, asynchronous=True)
         self._keys = frozenset(keys)
+        self._direct = spec.toolbox.direct
         wrap, awrap = (_composed(layers, self._missing, colour) for colour in (False, True))
         self.node: ToolNode = spec.toolbox.node(wrap, awrap, spec.handle_tool_errors)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Run the calls in a synchronous run."""
-        calls, said = self._sort(input, asynchronous=False)
-        return self._finish(self.node.invoke(calls, config), said) if calls else said
+        calls, refused = self._sort(input, asynchronous=False)
+        output = self.node.invoke(calls, config) if calls else {"messages": []}
+        return self._finish(input, output, refused)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Run the calls in an asynchronous run."""
-        calls, said = self._sort(input, asynchronous=True)
-        return self._finish(await self.node.ainvoke(calls, config), said) if calls else said
+        calls, refused = self._sort(input, asynchronous=True)
+        output = await self.node.ainvoke(calls, config) if calls else {"messages": []}
+        return self._finish(input, output, refused)
 
-    def _sort(self, input: Any, *, asynchronous: bool) -> tuple[Any, dict[str, Any]]:
-        """The calls to run, and what is to be said beside their results."""
+    def _sort(self, input: Any, *, asynchronous: bool) -> tuple[Any, list[ToolMessage]]:
+        """The calls to run, and answers to those that cannot be read."""
         # ToolNode would hand this to the model as a tool's error; it is the author's.
         if missing := self._missing[asynchronous]:
             raise PathNotSupported(*colour_error(missing, asynchronous=asynchronous))
         if not isinstance(input, list):
-            return input, {}
+            return input, []
         refused = [_refused(call) for call in input if call.get("type") == INVALID_CALL]
-        direct = any(call.get("type") == DIRECT_CALL for call in input)
         calls = [
             {**call, "type": "tool_call"} for call in input if call.get("type") != INVALID_CALL
         ]
-        said: dict[str, Any] = {"messages": refused} if refused else {}
-        return calls, {**said, RELAY: DIRECT} if direct else said
+        return calls, refused
 
-    def _finish(self, output: Any, said: dict[str, Any]) -> Any:
+    def _finish(self, input: Any, output: Any, refused: list[ToolMessage]) -> Any:
         if isinstance(output, dict):
-            return {**output, **said, "messages": output["messages"] + said.get("messages", [])}
+            told = {**output, "messages": [*output["messages"], *refused]}
+            return {**told, RELAY: DIRECT} if self._may_answer(input, told["messages"]) else told
         for item in output:
             if isinstance(item, Command) and item.graph is None:
                 check_keys(dict(pairs_of(item, "a tool")), self._keys, "a tool")
+        said: dict[str, Any] = {"messages": refused} if refused else {}
+        if self._may_answer(input, []):
+            said[RELAY] = DIRECT
         return [*output, said] if said else output
+
+    def _may_answer(self, input: Any, messages: list[ToolMessage]) -> bool:
+        """Whether a call that has others beside it ran a tool whose result ends the run."""
+        if not any(isinstance(call, dict) and call.get("type") == CALL_BESIDE for call in input):
+            return False
+        # A layer may have sent the call to another tool: the answer's name is what ran.
+        ran = {message.name for message in messages} or {call["name"] for call in input}
+        return bool(ran & self._direct)
 
 
 def _composed(
@@ -83,12 +98,19 @@ def _composed(
 ) -> LayerCall | None:
     if missing[asynchronous]:
         return None
-    return partial(_run, compose_tool_call(spanned(layers, asynchronous)))
+    composed = compose_tool_call(spanned(layers, asynchronous))
+    return partial(_run_quietly if layers else _run, composed)
 
 
 def _run(layers: LayerCall, request: Any, execute: Callable[[Any], Any]) -> Any:
     """A call through all layers. Commands are read before ToolNode merges them."""
-    return then(layers(request, execute), _read)
+    return then(layers(request, partial(marking, execute)), _read)
+
+
+def _run_quietly(layers: LayerCall, request: Any, execute: Callable[[Any], Any]) -> Any:
+    """As `_run`; what models say in a layer is not heard, what they say in a tool is."""
+    silence(request.runtime.config)
+    return _run(layers, request, partial(aloud, execute))
 
 
 def _read(result: Any) -> Any:

@@ -7,7 +7,7 @@ their words are not the agent's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -58,12 +58,28 @@ def heard() -> Iterator[None]:
     if config is None:  # a layer called inward from a bare thread: nothing was silenced there
         yield
         return
-    tags = [tag for tag in config.get("tags") or () if tag != TAG_NOSTREAM]
-    token = var_child_runnable_config.set(cast("RunnableConfig", {**config, "tags": tags}))
+    token = var_child_runnable_config.set(_unsilenced(config))
     try:
         yield
     finally:
         var_child_runnable_config.reset(token)
+
+
+def _unsilenced(config: RunnableConfig) -> RunnableConfig:
+    tags = [tag for tag in config.get("tags") or () if tag != TAG_NOSTREAM]
+    return cast("RunnableConfig", {**config, "tags": tags})
+
+
+def aloud(call: Callable[[Any], Any], value: Any) -> Any:
+    """A call, in either colour, that is heard within a silenced context."""
+    with heard():
+        result = call(value)
+    return _awaited_aloud(result) if isawaitable(result) else result
+
+
+async def _awaited_aloud(result: Awaitable[Any]) -> Any:
+    with heard():
+        return await result
 
 
 def _tracers(callbacks: Any) -> list[BaseTracer]:
@@ -88,7 +104,8 @@ class Spanned:
         config = var_child_runnable_config.get()
         if config is None or not (tracers := _tracers(config.get("callbacks"))):
             return self.layer(request, handler)
-        manager = copy(get_callback_manager_for_config(config))
+        # The silence is the layer's, and not of the runs that are to be heard inside.
+        manager = copy(get_callback_manager_for_config(_unsilenced(config)))
         # Other listeners see nodes and models as before: a layer is news for tracers alone.
         manager.handlers = cast("list[Any]", tracers)
         span = manager.on_chain_start(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -102,7 +102,8 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self._answer(messages, kwargs))])
+        message = self._answer(messages, stop, kwargs)
+        return ChatResult(generations=[ChatGeneration(message=message)])
 
     async def _agenerate(
         self,
@@ -111,7 +112,7 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: Any = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return self._generate(messages, **kwargs)
+        return self._generate(messages, stop, **kwargs)
 
     def _stream(
         self,
@@ -120,15 +121,18 @@ class ScriptedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        for chunk in _chunks(self._answer(messages, kwargs)):
+        for chunk in _chunks(self._answer(messages, stop, kwargs)):
             if run_manager is not None and chunk.text:
                 run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
 
-    def _answer(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AIMessage:
+    def _answer(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> AIMessage:
         with self._lock:
             tools = [_name(tool) for tool in kwargs.get("tools", ())]
             rest = {key: value for key, value in kwargs.items() if key != "tools"}
+            rest |= {} if stop is None else {"stop": stop}
             self._requests.append(ModelCallRecord(list(messages), tools, rest))
             if self._position >= len(self.steps):
                 raise ScriptError(
@@ -137,7 +141,8 @@ class ScriptedChatModel(BaseChatModel):
                 )
             step = self.steps[self._position]
             self._position += 1
-        return _as_message(step, messages)
+            number = self._position
+        return _as_message(step, messages, number)
 
 
 def _offered(tool: Any) -> dict[str, Any]:
@@ -150,20 +155,25 @@ def _name(tool: dict[str, Any]) -> str:
     return str(tool.get("function", tool).get("name") or tool.get("type"))
 
 
-def _as_message(step: Any, messages: list[BaseMessage]) -> AIMessage:
+def _as_message(step: Any, messages: list[BaseMessage], number: int) -> AIMessage:
     if isinstance(step, AIMessage):
-        # A copy: the same step may be given twice, and the engine writes names on messages.
+        # A copy: the same step may be given twice, and who receives a message may change it.
         return step.model_copy()
     if isinstance(step, str):
         return AIMessage(step)
     if isinstance(step, BaseException):
         raise step
     if callable(step):
-        return _as_message(step(messages), messages)
-    return AIMessage("", tool_calls=[_call(call) for call in step])
+        return _as_message(step(messages), messages, number)
+    if isinstance(step, Sequence) and all(isinstance(c, Mapping) and "name" in c for c in step):
+        return AIMessage("", tool_calls=[_call(call) for call in step])
+    raise ScriptError(
+        f"step {number} is {step!r}; give a text, an AIMessage, a list of tool calls such as "
+        "{'name': ..., 'args': {...}}, an exception, or a function that gives one of these."
+    )
 
 
-def _call(call: dict[str, Any]) -> ToolCall:
+def _call(call: Mapping[str, Any]) -> ToolCall:
     return ToolCall(
         name=call["name"],
         args=call.get("args", {}),
@@ -173,7 +183,10 @@ def _call(call: dict[str, Any]) -> ToolCall:
 
 
 def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
-    """A message as a provider would stream it: word by word, then its tool calls."""
+    """A message as a provider would stream it: word by word, then its tool calls.
+
+    A name and unreadable calls do not travel: LangChain leaves them out where it adds up chunks.
+    """
     id_ = message.id or f"run-{uuid4()}"
     words = message.text.split(" ") if isinstance(message.content, str) else []
     for index, word in enumerate(words):

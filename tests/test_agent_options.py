@@ -1,0 +1,318 @@
+"""Options that LangGraph carries out: pauses, threads, context, store, streams, limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.cache.memory import InMemoryCache
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
+from langgraph.store.memory import InMemoryStore
+from langgraph.stream import StreamTransformer
+
+from agent_factory import AgentMiddleware, Runtime, create_agent
+from agent_factory.errors import ArgumentError, UnknownNode
+from agent_factory.testing import ScriptedChatModel
+
+GO = {"messages": "Go"}
+THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def calls(*ids: str, a: int = 1) -> list[dict[str, Any]]:
+    return [{"name": "add", "args": {"a": a, "b": 2}, "id": id_} for id_ in ids]
+
+
+def asking(*ids: str, a: int = 1, message: Any = None) -> AIMessage:
+    return AIMessage("", tool_calls=calls(*ids, a=a), id=message and message.id)
+
+
+def agent(*steps: Any, **options: Any) -> Any:
+    return create_agent(
+        ScriptedChatModel(list(steps)), [add], **{"checkpointer": InMemorySaver(), **options}
+    )
+
+
+def texts(result: Any) -> list[str]:
+    return [m.text for m in result["messages"]]
+
+
+class Quiet(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+
+# Pauses
+
+
+def paused(call: Any, *steps: Any) -> Any:
+    """An agent that waits before its tools, with the last message of its thread."""
+    waiting = agent(*steps, interrupt_before=["tools"])
+    call(waiting, GO, THREAD)
+    return waiting, waiting.get_state(THREAD).values["messages"][-1]
+
+
+def test_a_run_waits_before_its_tools_and_goes_on(call: Any) -> None:
+    """D20-D22, D30: all calls of the turn wait together."""
+    waiting, last = paused(call, calls("1", "2"), "Done")
+    assert waiting.get_state(THREAD).next == ("tools", "tools")
+    assert [c["id"] for c in last.tool_calls] == ["1", "2"]
+    assert texts(call(waiting, None, THREAD)) == ["Go", "", "3", "3", "Done"]
+
+
+def test_a_turn_is_rejected_in_the_models_place(call: Any) -> None:
+    """D23, E27: the message is replaced by its id, and nothing is left to do."""
+    waiting, last = paused(call, calls("1"), "Hello")
+    waiting.update_state(THREAD, {"messages": [AIMessage("No.", id=last.id)]}, as_node="model")
+    assert waiting.get_state(THREAD).next == ()
+    assert texts(call(waiting, GO, THREAD)) == ["Go", "No.", "Go", "Hello"]
+
+
+def test_a_turn_is_rejected_in_the_tools_place(call: Any) -> None:
+    """D23, E27: answers to every call, and the model goes on."""
+    waiting, _ = paused(call, calls("1", "2"), "Done")
+    refused = [ToolMessage("No.", tool_call_id=id_) for id_ in ("1", "2")]
+    waiting.update_state(THREAD, {"messages": refused}, as_node="tools")
+    assert waiting.get_state(THREAD).next == ("model",)
+    assert texts(call(waiting, None, THREAD)) == ["Go", "", "No.", "No.", "Done"]
+
+
+def test_a_turn_is_edited(call: Any) -> None:
+    """D24, E27"""
+    waiting, last = paused(call, calls("1"), "Done")
+    edited = asking("1", a=5, message=last)
+    waiting.update_state(THREAD, {"messages": [edited]}, as_node="model")
+    assert waiting.get_state(THREAD).next == ("tools",)
+    assert texts(call(waiting, None, THREAD)) == ["Go", "", "7", "Done"]
+
+
+def test_a_person_says_more_instead(call: Any) -> None:
+    """D25, E27"""
+    waiting, last = paused(call, calls("1"), "Done")
+    instead = [AIMessage("Wait.", id=last.id), HumanMessage("More")]
+    waiting.update_state(THREAD, {"messages": instead}, as_node="__start__")
+    assert waiting.get_state(THREAD).next == ("model",)
+    assert texts(call(waiting, None, THREAD)) == ["Go", "Wait.", "More", "Done"]
+
+
+def test_an_answer_that_leaves_a_call_open_is_mended(call: Any) -> None:
+    """D23: a message is appended, not replaced; the next turn of the thread still works."""
+    waiting, _ = paused(call, calls("1"), "Hello")
+    waiting.update_state(THREAD, {"messages": [AIMessage("No.")]}, as_node="model")
+    result = call(waiting, GO, THREAD)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai", "human", "ai"]
+
+
+def test_a_run_waits_after_its_tools(call: Any) -> None:
+    """D26"""
+    waiting = agent(calls("1"), "Done", interrupt_after=["tools"])
+    assert texts(call(waiting, GO, THREAD)) == ["Go", "", "3"]
+    assert texts(call(waiting, None, THREAD))[-1] == "Done"
+
+
+def test_a_star_is_every_node_and_a_hook_is_one(call: Any) -> None:
+    """D20"""
+    waiting = agent(calls("1"), "Done", middleware=[Quiet()], interrupt_before="*")
+    call(waiting, GO, THREAD)
+    stops = []
+    while (state := waiting.get_state(THREAD)).next:
+        stops.append(state.next)
+        call(waiting, None, THREAD)
+    turn = [("Quiet.before_model",), ("model",)]
+    assert stops == [*turn, ("tools",), *turn]
+    named = agent("Done", middleware=[Quiet()], interrupt_before=("Quiet.before_model",))
+    call(named, GO, THREAD)
+    assert named.get_state(THREAD).next == ("Quiet.before_model",)
+
+
+@pytest.mark.parametrize("argument", ["interrupt_before", "interrupt_after"])
+def test_a_name_that_is_no_node_is_refused(argument: str) -> None:
+    """D20: with the names there are."""
+    with pytest.raises(UnknownNode) as caught:
+        agent(middleware=[Quiet()], **{argument: ["model", "toools"]})
+    assert caught.value.culprit == f"{argument}: 'toools'"
+    assert "Quiet.before_model, model, tools" in caught.value.remedy
+
+
+@pytest.mark.parametrize("value", ["tools", 3, {"tools": 1}])
+def test_interrupts_are_a_list_of_names(value: Any) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        agent(interrupt_before=value)
+    assert caught.value.culprit == "interrupt_before"
+
+
+def test_without_a_checkpointer_a_paused_run_just_stops(call: Any) -> None:
+    """D20"""
+    stopped = agent(calls("1"), interrupt_before=["tools"], checkpointer=None)
+    assert texts(call(stopped, GO)) == ["Go", ""]
+
+
+# Threads
+
+
+def test_a_thread_is_needed_where_one_is_kept(call: Any) -> None:
+    """D20"""
+    with pytest.raises(ValueError, match="thread_id"):
+        call(agent("Hello"), GO)
+
+
+def test_a_thread_goes_on_and_others_do_not_see_it(call: Any) -> None:
+    """D31, D36"""
+    keeper = agent("One", "Two", "Three")
+    call(keeper, {"messages": "1"}, THREAD)
+    assert texts(call(keeper, {"messages": "2"}, THREAD)) == ["1", "One", "2", "Two"]
+    elsewhere = {"configurable": {"thread_id": "2"}}
+    assert texts(call(keeper, {"messages": "3"}, elsewhere)) == ["3", "Three"]
+
+
+def test_a_run_can_be_taken_up_at_an_earlier_step(call: Any) -> None:
+    """D31, G18: one checkpoint a super-step, newest first; replaying makes a branch."""
+    keeper = agent(calls("1"), "Done", "Done anew")
+    call(keeper, GO, THREAD)
+    history = list(keeper.get_state_history(THREAD))
+    assert [state.next for state in history] == [
+        (),
+        ("model",),
+        ("tools",),
+        ("model",),
+        ("__start__",),
+    ]
+    assert texts(call(keeper, None, history[1].config)) == ["Go", "", "3", "Done anew"]
+    assert len(list(keeper.get_state_history(THREAD))) > len(history)
+
+
+def test_a_crash_keeps_what_was_done(call: Any) -> None:
+    """D18, C20: the run is taken up where it broke, and a finished tool is not run again."""
+    log: list[str] = []
+
+    def note(text: str) -> str:
+        """Note something."""
+        log.append(text)
+        if text == "fragile" and log.count("fragile") == 1:
+            raise RuntimeError("broken")
+        return text
+
+    steps = [{"name": "note", "args": {"text": text}, "id": text} for text in ("solid", "fragile")]
+    keeper = create_agent(ScriptedChatModel([steps, "Done"]), [note], checkpointer=InMemorySaver())
+    with pytest.raises(RuntimeError, match="broken"):
+        call(keeper, GO, THREAD)
+    assert texts(call(keeper, None, THREAD)) == ["Go", "", "solid", "fragile", "Done"]
+    assert sorted(log) == ["fragile", "fragile", "solid"]
+
+
+# Context and store
+
+
+@dataclass
+class User:
+    name: str
+
+
+def test_context_and_store_reach_hooks_and_layers(call: Any) -> None:
+    """B6a"""
+    store = InMemoryStore()
+
+    class Greet(AgentMiddleware[Any, User]):
+        def before_agent(self, state: Any, runtime: Runtime[User]) -> None:
+            assert runtime.store is not None
+            runtime.store.put(("seen",), runtime.context.name, {"by": "hook"})
+
+        def around_model(self, request: Any) -> Any:
+            known = request.runtime.store.get(("seen",), request.runtime.context.name)
+            return (yield request.override(system_prompt=f"Seen by {known.value['by']}"))
+
+    model = ScriptedChatModel(["Hello"])
+    greeter = create_agent(model, middleware=[Greet()], context_schema=User, store=store)
+    call(greeter, GO, context=User("Ada"))
+    assert model.requests[0].messages[0].text == "Seen by hook"
+    assert store.get(("seen",), "Ada") is not None
+
+
+@pytest.mark.parametrize("argument", ["checkpointer", "store", "cache", "transformers"])
+def test_a_service_of_another_kind_is_refused(argument: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        create_agent(ScriptedChatModel([]), **{argument: 3})  # type: ignore[call-overload]
+    assert caught.value.culprit == argument
+
+
+def test_a_cache_is_the_graphs(call: Any) -> None:
+    cache: InMemoryCache[Any] = InMemoryCache()
+    assert create_agent(ScriptedChatModel([]), cache=cache).cache is cache
+
+
+# Streams
+
+
+def test_each_node_and_each_tool_call_is_an_update(collect: Any) -> None:
+    """D35: the mode of updates is the one a compiled graph streams by default."""
+    chunks = collect(agent(calls("1", "2"), "Done", middleware=[Quiet()]), GO, THREAD)
+    turn = ["Quiet.before_model", "model"]
+    assert [next(iter(chunk)) for chunk in chunks] == [*turn, "tools", "tools", *turn]
+
+
+def test_tokens_of_the_answer_are_streamed(collect: Any) -> None:
+    """D35"""
+    chunks = collect(agent("It is 5."), GO, THREAD, stream_mode="messages")
+    assert [message.text for message, _ in chunks if message.text] == ["It ", "is ", "5."]
+    assert {metadata["langgraph_node"] for _, metadata in chunks} == {"model"}
+
+
+def test_debug_prints_every_step(call: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """B7"""
+    call(agent("Hello"), GO, THREAD)
+    assert capsys.readouterr().out == ""
+    call(agent("Hello", debug=True), GO, THREAD)
+    assert "Hello" in capsys.readouterr().out
+
+
+def observer(name: str, log: list[str]) -> type[StreamTransformer]:
+    class Observer(StreamTransformer):
+        required_stream_modes = ("updates",)
+
+        def init(self) -> dict[str, Any]:
+            return {}
+
+        def process(self, event: Any) -> bool:
+            if event["method"] == "updates":
+                log.append(name)
+            return True
+
+    return Observer
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_transformers_of_middleware_come_before_the_agents() -> None:
+    """A37"""
+    log: list[str] = []
+
+    class Watch(AgentMiddleware):
+        transformers = (observer("middleware", log),)
+
+    watched = agent(
+        "Hello", middleware=(m for m in [Watch()]), transformers=[observer("agent", log)]
+    )
+    assert texts(watched.stream_events(GO, THREAD, version="v3").output) == ["Go", "Hello"]
+    assert log == ["middleware", "agent"]
+
+
+# Limits
+
+
+def test_the_caller_may_set_another_recursion_limit(call: Any) -> None:
+    """E8"""
+    with pytest.raises(GraphRecursionError):
+        call(agent(*[calls("1")] * 9), GO, {**THREAD, "recursion_limit": 4})
+
+
+def test_a_long_run_needs_no_setting(call: Any) -> None:
+    """E8: LangGraph's own limit was 25 for long."""
+    result = call(agent(*[calls("1")] * 30, "Done"), GO, THREAD)
+    assert len(result["messages"]) == 62
