@@ -217,7 +217,7 @@ class User:
 
 
 def test_context_and_store_reach_hooks_and_layers(call: Any) -> None:
-    """B6a"""
+    """B6a: a context given as a dict becomes what the schema says."""
     store = InMemoryStore()
 
     class Greet(AgentMiddleware[Any, User]):
@@ -231,7 +231,7 @@ def test_context_and_store_reach_hooks_and_layers(call: Any) -> None:
 
     model = ScriptedChatModel(["Hello"])
     greeter = create_agent(model, middleware=[Greet()], context_schema=User, store=store)
-    call(greeter, GO, context=User("Ada"))
+    call(greeter, GO, context={"name": "Ada"})
     assert model.requests[0].messages[0].text == "Seen by hook"
     assert store.get(("seen",), "Ada") is not None
 

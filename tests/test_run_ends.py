@@ -1,0 +1,334 @@
+"""How tools end a run: results that are the answer, and tools that stop it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END
+from langgraph.types import Command, interrupt
+
+from agent_factory import AgentMiddleware, create_agent
+from agent_factory.errors import CommandNotSupported, UnknownStateKey
+from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology import Phase
+
+GO = {"messages": "Go"}
+THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
+CallId = Annotated[str, InjectedToolCallId]
+
+
+@tool
+def add() -> str:
+    """Give an ordinary result."""
+    return "sum"
+
+
+@tool(return_direct=True)
+def show() -> str:
+    """Give a result that is the answer."""
+    return "shown"
+
+
+@tool(return_direct=True)
+def tell() -> str:
+    """Give another result that is the answer."""
+    return "told"
+
+
+@tool(return_direct=True)
+def fail() -> str:
+    """Fail to give the answer."""
+    raise ValueError("failed")
+
+
+@tool
+def ask() -> str:
+    """Ask a person."""
+    return f"said {interrupt('?')}"
+
+
+@tool(return_direct=True)
+def ask_and_show() -> str:
+    """Ask a person for the answer."""
+    return f"said {interrupt('?')}"
+
+
+def stopper(name: str, **fields: Any) -> Any:
+    @tool(name)
+    def stop(tool_call_id: CallId) -> Command[Any]:
+        """Stop the run."""
+        update = {"messages": [ToolMessage("stopped", tool_call_id=tool_call_id)]}
+        return Command(update={**update, **fields.get("update", {})}, goto=fields.get("goto", ()))
+
+    return stop
+
+
+stop = stopper("stop", goto=END)
+halt = stopper("halt", update={"jump_to": "end"})
+TOOLS: list[Any] = [add, show, tell, fail, ask, ask_and_show, stop, halt]
+
+
+def calls(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name, "args": {}, "id": f"{i}"} for i, name in enumerate(names)]
+
+
+def logger(log: list[str]) -> AgentMiddleware:
+    """Tells of every hook that ran."""
+
+    def told(phase: Phase) -> Any:
+        return lambda self, state, runtime: log.append(phase.value)
+
+    made: AgentMiddleware = type("Logger", (AgentMiddleware,), {p: told(p) for p in Phase})()
+    return made
+
+
+TURN = ["before_model", "after_model"]
+
+
+def ran(call: Any, step: Any, *rest: Any, **more: Any) -> tuple[list[str], list[str]]:
+    """What the messages of a run say, and which hooks ran."""
+    log: list[str] = []
+    agent = create_agent(ScriptedChatModel([step, *rest]), TOOLS, middleware=[logger(log)], **more)
+    return [m.text for m in call(agent, GO)["messages"]][2:], log
+
+
+# Results that are the answer
+
+
+@pytest.mark.parametrize(
+    ("names", "said"), [(["show"], ["shown"]), (["show", "tell"], ["shown", "told"])]
+)
+def test_direct_results_end_the_run(call: Any, names: list[str], said: list[str]) -> None:
+    """A16 rule 1: all of them; the hooks that end a run run once."""
+    said_, log = ran(call, calls(*names))
+    assert said_ == said
+    assert log == ["before_agent", *TURN, "after_agent"]
+
+
+def test_a_direct_result_beside_an_ordinary_one_goes_on(call: Any) -> None:
+    """A16, E2"""
+    said, log = ran(call, calls("show", "add"), "Done")
+    assert said == ["shown", "sum", "Done"]
+    assert log == ["before_agent", *TURN, *TURN, "after_agent"]
+
+
+@pytest.mark.parametrize("names", [["fail"], ["fail", "show"], ["show", "fail"]])
+def test_only_a_successful_result_returns_directly(call: Any, names: list[str]) -> None:
+    """A16: a failed one goes back to the model, which may mend it."""
+    said, log = ran(call, calls(*names), "Sorry", handle_tool_errors="No.")
+    assert sorted(said) == sorted(["No.", *["shown"] * (len(names) - 1), "Sorry"])
+    assert log == ["before_agent", *TURN, *TURN, "after_agent"]
+
+
+@pytest.mark.parametrize("name", ["add", "show", "ghost"])
+def test_a_call_that_cannot_be_read_goes_back_to_the_model(call: Any, name: str) -> None:
+    """A16: beside a direct one as well, and the run ends once."""
+    broken = {"name": name, "args": "{", "id": "b", "error": None, "type": "invalid_tool_call"}
+    message = AIMessage("", tool_calls=calls("tell"), invalid_tool_calls=[broken])
+    said, log = ran(call, message, "Done")
+    assert said[0] == "told"
+    assert "could not be read" in said[1]
+    assert said[2] == "Done"
+    assert log == ["before_agent", *TURN, *TURN, "after_agent"]
+
+
+def test_a_made_up_name_does_not_count(call: Any) -> None:
+    """A16 rule 1: only names in the table do."""
+    said, log = ran(call, calls("show", "ghost"))
+    assert said[0] == "shown"
+    assert said[1].startswith("Error: ghost is not a valid tool")
+    assert log == ["before_agent", *TURN, "after_agent"]
+
+
+def test_a_redirected_call_counts_as_the_tool_that_ran(call: Any) -> None:
+    """A18: and the run is left once."""
+
+    class Redirect(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            if request.tool_call["name"] == "add":
+                renamed = {**request.tool_call, "name": "show"}
+                request = request.override(tool=show, tool_call=renamed)
+            return (yield request)
+
+    for names in (["add"], ["show", "add"]):
+        log: list[str] = []
+        agent = create_agent(
+            ScriptedChatModel([calls(*names)]), TOOLS, middleware=[logger(log), Redirect()]
+        )
+        assert {m.text for m in call(agent, GO)["messages"][2:]} == {"shown"}
+        assert log == ["before_agent", *TURN, "after_agent"]
+
+
+# Tools that stop the run
+
+
+@pytest.mark.parametrize("goto", [END, [END], (END,)])
+def test_a_tool_goes_to_the_end(call: Any, goto: Any) -> None:
+    """A33: the hooks that end a run run, and the model is not asked again."""
+    log: list[str] = []
+    agent = create_agent(
+        ScriptedChatModel([calls("leave")]),
+        [stopper("leave", goto=goto)],
+        middleware=[logger(log)],
+    )
+    assert [m.text for m in call(agent, GO)["messages"]][2:] == ["stopped"]
+    assert log == ["before_agent", *TURN, "after_agent"]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["halt"], ["stopped"]),
+        (["stop", "add"], ["stopped", "sum"]),
+        (["add", "halt"], ["sum", "stopped"]),
+        (["stop", "halt"], ["stopped", "stopped"]),
+        (["stop", "show"], ["stopped", "shown"]),
+        (["add", "show", "stop", "tell"], ["sum", "shown", "stopped", "told"]),
+    ],
+)
+def test_a_stop_keeps_the_results_beside_it(call: Any, names: list[str], said: list[str]) -> None:
+    """A33: other tools of the turn are heard out; no hook of the loop runs again."""
+    said_, log = ran(call, calls(*names))
+    assert said_ == said
+    assert log == ["before_agent", *TURN, "after_agent"]
+
+
+@pytest.mark.parametrize(
+    "names", [["add"], ["add", "show"], ["show", "tell"], ["fail"], ["show", "fail"]]
+)
+def test_a_structured_answer_ends_the_run_whatever_is_called_beside_it(
+    call: Any, names: list[str]
+) -> None:
+    """A16 rule 2"""
+    format_ = {"title": "Answer", "type": "object"}
+    said, log = ran(call, calls("Answer", *names), response_format=format_, handle_tool_errors=True)
+    assert len(said) == 1 + len(names)
+    assert log == ["before_agent", *TURN, "after_agent"]
+
+
+def test_a_stop_beside_a_structured_answer_ends_the_run_once(call: Any) -> None:
+    """A16 rule 2, A33"""
+    said, log = ran(
+        call,
+        calls("Answer", "stop", "add"),
+        response_format={"title": "Answer", "type": "object"},
+    )
+    assert said[1:] == ["stopped", "sum"]
+    assert log == ["before_agent", *TURN, "after_agent"]
+
+
+def test_a_stop_beside_a_tool_that_asks_waits_for_it(call: Any) -> None:
+    """D29: the answer of the person is heard, and the stop is not forgotten."""
+    log: list[str] = []
+    agent = create_agent(
+        ScriptedChatModel([calls("stop", "ask")]),
+        TOOLS,
+        middleware=[logger(log)],
+        checkpointer=InMemorySaver(),
+    )
+    assert "__interrupt__" in call(agent, GO, THREAD)
+    result = call(agent, Command(resume="yes"), THREAD)
+    assert [m.text for m in result["messages"]][2:] == ["stopped", "said yes"]
+    assert log == ["before_agent", *TURN, "after_agent"]
+
+
+@pytest.mark.parametrize("names", [["stop", "add"], ["show", "tell"]])
+@pytest.mark.parametrize("pause", [{"interrupt_after": ["tools"]}, {"interrupt_before": ["model"]}])
+def test_what_tools_say_of_the_run_outlives_a_pause(
+    call: Any, names: list[str], pause: dict[str, Any]
+) -> None:
+    """D20, D26"""
+    model = ScriptedChatModel([calls(*names)])
+    agent = create_agent(model, TOOLS, checkpointer=InMemorySaver(), **pause)
+    call(agent, GO, THREAD)
+    while agent.get_state(THREAD).next:
+        result = call(agent, None, THREAD)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "tool"]
+
+
+def test_a_stop_from_a_list_of_commands(call: Any) -> None:
+    """C64"""
+
+    @tool
+    def leave(tool_call_id: CallId) -> Any:
+        """Stop the run."""
+        return [Command(goto=END), ToolMessage("left", tool_call_id=tool_call_id)]
+
+    result = call(create_agent(ScriptedChatModel([calls("leave", "add")]), [leave, add]), GO)
+    assert [m.text for m in result["messages"]][2:] == ["left", "sum"]
+
+
+@pytest.mark.parametrize("names", [["add"], ["add", "show"]])
+def test_a_layer_may_stop_the_run(call: Any, names: list[str]) -> None:
+    """A33: also without an answer to the call, which the next turn then supplies."""
+
+    class Stop(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            if request.tool_call["name"] == "add":
+                return Command(goto=END)
+            return (yield request)
+
+    log: list[str] = []
+    agent = create_agent(
+        ScriptedChatModel([calls(*names), "Hello"]),
+        TOOLS,
+        middleware=[logger(log), Stop()],
+        checkpointer=InMemorySaver(),
+    )
+    call(agent, GO, THREAD)
+    assert log == ["before_agent", *TURN, "after_agent"]
+    result = call(agent, GO, THREAD)
+    assert "no result" in result["messages"][1 + len(names)].text
+    assert result["messages"][-1].text == "Hello"
+
+
+def test_a_stop_may_write_to_the_state(call: Any) -> None:
+    """C60: what its command updates is kept."""
+    wrong = stopper("wrong", goto=END, update={"typo": 1})
+    with pytest.raises(UnknownStateKey, match="'typo'"):
+        call(create_agent(ScriptedChatModel([calls("wrong")]), [wrong]), GO)
+    answer = stopper("answer", goto=END, update={"structured_response": {"a": 1}})
+    result = call(create_agent(ScriptedChatModel([calls("answer")]), [answer]), GO)
+    assert result["structured_response"] == {"a": 1}
+
+
+@pytest.mark.parametrize("goto", ["model", "nowhere", [END, "model"]])
+def test_a_tool_cannot_go_to_another_node(call: Any, goto: Any) -> None:
+    """C65: the tools' own edge would be taken as well."""
+    agent = create_agent(ScriptedChatModel([calls("go")]), [stopper("go", goto=goto)])
+    with pytest.raises(CommandNotSupported) as caught:
+        call(agent, GO)
+    assert "graph=Command.PARENT" in caught.value.remedy
+
+
+# Interrupts beside results
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "last"), [("add", "ask", "Done"), ("show", "ask_and_show", None)]
+)
+def test_a_finished_tool_is_not_run_again_by_a_resume(
+    call: Any, first: str, second: str, last: str | None
+) -> None:
+    """D29: ordinary tools and those whose result is the answer."""
+    ran_: list[str] = []
+
+    class Count(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            ran_.append(request.tool_call["name"])
+            return (yield request)
+
+    model = ScriptedChatModel([calls(first, second), *([last] if last else [])])
+    agent = create_agent(model, TOOLS, middleware=[Count()], checkpointer=InMemorySaver())
+    (asked,) = call(agent, GO, THREAD)["__interrupt__"]
+    assert asked.value == "?"
+    assert agent.get_state(THREAD).next == ("tools",)
+    result = call(agent, Command(resume="yes"), THREAD)
+    assert sorted(ran_) == sorted([first, second, second])
+    assert "said yes" in [m.text for m in result["messages"]]
+    assert (result["messages"][-1].text == "Done") == (last is not None)

@@ -1,0 +1,219 @@
+"""What the graph gives a tool beside the model's arguments."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.managed import RemainingSteps
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    InjectedState,
+    InjectedStore,
+    PrivateStateAttr,
+    ToolRuntime,
+    create_agent,
+)
+from agent_factory.testing import ScriptedChatModel
+
+THREAD = {"configurable": {"thread_id": "1"}}
+
+
+class Shop(AgentState):
+    user: NotRequired[str]
+    visits: NotRequired[Annotated[int, operator.add]]
+    secret: NotRequired[Annotated[str, PrivateStateAttr]]
+    remaining_steps: NotRequired[RemainingSteps]
+
+
+@dataclass
+class Till:
+    currency: str
+
+
+def one_field(user: Annotated[str, InjectedState("user")], greeting: str = "Hi") -> str:
+    """Greet the user."""
+    return f"{greeting} {user}"
+
+
+def whole_state(state: Annotated[dict[str, Any], InjectedState]) -> str:
+    """List the keys of the state."""
+    return f"{sorted(state)} after {len(state['messages'])}"
+
+
+def with_store(store: Annotated[Any, InjectedStore()]) -> str:
+    """Read the store."""
+    return str(store.get(("prices",), "lamp").value["price"])
+
+
+def with_runtime(runtime: ToolRuntime[Any, Any], item: str = "lamp") -> str:
+    """Look at everything."""
+    store: Any = runtime.store
+    runtime.stream_writer({"item": item})
+    parts = [
+        runtime.state["user"],
+        runtime.context.currency,
+        runtime.tool_call_id,
+        store.get(("prices",), item).value["price"] if store else None,
+        runtime.config["configurable"]["thread_id"],
+        len(runtime.tools),
+    ]
+    return " ".join(map(str, parts))
+
+
+def with_call_id(id_: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+    """Count a visit."""
+    return Command(update={"visits": 1, "messages": [ToolMessage("counted", tool_call_id=id_)]})
+
+
+def asked(name: str, id_: str = "1", **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args, "id": id_}
+
+
+def prices() -> InMemoryStore:
+    store = InMemoryStore()
+    store.put(("prices",), "lamp", {"price": 39})
+    return store
+
+
+def agent(only: Any, *steps: Any, **options: Any) -> Any:
+    model = ScriptedChatModel([*steps, "Done"])
+    return create_agent(model, [only] if only else [], **{"state_schema": Shop, **options})
+
+
+def said(result: Any) -> list[str]:
+    return [m.text for m in result["messages"] if m.type == "tool"]
+
+
+GO = {"messages": "Go", "user": "Ada"}
+
+
+def test_a_field_of_the_state_is_injected(call: Any) -> None:
+    """C23, A23: read from the channels, as they are when the tool runs."""
+    assert said(call(agent(one_field, [asked("one_field")]), GO)) == ["Hi Ada"]
+
+
+def test_a_field_that_is_missing_is_a_key_error(call: Any) -> None:
+    """C31: also where errors are handled."""
+    with pytest.raises(KeyError, match="user"):
+        call(agent(one_field, [asked("one_field")], handle_tool_errors=True), {"messages": "Go"})
+
+
+def test_the_whole_state_is_injected(call: Any) -> None:
+    """C23, A23: what hooks wrote, private keys included, and no managed value."""
+
+    class Keeper(AgentMiddleware[Any, Any]):
+        state_schema = Shop
+
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"secret": "s", "visits": 1}
+
+    tool_agent = agent(whole_state, [asked("whole_state")], middleware=[Keeper()])
+    assert said(call(tool_agent, GO)) == ["['messages', 'secret', 'user', 'visits'] after 2"]
+
+
+def test_the_store_is_injected(call: Any) -> None:
+    """C24, B6a"""
+    with_prices = agent(with_store, [asked("with_store")], store=prices())
+    assert said(call(with_prices, GO)) == ["39"]
+
+
+def test_without_a_store_a_tool_that_needs_one_fails(call: Any) -> None:
+    """C30, E17: also where errors are handled, since the model could not mend it."""
+    poor = agent(with_store, [asked("with_store")], handle_tool_errors=True)
+    with pytest.raises(ValueError, match="compile your graph with a store"):
+        call(poor, GO)
+
+
+def test_the_runtime_bundles_everything(call: Any) -> None:
+    """C32, C33: state, context, store, config, call id, tools."""
+    rich = agent(
+        with_runtime,
+        [asked("with_runtime", "call-7")],
+        context_schema=Till,
+        store=prices(),
+        checkpointer=InMemorySaver(),
+    )
+    assert said(call(rich, GO, THREAD, context=Till("EUR"))) == ["Ada EUR call-7 39 1 1"]
+
+
+def test_the_runtime_writes_to_the_stream(collect: Any) -> None:
+    """C35"""
+    rich = agent(
+        with_runtime,
+        [asked("with_runtime")],
+        context_schema=Till,
+        checkpointer=InMemorySaver(),
+    )
+    chunks = collect(rich, GO, THREAD, context=Till("EUR"), stream_mode="custom")
+    assert chunks == [{"item": "lamp"}]
+
+
+def test_a_tools_command_updates_the_state(call: Any) -> None:
+    """C38, C57, C59: each of parallel ones, through the key's reducer."""
+    step = [asked("with_call_id", "1"), asked("with_call_id", "2")]
+    result = call(agent(with_call_id, step), {**GO, "visits": 5})
+    assert result["visits"] == 7
+    assert [(m.text, m.name) for m in result["messages"] if m.type == "tool"] == [
+        ("counted", "with_call_id"),
+        ("counted", "with_call_id"),
+    ]
+
+
+def test_the_model_does_not_see_injected_parameters(call: Any) -> None:
+    """C25"""
+    for given, shown in ((one_field, ["greeting"]), (with_runtime, ["item"]), (whole_state, [])):
+        seen: list[Any] = []
+
+        class Look(AgentMiddleware):
+            def around_model(self, request: Any) -> Any:
+                seen.extend(request.tools)  # noqa: B023  # called within this turn of the loop
+                return (yield request)
+
+        call(agent(given, middleware=[Look()]), GO)
+        assert list(seen[0].tool_call_schema.model_json_schema()["properties"]) == shown
+
+
+def test_the_model_cannot_forge_them(call: Any) -> None:
+    """C36, E29"""
+    forged = asked("one_field", user="Eve", greeting="Hello")
+    assert said(call(agent(one_field, [forged]), GO)) == ["Hello Ada"]
+
+
+def test_a_tool_sees_what_the_turn_before_it_wrote(call: Any) -> None:
+    """A23, D48"""
+    seen: list[int] = []
+
+    def look(runtime: ToolRuntime[Any, Any]) -> str:
+        """Look at the visits."""
+        seen.append(runtime.state.get("visits", 0))
+        return "looked"
+
+    both = create_agent(
+        ScriptedChatModel([[asked("look"), asked("with_call_id", "2")], [asked("look")], "Done"]),
+        [look, with_call_id],
+        state_schema=Shop,
+    )
+    call(both, GO)
+    assert seen == [0, 1]
+
+
+def test_tools_of_run_time_are_injected_too(call: Any) -> None:
+    """C36: a tool that a layer brings has its state as well."""
+    late = tool(one_field)
+
+    class Late(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            return (yield request.override(tool=late))
+
+    forged = asked("one_field", user="Eve")
+    assert said(call(agent(None, [forged], middleware=[Late()]), GO)) == ["Hi Ada"]
