@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
-from langgraph.types import Send
+from langgraph.types import Command, Send
 
-from agent_factory.errors import JumpWithoutCalls
+from agent_factory.errors import JumpWithoutCalls, UndeclaredJump
 from agent_factory.history import last_turn
 from agent_factory.routing import (
+    CALL_BESIDE,
+    DIRECT,
+    WRITTEN,
     Choice,
     Rules,
     _make_jump_edge,
@@ -147,6 +150,13 @@ def test_a_jump_to_its_own_node_is_no_jump() -> None:
     assert choose(state(jump_to="model")) == MODEL
 
 
+def test_a_jump_without_an_edge_is_refused() -> None:
+    """A34d: a caller may have written it into the thread."""
+    closed = plan(Shape(HOOKS, has_tools=True))
+    with pytest.raises(UndeclaredJump, match=BEFORE):
+        after_model(closed)(state(AIMessage("Bye"), jump_to="model"))
+
+
 # After the model
 
 
@@ -163,19 +173,20 @@ def test_without_calls_the_run_leaves() -> None:
 def test_each_pending_call_is_sent_alone() -> None:
     """A20 rule 3, A23: a list of one call, and no state in it."""
     message = ask("add:1", "mul:2")
-    sends: Any = after_model()(state(message))
+    ordinary = Rules(known={"add", "mul"})
+    sends: Any = after_model(rules=ordinary)(state(message))
     assert [send.node for send in sends] == [TOOLS, TOOLS]
     assert [send.arg for send in sends] == [[call] for call in message.tool_calls]
     assert sends[0].arg[0] == {"name": "add", "args": {}, "id": "1", "type": "tool_call"}
 
 
-def test_direct_calls_are_sent_alone_too_and_marked() -> None:
-    """A16, A23, D29: whether they end the run is decided where all their results are known."""
-    sends: Any = after_model()(state(ask("show:1", "tell:2")))
-    assert [[call["type"] for call in send.arg] for send in sends] == [["direct_tool_call"]] * 2
-    for calls in (["show:1"], ["show:1", "add:2"]):
-        unmarked: Any = after_model()(state(ask(*calls)))
-        assert {call["type"] for send in unmarked for call in send.arg} == {"tool_call"}
+def test_where_results_may_be_the_answer_calls_know_of_those_beside_them() -> None:
+    """A16, D29: sent alone all the same, so that none is run again with another."""
+    sends: Any = after_model()(state(ask("show:1", "add:2", invalid_tool_calls=[broken("tell")])))
+    types = [call["type"] for send in sends for call in send.arg]
+    assert types == [CALL_BESIDE, CALL_BESIDE, "invalid_tool_call"]
+    sends = after_model()(state(ask("show:1")))
+    assert sends[0].arg[0]["type"] == "tool_call"
 
 
 def test_answered_calls_and_structured_answers_are_not_sent() -> None:
@@ -225,13 +236,12 @@ def test_prose_in_the_place_of_an_answer_leads_back() -> None:
 
 
 def test_calls_that_cannot_be_read_are_sent_too() -> None:
-    message = ask("add:1", invalid_tool_calls=[broken("add")])
+    """Each needs its answer, and is known by its type."""
+    message = ask("add:1", invalid_tool_calls=[broken("mul")])
     sends: Any = after_model()(state(message))
-    assert [[call["type"] for call in send.arg] for send in sends] == [
-        ["tool_call"],
-        ["invalid_tool_call"],
-    ]
-    assert sent(after_model()(state(message, result("add:2")))) == [["add"]]
+    assert sent(sends) == [["add"], ["mul"]]
+    assert sends[1].arg[0]["type"] == "invalid_tool_call"
+    assert sent(after_model()(state(message, result("mul:2")))) == [["add"]]
 
 
 # After the tools
@@ -268,9 +278,18 @@ def test_direct_results_wait_for_the_calls_beside_them() -> None:
 
 
 def test_what_tools_say_of_the_run_is_passed_on_inside_the_loop() -> None:
-    """Signals of several tools meet in the next node, also beside an answer."""
-    turn = state(ask("show:1"), result("show:1"), structured_response=1, loop_relay=["direct"])
-    assert after_tools()(turn) == BEFORE
+    """Signals of several tools meet in the next node."""
+    turn = state(ask("show:1"), result("show:1"))
+    signals: list[Any] = [DIRECT, WRITTEN, Command(graph=Command.PARENT)]
+    for signal in signals:
+        assert after_tools()({**turn, "loop_relay": [signal]}) == BEFORE
+
+
+def test_beside_a_structured_answer_a_direct_result_is_nothing_new() -> None:
+    """A16 rule 2: the tasks beside it leave too; only what they cannot know is passed on."""
+    turn = state(ask("show:1"), result("show:1"), structured_response=1)
+    assert after_tools()({**turn, "loop_relay": [DIRECT]}) == OUT
+    assert after_tools()({**turn, "loop_relay": [WRITTEN]}) == BEFORE
 
 
 def test_a_failed_direct_tool_goes_back_to_the_model() -> None:
