@@ -66,10 +66,19 @@ class AnswerReader:
         """A response that came through all layers, with what they left unanswered.
 
         A layer may give an answer of its own, or hand on the message without the replies to it.
+
+        Raises:
+            BadReturn: There is no answer in it.
         """
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
-        left = set(call_ids(message)) - answers_of(tail).keys() if message else set()
-        if message is None or not left:
+        if message is None:
+            raise BadReturn(
+                "a wrap_model_call layer",
+                "returned a response without an AIMessage.",
+                "Return what the handler gave, or an AIMessage of your own.",
+            )
+        left = set(call_ids(message)) - answers_of(tail).keys()
+        if not left:
             return response
         strategy = strategy_for(self._format, self._model)
         if self._has_tools and not _names(message, left) & _output_tools(strategy):

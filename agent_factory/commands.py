@@ -56,12 +56,12 @@ def demo(
         _run_demo(console)(
             console=console, decide=decide, workspace=workspace, ask=ask, model=model
         )
-    except DemoError as error:
+    except (DemoError, OSError) as error:  # OSError: nothing can be printed
         trouble.print(Text(f"agent-factory: {error}", style="red"), soft_wrap=True)
         raise typer.Exit(1) from error
     except KeyboardInterrupt as stop:
-        kept = f" The thread is in {workspace}: the same command goes on there."
-        trouble.print(Text(f"\nStopped.{kept if workspace else ''}"), soft_wrap=True)
+        kept = f" The same command goes on in {workspace}." if workspace and ask is None else ""
+        trouble.print(Text(f"\nStopped.{kept}"), soft_wrap=True)
         raise typer.Exit(STOPPED) from stop
 
 

@@ -112,9 +112,12 @@ class AskModel:
 
     def _refuse_unknown(self, request: ModelRequest[Any]) -> None:
         for tool in request.tools:
-            if isinstance(tool, BaseTool) and tool.name not in self._known:
+            if isinstance(tool, dict):
+                continue  # the provider runs it
+            name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")
+            if name not in self._known:
                 raise UnknownTool(
-                    tool.name,
+                    name,
                     "is offered to the model, and nothing in this agent can run it.",
                     "Give it to create_agent, or run it in a wrap_tool_call layer.",
                 )

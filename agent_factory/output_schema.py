@@ -20,7 +20,7 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, PydanticUserError, TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import TypedDict, is_typeddict
 
@@ -90,7 +90,7 @@ class SchemaSpec:
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
         try:
-            return TypeAdapter(_modern(self.schema) if self.kind == "typeddict" else self.schema)
+            return _adapter(self.schema)
         except Exception as error:
             raise InvalidResponseFormat(
                 f"response_format {self.name}",
@@ -140,6 +140,15 @@ def _members(schema: Any) -> Iterator[Any]:
         yield from schema["oneOf"]
     else:
         yield schema
+
+
+def _adapter(schema: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(schema)
+    except PydanticUserError as error:
+        if error.code != "typed-dict-version":
+            raise
+        return TypeAdapter(_modern(schema))
 
 
 def _modern(schema: Any) -> Any:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from langgraph.channels import Topic
 from langgraph.channels.base import BaseChannel
@@ -69,8 +80,10 @@ def merge(sources: Sequence[tuple[str, type[Any]]]) -> tuple[Schemas, list[SpecE
     mistakes.extend(_conflicts(usable))
     merged = dict(_hints(AgentState))
     for source in usable:
+        mistakes.extend(_misuse(source))
         merged |= dict(_declared(source))
-    return _views(merged | _ENGINE_HINTS), mistakes
+    hidden = {side: {key for s in usable for key in _hidden(s.hints, side)} for side in _SIDES}
+    return _views(merged | _ENGINE_HINTS, hidden), mistakes
 
 
 def _read(origin: str, schema: Any) -> _Source:
@@ -108,16 +121,17 @@ def _no_schema(origin: str, schema: Any) -> SpecError:
     )
 
 
-def _views(hints: Mapping[str, Any]) -> Schemas:
-    def view(name: str, keys: Iterable[str]) -> type[Any]:
+def _views(hints: Mapping[str, Any], hidden: Mapping[str, set[str]]) -> Schemas:
+    def view(name: str, without: Collection[str]) -> type[Any]:
         make: Any = TypedDict
-        made: type[Any] = make(name, {key: _unmarked(hints[key]) for key in keys})
+        keys = {key: _unmarked(hint) for key, hint in hints.items() if key not in without}
+        made: type[Any] = make(name, keys)
         return made
 
     return Schemas(
-        state=view("State", hints),
-        input=view("Input", (k for k, h in hints.items() if _shown(h, "input"))),
-        output=view("Output", (k for k, h in hints.items() if _shown(h, "output"))),
+        state=view("State", ()),
+        input=view("Input", hidden["input"] | _hidden(hints, "input")),
+        output=view("Output", hidden["output"] | _hidden(hints, "output")),
     )
 
 
@@ -132,12 +146,16 @@ def _unmarked(hint: Any) -> Any:
     return Annotated[(value, *kept)] if kept else value
 
 
-def _shown(hint: Any, side: str) -> bool:
-    """Whether a key belongs to a view. LangGraph keeps values it manages out of both."""
-    metadata = _metadata(hint)
-    if any(is_managed_value(item) for item in metadata):
-        return False
-    return not any(isinstance(m, OmitFromSchema) and getattr(m, side) for m in metadata)
+_SIDES = ("input", "output")
+
+
+def _hidden(hints: Mapping[str, Any], side: str) -> set[str]:
+    """The keys that are no part of a view. LangGraph keeps values it manages out of both."""
+    return {key for key, hint in hints.items() if any(_hides(m, side) for m in _metadata(hint))}
+
+
+def _hides(mark: Any, side: str) -> bool:
+    return is_managed_value(mark) or (isinstance(mark, OmitFromSchema) and getattr(mark, side))
 
 
 def _bare(hint: Any) -> Any:
@@ -168,14 +186,28 @@ def _reducer(hint: Any) -> Any:
     return None
 
 
+def _misuse(source: _Source) -> Iterator[SpecError]:
+    """Keys that a schema may not have, or not so."""
+    for key, hint in _declared(source):
+        culprit = f"{source.origin} state key {key!r}"
+        if key in _ENGINE_HINTS or key == "jump_to":
+            yield InvalidSchema(culprit, "belongs to the engine.", "Give yours another name.")
+        elif key == "messages" and _reducer(hint) is None:
+            yield InvalidSchema(
+                culprit,
+                "has no reducer: each write would replace the history.",
+                "Write Annotated[list[AnyMessage], add_messages].",
+            )
+        elif key == "structured_response" and _reducer(hint) is not None:
+            yield InvalidSchema(
+                culprit, "has a reducer, and each answer replaces the one before.", "Take it out."
+            )
+
+
 def _conflicts(sources: Sequence[_Source]) -> Iterator[SpecError]:
     seen: dict[str, _Source] = {}
     for source in sources:
         for key, hint in _declared(source):
-            if key in _ENGINE_HINTS:
-                yield InvalidSchema(
-                    f"{source.origin} state key {key!r}", "belongs to the engine.", "Rename it."
-                )
             earlier = seen.setdefault(key, source)
             same = earlier.raw.get(key) == source.raw.get(key)
             if not same and not _agree(earlier.hints[key], hint):
@@ -188,10 +220,22 @@ def _conflicts(sources: Sequence[_Source]) -> Iterator[SpecError]:
 
 
 def _agree(one: Any, other: Any) -> bool:
-    if _reducer(one) != _reducer(other):
+    return _reducer(one) == _reducer(other) and _same_type(_value_type(one), _value_type(other))
+
+
+def _same_type(one: Any, other: Any) -> bool:
+    """Whether two types agree; what one of them leaves open does."""
+    if one == other or Any in (one, other):
+        return True
+    origins = [Union if get_origin(t) is UnionType else get_origin(t) or t for t in (one, other)]
+    if origins[0] != origins[1]:
         return False
-    a, b = _value_type(one), _value_type(other)
-    return a == b or Any in (a, b) or (get_origin(a) or a) == (get_origin(b) or b)
+    arguments, others = get_args(one), get_args(other)
+    if not arguments or not others:
+        return True
+    if origins[0] in (Union, Literal):
+        return set(arguments) == set(others)
+    return len(arguments) == len(others) and all(map(_same_type, arguments, others))
 
 
 def _say(hint: Any) -> str:

@@ -23,23 +23,28 @@ UNHANDLED = "__unhandled_by_agent_factory__"
 """Marks an exception that came out of a tool's execution, where it was not handled."""
 
 
-def marking(execute: Callable[[Any], Any], request: Any) -> Any:
-    """Execute a call, in either colour; what it raises is not to be handled again outside.
+def marking(call: Callable[[Any], Any], request: Any, kinds: type[Exception] = Exception) -> Any:
+    """Make a call, in either colour; what it raises is not to be handled again outside.
 
     ToolNode has asked the handler already, or the call could not be made at all (a store or a
-    state key is missing), which is no matter for the model.
+    state key is missing, a layer returned junk), which is no matter for the model.
+
+    Args:
+        call: The call.
+        request: What it is given.
+        kinds: Which exceptions are marked.
     """
     try:
-        result = execute(request)
-    except Exception as error:
+        result = call(request)
+    except kinds as error:
         raise _marked(error)  # noqa: B904  # the same error, with a mark
-    return _marking_later(result) if inspect.isawaitable(result) else result
+    return _marking_later(result, kinds) if inspect.isawaitable(result) else result
 
 
-async def _marking_later(result: Awaitable[Any]) -> Any:
+async def _marking_later(result: Awaitable[Any], kinds: type[Exception]) -> Any:
     try:
         return await result
-    except Exception as error:
+    except kinds as error:
         raise _marked(error)  # noqa: B904  # the same error, with a mark
 
 

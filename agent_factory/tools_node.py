@@ -13,7 +13,7 @@ from langgraph.types import Command
 
 from agent_factory.compose import LayerCall, compose_tool_call
 from agent_factory.effects import then
-from agent_factory.errors import PathNotSupported
+from agent_factory.errors import AgentFactoryError, PathNotSupported
 from agent_factory.introspect import Bound, colour_error
 from agent_factory.model_call import lacking, spanned
 from agent_factory.routing import CALL_BESIDE, DIRECT, INVALID_CALL
@@ -103,7 +103,12 @@ def _composed(
 
 
 def _run(layers: LayerCall, request: Any, execute: Callable[[Any], Any]) -> Any:
-    """A call through all layers. Commands are read before ToolNode merges them."""
+    """A call through all layers; what is wrong with them is no tool's error."""
+    return marking(partial(_call, layers, execute), request, AgentFactoryError)
+
+
+def _call(layers: LayerCall, execute: Callable[[Any], Any], request: Any) -> Any:
+    # Commands are read here, before ToolNode merges them.
     return then(layers(request, partial(marking, execute)), _read)
 
 

@@ -54,9 +54,9 @@ def kinds(messages: Any) -> list[str]:
 class Careful(ScriptedChatModel):
     """Refuses what a provider would refuse."""
 
-    def _answer(self, messages: Any, kwargs: Any) -> AIMessage:
+    def _answer(self, messages: Any, stop: Any, kwargs: Any) -> AIMessage:
         assert is_valid(messages), kinds(messages)
-        return super()._answer(messages, kwargs)
+        return super()._answer(messages, stop, kwargs)
 
 
 def test_a_new_question_while_calls_are_pending(call: Any) -> None:
@@ -129,7 +129,7 @@ async def test_a_new_question_after_a_cancelled_run() -> None:
     model = Careful(steps=[calls("a"), "Here."])
     agent = create_agent(model, [slow], checkpointer=InMemorySaver())
     task = asyncio.create_task(agent.ainvoke(ask(), THREAD))
-    await started.wait()
+    await asyncio.wait_for(started.wait(), timeout=10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
