@@ -1,0 +1,224 @@
+"""State schemas: how they become one, and what they may not say."""
+
+from __future__ import annotations
+
+import operator
+from typing import Annotated, Any, Generic, NotRequired, Optional
+
+import pytest
+from langchain_core.messages import AnyMessage, HumanMessage
+from langgraph.graph.message import add_messages
+from pydantic import BaseModel
+from typing_extensions import TypedDict, TypeVar
+
+from agent_factory import AgentMiddleware, AgentState, create_agent
+from agent_factory.errors import InvalidSchema, SchemaConflict
+from agent_factory.testing import ScriptedChatModel
+
+GO = {"messages": "Go"}
+
+
+class Counting(AgentState):
+    count: NotRequired[Annotated[int, operator.add]]
+
+
+class Naming(AgentState):
+    name: NotRequired[str]
+
+
+class Bare(TypedDict):
+    extra: NotRequired[int]
+
+
+class Writer(AgentMiddleware[Any, Any]):
+    """Writes some updates one after another."""
+
+    def __init__(self, schema: Any, *updates: Any, name: str = "M") -> None:
+        super().__init__(name=name)
+        self.state_schema = schema
+        self.pending = list(updates)
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return self.pending.pop(0) if self.pending else None
+
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        return self.before_model(state, runtime)
+
+
+def agent(*middleware: Any, **options: Any) -> Any:
+    return create_agent(ScriptedChatModel(["Hello"] * 3), middleware=list(middleware), **options)
+
+
+# Merging
+
+
+def test_keys_of_all_schemas_make_one_state(call: Any) -> None:
+    """A37: those of every middleware, and the agent's own."""
+    stack = [Writer(Counting, {"count": 2}, {"count": 3}), Writer(Bare, name="B")]
+    result = call(agent(*stack, state_schema=Naming), {**GO, "name": "Ada", "extra": 1, "count": 1})
+    assert {key: result[key] for key in ("name", "extra", "count")} == {
+        "name": "Ada",
+        "extra": 1,
+        "count": 6,
+    }
+
+
+def test_a_key_is_shared_by_those_who_agree_on_it(call: Any) -> None:
+    """D41"""
+    stack = [Writer(Counting, {"count": 1}, name=name) for name in "ABC"]
+    assert call(agent(*stack, state_schema=Counting), GO)["count"] == 3
+
+
+class Text(AgentState):
+    name: NotRequired[bytes]
+
+
+class Last(AgentState):
+    count: NotRequired[int]
+
+
+class Otherwise(AgentState):
+    count: NotRequired[Annotated[int, operator.mul]]
+
+
+class MaybeInt(AgentState):
+    name: NotRequired[int | None]
+
+
+class MaybeText(AgentState):
+    name: NotRequired[str | None]
+
+
+class Ints(AgentState):
+    name: NotRequired[list[int]]
+
+
+class Texts(AgentState):
+    name: NotRequired[list[str]]
+
+
+class Items(AgentState):
+    name: NotRequired[list]  # type: ignore[type-arg]  # on purpose
+
+
+class Perhaps(AgentState):
+    name: NotRequired[Optional[int]]  # noqa: UP045  # the other spelling
+
+
+class Anything(AgentState):
+    name: NotRequired[Any]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "key"),
+    [
+        (Naming, Text, "name"),
+        (MaybeInt, MaybeText, "name"),
+        (Ints, Texts, "name"),
+        (Counting, Last, "count"),
+        (Counting, Otherwise, "count"),
+    ],
+)
+def test_schemas_that_disagree_are_refused(one: Any, other: Any, key: str) -> None:
+    """A37: on a type, on whether there is a reducer, on which one."""
+    for options in (
+        {"middleware": [Writer(one, name="A"), Writer(other, name="B")]},
+        {"middleware": [Writer(one, name="A")], "state_schema": other},
+    ):
+        with pytest.raises(SchemaConflict) as caught:
+            create_agent(ScriptedChatModel([]), **options)
+        assert caught.value.culprit == f"state key {key!r}"
+        assert "A says" in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(Naming, Anything), (Ints, Items), (MaybeInt, Perhaps), (Ints, Ints)]
+)
+def test_what_one_leaves_open_agrees(one: Any, other: Any) -> None:
+    """D41: Any, a list of whatever, the same union in another spelling."""
+    agent(Writer(one, name="A"), Writer(other, name="B"))
+
+
+def joined(old: list[AnyMessage] | None, new: Any) -> list[AnyMessage]:
+    return [*(old or []), *(new if isinstance(new, list) else [HumanMessage(new)])]
+
+
+class OwnReducer(TypedDict):
+    messages: Annotated[list[AnyMessage], joined]
+
+
+def test_a_middleware_may_fold_messages_in_its_own_way(call: Any) -> None:
+    """A37: a schema that only inherits the key does not take it back."""
+    folding = agent(Writer(OwnReducer), Writer(Naming, name="N"))
+    assert [m.text for m in call(folding, GO)["messages"]] == ["Go", "Hello"]
+    assert folding.builder.channels["messages"].operator is joined
+
+
+class OwnAnswer(AgentState):
+    structured_response: NotRequired[dict[str, Any]]
+
+
+def test_a_type_for_the_structured_answer_agrees_with_the_standard(call: Any) -> None:
+    format_ = {"title": "Answer", "type": "object"}
+    model = ScriptedChatModel([[{"name": "Answer", "args": {"a": 1}}]])
+    typed = create_agent(model, state_schema=OwnAnswer, response_format=format_)
+    assert call(typed, GO)["structured_response"] == {"a": 1}
+
+
+T = TypeVar("T")
+
+
+class Boxed(AgentState, Generic[T]):
+    box: NotRequired[T]
+
+
+def test_a_generic_schema_serves(call: Any) -> None:
+    """A37: with and without its argument."""
+    for schema in (Boxed, Boxed[int]):
+        assert call(agent(state_schema=schema), {**GO, "box": 1})["box"] == 1
+
+
+# What a schema may be
+
+
+class Model(BaseModel):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+class Unreadable(AgentState):
+    x: NotRequired[Missing]  # type: ignore[name-defined]  # noqa: F821  # on purpose
+
+
+class Engine(AgentState):
+    loop_relay: NotRequired[int]
+
+
+class WrongReducer(AgentState):
+    total: NotRequired[Annotated[int, lambda a: a]]
+
+
+class OwnJump(AgentState):
+    jump_to: NotRequired[int]  # type: ignore[misc]  # on purpose
+
+
+class FoldedAnswer(AgentState):
+    structured_response: NotRequired[Annotated[list[Any], operator.add]]
+
+
+class ForgetfulMessages(AgentState):
+    messages: list[AnyMessage]
+
+
+@pytest.mark.parametrize("schema", [OwnJump, FoldedAnswer, ForgetfulMessages])
+def test_what_the_engine_relies_on_cannot_be_redefined(schema: Any) -> None:
+    """A32, D15: a jump lives for one step, an answer is replaced, messages are added."""
+    with pytest.raises(InvalidSchema):
+        create_agent(ScriptedChatModel([]), state_schema=schema)
+
+
+@pytest.mark.parametrize("schema", [Model, 3, dict, Unreadable, Engine, WrongReducer])
+def test_what_cannot_be_a_state_is_refused(schema: Any) -> None:
+    """D39: by name, whoever brings it."""
+    for options in ({"state_schema": schema}, {"middleware": [Writer(schema)]}):
+        with pytest.raises(InvalidSchema):
+            create_agent(ScriptedChatModel([]), **options)
