@@ -90,6 +90,8 @@ class HookNode(Runnable[Any, Any]):
         return self._finish(input, await run_in_executor(None, self._bound.sync, input, runtime))
 
     def _finish(self, state: State, result: Any) -> Update:
+        if result is None and not self._enters:
+            return None
         if isinstance(result, Command):
             return self._finish_command(state, result)
         if result is None or isinstance(result, Mapping):

@@ -40,11 +40,13 @@ class Schemas:
 
     Args:
         state: Every key.
+        hook: The keys a node sees that has no need of the engine's own.
         input: The keys a caller may pass in.
         output: The keys a caller gets back.
     """
 
     state: type[Any]
+    hook: type[Any]
     input: type[Any]
     output: type[Any]
 
@@ -130,6 +132,7 @@ def _views(hints: Mapping[str, Any], hidden: Mapping[str, set[str]]) -> Schemas:
 
     return Schemas(
         state=view("State", ()),
+        hook=view("Hook", _ENGINE_HINTS),
         input=view("Input", hidden["input"] | _hidden(hints, "input")),
         output=view("Output", hidden["output"] | _hidden(hints, "output")),
     )

@@ -72,6 +72,8 @@ def passed_on(state: Mapping[str, Any], rules: Rules) -> Any:
     their results are its answer, the jump goes from node to node until it can be followed.
     """
     signals = state.get(RELAY) or ()
+    if not signals and state.get("jump_to") != "end":
+        return None
     if commands := [signal for signal in signals if isinstance(signal, Command)]:
         _check_parent()
         return _merged(commands)

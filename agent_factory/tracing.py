@@ -27,7 +27,7 @@ from langgraph.types import TracePolicy
 
 from agent_factory.base import AgentMiddleware
 
-_default = TracePolicy()
+_default: TracePolicy | None = None
 
 
 def configure_trace_policy(policy: TracePolicy | None) -> None:
@@ -36,11 +36,11 @@ def configure_trace_policy(policy: TracePolicy | None) -> None:
     Process-wide: call it once, before agents are built. None goes back to recording in full.
     """
     global _default
-    _default = policy or TracePolicy()
+    _default = policy
 
 
-def policy_of(middleware: AgentMiddleware[Any, Any]) -> TracePolicy:
-    """The middleware's own policy, or the process-wide one."""
+def policy_of(middleware: AgentMiddleware[Any, Any]) -> TracePolicy | None:
+    """The middleware's own policy, or the process-wide one; None records in full."""
     return middleware.trace_policy or _default
 
 
@@ -97,7 +97,7 @@ class Spanned:
     """
 
     name: str
-    policy: TracePolicy
+    policy: TracePolicy | None
     layer: Callable[[Any, Callable[[Any], Any]], Any]
 
     def __call__(self, request: Any, handler: Callable[[Any], Any]) -> Any:
@@ -109,13 +109,14 @@ class Spanned:
         # Other listeners see nodes and models as before: a layer is news for tracers alone.
         manager.handlers = cast("list[Any]", tracers)
         span = manager.on_chain_start(
-            cast("Any", None), self._recorded(self.policy.process_inputs, request), name=self.name
+            cast("Any", None), self._recorded("process_inputs", request), name=self.name
         )
         inner = patch_config(config, callbacks=span.get_child())
         call = partial(self.layer, request, handler)
         return self._within(span, inner, call)
 
-    def _recorded(self, process: Callable[[Any], Any] | None, value: Any) -> dict[str, Any]:
+    def _recorded(self, side: str, value: Any) -> dict[str, Any]:
+        process: Callable[[Any], Any] | None = getattr(self.policy, side, None)
         recorded = value if process is None else process(value)
         return recorded if isinstance(recorded, dict) else {"value": recorded}
 
@@ -130,7 +131,7 @@ class Spanned:
             var_child_runnable_config.reset(token)
         if isawaitable(result):
             return self._later(span, config, result)
-        span.on_chain_end(self._recorded(self.policy.process_outputs, result))
+        span.on_chain_end(self._recorded("process_outputs", result))
         return result
 
     async def _later(self, span: Any, config: RunnableConfig, result: Any) -> Any:
@@ -142,5 +143,5 @@ class Spanned:
             raise
         finally:
             var_child_runnable_config.reset(token)
-        span.on_chain_end(self._recorded(self.policy.process_outputs, value))
+        span.on_chain_end(self._recorded("process_outputs", value))
         return value

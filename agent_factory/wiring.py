@@ -54,8 +54,14 @@ def wire(spec: AgentSpec, context_schema: type[Any] | None = None) -> AgentGraph
     rules = Rules(spec.toolbox.client, spec.toolbox.direct, output_tools(spec.response_format))
     for bound in spec.hooks:
         node = HookNode(bound, spec.topology, rules, graph.channels)
-        graph.add_node(bound.fact.node, node, trace_policy=policy_of(bound.owner))
-    graph.add_node(MODEL, _model_node(spec, graph, rules))
+        graph.add_node(
+            node.name,
+            node,
+            input_schema=_seen_by(spec, node.name),
+            trace_policy=policy_of(bound.owner),
+        )
+    model = _model_node(spec, graph, rules)
+    graph.add_node(MODEL, model, input_schema=_seen_by(spec, MODEL))
     if spec.has_tools:
         graph.add_node(TOOLS, ToolsNode(spec, graph.channels))
     for edge in spec.topology.edges:
@@ -72,6 +78,12 @@ def _graph(spec: AgentSpec, context_schema: type[Any] | None) -> AgentGraph:
             f"LangGraph cannot make its channels: {error}",
             "A reducer is a function of two arguments, the last thing in Annotated[...].",
         ) from error
+
+
+def _seen_by(spec: AgentSpec, node: str) -> type[Any]:
+    """What a node reads of the state: what tools say of the run is for the loop's entry alone."""
+    entered = spec.has_tools and node == spec.topology.loop_entry
+    return spec.schemas.state if entered else spec.schemas.hook
 
 
 def _model_node(spec: AgentSpec, graph: AgentGraph, rules: Rules) -> Runnable[Any, Any]:
