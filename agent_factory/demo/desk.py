@@ -29,6 +29,9 @@ QUESTIONS = [
 LATER = "What is the warranty of a lamp?"
 """What the customer asks a second process."""
 
+DECLINED = "Nothing was refunded: a reviewer declined it."
+"""What the model is told of a refund that was rejected; a small one repeats it to the customer."""
+
 SUMMARY = (
     "{messages}\n\nWrite a short summary of what the customer asked and what the shop answered."
 )
@@ -68,7 +71,7 @@ def build_desk(
                 {
                     "refund_order": {
                         "allowed_decisions": ["approve", "reject"],
-                        "description": "A refund leaves the till.",
+                        "description": "Money leaves the till: a person decides if this call runs.",
                     }
                 }
             ),

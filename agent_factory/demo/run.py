@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langgraph.graph.state import CompiledStateGraph
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from rich.text import Text
 
-from agent_factory import init_model, topology_of
-from agent_factory.demo.desk import EXAMPLES, LATER, QUESTIONS, THREAD, build_desk
+from agent_factory import topology_of
+from agent_factory.demo import DemoError
+from agent_factory.demo.conversation import Conversation
+from agent_factory.demo.desk import LATER, QUESTIONS, THREAD, build_desk
+from agent_factory.demo.interrupt import STOPPED, left_to_child
+from agent_factory.demo.loading import load, saver_of
+from agent_factory.demo.pages import introduce, show_plan, show_refunds
+from agent_factory.demo.reviewer import decider
 from agent_factory.demo.shop import Shop
-from agent_factory.demo.show import Conversation, decider
+from agent_factory.local_model import LocalContextOverflowError, LocalModelError
 
 
 def run_demo(
@@ -33,84 +42,142 @@ def run_demo(
 
     Args:
         console: Where to print.
-        decide: The answer to reviews; None asks at the terminal.
+        decide: The answer to reviews, "approve" or "reject"; None asks at the terminal.
         workspace: A folder for the shop and the thread; None makes one for this run.
         ask: Only this question, on the thread that the workspace holds.
         model: "local" for the embedded model, or "provider:name".
 
     Raises:
-        ImportError: An extra is missing; the message names it.
+        DemoError: Something is not installed, or the workspace, the question or the model is
+            of no use; the message says which, and what to change.
+        SystemExit: Ctrl-C stopped the second process.
     """
-    if workspace is None:
-        with tempfile.TemporaryDirectory(prefix="agent-factory-demo-") as folder:
-            _serve(console, decide, Path(folder), ask, model)
-    else:
-        _serve(console, decide, workspace, ask, model)
-
-
-def _serve(
-    console: Console, decide: str | None, workspace: Path, ask: str | None, model: str
-) -> None:
-    chat = load(console, model)
-    with _saver(workspace) as saver:
-        agent = build_desk(chat, Shop(workspace).open(), saver)
-        conversation = Conversation(agent, THREAD, console, decider(console, decide))
-        if ask is not None:
-            known = len(agent.get_state(THREAD).values.get("messages", ()))
-            console.print(f"\n[bold]Process {os.getpid()}[/] found {known} messages in the thread.")
-            conversation.say(ask)
-            return
-        console.rule("The plan")
-        console.print(topology_of(agent).render(), markup=False, highlight=False)
-        console.rule("A customer")
-        for question in QUESTIONS:
-            conversation.say(question)
-        console.rule("A second process")
-    _second_process(console, workspace, decide, model)
-
-
-def load(console: Console, model: str) -> BaseChatModel:
-    """The chat model, with a progress bar while it loads.
-
-    Raises:
-        ImportError: An extra is missing; the message names it.
-    """
-    if model != "local":
-        return init_model(model)
-    from agent_factory.local_model import LocalChatModel
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        progress.add_task("Loading the model", total=None)
-        chat = LocalChatModel(examples=EXAMPLES)
-        chat.load()
-        chat.invoke("Hello")  # the first words are the slowest
-    return chat
+    if model != "local" and ":" not in model:
+        raise DemoError(f"--model {model} is none. Use local, or provider:name as in openai:gpt-5.")
+    if ask is not None and not ask.strip():
+        raise DemoError(f"--ask is empty. Ask something, as in --ask {LATER!r}")
+    with _folder(workspace) as folder, explained(folder, model):
+        _open(folder)
+        demo = Demo(console, folder, decide, model)
+        demo.serve(kept=workspace is not None) if ask is None else demo.answer(ask)
 
 
 @contextmanager
-def _saver(workspace: Path) -> Iterator[Any]:
+def _folder(workspace: Path | None) -> Iterator[Path]:
+    if workspace is None:
+        with tempfile.TemporaryDirectory(prefix="agent-factory-demo-") as folder:
+            yield Path(folder)
+    else:
+        yield workspace
+
+
+def _open(folder: Path) -> None:
     try:
-        from langgraph.checkpoint.sqlite import SqliteSaver
-    except ImportError as error:
-        raise ImportError(
-            "The demo keeps its thread in SQLite: pip install 'agent-factory[sqlite]'"
+        Shop(folder).open()
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
+@contextmanager
+def explained(folder: Path, model: str) -> Iterator[None]:
+    """Errors of what is installed, of the workspace and of the model become a DemoError.
+
+    Args:
+        folder: The workspace.
+        model: As `--model` names it.
+    """
+    try:
+        yield
+    except DemoError:
+        raise
+    except sqlite3.Error as error:
+        raise _unusable(folder, error) from error
+    except LocalContextOverflowError as error:
+        raise DemoError(
+            f"The thread in {folder} is too long for the embedded model: {error.tokens} tokens "
+            f"of {error.limit}. Begin another one: --workspace DIR"
         ) from error
-    with SqliteSaver.from_conn_string(str(workspace / "thread.sqlite")) as saver:
-        yield saver
+    except Exception as error:
+        if model != "local":
+            remedy = "Without --model, the embedded model answers."
+            raise DemoError(f"The model {model} failed: {error!r}. {remedy}") from error
+        if isinstance(error, ImportError | LocalModelError):
+            raise DemoError(str(error)) from error
+        raise  # a mistake of ours: there is nothing to change outside
 
 
-def _second_process(console: Console, workspace: Path, decide: str | None, model: str) -> None:
-    """Ask once more, in a process that knows only the folder."""
-    command = [sys.executable, "-m", "agent_factory.cli", "demo", "--workspace", str(workspace)]
-    options = ["--ask", LATER, "--model", model, "--decide", decide or "approve"]
-    done = subprocess.run(
-        [*command, *options],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
+def _unusable(folder: Path, error: Exception) -> DemoError:
+    return DemoError(
+        f"The workspace {folder} cannot be used: {error}. "
+        "Name a folder that can be written: --workspace DIR"
     )
-    console.print(done.stdout, markup=False, highlight=False, end="")
-    if done.returncode != 0:
-        raise RuntimeError(f"The second process failed:\n{done.stderr}")
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The demo in a folder.
+
+    Args:
+        console: Where to print.
+        folder: The workspace.
+        decide: The answer to reviews; None asks at the terminal.
+        model: As `--model` names it.
+    """
+
+    console: Console
+    folder: Path
+    decide: str | None = None
+    model: str = "local"
+
+    def answer(self, question: str) -> None:
+        """Answer one question, on the thread that the folder holds."""
+        with saver_of(self.folder) as saver:
+            self._talk(self._desk(saver), [question])
+
+    def serve(self, *, kept: bool) -> None:
+        """Serve the customer, let a second process go on, and show what the database holds.
+
+        Args:
+            kept: Whether the folder outlives this run.
+        """
+        with saver_of(self.folder) as saver:
+            introduce(self.console, self.folder, self.model, kept=kept)
+            agent = self._desk(saver)
+            show_plan(self.console, topology_of(agent))
+            self.console.rule("A customer")
+            self._talk(agent, QUESTIONS)
+        self.console.rule("A second process")
+        self.console.print("It is given the folder and a question, and goes on with the thread.")
+        self._second_process()
+        show_refunds(self.console, Shop(self.folder).refunds())
+
+    def _desk(self, saver: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
+        return build_desk(load(self.console, self.model), Shop(self.folder), saver)
+
+    def _talk(self, agent: Any, questions: Iterable[str]) -> None:
+        """Say what the thread holds, finish what was left open there, and ask."""
+        decide = decider(self.console, self.decide)
+        talk = Conversation(agent, THREAD, self.console, decide)
+        self.console.print(Text(f"Process {os.getpid()} found {_outline(talk.messages())}"))
+        talk.go_on()
+        for question in questions:
+            talk.say(question)
+
+    def _second_process(self) -> None:
+        """Ask once more, in a process that knows only the folder."""
+        command = [sys.executable, "-m", "agent_factory.cli", "demo", "--ask", LATER]
+        options = ["--workspace", str(self.folder), "--model", self.model]
+        decided = ["--decide", self.decide] if self.decide else []
+        with left_to_child():
+            code = subprocess.run([*command, *options, *decided], check=False).returncode
+        if code == STOPPED:
+            raise SystemExit(STOPPED)
+        if code != 0:
+            raise DemoError(f"The second process ended with code {code}; see what it said above.")
+
+
+def _outline(messages: Sequence[BaseMessage]) -> str:
+    if not messages:
+        return "an empty thread."
+    last = f" The last: {messages[-1].text}" if messages[-1].text else ""
+    return f"a thread of {len(messages)} messages.{last}"

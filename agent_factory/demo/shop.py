@@ -7,27 +7,60 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 ORDERS = [
-    ("A-1001", "Ada", "a desk lamp", 39.90, "was delivered on Monday"),
-    ("A-1002", "Ada", "a pair of running shoes", 89.00, "is on its way and arrives tomorrow"),
-    ("B-2001", "Ben", "a coffee grinder", 54.50, "is being packed"),
+    ("A-1001", "Ada", "a desk lamp", 3990, "was delivered on Monday"),
+    ("A-1002", "Ada", "a pair of running shoes", 8900, "is on its way and arrives tomorrow"),
+    ("B-2001", "Ben", "a coffee grinder", 5450, "is being packed"),
 ]
+"""What a new shop has sold: number, customer, item, price in cents, status."""
+
 POLICIES = {
     "returns": "Shoes and clothes can be returned within 30 days, unworn and in their box.",
     "refunds": "A refund is paid to the card of the order within 5 working days.",
     "shipping": "Shipping is free for orders above 50 dollars.",
     "warranty": "Lamps and grinders have a warranty of 2 years.",
 }
+"""The texts of a new shop, by the name of their file."""
 
 _SCHEMA = """
 create table if not exists orders (
-    id text primary key, customer text, item text, price real, status text
+    id text primary key, customer text, item text, price_cents integer, status text
 );
-create table if not exists refunds (order_id text, amount real);
+create table if not exists refunds (order_id text references orders, cents integer);
 """
+
+# One statement: two refunds at a time must not both find the same money left.
+_REFUND = """
+insert into refunds
+select id, :cents from orders
+where id = :id and :cents <= price_cents
+    - (select coalesce(sum(cents), 0) from refunds where order_id = :id)
+"""
+
+_LITTLE = {
+    "the", "and", "are", "for", "can", "how", "what", "your", "you", "within", "have", "long",
+    "is", "it", "be", "of", "to", "in", "on", "my", "do", "or", "an", "at", "their", "after",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order, with its price and what was paid back of it, in cents."""
+
+    id: str
+    item: str
+    price: int
+    status: str
+    refunded: int
+
+    @property
+    def left(self) -> int:
+        """What can still be paid back, in cents."""
+        return self.price - self.refunded
 
 
 @dataclass(frozen=True)
@@ -41,11 +74,16 @@ class Shop:
     folder: Path
 
     def open(self) -> Shop:
-        """Make what is missing, and return the shop."""
+        """Make what is missing, and return the shop.
+
+        Raises:
+            OSError: The folder cannot be made or written.
+            sqlite3.Error: Its database cannot be opened.
+        """
         policies = self.folder / "policies"
         policies.mkdir(parents=True, exist_ok=True)
         for name, text in POLICIES.items():
-            (policies / f"{name}.txt").write_text(f"{text}\n")
+            _write_new(policies / f"{name}.txt", f"{text}\n")
         with self._database() as database:
             database.executescript(_SCHEMA)
             database.executemany("insert or ignore into orders values (?, ?, ?, ?, ?)", ORDERS)
@@ -56,38 +94,62 @@ class Shop:
         with closing(sqlite3.connect(self.folder / "shop.sqlite")) as database, database:
             yield database
 
-    def order(self, order_id: str) -> tuple[Any, ...] | None:
+    def order(self, order_id: str) -> Order | None:
         """One order, as the database has it, or None."""
-        query = "select item, price, status from orders where id = ?"
+        query = """
+            select id, item, price_cents, status, coalesce(sum(cents), 0)
+            from orders left join refunds on order_id = id where id = ? group by id
+        """
         with self._database() as database:
-            row: tuple[Any, ...] | None = database.execute(query, [order_id.upper()]).fetchone()
-            return row
+            row: Any = database.execute(query, [_key(order_id)]).fetchone()
+            return row and Order(*row)
 
-    def refund(self, order_id: str, amount: float) -> None:
-        """Write a refund of so many dollars."""
+    def refund(self, order_id: str, cents: int) -> bool:
+        """Write a refund, if so much of the order was not yet paid back; whether it was."""
+        if not 0 < cents < 2**63:  # beyond, SQLite has no integers
+            return False
         with self._database() as database:
-            database.execute("insert into refunds values (?, ?)", [order_id.upper(), amount])
+            values = {"id": _key(order_id), "cents": cents}
+            return database.execute(_REFUND, values).rowcount == 1
 
-    def refunded(self, order_id: str) -> float:
-        """How much of an order was paid back, in dollars."""
-        query = "select coalesce(sum(amount), 0) from refunds where order_id = ?"
+    def refunds(self) -> list[tuple[str, int]]:
+        """Every refund, oldest first: the order and how much, in cents."""
         with self._database() as database:
-            return float(database.execute(query, [order_id.upper()]).fetchone()[0])
+            return database.execute("select order_id, cents from refunds order by rowid").fetchall()
 
     def search(self, query: str) -> str | None:
         """The line of the policies that shares most words with a query, or None."""
         wanted = _words(query)
-        texts = [path.read_text().strip() for path in sorted(self.folder.glob("policies/*.txt"))]
-        lines = [line for text in texts for line in text.splitlines()]
-        best = max(lines, key=lambda line: len(wanted & _words(line)), default=None)
-        return best if best is not None and wanted & _words(best) else None
+        files = sorted(self.folder.glob("policies/*.txt"))
+        texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
+        lines = [line.strip() for text in texts for line in text.splitlines()]
+        best = max(lines, key=lambda line: len(wanted & _words(line)), default="")
+        return best if wanted & _words(best) else None
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file unless it is there: who tries the demo may have changed it."""
+    if not path.exists():
+        path.write_text(text, encoding="utf-8")
+
+
+def _key(order_id: str) -> str:
+    return order_id.strip().upper()
 
 
 def _words(text: str) -> set[str]:
     """The words that carry meaning, without their plural."""
-    return {word.removesuffix("s") for word in re.findall(r"[a-z0-9]{3,}", text.lower())} - {
-        "the", "and", "are", "for", "can", "how", "what", "your", "you", "within", "have", "long",
-    }  # fmt: skip
+    found = set(re.findall(r"[a-z0-9]{2,}", text.lower()))
+    return {word.removesuffix("s") for word in found - _LITTLE}
+
+
+def dollars(cents: int) -> str:
+    """An amount as people write it.
+
+    >>> dollars(3990)
+    '39.90 dollars'
+    """
+    return f"{cents / 100:.2f} dollars"
 
 
 def tools_of(shop: Shop) -> list[Callable[..., Any]]:
@@ -99,11 +161,10 @@ def tools_of(shop: Shop) -> list[Callable[..., Any]]:
         Args:
             order_id: The order number, such as A-1001.
         """
-        found = shop.order(order_id)
-        if found is None:
+        order = shop.order(order_id)
+        if order is None:
             return f"There is no order {order_id}."
-        item, price, status = found
-        return f"Order {order_id}, {item} for {price:.2f} dollars, {status}."
+        return f"Order {order.id}, {order.item} for {dollars(order.price)}, {order.status}."
 
     def refund_order(order_id: str, amount: float) -> str:
         """Pay money back for an order.
@@ -112,13 +173,13 @@ def tools_of(shop: Shop) -> list[Callable[..., Any]]:
             order_id: The order number, such as A-1001.
             amount: How much to pay back, in dollars.
         """
-        found = shop.order(order_id)
-        if found is None:
+        order = shop.order(order_id)
+        if order is None:
             return f"There is no order {order_id}."
-        if not 0 < amount <= found[1] - shop.refunded(order_id):
-            return f"Order {order_id} cannot be refunded by {amount:.2f} dollars."
-        shop.refund(order_id, amount)
-        return f"{amount:.2f} dollars were refunded for order {order_id}."
+        cents = round(amount * 100) if isfinite(amount) else 0
+        if not shop.refund(order.id, cents):
+            return f"Nothing was refunded: order {order.id} has {dollars(order.left)} left."
+        return f"{dollars(cents)} were refunded for order {order.id}."
 
     def search_policies(query: str) -> str:
         """Search the policies of the shop: returns, refunds, shipping, warranty.
