@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import InjectedToolCallId, tool
@@ -332,3 +334,36 @@ def test_a_finished_tool_is_not_run_again_by_a_resume(
     assert sorted(ran_) == sorted([first, second, second])
     assert "said yes" in [m.text for m in result["messages"]]
     assert (result["messages"][-1].text == "Done") == (last is not None)
+
+
+# A law over any stack
+
+
+@given(
+    stack=st.lists(st.lists(st.sampled_from(list(Phase)), unique=True), max_size=4),
+    names=st.lists(st.sampled_from(["stop", "halt", "show", "add"]), min_size=1, max_size=3),
+)
+def test_any_stack_is_left_once_and_in_order(
+    call: Any, stack: list[list[Phase]], names: list[str]
+) -> None:
+    """A16, A27, A33: whichever hooks there are, none of the loop runs after the tools."""
+    log: list[str] = []
+
+    def told(name: str) -> Any:
+        return lambda self, state, runtime: log.append(name)
+
+    middleware = [
+        type("Member", (AgentMiddleware,), {p: told(f"{i}.{p}") for p in phases})(name=f"M{i}")
+        for i, phases in enumerate(stack)
+    ]
+    over = {"stop", "halt"} & set(names) or set(names) == {"show"}
+    model = ScriptedChatModel([calls(*names), *([] if over else ["Done"])])
+    call(create_agent(model, TOOLS, middleware=middleware), GO)
+
+    def having(phase: Phase) -> list[str]:
+        return [f"{i}.{phase}" for i, phases in enumerate(stack) if phase in phases]
+
+    turn = [*having(Phase.BEFORE_MODEL), *reversed(having(Phase.AFTER_MODEL))]
+    rounds = turn if over else turn * 2
+    leaving = reversed(having(Phase.AFTER_AGENT))
+    assert log == [*having(Phase.BEFORE_AGENT), *rounds, *leaving]
