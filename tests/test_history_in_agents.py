@@ -51,16 +51,21 @@ def kinds(messages: Any) -> list[str]:
     return [m.type for m in messages]
 
 
-class Careful(ScriptedChatModel):
-    """Refuses what a provider would refuse."""
+def careful(*steps: Any) -> ScriptedChatModel:
+    """A model that refuses what a provider would refuse."""
 
-    def _answer(self, messages: Any, stop: Any, kwargs: Any) -> AIMessage:
-        assert is_valid(messages), kinds(messages)
-        return super()._answer(messages, stop, kwargs)
+    def checked(step: Any) -> Any:
+        def answer(messages: Any) -> Any:
+            assert is_valid(messages), kinds(messages)
+            return step
+
+        return answer
+
+    return ScriptedChatModel([checked(step) for step in steps])
 
 
 def test_a_new_question_while_calls_are_pending(call: Any) -> None:
-    model = Careful(steps=[calls("a", "b"), "Something else."])
+    model = careful(calls("a", "b"), "Something else.")
     agent = create_agent(model, [add], checkpointer=InMemorySaver(), interrupt_before=["tools"])
     call(agent, ask(), THREAD)
     result = call(agent, ask("Never mind."), THREAD)
@@ -75,7 +80,7 @@ def test_a_new_question_after_a_tool_crashed(call: Any) -> None:
         """Add two numbers."""
         raise RuntimeError("crash")
 
-    model = Careful(steps=[calls("a"), "Let us go on."])
+    model = careful(calls("a"), "Let us go on.")
     agent = create_agent(model, [crashing], checkpointer=InMemorySaver())
     with pytest.raises(RuntimeError, match="crash"):
         call(agent, ask(), THREAD)
@@ -95,7 +100,7 @@ def test_the_results_of_siblings_of_a_crashed_tool_are_kept_on_retry(call: Any) 
             raise RuntimeError("crash")
         return "worked"
 
-    model = Careful(steps=[[{"name": "flaky"}], "Done."])
+    model = careful([{"name": "flaky"}], "Done.")
     agent = create_agent(model, [flaky], checkpointer=InMemorySaver())
     with pytest.raises(RuntimeError, match="crash"):
         call(agent, ask(), THREAD)
@@ -109,7 +114,7 @@ def test_a_new_question_in_place_of_the_answer_to_an_interrupt(call: Any) -> Non
         """Add two numbers."""
         return str(interrupt("Sure?"))
 
-    model = Careful(steps=[calls("a"), "As you like."])
+    model = careful(calls("a"), "As you like.")
     agent = create_agent(model, [asking], checkpointer=InMemorySaver())
     call(agent, ask(), THREAD)
     result = call(agent, ask("Forget it."), THREAD)
@@ -126,7 +131,7 @@ async def test_a_new_question_after_a_cancelled_run() -> None:
         await asyncio.sleep(60)
         return a + b
 
-    model = Careful(steps=[calls("a"), "Here."])
+    model = careful(calls("a"), "Here.")
     agent = create_agent(model, [slow], checkpointer=InMemorySaver())
     task = asyncio.create_task(agent.ainvoke(ask(), THREAD))
     await asyncio.wait_for(started.wait(), timeout=10)
@@ -158,7 +163,7 @@ BROKEN: dict[str, list[Any]] = {
 def test_a_broken_history_passed_in_is_mended_in_the_thread_as_well(
     call: Any, broken: list[AnyMessage], tools: Any
 ) -> None:
-    model = Careful(steps=["One.", "Two."])
+    model = careful("One.", "Two.")
     agent = create_agent(model, tools, checkpointer=InMemorySaver())
     first = call(agent, {"messages": [m.model_copy() for m in broken]}, THREAD)
     assert first["messages"][:-1] == model.requests[0].messages
@@ -176,7 +181,7 @@ def test_a_mended_answer_is_not_sent_to_the_tool_again(call: Any) -> None:
         ran.append("add")
         return a + b
 
-    agent = create_agent(Careful(steps=["Fine."]), [counted])
+    agent = create_agent(careful("Fine."), [counted])
     broken = BROKEN["open call"]
     call(agent, {"messages": [m.model_copy() for m in broken]})
     assert ran == []
@@ -190,7 +195,7 @@ def test_a_layer_that_cuts_the_history_anywhere_shows_a_valid_one(call: Any, kee
     def short(request: Any) -> Any:
         return (yield request.override(messages=request.messages[-keep:]))
 
-    model = Careful(steps=[calls("a", "b"), calls("c"), "Done."])
+    model = careful(calls("a", "b"), calls("c"), "Done.")
     result = call(create_agent(model, [add], middleware=[short], system_prompt="Sum."), ask())
     assert kinds(result["messages"]) == ["human", "ai", "tool", "tool", "ai", "tool", "ai"]
     assert UNANSWERED not in [m.text for m in result["messages"]]
@@ -202,7 +207,7 @@ def test_a_hook_that_cuts_the_history_anywhere_leaves_a_valid_one(call: Any, kee
     def short(state: Any, runtime: Any) -> Any:
         return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *state["messages"][-keep:]]}
 
-    model = Careful(steps=[calls("a", "b"), calls("c"), "Done."])
+    model = careful(calls("a", "b"), calls("c"), "Done.")
     result = call(create_agent(model, [add], middleware=[short], system_prompt="Sum."), ask())
     assert is_valid(result["messages"])
     model.assert_done()
@@ -216,7 +221,7 @@ def test_a_hook_that_removes_half_of_a_pair_leaves_a_valid_history(call: Any, go
             found = [m for m in state["messages"] if isinstance(m, pick)]
             return {"messages": [RemoveMessage(id=str(found[0].id))]} if len(found) == 2 else None
 
-    model = Careful(steps=[calls("a"), calls("b"), "Done."])
+    model = careful(calls("a"), calls("b"), "Done.")
     result = call(create_agent(model, [add], middleware=[Forgetful()]), ask())
     assert is_valid(result["messages"])
 
@@ -237,7 +242,7 @@ def test_a_hook_that_replaces_an_earlier_message_leaves_a_valid_history(
             old = next(m for m in state["messages"] if m.type == "ai")
             return {"messages": [AIMessage("(shortened)", id=old.id)]}
 
-    model = Careful(steps=[calls("a"), calls("b"), "Done."])
+    model = careful(calls("a"), calls("b"), "Done.")
     result = call(create_agent(model, [add], middleware=[Replacing()]), ask())
     assert is_valid(result["messages"])
 
@@ -250,13 +255,13 @@ def test_a_hook_that_writes_a_call_without_an_answer_leaves_a_valid_history(call
             {"messages": [AIMessage("", tool_calls=made)]} if len(state["messages"]) == 1 else None
         )
 
-    result = call(create_agent(Careful(steps=["Hi."]), [add], middleware=[inventing]), ask())
+    result = call(create_agent(careful("Hi."), [add], middleware=[inventing]), ask())
     assert kinds(result["messages"]) == ["human", "ai", "tool", "ai"]
 
 
 def test_an_edited_thread_is_mended(call: Any) -> None:
     """update_state without the same id: the calls stay open (D23)."""
-    model = Careful(steps=[calls("a"), "Fine."])
+    model = careful(calls("a"), "Fine.")
     agent = create_agent(model, [add], checkpointer=InMemorySaver(), interrupt_before=["tools"])
     call(agent, ask(), THREAD)
     agent.update_state(THREAD, {"messages": [AIMessage("I will not.")]}, as_node="model")
@@ -268,7 +273,7 @@ def test_an_edited_thread_is_mended(call: Any) -> None:
 
 def test_an_answer_given_for_a_pending_call_is_kept(call: Any) -> None:
     """A person answers in the tool's place, and asks on."""
-    model = Careful(steps=[calls("a"), "Fine."])
+    model = careful(calls("a"), "Fine.")
     agent = create_agent(model, [add], checkpointer=InMemorySaver(), interrupt_before=["tools"])
     call(agent, ask(), THREAD)
     answer = ToolMessage("It is 5, I know.", tool_call_id="a")
@@ -287,7 +292,7 @@ def test_a_long_run_looks_at_each_message_once(call: Any, monkeypatch: pytest.Mo
         return really(messages, start)
 
     monkeypatch.setattr(history, "is_valid", counting)
-    model = Careful(steps=[*(calls(f"c{n}") for n in range(20)), "Done."])
+    model = careful(*(calls(f"c{n}") for n in range(20)), "Done.")
     result = call(create_agent(model, [add]), ask())
     assert sum(looked) <= len(result["messages"])
 
@@ -298,7 +303,7 @@ def test_a_resumed_run_goes_on_with_a_valid_history(call: Any) -> None:
         """Add two numbers."""
         return str(interrupt("Sure?"))
 
-    model = Careful(steps=[calls("a"), "Five."])
+    model = careful(calls("a"), "Five.")
     agent = create_agent(model, [asking], checkpointer=InMemorySaver())
     call(agent, ask(), THREAD)
     result = call(agent, Command(resume="5"), THREAD)
@@ -322,7 +327,7 @@ any_history = st.lists(
 def test_any_messages_at_all_lead_to_a_valid_thread(
     first: list[AnyMessage], second: list[AnyMessage]
 ) -> None:
-    model = Careful(steps=["One.", "Two."])
+    model = careful("One.", "Two.")
     agent: Any = create_agent(model, [add], checkpointer=InMemorySaver(), system_prompt="s")
     for number, messages in enumerate((first, second)):
         result = agent.invoke({"messages": messages}, THREAD)

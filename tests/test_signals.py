@@ -11,6 +11,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
+from pydantic import ValidationError
 
 from agent_factory import AgentMiddleware, Invoke, create_agent
 from agent_factory.testing import ScriptedChatModel
@@ -145,6 +146,31 @@ class AskingWrap(AgentMiddleware):
         word = interrupt("Run the tool?")
         message = await handler(request)
         return message.model_copy(update={"content": f"{message.text} ({word})"})
+
+
+@pytest.mark.parametrize("handle_tool_errors", [True, False])
+def test_a_wrong_answer_to_an_interrupt_is_refused_and_may_be_given_again(
+    call: Any, stack: list[AgentMiddleware], handle_tool_errors: bool
+) -> None:
+    """wanted 1: with a clear error, and no layer takes it for a failure of the tool."""
+
+    @tool("ask")
+    def ask_for_a_number() -> str:
+        """Ask the user."""
+        return f"The user said {interrupt('How many?', response_schema=int)}"
+
+    agent = create_agent(
+        asking(),
+        [ask_for_a_number],
+        middleware=stack,
+        checkpointer=InMemorySaver(),
+        handle_tool_errors=handle_tool_errors,
+    )
+    assert questions(call(agent, ASK, THREAD)) == ["How many?"]
+    with pytest.raises(ValidationError, match="valid integer"):
+        call(agent, Command(resume="many"), THREAD)
+    result = call(agent, Command(resume=3), THREAD)
+    assert [m.text for m in result["messages"]][-2:] == ["The user said 3", "Done."]
 
 
 @pytest.mark.parametrize("kind", [AskingFlow, AskingWrap])
