@@ -1,0 +1,297 @@
+"""The scripted chat model: it says what it was told to say, and keeps what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.tools import tool
+from pydantic import BaseModel
+
+from agent_factory import create_agent
+from agent_factory.testing import ModelCallRecord, ScriptedChatModel, ScriptError
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class Answer(BaseModel):
+    """The answer."""
+
+    value: int
+
+
+def streamed(chunks: Any) -> Any:
+    whole = None
+    for chunk in chunks:
+        whole = chunk if whole is None else whole + chunk
+    return whole
+
+
+async def _astreamed(model: Any, input: Any) -> Any:
+    return streamed([chunk async for chunk in model.astream(input)])
+
+
+@pytest.fixture(params=["invoke", "ainvoke", "stream", "astream"])
+def say(request: pytest.FixtureRequest) -> Any:
+    """Ask a model once, in each of the four ways."""
+    ways = {
+        "invoke": lambda model, input: model.invoke(input),
+        "ainvoke": lambda model, input: asyncio.run(model.ainvoke(input)),
+        "stream": lambda model, input: streamed(model.stream(input)),
+        "astream": lambda model, input: asyncio.run(_astreamed(model, input)),
+    }
+    return ways[request.param]
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+def test_a_text_is_said(say: Any) -> None:
+    assert say(ScriptedChatModel(["It is five."]), "2 + 3?").text == "It is five."
+
+
+def test_an_empty_text_is_said_too(say: Any) -> None:
+    assert say(ScriptedChatModel([""]), "?").text == ""
+
+
+def test_steps_are_said_in_order(say: Any) -> None:
+    model = ScriptedChatModel(["One.", "Two."])
+    assert [say(model, "?").text for _ in range(2)] == ["One.", "Two."]
+
+
+MESSAGE = AIMessage(
+    "Some words.",
+    tool_calls=[{"name": "add", "args": {"a": 1}, "id": "1"}],
+    invalid_tool_calls=[
+        {"name": "add", "args": "{a", "id": "2", "error": None, "type": "invalid_tool_call"}
+    ],
+    name="someone",
+    additional_kwargs={"extra": 1},
+    response_metadata={"model": "m"},
+    usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+    id="mine",
+)
+
+
+@pytest.mark.parametrize(
+    "field", ["text", "tool_calls", "additional_kwargs", "usage_metadata", "id"]
+)
+def test_a_message_arrives_with_what_it_holds(say: Any, field: str) -> None:
+    said = say(ScriptedChatModel([MESSAGE]), "?")
+    assert getattr(said, field) == getattr(MESSAGE, field)
+
+
+@pytest.mark.parametrize("field", ["invalid_tool_calls", "name"])
+async def test_what_chunks_cannot_carry_arrives_where_nothing_is_streamed(field: str) -> None:
+    model = ScriptedChatModel([MESSAGE, MESSAGE])
+    for said in (model.invoke("?"), await model.ainvoke("?")):
+        assert getattr(said, field) == getattr(MESSAGE, field)
+
+
+def test_metadata_of_a_message_arrive(say: Any) -> None:
+    assert say(ScriptedChatModel([MESSAGE]), "?").response_metadata["model"] == "m"
+
+
+def test_content_blocks_arrive(say: Any) -> None:
+    blocks: Any = [{"type": "text", "text": "Hi", "index": 0}]
+    assert say(ScriptedChatModel([AIMessage(blocks)]), "?").content == blocks
+
+
+def test_tool_calls_get_ids_where_they_have_none(say: Any) -> None:
+    calls = [{"name": "add", "args": {"a": 1, "b": 2}}, {"name": "add", "id": "mine"}]
+    first, second = say(ScriptedChatModel([calls]), "?").tool_calls
+    assert first["args"] == {"a": 1, "b": 2}
+    assert first["id"].startswith("call_")
+    assert (second["id"], second["args"]) == ("mine", {})
+
+
+def test_an_exception_is_raised(say: Any) -> None:
+    error = ConnectionError("down")
+    with pytest.raises(ConnectionError, match="down"):
+        say(ScriptedChatModel([error, "Up again."]), "?")
+
+
+def test_after_an_exception_the_script_goes_on(say: Any) -> None:
+    model = ScriptedChatModel([ConnectionError("down"), "Up again."])
+    with pytest.raises(ConnectionError):
+        say(model, "?")
+    assert say(model, "?").text == "Up again."
+
+
+@pytest.mark.parametrize(
+    ("made", "text"), [("words", "words"), (AIMessage("a message"), "a message")]
+)
+def test_a_function_decides_by_the_messages(say: Any, made: Any, text: str) -> None:
+    seen: list[str] = []
+
+    def decide(messages: Any) -> Any:
+        seen.extend(message.text for message in messages)
+        return made
+
+    assert say(ScriptedChatModel([decide]), "What?").text == text
+    assert seen == ["What?"]
+
+
+def test_a_function_may_call_tools_or_raise(say: Any) -> None:
+    def fail(messages: Any) -> Any:
+        return ValueError("decided to fail")
+
+    model = ScriptedChatModel([lambda messages: [{"name": "add"}], fail])
+    assert say(model, "?").tool_calls[0]["name"] == "add"
+    with pytest.raises(ValueError, match="decided to fail"):
+        say(model, "?")
+
+
+def test_a_step_given_twice_is_two_messages() -> None:
+    message = AIMessage("Again.")
+    model = ScriptedChatModel([message, message])
+    one, other = model.invoke("?"), model.invoke("?")
+    one.name = "changed"
+    assert other.name is None
+    assert message.name is None
+
+
+@pytest.mark.parametrize("junk", [5, None, {"name": "add"}, [5]])
+def test_a_step_that_is_no_step_is_named(say: Any, junk: Any) -> None:
+    with pytest.raises(ScriptError, match="step 1"):
+        say(ScriptedChatModel([junk]), "?")
+
+
+# --- too much, too little -------------------------------------------------------------------------
+
+
+def test_a_request_beyond_the_script_fails_and_says_what_was_asked(say: Any) -> None:
+    model = ScriptedChatModel(["One."])
+    say(model, "first")
+    with pytest.raises(ScriptError, match=r"request 2 has no step.*second"):
+        say(model, "second")
+
+
+def test_steps_that_were_never_asked_for_are_told() -> None:
+    model = ScriptedChatModel(["One.", "Two."])
+    with pytest.raises(ScriptError, match=r"2 steps were never asked for; the next is 'One\.'"):
+        model.assert_done()
+    model.invoke("?")
+    model.invoke("?")
+    model.assert_done()
+
+
+def test_a_script_error_is_an_assertion() -> None:
+    """So a test that meets one fails as a test, and not as an error of the program."""
+    assert issubclass(ScriptError, AssertionError)
+
+
+def test_a_model_without_steps_may_not_be_asked(say: Any) -> None:
+    with pytest.raises(ScriptError, match="request 1"):
+        say(ScriptedChatModel(), "?")
+
+
+# --- the record -----------------------------------------------------------------------------------
+
+
+def test_every_request_is_on_record(say: Any) -> None:
+    model = ScriptedChatModel(["One.", "Two."])
+    say(model, "first")
+    say(model, [("system", "Be brief."), ("user", "second")])
+    assert all(isinstance(record, ModelCallRecord) for record in model.requests)
+    texts = [[message.text for message in record.messages] for record in model.requests]
+    assert texts == [["first"], ["Be brief.", "second"]]
+
+
+def test_a_failed_request_is_on_record_too(say: Any) -> None:
+    model = ScriptedChatModel([ConnectionError("down")])
+    with pytest.raises(ConnectionError):
+        say(model, "first")
+    assert [message.text for message in model.requests[0].messages] == ["first"]
+
+
+def test_a_record_keeps_the_messages_of_its_moment() -> None:
+    model = ScriptedChatModel(["One."])
+    messages: Any = [HumanMessage("first")]
+    model.invoke(messages)
+    messages.append(HumanMessage("later"))
+    assert len(model.requests[0].messages) == 1
+
+
+@pytest.mark.parametrize(
+    ("offered", "name"),
+    [
+        (add, "add"),
+        (Answer, "Answer"),
+        ({"type": "web_search"}, "web_search"),
+        ({"type": "function", "function": {"name": "given", "parameters": {}}}, "given"),
+        ({"name": "plain", "input_schema": {}}, "plain"),
+    ],
+)
+def test_tools_are_on_record_by_name(say: Any, offered: Any, name: str) -> None:
+    model = ScriptedChatModel(["One."])
+    say(model.bind_tools([offered]), "?")
+    assert model.requests[0].tools == [name]
+
+
+def test_what_is_bound_or_passed_is_on_record(say: Any) -> None:
+    model = ScriptedChatModel(["One."])
+    say(model.bind_tools([add], tool_choice="any", strict=True).bind(temperature=0), "?")
+    assert model.requests[0].kwargs == {"tool_choice": "any", "strict": True, "temperature": 0}
+
+
+def test_stop_words_are_on_record(say: Any) -> None:
+    model = ScriptedChatModel(["One."])
+    say(model.bind(stop=["END"]), "?")
+    assert model.requests[0].kwargs == {"stop": ["END"]}
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+def test_words_are_streamed_one_by_one() -> None:
+    chunks = list(ScriptedChatModel(["It is  five."]).stream("?"))
+    assert all(isinstance(chunk, AIMessageChunk) for chunk in chunks)
+    assert [chunk.text for chunk in chunks] == ["It ", "is ", " ", "five.", ""]
+    assert chunks[-1].chunk_position == "last"
+    assert len({chunk.id for chunk in chunks}) == 1
+
+
+def test_tool_calls_are_streamed_last() -> None:
+    message = AIMessage("Wait.", tool_calls=[{"name": "add", "args": {"a": 1}, "id": "1"}])
+    chunks: Any = list(ScriptedChatModel([message]).stream("?"))
+    assert [len(chunk.tool_call_chunks) for chunk in chunks] == [0, 1]
+    assert chunks[-1].tool_call_chunks[0]["args"] == '{"a": 1}'
+
+
+# --- in use ---------------------------------------------------------------------------------------
+
+
+def test_requests_side_by_side_each_get_a_step_of_their_own() -> None:
+    model = ScriptedChatModel([str(number) for number in range(50)])
+    with ThreadPoolExecutor(10) as pool:
+        said = list(pool.map(lambda _: model.invoke("?").text, range(50)))
+    assert sorted(said, key=int) == [str(number) for number in range(50)]
+    assert len(model.requests) == 50
+
+
+def test_two_models_share_nothing() -> None:
+    steps = ["One."]
+    one, other = ScriptedChatModel(steps), ScriptedChatModel(steps)
+    one.invoke("?")
+    assert other.requests == []
+    other.invoke("?")
+
+
+def test_with_structured_output_works_as_with_any_chat_model(say: Any) -> None:
+    model = ScriptedChatModel([[{"name": "Answer", "args": {"value": 5}}]])
+    assert say(model.with_structured_output(Answer), "2 + 3?") == Answer(value=5)
+
+
+def test_it_drives_an_agent(call: Any) -> None:
+    model = ScriptedChatModel([[{"name": "add", "args": {"a": 2, "b": 3}}], "It is five."])
+    result = call(create_agent(model, [add]), {"messages": [("user", "2 + 3?")]})
+    assert [m.text for m in result["messages"]] == ["2 + 3?", "", "5", "It is five."]
+    model.assert_done()
