@@ -184,7 +184,7 @@ def _refuse_endless(max_retries: int, message: AIMessage, failures: int) -> None
     if failures >= max_retries:
         raise OutputError(
             "the model",
-            f"asked for tools that do not exist, after {failures} retries.",
+            f"asked for tools that do not exist (retries: {failures}).",
             "Tell it in the system prompt that it has none.",
             ai_message=message,
             retries=failures,

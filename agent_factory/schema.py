@@ -245,4 +245,5 @@ def _say(hint: Any) -> str:
     reducer = _reducer(hint)
     how = f" folded by {getattr(reducer, '__name__', type(reducer).__name__)}" if reducer else ""
     kind = _value_type(hint)
-    return f"{getattr(kind, '__name__', kind)}{how}"
+    name = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+    return f"{name}{how}"

@@ -345,7 +345,7 @@ def _cap(max_retries: int, failures: int, error: StructuredOutputError) -> None:
     if failures >= max_retries:
         raise OutputError(
             error.culprit,
-            f"no valid structured answer after {failures} retries. Last mistake: {error.reason}",
+            f"no valid structured answer (retries: {failures}). Last mistake: {error.reason}",
             "Simplify the schema, describe its fields, or raise max_retries.",
             ai_message=error.ai_message,
             retries=failures,

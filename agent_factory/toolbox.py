@@ -88,7 +88,7 @@ def _clash(
     if tool.name in taken and client.get(tool.name) is not tool:
         yield ToolNameTaken(
             tool.name,
-            f"is a tool of {taken[tool.name]} and another one of {origin}; the model could reach "
+            f"names two tools, given by {taken[tool.name]} and by {origin}; the model could reach "
             "only one of them.",
             "Rename one, or give the same tool object in both places.",
         )

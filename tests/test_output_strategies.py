@@ -162,7 +162,7 @@ def test_a_bad_answer_of_a_provider_is_explained(
 @pytest.mark.parametrize("tools", [[], [look]])
 def test_a_provider_is_asked_three_times_again(call: Any, tools: Any) -> None:
     model = ScriptedChatModel(["No."] * 9)
-    with pytest.raises(OutputError, match="after 3 retries") as caught:
+    with pytest.raises(OutputError, match="retries: 3") as caught:
         call(create_agent(model, tools, response_format=ProviderStrategy(Weather)), ASK)
     assert len(model.requests) == 4
     assert caught.value.ai_message is not None

@@ -161,7 +161,7 @@ def test_a_model_is_asked_again_so_often_and_no_more(
 ) -> None:
     """wanted 2, 5."""
     built, model = agent(*[bad] * 9, tools=tools, max_retries=retries)
-    with pytest.raises(OutputError, match=f"after {retries} retries") as caught:
+    with pytest.raises(OutputError, match=f"retries: {retries}") as caught:
         call(built, ASK)
     assert len(model.requests) == retries + 1
     assert caught.value.retries == retries
