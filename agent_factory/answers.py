@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from agent_factory.errors import BadReturn, OutputError, describe
 from agent_factory.history import answers_of, call_ids, last_turn
+from agent_factory.schema import RETRIES
 from agent_factory.spec import AgentSpec
 from agent_factory.structured_output import (
+    EXPLAINS,
     ProviderStrategy,
     Strategy,
+    StructuredOutputError,
     ToolStrategy,
-    explanation_mark,
-    is_explanation,
     strategy_for,
 )
 from agent_factory.types import ModelResponse
+
+
+def times_explained(state: Mapping[str, Any]) -> int:
+    """How often, in this run, the model was told what was wrong with its structured answer."""
+    return int(state.get(RETRIES) or 0)
 
 
 class AnswerReader:
@@ -37,15 +42,13 @@ class AnswerReader:
         self._format = spec.response_format
         self._model = spec.model
 
-    def read(
-        self, strategy: Strategy, answer: Any, messages: Sequence[AnyMessage]
-    ) -> ModelResponse[Any]:
+    def read(self, strategy: Strategy, answer: Any, failures: int) -> ModelResponse[Any]:
         """A model's answer as a response.
 
         Args:
             strategy: How a structured answer was asked for.
             answer: What the model gave.
-            messages: What it was shown.
+            failures: How often it was already asked again in this run.
 
         Raises:
             BadReturn: It gave no AIMessage.
@@ -57,12 +60,10 @@ class AnswerReader:
         if self._name is not None:
             # A copy: the model may give the same object again, to another agent too.
             message = message.model_copy(update={"name": self._name})
-        replies, value = self._replies(strategy, message, messages)
+        replies, value = self._replies(strategy, message, failures)
         return ModelResponse(result=[message, *replies], structured_response=value)
 
-    def finish(
-        self, response: ModelResponse[Any], messages: Sequence[AnyMessage]
-    ) -> ModelResponse[Any]:
+    def finish(self, response: ModelResponse[Any], failures: int) -> ModelResponse[Any]:
         """A response that came through all layers, with what they left unanswered.
 
         A layer may give an answer of its own, or hand on the message without the replies to it.
@@ -77,13 +78,13 @@ class AnswerReader:
                 "returned a response without an AIMessage.",
                 "Return what the handler gave, or an AIMessage of your own.",
             )
+        strategy = strategy_for(self._format, self._model)
         left = set(call_ids(message)) - answers_of(tail).keys()
         if not left:
-            return response
-        strategy = strategy_for(self._format, self._model)
+            return _with_provided(strategy, response, message)
         if self._has_tools and not _names(message, left) & _output_tools(strategy):
             return response
-        replies, value = self._replies(strategy, message, messages)
+        replies, value = self._replies(strategy, message, failures)
         missing = [r for r in replies if isinstance(r, ToolMessage) and r.tool_call_id in left]
         return replace(
             response,
@@ -94,9 +95,8 @@ class AnswerReader:
         )
 
     def _replies(
-        self, strategy: Strategy, message: AIMessage, messages: Sequence[AnyMessage]
+        self, strategy: Strategy, message: AIMessage, failures: int
     ) -> tuple[list[BaseMessage], Any]:
-        failures = partial(times_explained, messages)
         replies, value = ([], None) if strategy is None else self._read(strategy, message, failures)
         if self._has_tools:
             return replies, value
@@ -106,7 +106,7 @@ class AnswerReader:
         self,
         strategy: ToolStrategy[Any] | ProviderStrategy[Any],
         message: AIMessage,
-        failures: Callable[[], int],
+        failures: int,
     ) -> tuple[list[BaseMessage], Any]:
         replies, value = strategy.read(message, failures)
         if value is None and replies and self._format is None and not self._has_tools:
@@ -119,8 +119,22 @@ class AnswerReader:
         return replies, value
 
 
-def _names(message: AIMessage, ids: set[str]) -> set[str]:
-    return {call["name"] for call in message.tool_calls if call["id"] in ids}
+def _with_provided(
+    strategy: Strategy, response: ModelResponse[Any], message: AIMessage
+) -> ModelResponse[Any]:
+    """The response with the answer a provider wrote, where a layer left it out."""
+    if not isinstance(strategy, ProviderStrategy) or response.structured_response is not None:
+        return response
+    try:
+        value: Any = strategy.binding.parse(message)
+    except StructuredOutputError:  # a layer's own words, which need not be an answer
+        return response
+    return replace(response, structured_response=value)
+
+
+def _names(message: AIMessage, ids: set[str]) -> set[str | None]:
+    calls = [*message.tool_calls, *message.invalid_tool_calls]
+    return {call["name"] for call in calls if call["id"] in ids}
 
 
 def _output_tools(strategy: Strategy) -> set[str]:
@@ -141,32 +155,19 @@ def _identified(message: AIMessage) -> AIMessage:
     return message.model_copy(update=changes)
 
 
-def times_explained(messages: Sequence[AnyMessage]) -> int:
-    """How often, since the user last spoke, the model was told what was wrong with its answer.
-
-    The latest explanation says it: earlier ones may have been trimmed or summarised away.
-    """
-    for message in reversed(messages):
-        if is_explanation(message):
-            return int(message.additional_kwargs.get("retry", 1))
-        if isinstance(message, HumanMessage):
-            return 0
-    return 0
-
-
 def _strays(
     strategy: Strategy,
     message: AIMessage,
     replies: Sequence[BaseMessage],
-    failures: Callable[[], int],
+    failures: int,
 ) -> list[BaseMessage]:
     """Answers to calls of tools that do not exist, where there is no node to answer them."""
     answered = {reply.tool_call_id for reply in replies if isinstance(reply, ToolMessage)}
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     strays = [call for call in calls if call["id"] not in answered]
     if strays and not replies and strategy is not None:
-        _refuse_endless(strategy.max_retries, message, failures())
-    mark = {} if strategy is None else explanation_mark(failures() + 1)
+        _refuse_endless(strategy.max_retries, message, failures)
+    mark = {} if strategy is None else EXPLAINS
     names = ", ".join(sorted(_output_tools(strategy)))
     return [
         ToolMessage(

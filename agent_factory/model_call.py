@@ -12,7 +12,7 @@ from langchain_core.messages import AnyMessage
 from langchain_core.runnables.base import RunnableBinding
 from langchain_core.tools import BaseTool
 
-from agent_factory.answers import AnswerReader
+from agent_factory.answers import AnswerReader, times_explained
 from agent_factory.compose import ModelCall, Outcome, compose_model_call
 from agent_factory.errors import (
     HistoryError,
@@ -95,14 +95,14 @@ class AskModel:
         strategy, model, messages = self._prepare(request)
         with heard():
             answer = model.invoke(messages)
-        return Outcome(self._reader.read(strategy, answer, request.state["messages"]))
+        return Outcome(self._reader.read(strategy, answer, times_explained(request.state)))
 
     async def a(self, request: ModelRequest[Any]) -> Outcome:
         """Ask in an asynchronous run."""
         strategy, model, messages = self._prepare(request)
         with heard():
             answer = await model.ainvoke(messages)
-        return Outcome(self._reader.read(strategy, answer, request.state["messages"]))
+        return Outcome(self._reader.read(strategy, answer, times_explained(request.state)))
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, list[AnyMessage]]:
         strategy = strategy_for(request.response_format, request.model)

@@ -8,12 +8,14 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 
-from agent_factory.answers import AnswerReader
+from agent_factory.answers import AnswerReader, times_explained
 from agent_factory.compose import ModelCall, Outcome
 from agent_factory.history import Seen, call_ids, repair
 from agent_factory.routing import Rules, State
+from agent_factory.schema import RETRIES
 from agent_factory.signals import passed_on
 from agent_factory.spec import AgentSpec
+from agent_factory.structured_output import is_explanation
 from agent_factory.topology import MODEL
 from agent_factory.tracing import silence
 from agent_factory.types import ModelRequest, ModelResponse
@@ -91,9 +93,12 @@ class ModelNode(Runnable[Any, Any]):
         )
 
     def _finish(self, state: State, healing: list[Any], outcome: Outcome) -> Update:
-        response = self._reader.finish(outcome.response, state["messages"])
+        failures = times_explained(state)
+        response = self._reader.finish(outcome.response, failures)
         update: dict[str, Any] = {"messages": [*healing, *response.result]}
         update |= self._structured(state, response)
+        if any(map(is_explanation, response.result)):
+            update[RETRIES] = failures + 1
         if not any(isinstance(m, AIMessage) and call_ids(m) for m in response.result):
             self._seen.forget(get_runtime().control)
         if not outcome.commands:

@@ -18,7 +18,7 @@ from typing import (
     get_type_hints,
 )
 
-from langgraph.channels import Topic
+from langgraph.channels import Topic, UntrackedValue
 from langgraph.channels.base import BaseChannel
 from langgraph.managed.base import is_managed_value
 from typing_extensions import TypedDict, is_typeddict
@@ -29,8 +29,12 @@ from agent_factory.types import AgentState, OmitFromSchema, PrivateStateAttr
 RELAY = "loop_relay"
 """The private channel in which what tools say of the run waits for all of them to speak."""
 
+RETRIES = "loop_retries"
+"""The private channel that counts, within a run, how often a structured answer was explained."""
+
 _ENGINE_HINTS: dict[str, Any] = {
-    RELAY: NotRequired[Annotated[list[Any], Topic(object), PrivateStateAttr]]
+    RETRIES: NotRequired[Annotated[int, UntrackedValue(int, guard=False), PrivateStateAttr]],
+    RELAY: NotRequired[Annotated[list[Any], Topic(object), PrivateStateAttr]],
 }
 
 

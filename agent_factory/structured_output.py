@@ -47,6 +47,8 @@ MAX_RETRIES = 3
 EXPLANATION = "structured_output"
 """`additional_kwargs["lc_source"]` of the messages that tell a model what was wrong."""
 
+EXPLAINS = {"lc_source": EXPLANATION}
+
 
 HandleErrors = (
     bool | str | type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], str]
@@ -86,22 +88,21 @@ class ToolStrategy(Generic[ResponseT]):
         """The output tools by name."""
         return {spec.name: OutputToolBinding(spec) for spec in self.schema_specs}
 
-    def read(
-        self, message: AIMessage, failures: Callable[[], int]
-    ) -> tuple[list[BaseMessage], Any]:
+    def read(self, message: AIMessage, failures: int) -> tuple[list[BaseMessage], Any]:
         """What a model's answer comes to: the messages that answer it, and the parsed value.
 
         Args:
             message: The model's answer.
-            failures: Counts how often it was already asked again since the user last spoke.
+            failures: How often it was already asked again in this run.
 
         Raises:
             StructuredOutputError: The answer cannot be used and `handle_errors` does not cover it.
             OutputError: It was asked again `max_retries` times.
         """
-        calls = [call for call in message.tool_calls if call["name"] in self.bindings]
+        made = [*message.tool_calls, *message.invalid_tool_calls]
+        calls: list[Any] = [call for call in made if call["name"] in self.bindings]
         try:
-            if not calls and not message.tool_calls and not message.invalid_tool_calls:
+            if not made:
                 how = f"Call {' or '.join(self.bindings)} to give it."
                 raise MissingStructuredOutputError(list(self.bindings), message, how)
             if len(calls) > 1:
@@ -109,12 +110,14 @@ class ToolStrategy(Generic[ResponseT]):
             return self._read_one(message, calls[0]) if calls else ([], None)
         except StructuredOutputError as error:
             text = _explain(self.handle_errors, error)
-            _cap(self.max_retries, failures(), error)
-            return _explanations(text, calls, failures() + 1), None
+            _cap(self.max_retries, failures, error)
+            return _explanations(text, calls), None
 
     def _read_one(self, message: AIMessage, call: Any) -> tuple[list[BaseMessage], Any]:
         name = call["name"]
         try:
+            if isinstance(call["args"], str):
+                raise ValueError(f"its arguments are no JSON: {call['args']}")
             value = self.bindings[name].parse(call["args"])
         except Exception as error:  # a schema's own checks may raise anything
             raise StructuredOutputValidationError(name, error, message) from error
@@ -152,17 +155,15 @@ class ProviderStrategy(Generic[ResponseT]):
         spec = {"name": self.schema_spec.name, "schema": self.schema_spec.json_schema, **strict}
         return {"response_format": {"type": "json_schema", "json_schema": spec}}
 
-    def read(
-        self, message: AIMessage, failures: Callable[[], int]
-    ) -> tuple[list[BaseMessage], Any]:
+    def read(self, message: AIMessage, failures: int) -> tuple[list[BaseMessage], Any]:
         """As `ToolStrategy.read`; an answer that calls tools is no answer yet."""
         if message.tool_calls or message.invalid_tool_calls:
             return [], None
         try:
             return [], self.binding.parse(message)
         except StructuredOutputError as error:
-            _cap(self.max_retries, failures(), error)
-            return _explanations(_template(error), (), failures() + 1), None
+            _cap(self.max_retries, failures, error)
+            return _explanations(_template(error), ()), None
 
 
 class AutoStrategy(Generic[ResponseT]):
@@ -352,27 +353,17 @@ def _cap(max_retries: int, failures: int, error: StructuredOutputError) -> None:
         ) from error
 
 
-def explanation_mark(times: int) -> dict[str, Any]:
-    """What an explanation carries, so that it is known, and how often there was one.
-
-    Args:
-        times: How often the model was told so, this time included.
-    """
-    return {"lc_source": EXPLANATION, "retry": times}
-
-
-def _explanations(text: str, calls: Sequence[Any], times: int) -> list[BaseMessage]:
+def _explanations(text: str, calls: Sequence[Any]) -> list[BaseMessage]:
     """The text as an answer to each bad call; to prose, as a word of the user."""
-    mark = explanation_mark(times)
     if not calls:
-        return [HumanMessage(text, additional_kwargs=mark)]
+        return [HumanMessage(text, additional_kwargs=EXPLAINS)]
     return [
         ToolMessage(
             text,
             tool_call_id=call["id"],
             name=call["name"],
             status="error",
-            additional_kwargs=mark,
+            additional_kwargs=EXPLAINS,
         )
         for call in calls
     ]

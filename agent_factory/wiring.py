@@ -60,8 +60,7 @@ def wire(spec: AgentSpec, context_schema: type[Any] | None = None) -> AgentGraph
             input_schema=_seen_by(spec, node.name),
             trace_policy=policy_of(bound.owner),
         )
-    model = _model_node(spec, graph, rules)
-    graph.add_node(MODEL, model, input_schema=_seen_by(spec, MODEL))
+    graph.add_node(MODEL, _model_node(spec, graph, rules))
     if spec.has_tools:
         graph.add_node(TOOLS, ToolsNode(spec, graph.channels))
     for edge in spec.topology.edges:
@@ -81,7 +80,7 @@ def _graph(spec: AgentSpec, context_schema: type[Any] | None) -> AgentGraph:
 
 
 def _seen_by(spec: AgentSpec, node: str) -> type[Any]:
-    """What a node reads of the state: what tools say of the run is for the loop's entry alone."""
+    """What a hook reads of the state: what tools say of the run is for the loop's entry alone."""
     entered = spec.has_tools and node == spec.topology.loop_entry
     return spec.schemas.state if entered else spec.schemas.hook
 

@@ -333,6 +333,21 @@ def test_a_layer_that_hands_on_the_message_alone_does_not_lose_the_answer(
     assert call(agent, ASK)["structured_response"] == Weather(degrees=18)
 
 
+def test_a_layer_that_hands_on_the_message_alone_does_not_lose_a_providers_answer(
+    call: Any,
+) -> None:
+    @wrap_model_call
+    def message_only(request: Any) -> Any:
+        response = yield request
+        return response.result[0]
+
+    model = ScriptedChatModel(['{"degrees": 7}'])
+    agent = create_agent(
+        model, middleware=[message_only], response_format=ProviderStrategy(Weather)
+    )
+    assert call(agent, ASK)["structured_response"] == Weather(degrees=7)
+
+
 def test_streaming_shows_the_answer_once(collect: Any) -> None:
     agent = create_agent(ScriptedChatModel([[answer()]]), response_format=ToolStrategy(Weather))
     chunks = collect(agent, ASK, stream_mode="updates")

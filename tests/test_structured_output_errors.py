@@ -6,11 +6,11 @@ import dataclasses
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from agent_factory import OutputError, TurnError, create_agent, wrap_model_call
+from agent_factory import OutputError, TurnError, before_model, create_agent, wrap_model_call
 from agent_factory.structured_output import (
     MissingStructuredOutputError,
     MultipleStructuredOutputsError,
@@ -310,3 +310,19 @@ def test_where_there_is_no_way_back_to_the_model_a_bad_answer_raises(call: Any, 
     built = create_agent(ScriptedChatModel([bad]), middleware=[structured])
     with pytest.raises(OutputError):
         call(built, ASK)
+
+
+def test_a_hook_that_speaks_as_the_user_does_not_reset_the_count(call: Any, bad: Any) -> None:
+    """wanted 2: a reminder before each call is no new question."""
+
+    @before_model
+    def remind(state: Any, runtime: Any) -> Any:
+        return {"messages": [HumanMessage("Remember the rules.")]}
+
+    model = ScriptedChatModel([bad] * 9)
+    built = create_agent(
+        model, middleware=[remind], response_format=ToolStrategy(Weather | News, max_retries=2)
+    )
+    with pytest.raises(OutputError, match="retries: 2"):
+        call(built, ASK)
+    assert len(model.requests) == 3

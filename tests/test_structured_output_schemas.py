@@ -96,6 +96,17 @@ class SubRequired(BaseOptional):
     b: int
 
 
+class Tree(typing_extensions.TypedDict):
+    """It holds itself."""
+
+    name: str
+    children: list[Tree]
+
+
+class OldTree(typing.TypedDict):
+    children: list[OldTree]
+
+
 JSON = {
     "title": "Person",
     "description": "A person as JSON schema.",
@@ -121,6 +132,11 @@ FITTING: list[tuple[Any, Any, Any]] = [
     (OldOuter, {"home": {"city": "X"}}, {"home": {"city": "X"}}),
     (SubOptional, {"a": 1}, {"a": 1}),
     (SubRequired, {"b": 1}, {"b": 1}),
+    (
+        Tree,
+        {"name": "a", "children": [{"name": "b", "children": []}]},
+        {"name": "a", "children": [{"name": "b", "children": []}]},
+    ),
     (JSON, {"name": "Ada", "age": 36}, {"name": "Ada", "age": 36}),
 ]
 
@@ -138,6 +154,7 @@ FAILING: list[tuple[Any, Any, str]] = [
     (OldOuter, {"home": {}}, "home.city"),
     (SubOptional, {"b": 1}, "a"),
     (SubRequired, {"a": 1}, "b"),
+    (Tree, {"name": "a", "children": [{"name": "b"}]}, "children.0.children"),
     (JSON, {"age": 1}, "name is required"),
     (JSON, {"name": "Ada", "age": -1}, "age: -1 is less than 0"),
     (JSON, {"name": 5}, "name: 5 is not of type string"),
@@ -345,6 +362,12 @@ def test_a_schema_that_pydantic_cannot_read_is_refused_with_its_reason() -> None
 
 class _NoSchema:
     """Pydantic makes no schema for a class of no known kind."""
+
+
+def test_a_recursive_typed_dict_of_typing_is_refused_with_the_remedy() -> None:
+    """Before Python 3.12 pydantic reads only those of typing_extensions."""
+    with pytest.raises(InvalidResponseFormat, match="typing_extensions"):
+        ToolStrategy(OldTree)
 
 
 @pytest.mark.parametrize("retries", [-1, 1.5, "3", None, True])

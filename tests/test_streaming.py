@@ -1,0 +1,383 @@
+"""What a stream shows of a run: every mode, the agent's own words, nothing private (wanted 7)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    ToolMessage,
+)
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentMiddleware,
+    ExtendedModelResponse,
+    Invoke,
+    ModelResponse,
+    ToolRuntime,
+    create_agent,
+    wrap_model_call,
+)
+from agent_factory.testing import ScriptedChatModel
+
+ASK: Any = {"messages": [("user", "2 + 3?")]}
+ADDING: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    get_stream_writer()({"adding": [a, b]})
+    return a + b
+
+
+def model() -> ScriptedChatModel:
+    return ScriptedChatModel([ADDING, "It is five."])
+
+
+def words(chunks: list[Any]) -> list[str]:
+    """What is heard in stream_mode="messages", word by word."""
+    return [message.text for message, _ in chunks if message.text]
+
+
+# --- every mode -----------------------------------------------------------------------------------
+
+
+def test_values_are_the_whole_state_after_each_step(collect: Any) -> None:
+    chunks = collect(create_agent(model(), [add]), ASK, stream_mode="values")
+    assert [len(chunk["messages"]) for chunk in chunks] == [1, 2, 3, 4]
+
+
+def test_updates_are_what_each_node_wrote(collect: Any) -> None:
+    class Quiet(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            return None
+
+    chunks = collect(create_agent(model(), [add], middleware=[Quiet()]), ASK, stream_mode="updates")
+    nodes = [node for chunk in chunks for node in chunk]
+    assert nodes == ["Quiet.before_model", "model", "tools", "Quiet.before_model", "model"]
+    assert chunks[0]["Quiet.before_model"] is None
+    assert chunks[2]["tools"]["messages"][0].text == "5"
+
+
+def test_custom_is_what_tools_hooks_and_layers_write(collect: Any) -> None:
+    class Writing(AgentMiddleware):
+        def before_agent(self, state: Any, runtime: Any) -> None:
+            runtime.stream_writer("hook")
+
+        def around_model(self, request: Any) -> Any:
+            request.runtime.stream_writer("layer")
+            return (yield request)
+
+        def around_tool(self, request: Any) -> Any:
+            request.runtime.stream_writer("tool layer")
+            return (yield request)
+
+    agent = create_agent(model(), [add], middleware=[Writing()])
+    chunks = collect(agent, ASK, stream_mode="custom")
+    assert chunks == ["hook", "layer", "tool layer", {"adding": [2, 3]}, "layer"]
+
+
+@pytest.mark.parametrize("mode", ["tasks", "debug"])
+def test_tasks_and_debug_name_every_node(collect: Any, mode: str) -> None:
+    chunks = collect(create_agent(model(), [add]), ASK, stream_mode=mode)
+    payloads = [chunk.get("payload", chunk) for chunk in chunks]
+    begun = [payload["name"] for payload in payloads if "input" in payload]
+    ended = [payload["name"] for payload in payloads if "result" in payload]
+    assert begun == ended == ["model", "tools", "model"]
+
+
+def test_a_task_of_a_tool_is_its_call_alone(collect: Any) -> None:
+    """A23: the state is not copied into each Send."""
+    chunks = collect(create_agent(model(), [add]), ASK, stream_mode="tasks")
+    (sent,) = [chunk["input"] for chunk in chunks if chunk["name"] == "tools" and "input" in chunk]
+    assert len(sent) == 1
+    assert sent[0]["id"] == "1"
+    assert "messages" not in sent[0]
+
+
+def test_checkpoints_follow_the_steps(collect: Any) -> None:
+    agent = create_agent(model(), [add], checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    chunks = collect(agent, ASK, config, stream_mode="checkpoints")
+    assert [chunk["next"] for chunk in chunks] == [
+        ["__start__"],
+        ["model"],
+        ["tools"],
+        ["model"],
+        [],
+    ]
+
+
+def test_several_modes_at_once_are_told_apart(collect: Any) -> None:
+    agent = create_agent(model(), [add])
+    chunks = collect(agent, ASK, stream_mode=["updates", "custom", "messages"])
+    assert {mode for mode, _ in chunks} == {"updates", "custom", "messages"}
+    assert [chunk for mode, chunk in chunks if mode == "custom"] == [{"adding": [2, 3]}]
+
+
+# --- the agent's own words ------------------------------------------------------------------------
+
+
+def test_the_agents_model_is_heard_word_by_word(collect: Any) -> None:
+    chunks = collect(create_agent(model(), [add]), ASK, stream_mode="messages")
+    assert words(chunks) == ["5", "It ", "is ", "five."]
+    spoken = [chunk for chunk in chunks if isinstance(chunk[0], AIMessageChunk)]
+    assert {meta["langgraph_node"] for _, meta in spoken} == {"model"}
+
+
+def test_tool_calls_are_heard_too(collect: Any) -> None:
+    chunks = collect(create_agent(model(), [add]), ASK, stream_mode="messages")
+    called = [c for message, _ in chunks for c in getattr(message, "tool_call_chunks", [])]
+    assert [c["name"] for c in called] == ["add"]
+
+
+def test_no_message_is_heard_twice(collect: Any) -> None:
+    class Through(AgentMiddleware):
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [state["messages"][-1]]}
+
+        def around_model(self, request: Any) -> Any:
+            return (yield request)
+
+    agent = create_agent(model(), [add], middleware=[Through()])
+    assert words(collect(agent, ASK, stream_mode="messages")) == ["5", "It ", "is ", "five."]
+
+
+class Inner(AgentMiddleware):
+    """Asks a model of its own wherever it can."""
+
+    def __init__(self, secret: Any) -> None:
+        self.secret = secret
+
+    def before_agent(self, state: Any, runtime: Any) -> None:
+        self.secret.invoke("hook")
+
+    def before_model(self, state: Any, runtime: Any) -> None:
+        self.secret.invoke("hook")
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        self.secret.invoke("hook")
+
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        self.secret.invoke("hook")
+
+    def around_model(self, request: Any) -> Any:
+        yield Invoke(self.secret, "before")
+        response = yield request
+        yield Invoke(self.secret, "after")
+        return response
+
+    def around_tool(self, request: Any) -> Any:
+        yield Invoke(self.secret, "before")
+        message = yield request
+        yield Invoke(self.secret, "after")
+        return message
+
+
+class AsyncInner(AgentMiddleware):
+    def __init__(self, secret: Any) -> None:
+        self.secret = secret
+
+    async def abefore_model(self, state: Any, runtime: Any) -> None:
+        await self.secret.ainvoke("hook")
+
+    async def aafter_model(self, state: Any, runtime: Any) -> None:
+        await self.secret.ainvoke("hook")
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        await self.secret.ainvoke("before")
+        response, _ = await asyncio.gather(handler(request), self.secret.ainvoke("beside"))
+        return response
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        await self.secret.ainvoke("before")
+        return await handler(request)
+
+
+def test_what_middleware_ask_models_of_their_own_is_not_heard(collect: Any) -> None:
+    """wanted 7: summary, selector, emulator."""
+    secret = ScriptedChatModel(["A secret."] * 50)
+    agent = create_agent(model(), [add], middleware=[Inner(secret)])
+    assert words(collect(agent, ASK, stream_mode="messages")) == ["5", "It ", "is ", "five."]
+    assert len(secret.requests) == 12
+
+
+async def test_nor_is_it_in_hooks_and_layers_that_are_async() -> None:
+    secret = ScriptedChatModel(["A secret."] * 50)
+    agent = create_agent(model(), [add], middleware=[AsyncInner(secret)])
+    chunks = [chunk async for chunk in agent.astream(ASK, stream_mode="messages")]
+    assert words(chunks) == ["5", "It ", "is ", "five."]
+    assert len(secret.requests) == 9
+
+
+def test_a_layer_that_asks_twice_is_heard_twice(collect: Any) -> None:
+    """Both answers are the agent's model speaking; which one is kept is known only later."""
+
+    @wrap_model_call
+    def twice(request: Any) -> Any:
+        yield request
+        return (yield request)
+
+    agent = create_agent(ScriptedChatModel(["First.", "Second."]), middleware=[twice])
+    assert words(collect(agent, ASK, stream_mode="messages")) == ["First.", "Second."]
+
+
+def test_another_model_that_a_layer_hands_inward_is_heard(collect: Any) -> None:
+    other = ScriptedChatModel(["From another."])
+
+    @wrap_model_call
+    def fall_back(request: Any) -> Any:
+        return (yield request.override(model=other))
+
+    agent = create_agent(ScriptedChatModel(), middleware=[fall_back])
+    assert words(collect(agent, ASK, stream_mode="messages")) == ["From ", "another."]
+
+
+@pytest.mark.parametrize("extended", [False, True])
+def test_an_answer_that_a_layer_makes_up_is_heard(collect: Any, extended: bool) -> None:
+    @wrap_model_call
+    def canned(request: Any) -> Any:
+        response = ModelResponse([AIMessage("From the cache.")])
+        return (
+            ExtendedModelResponse(response, Command(update={"messages": []}))
+            if extended
+            else response
+        )
+        yield
+
+    agent = create_agent(ScriptedChatModel(), middleware=[canned])
+    assert words(collect(agent, ASK, stream_mode="messages")) == ["From the cache."]
+
+
+def test_messages_a_layer_writes_beside_the_answer_are_heard(collect: Any) -> None:
+    @wrap_model_call
+    def noting(request: Any) -> Any:
+        return ExtendedModelResponse(
+            (yield request), Command(update={"messages": [HumanMessage("P.S.")]})
+        )
+
+    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[noting])
+    assert words(collect(agent, ASK, stream_mode="messages")) == ["Hi.", "P.S."]
+
+
+def test_a_tool_that_stops_the_run_is_heard(collect: Any) -> None:
+    def stop() -> Command[Any]:
+        """Stop."""
+        return Command(
+            goto="__end__", update={"messages": [ToolMessage("Stopped.", tool_call_id="1")]}
+        )
+
+    agent = create_agent(ScriptedChatModel([[{"name": "stop", "id": "1"}]]), [stop])
+    assert words(collect(agent, ASK, stream_mode="messages")) == ["Stopped."]
+
+
+def test_a_subagent_in_a_tool_is_heard_in_the_stream_of_its_caller(collect: Any) -> None:
+    inner = create_agent(ScriptedChatModel(["I am inside."]))
+
+    @tool
+    def delegate(runtime: ToolRuntime[Any, Any]) -> str:
+        """Ask the other agent."""
+        return str(inner.invoke(ASK)["messages"][-1].text)
+
+    agent = create_agent(ScriptedChatModel([[{"name": "delegate"}], "Done."]), [delegate])
+    chunks = collect(agent, ASK, stream_mode="messages", subgraphs=True)
+    heard = [message.text for _, (message, _) in chunks if message.text]
+    assert heard == ["I ", "am ", "inside.", "I am inside.", "Done."]
+
+
+def test_an_agent_that_middleware_ask_is_not_heard(collect: Any) -> None:
+    inner = create_agent(ScriptedChatModel(["A secret."] * 9))
+
+    class Asking(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            inner.invoke(ASK)
+
+        def around_model(self, request: Any) -> Any:
+            yield Invoke(inner, ASK)
+            return (yield request)
+
+    agent = create_agent(ScriptedChatModel(["Hi there."]), middleware=[Asking()])
+    assert words(collect(agent, ASK, stream_mode="messages")) == ["Hi ", "there."]
+
+
+@pytest.mark.parametrize("layered", [False, True])
+def test_an_agent_that_its_caller_silences_speaks_no_tokens(collect: Any, layered: bool) -> None:
+    class Through(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            return (yield request)
+
+    members = [Through()] if layered else []
+    agent = create_agent(ScriptedChatModel(["Hi there."]), middleware=members)
+    silenced = agent.with_config(tags=["nostream"])
+    chunks = collect(silenced, ASK, stream_mode="messages")
+    assert not [message for message, _ in chunks if isinstance(message, AIMessageChunk)]
+
+
+# --- nothing private ------------------------------------------------------------------------------
+
+
+def test_the_result_shows_no_private_key(call: Any) -> None:
+    """What LangGraph streams as "values" are all channels; a caller's result is the output view."""
+
+    def stop() -> Command[Any]:
+        """Stop."""
+        return Command(
+            goto="__end__", update={"messages": [ToolMessage("Stopped.", tool_call_id="1")]}
+        )
+
+    agent = create_agent(ScriptedChatModel([[{"name": "stop", "id": "1"}]]), [stop])
+    assert set(call(agent, ASK)) == {"messages"}
+
+
+def test_a_repair_is_streamed_with_the_words_of_the_model(collect: Any) -> None:
+    open_call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "1"}])
+    broken: Any = {"messages": [("user", "2 + 3?"), open_call, ("user", "Well?")]}
+    chunks = collect(
+        create_agent(ScriptedChatModel(["Five."]), [add]), broken, stream_mode="messages"
+    )
+    assert words(chunks)[0] == "Five."
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+async def _events(agent: Any) -> list[Any]:
+    return [event async for event in agent.astream_events(ASK, version="v2")]
+
+
+def test_events_name_nodes_models_and_tools() -> None:
+    """astream_events shows all there is; what is not the agent's own is tagged `nostream`."""
+    secret = ScriptedChatModel(["A secret."] * 50)
+    events = asyncio.run(_events(create_agent(model(), [add], middleware=[Inner(secret)])))
+    nodes = [e["name"] for e in events if e["event"] == "on_chain_start"]
+    assert {"model", "tools", "Inner.before_model", "Inner.after_agent"} <= set(nodes)
+    assert [e["name"] for e in events if e["event"] == "on_tool_start"] == ["add"]
+    spoken = [e for e in events if e["event"] == "on_chat_model_stream"]
+    own = [e["data"]["chunk"].text for e in spoken if "nostream" not in e["tags"]]
+    assert [text for text in own if text] == ["It ", "is ", "five."]
+    assert any("nostream" in e["tags"] for e in spoken)
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_the_event_protocol_shows_the_agents_own_messages_alone() -> None:
+    secret = ScriptedChatModel(["A secret."] * 50)
+    agent: Any = create_agent(model(), [add], middleware=[Inner(secret)])
+    stream = agent.stream_events(ASK, version="v3")
+    assert [str(message.text) for message in stream.messages] == ["", "It is five."]
+    assert stream.output["messages"][-1].text == "It is five."
+
+
+def test_streaming_and_invoking_come_to_the_same(collect: Any, call: Any) -> None:
+    streamed = collect(create_agent(model(), [add]), ASK, stream_mode="values")
+    invoked = call(create_agent(model(), [add]), ASK)
+    assert [(m.type, m.text) for m in streamed[-1]["messages"]] == [
+        (m.type, m.text) for m in invoked["messages"]
+    ]

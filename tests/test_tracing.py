@@ -1,0 +1,328 @@
+"""With a tracer, layers are spans: named, nested in order, recorded as their policy says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.tracers.base import BaseTracer
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import interrupt
+
+from agent_factory import (
+    AgentMiddleware,
+    Invoke,
+    TracePolicy,
+    configure_trace_policy,
+    create_agent,
+    omit_payload,
+    tracing,
+)
+from agent_factory.testing import ScriptedChatModel
+
+ASK: Any = {"messages": [("user", "2 + 3?")]}
+HIDDEN = TracePolicy(process_inputs=omit_payload, process_outputs=omit_payload)
+
+
+class Tracer(BaseTracer):
+    """Keeps the finished traces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.traces: list[Any] = []
+
+    def _persist_run(self, run: Any) -> None:
+        self.traces.append(run)
+
+    @property
+    def config(self) -> Any:
+        return {"callbacks": [self]}
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def model() -> ScriptedChatModel:
+    return ScriptedChatModel(
+        [[{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}], "It is five."]
+    )
+
+
+class Flows(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request)
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+class Wraps(AgentMiddleware):
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+
+def tree(run: Any) -> Any:
+    """A trace as names: a name alone, or a name with what ran inside it."""
+    inside = [tree(child) for child in run.child_runs]
+    return (run.name, inside) if inside else run.name
+
+
+def spans(tracer: Tracer, name: str) -> list[Any]:
+    """All runs of a name, in the order of the trace."""
+
+    def walk(run: Any) -> Iterator[Any]:
+        if run.name == name:
+            yield run
+        for child in run.child_runs:
+            yield from walk(child)
+
+    return [found for trace in tracer.traces for found in walk(trace)]
+
+
+@pytest.fixture(autouse=True)
+def _default_policy() -> Iterator[None]:
+    yield
+    configure_trace_policy(None)
+
+
+def test_layers_are_spans_nested_in_order_with_the_model_innermost(call: Any) -> None:
+    tracer = Tracer()
+    members = [Flows(name="a"), Wraps(name="b"), Flows(name="c")]
+    call(create_agent(ScriptedChatModel(["Hi."]), middleware=members), ASK, tracer.config)
+    (trace,) = tracer.traces
+    model_node = next(child for child in trace.child_runs if child.name == "model")
+    innermost = ("c.around_model", ["ScriptedChatModel"])
+    assert tree(model_node) == ("model", [("a.around_model", [("b.wrap_model_call", [innermost])])])
+
+
+def test_tool_layers_are_spans_beside_the_tool_they_wrap(call: Any) -> None:
+    """ToolNode gives a tool the node's own config, so its run stands beside the layers' spans."""
+    tracer = Tracer()
+    members = [Flows(name="a"), Wraps(name="b")]
+    call(create_agent(model(), [add], middleware=members), ASK, tracer.config)
+    (trace,) = tracer.traces
+    tools = next(child for child in trace.child_runs if child.name == "tools")
+    assert tree(tools) == ("tools", [("a.around_tool", ["b.wrap_tool_call"]), "add"])
+
+
+def test_hooks_are_nodes_and_nodes_are_spans(call: Any) -> None:
+    tracer = Tracer()
+    call(create_agent(model(), [add], middleware=[Flows()]), ASK, tracer.config)
+    (trace,) = tracer.traces
+    assert [child.name for child in trace.child_runs] == [
+        "Flows.before_model",
+        "model",
+        "tools",
+        "Flows.before_model",
+        "model",
+    ]
+
+
+def test_what_a_layer_asks_on_its_own_lies_in_its_span(call: Any) -> None:
+    class Asking(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            yield Invoke(ScriptedChatModel(["Aside."], name="Other"), "?")
+            return (yield request)
+
+    tracer = Tracer()
+    call(create_agent(ScriptedChatModel(["Hi."]), middleware=[Asking()]), ASK, tracer.config)
+    (span,) = spans(tracer, "Asking.around_model")
+    assert [child.name for child in span.child_runs] == ["Other", "ScriptedChatModel"]
+
+
+def test_a_layer_that_asks_twice_holds_both_in_its_span(call: Any) -> None:
+    class Twice(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            yield request
+            return (yield request)
+
+    tracer = Tracer()
+    members = [Twice(), Flows()]
+    call(create_agent(ScriptedChatModel(["1", "2"]), middleware=members), ASK, tracer.config)
+    (span,) = spans(tracer, "Twice.around_model")
+    assert tree(span)[1] == [("Flows.around_model", ["ScriptedChatModel"])] * 2
+
+
+def test_a_span_records_the_request_and_the_response(call: Any) -> None:
+    tracer = Tracer()
+    call(create_agent(ScriptedChatModel(["Hi."]), middleware=[Flows()]), ASK, tracer.config)
+    (span,) = spans(tracer, "Flows.around_model")
+    assert span.inputs["value"].messages[0].text == "2 + 3?"
+    assert span.outputs["value"].result[0].text == "Hi."
+    assert span.error is None
+    assert span.end_time is not None
+
+
+def test_what_a_layer_raises_is_recorded_in_every_span_it_passes(call: Any) -> None:
+    class Failing(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            raise ValueError("boom")
+            yield
+
+    tracer = Tracer()
+    with pytest.raises(ValueError, match="boom"):
+        call(create_agent(ScriptedChatModel(), middleware=[Flows(), Failing()]), ASK, tracer.config)
+    for name in ("Flows.around_model", "Failing.around_model"):
+        (span,) = spans(tracer, name)
+        assert "boom" in span.error
+        assert span.end_time is not None
+
+
+def test_an_interrupt_ends_the_spans_it_passes(call: Any) -> None:
+    class Asking(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            return (yield request.override(system_prompt=interrupt("May I?")))
+
+    tracer = Tracer()
+    agent = create_agent(
+        ScriptedChatModel(), middleware=[Flows(), Asking()], checkpointer=InMemorySaver()
+    )
+    config = {**tracer.config, "configurable": {"thread_id": "1"}}
+    assert call(agent, ASK, config)["__interrupt__"][0].value == "May I?"
+    for name in ("Flows.around_model", "Asking.around_model"):
+        (span,) = spans(tracer, name)
+        assert span.end_time is not None
+
+
+async def test_spans_of_runs_side_by_side_do_not_mix() -> None:
+    tracers = [Tracer() for _ in range(5)]
+    agent = create_agent(ScriptedChatModel(["Hi."] * 5), middleware=[Flows(), Wraps()])
+    await asyncio.gather(*(agent.ainvoke(ASK, tracer.config) for tracer in tracers))
+    for tracer in tracers:
+        (span,) = spans(tracer, "Flows.around_model")
+        assert tree(span)[1] == [("Wraps.wrap_model_call", ["ScriptedChatModel"])]
+
+
+def test_a_traced_agent_is_still_heard_word_by_word(collect: Any) -> None:
+    """wanted 7: and what its layers ask is still not."""
+
+    class Asking(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            yield Invoke(ScriptedChatModel(["Aside."]), "?")
+            return (yield request)
+
+    agent = create_agent(ScriptedChatModel(["It is five."]), middleware=[Flows(), Asking()])
+    chunks = collect(agent, ASK, Tracer().config, stream_mode="messages")
+    assert [message.text for message, _ in chunks if message.text] == ["It ", "is ", "five."]
+
+
+# --- policies -------------------------------------------------------------------------------------
+
+
+class Watched(Flows):
+    trace_policy = HIDDEN
+
+
+def recorded(tracer: Tracer, name: str) -> tuple[Any, Any]:
+    run = spans(tracer, name)[0]
+    return run.inputs, run.outputs
+
+
+NAMES = ["around_model", "around_tool", "before_model"]
+
+
+@pytest.mark.parametrize("hook", NAMES)
+def test_a_middleware_may_keep_its_payloads_out_of_the_trace(call: Any, hook: str) -> None:
+    tracer = Tracer()
+    call(create_agent(model(), [add], middleware=[Watched(), Flows()]), ASK, tracer.config)
+    assert recorded(tracer, f"Watched.{hook}") == ({}, {})
+    inputs, outputs = recorded(tracer, f"Flows.{hook}")
+    assert inputs
+    assert outputs
+
+
+@pytest.mark.parametrize("hook", NAMES)
+def test_one_policy_may_serve_all_that_have_none_of_their_own(call: Any, hook: str) -> None:
+    class Open(Flows):
+        trace_policy = TracePolicy()
+
+    configure_trace_policy(HIDDEN)
+    tracer = Tracer()
+    call(create_agent(model(), [add], middleware=[Open(), Flows()]), ASK, tracer.config)
+    assert recorded(tracer, f"Flows.{hook}") == ({}, {})
+    assert recorded(tracer, f"Open.{hook}")[0]
+
+
+def test_no_policy_goes_back_to_recording_in_full(call: Any) -> None:
+    configure_trace_policy(HIDDEN)
+    configure_trace_policy(None)
+    tracer = Tracer()
+    call(create_agent(model(), [add], middleware=[Flows()]), ASK, tracer.config)
+    assert all(recorded(tracer, "Flows.around_model"))
+
+
+def test_a_policy_may_say_what_is_recorded_instead(call: Any) -> None:
+    class Counted(Flows):
+        trace_policy = TracePolicy(
+            process_inputs=lambda request: {"messages": len(request.messages)},
+            process_outputs=lambda response: len(response.result),
+        )
+
+        def before_model(self, state: Any, runtime: Any) -> None:
+            return None
+
+    class ModelOnly(AgentMiddleware):
+        trace_policy = Counted.trace_policy
+
+        def around_model(self, request: Any) -> Any:
+            return (yield request)
+
+    tracer = Tracer()
+    result = call(
+        create_agent(ScriptedChatModel(["Hi."]), middleware=[ModelOnly()]), ASK, tracer.config
+    )
+    assert recorded(tracer, "ModelOnly.around_model") == ({"messages": 1}, {"value": 1})
+    assert result["messages"][-1].text == "Hi.", "what a policy records changes nothing"
+
+
+# --- without a tracer -----------------------------------------------------------------------------
+
+
+class Listener(BaseCallbackHandler):
+    """A callback that is no tracer."""
+
+    def __init__(self) -> None:
+        self.chains: list[Any] = []
+
+    def on_chain_start(self, *args: Any, name: str = "", **kwargs: Any) -> None:
+        self.chains.append(name)
+
+
+@pytest.mark.parametrize("callbacks", [[], [Listener()]], ids=["nobody", "a listener"])
+def test_without_a_tracer_no_span_is_made(
+    call: Any, monkeypatch: pytest.MonkeyPatch, callbacks: list[Any]
+) -> None:
+    """wanted 12: layers cost nothing that nobody looks at."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        pytest.fail("a span was made")
+
+    monkeypatch.setattr(tracing, "get_callback_manager_for_config", refuse)
+    agent = create_agent(model(), [add], middleware=[Flows(), Wraps()])
+    assert call(agent, ASK, {"callbacks": callbacks})["messages"][-1].text == "It is five."
+
+
+def test_other_listeners_see_nodes_and_models_as_before(call: Any) -> None:
+    """A layer is news for tracers alone."""
+    listener = Listener()
+    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[Flows(), Wraps()])
+    call(agent, ASK, {"callbacks": [listener, Tracer()]})
+    assert "model" in listener.chains
+    assert not [name for name in listener.chains if "around" in name or "wrap" in name]
