@@ -70,8 +70,11 @@ BEHAVIOUR = {"fake:desk": desk, "fake:broken": broken, "fake:stopped": stopped}
 
 @pytest.fixture(autouse=True)
 def ctrl_c() -> Iterator[None]:
-    """Ctrl-C is pytest's again after each test."""
-    before = signal.getsignal(signal.SIGINT)
+    """Ctrl-C works, in what a test starts too, and is pytest's again after each test.
+
+    Where the tests run in the background, it is ignored, and that is handed down to processes.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
