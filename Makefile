@@ -19,18 +19,20 @@ demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2
+	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
 prove: $(STAMP)   # the same laws, with many more examples
-	HYPOTHESIS_PROFILE=prove $(BIN)/python -m pytest
+	HYPOTHESIS_PROFILE=prove $(BIN)/python -m pytest -n 2 --timeout=1800
 
 bench: $(BENCH)/.installed
 	$(BENCHBIN)/python -m benchmarks

@@ -25,7 +25,7 @@ SKIP = {"__pycache__"}
 def python(
     code: str, cwd: Path, *flags: str, path: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "COV_"))}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "COV"))}
     if path is not None:
         env["PYTHONPATH"] = path
     return subprocess.run(

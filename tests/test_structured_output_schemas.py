@@ -338,14 +338,19 @@ NO_SCHEMAS = [
 ]
 
 
-@pytest.mark.parametrize("junk", NO_SCHEMAS, ids=str)
+def _kind(value: Any) -> str:
+    """An id that is the same in each process."""
+    return type(value).__name__
+
+
+@pytest.mark.parametrize("junk", NO_SCHEMAS, ids=_kind)
 @pytest.mark.parametrize("wrap", [lambda schema: schema, ToolStrategy, AutoStrategy])
 def test_what_is_no_schema_is_refused_at_build(junk: Any, wrap: Any) -> None:
     with pytest.raises(InvalidResponseFormat, match="is no schema"):
         create_agent(ScriptedChatModel(), response_format=wrap(junk))
 
 
-@pytest.mark.parametrize("junk", [*NO_SCHEMAS[:6], Person | Point], ids=str)
+@pytest.mark.parametrize("junk", [*NO_SCHEMAS[:6], Person | Point], ids=_kind)
 def test_a_provider_strategy_takes_one_schema(junk: Any) -> None:
     with pytest.raises(InvalidResponseFormat, match="is no schema"):
         ProviderStrategy(junk)
