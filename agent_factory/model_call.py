@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -85,42 +86,29 @@ class AskModel:
 
     def __init__(self, spec: AgentSpec) -> None:
         self._reader = AnswerReader(spec)
-        self._known = frozenset(spec.toolbox.client)
         # A tool layer may run tools that were unknown when the agent was built.
-        self._open = bool(spec.layers_around(Call.TOOL))
-        self._bound = _BoundModels()
+        known = None if spec.layers_around(Call.TOOL) else frozenset(spec.toolbox.client)
+        self._bound = _BoundModels(known)
+        # Only layers are silenced, so without any there is nothing to be heard through.
+        self._heard = heard if spec.layers_around(Call.MODEL) else nullcontext
 
     def sync(self, request: ModelRequest[Any]) -> Outcome:
         """Ask in a synchronous run."""
         strategy, model, messages = self._prepare(request)
-        with heard():
+        with self._heard():
             answer = model.invoke(messages)
         return Outcome(self._reader.read(strategy, answer, times_explained(request.state)))
 
     async def a(self, request: ModelRequest[Any]) -> Outcome:
         """Ask in an asynchronous run."""
         strategy, model, messages = self._prepare(request)
-        with heard():
+        with self._heard():
             answer = await model.ainvoke(messages)
         return Outcome(self._reader.read(strategy, answer, times_explained(request.state)))
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, list[AnyMessage]]:
         strategy = strategy_for(request.response_format, request.model)
-        if not self._open:
-            self._refuse_unknown(request)
         return strategy, self._bound.bind(request, strategy), _shown(request)
-
-    def _refuse_unknown(self, request: ModelRequest[Any]) -> None:
-        for tool in request.tools:
-            if isinstance(tool, dict):
-                continue  # the provider runs it
-            name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")
-            if name not in self._known:
-                raise UnknownTool(
-                    name,
-                    "is offered to the model, and nothing in this agent can run it.",
-                    "Give it to create_agent, or run it in a wrap_tool_call layer.",
-                )
 
 
 def _shown(request: ModelRequest[Any]) -> list[AnyMessage]:
@@ -147,26 +135,49 @@ class _Binding:
 
 
 class _BoundModels:
-    """Models bound to tools, so that a tool set is converted once and not at every call."""
+    """Models bound to tools, so that a tool set is looked at once and not at every call.
+
+    Args:
+        known: The names of the tools that can run; None where a layer may run others.
+    """
 
     SIZE = 16
     """How many are remembered: enough for a few models and tool sets that take turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Collection[str] | None) -> None:
+        self._known = known
         self._bindings: OrderedDict[Any, _Binding] = OrderedDict()
 
     def bind(self, request: ModelRequest[Any], strategy: Strategy) -> Any:
         """The request's model with its tools, tool choice, strategy and settings."""
         if request.model_settings or not isinstance(request.tool_choice, str | None):
-            return _bind(request, strategy)
+            return self._bind(request, strategy)
         objects = (request.model, strategy, *request.tools)
         key = (request.tool_choice, *map(id, objects))
         found = self._bindings.get(key)
         if found is None:
-            found = self._bindings[key] = _Binding(_bind(request, strategy), objects)
+            found = self._bindings[key] = _Binding(self._bind(request, strategy), objects)
             if len(self._bindings) > self.SIZE:
                 self._bindings.popitem(last=False)
         return found.model
+
+    def _bind(self, request: ModelRequest[Any], strategy: Strategy) -> Any:
+        if self._known is not None:
+            _refuse_unknown(request, self._known)
+        return _bind(request, strategy)
+
+
+def _refuse_unknown(request: ModelRequest[Any], known: Collection[str]) -> None:
+    for tool in request.tools:
+        if isinstance(tool, dict):
+            continue  # the provider runs it
+        name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")
+        if name not in known:
+            raise UnknownTool(
+                name,
+                "is offered to the model, and nothing in this agent can run it.",
+                "Give it to create_agent, or run it in a wrap_tool_call layer.",
+            )
 
 
 def _bind(request: ModelRequest[Any], strategy: Strategy) -> Any:

@@ -16,7 +16,7 @@ from agent_factory.schema import RETRIES
 from agent_factory.signals import passed_on
 from agent_factory.spec import AgentSpec
 from agent_factory.structured_output import is_explanation
-from agent_factory.topology import MODEL
+from agent_factory.topology import MODEL, Call
 from agent_factory.tracing import silence
 from agent_factory.types import ModelRequest, ModelResponse
 from agent_factory.updates import Fold
@@ -52,23 +52,30 @@ class ModelNode(Runnable[Any, Any]):
         self._rules = rules
         self._reader = AnswerReader(spec)
         self._offered = spec.toolbox.offered
+        self._layered = bool(spec.layers_around(Call.MODEL))
         self._seen = Seen()
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Ask the model in a synchronous run."""
         if passed := passed_on(input, self._rules):
             return passed
-        silence(config)
-        state, healing = self._healed(input, get_runtime())
-        return self._finish(state, healing, self._sync(self._request(state)))
+        runtime = get_runtime()
+        state, healing = self._healed(input, runtime)
+        if self._layered:
+            silence(config)
+        outcome = self._sync(self._request(state, runtime))
+        return self._finish(state, healing, outcome, runtime)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Ask the model in an asynchronous run."""
         if passed := passed_on(input, self._rules):
             return passed
-        silence(config)
-        state, healing = self._healed(input, get_runtime())
-        return self._finish(state, healing, await self._a(self._request(state)))
+        runtime = get_runtime()
+        state, healing = self._healed(input, runtime)
+        if self._layered:
+            silence(config)
+        outcome = await self._a(self._request(state, runtime))
+        return self._finish(state, healing, outcome, runtime)
 
     def _healed(self, state: State, runtime: Runtime[Any]) -> tuple[State, list[Any]]:
         """The state with a valid history, and what to write so that the thread has it too."""
@@ -80,7 +87,7 @@ class ModelNode(Runnable[Any, Any]):
         self._seen.remember(runtime.control, messages)
         return state, mended.update if mended else []
 
-    def _request(self, state: State) -> ModelRequest[Any]:
+    def _request(self, state: State, runtime: Runtime[Any]) -> ModelRequest[Any]:
         spec = self._spec
         return ModelRequest(
             model=spec.model,
@@ -89,18 +96,22 @@ class ModelNode(Runnable[Any, Any]):
             tools=list(self._offered),
             response_format=spec.response_format,
             state=state,  # type: ignore[arg-type]  # the merged schema extends AgentState
-            runtime=get_runtime(),
+            runtime=runtime,
         )
 
-    def _finish(self, state: State, healing: list[Any], outcome: Outcome) -> Update:
+    def _finish(
+        self, state: State, healing: list[Any], outcome: Outcome, runtime: Runtime[Any]
+    ) -> Update:
         failures = times_explained(state)
-        response = self._reader.finish(outcome.response, failures)
+        response = outcome.response
+        if self._layered:
+            response = self._reader.finish(response, failures)
         update: dict[str, Any] = {"messages": [*healing, *response.result]}
         update |= self._structured(state, response)
         if any(map(is_explanation, response.result)):
             update[RETRIES] = failures + 1
         if not any(isinstance(m, AIMessage) and call_ids(m) for m in response.result):
-            self._seen.forget(get_runtime().control)
+            self._seen.forget(runtime.control)
         if not outcome.commands:
             return update
         return self._fold(update, outcome.commands)
