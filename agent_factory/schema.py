@@ -70,11 +70,14 @@ class _Source:
     raw: dict[str, Any]
 
 
-def merge(sources: Sequence[tuple[str, type[Any]]]) -> tuple[Schemas, list[SpecError]]:
+def merge(
+    sources: Sequence[tuple[str, type[Any]]], engine: Collection[str] = (RELAY, RETRIES)
+) -> tuple[Schemas, list[SpecError]]:
     """Merge state schemas; later ones win, and what they disagree on is a mistake.
 
     Args:
         sources: Each schema with where it comes from, the agent's own last.
+        engine: Which of the engine's own keys this agent needs: each costs a little at each step.
     """
     usable: list[_Source] = []
     mistakes: list[SpecError] = []
@@ -89,7 +92,8 @@ def merge(sources: Sequence[tuple[str, type[Any]]]) -> tuple[Schemas, list[SpecE
         mistakes.extend(_misuse(source))
         merged |= dict(_declared(source))
     hidden = {side: {key for s in usable for key in _hidden(s.hints, side)} for side in _SIDES}
-    return _views(merged | _ENGINE_HINTS, hidden), mistakes
+    own = {key: _ENGINE_HINTS[key] for key in engine}
+    return _views(merged | own, hidden), mistakes
 
 
 def _read(origin: str, schema: Any) -> _Source:

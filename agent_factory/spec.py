@@ -27,7 +27,7 @@ from agent_factory.errors import (
 )
 from agent_factory.introspect import Bound, hooks_of, layers_of, mistakes_of
 from agent_factory.models import init_model
-from agent_factory.schema import Schemas, merge
+from agent_factory.schema import RELAY, RETRIES, Schemas, merge
 from agent_factory.structured_output import (
     AutoStrategy,
     ResponseFormat,
@@ -110,10 +110,13 @@ def make_spec(
     mistakes = [mistake for m in members for mistake in mistakes_of(m)]
     format_, wrong = _attempt(as_response_format, response_format)
     toolbox, clashes = sort_tools(_all_tools(tools, members), output_tools(format_))
-    schemas, conflicts = merge(_all_schemas(state_schema, members))
     hooks = tuple(bound for m in members for bound in hooks_of(m))
     layers = tuple(bound for m in members for bound in layers_of(m))
     has_tools = _has_tools(toolbox, layers)
+    # A layer may ask for a structured answer too.
+    asks = format_ is not None or any(bound.fact.call is Call.MODEL for bound in layers)
+    engine = [key for key, needed in ((RELAY, has_tools), (RETRIES, asks)) if needed]
+    schemas, conflicts = merge(_all_schemas(state_schema, members), engine)
     mistakes += [*wrong, *clashes, *conflicts, *_colours(hooks, layers)]
     mistakes += _jumps_to_nowhere(hooks, has_tools)
     topology = plan(_shape(hooks, layers, has_tools, format_ is not None))
