@@ -333,6 +333,15 @@ def test_without_a_run_or_messages_nothing_is_remembered() -> None:
     assert seen.of(run, []) == 0
 
 
+def test_a_run_that_ended_is_forgotten() -> None:
+    seen, run, other = Seen(), object(), object()
+    messages = with_ids([user()])
+    seen.remember(run, messages)
+    seen.remember(other, messages)
+    seen.forget(run)
+    assert (seen.of(run, messages), seen.of(other, messages)) == (0, 1)
+
+
 def test_only_the_latest_runs_are_remembered() -> None:
     seen = Seen()
     runs = [object() for _ in range(Seen.SIZE + 10)]
