@@ -122,6 +122,13 @@ def test_tool_layers_are_spans_beside_the_tool_they_wrap(call: Any) -> None:
     assert tree(tools) == ("tools", [("a.around_tool", ["b.wrap_tool_call"]), "add"])
 
 
+def test_a_trace_says_who_built_the_agent(call: Any) -> None:
+    tracer = Tracer()
+    call(create_agent(model(), [add]), ASK, tracer.config)
+    (trace,) = tracer.traces
+    assert trace.metadata["ls_integration"] == "agent_factory"
+
+
 def test_hooks_are_nodes_and_nodes_are_spans(call: Any) -> None:
     tracer = Tracer()
     call(create_agent(model(), [add], middleware=[Flows()]), ASK, tracer.config)
