@@ -34,6 +34,7 @@ from ._review import (
     ask_about_one,
 )
 from ._reviewed_calls import original_of, was_decided, with_notice, with_review, write_notice
+from ._turns import last_turn, unanswered
 
 __all__ = [
     "DEFAULT_EDIT_NOTICE",
@@ -136,8 +137,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """In batched mode: asks about all calls of the turn at once, and carries out the answer."""
         if self.interrupt_mode != "batched":
             return None
-        message, tail = _last_turn(state["messages"])
-        requests = [_as_request(call, state, runtime) for call in _unanswered(message, tail)]
+        message, tail = last_turn(state["messages"])
+        requests = [_as_request(call, state, runtime) for call in unanswered(message, tail)]
         requests = [request for request in requests if self._is_reviewed(request)]
         if message is None or not requests:
             return None
@@ -208,21 +209,6 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if "args_schema" in config:
             review["args_schema"] = config["args_schema"]
         return review
-
-
-def _last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[AnyMessage]]:
-    """The last AI message and what came after it."""
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if isinstance(message, AIMessage):
-            return message, list(messages[index + 1 :])
-    return None, []
-
-
-def _unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[ToolCall]:
-    answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
-    calls = message.tool_calls if message else []
-    return [call for call in calls if call["id"] not in answered]
 
 
 def _as_request(call: ToolCall, state: AgentState[Any], runtime: Runtime[Any]) -> ToolCallRequest:

@@ -20,6 +20,8 @@ from agent_factory import (
     hook_config,
 )
 
+from ._checks import check_choice, check_count
+
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
 
 
@@ -103,10 +105,9 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         super().__init__(name=name)
         if thread_limit is None and run_limit is None:
             raise ValueError("Give a thread_limit, a run_limit or both: without one, all may pass.")
-        _check_limit("thread_limit", thread_limit)
-        _check_limit("run_limit", run_limit)
-        if exit_behavior not in ("end", "error"):
-            raise ValueError(f"exit_behavior must be 'end' or 'error', not {exit_behavior!r}.")
+        check_count("thread_limit", thread_limit)
+        check_count("run_limit", run_limit)
+        check_choice("exit_behavior", exit_behavior, ("end", "error"))
         self.thread_limit = thread_limit
         self.run_limit = run_limit
         self.exit_behavior = exit_behavior
@@ -164,10 +165,3 @@ def _reached(
         for scope, count, limit in scopes
         if limit is not None and count >= limit
     )
-
-
-def _check_limit(name: str, limit: Any) -> None:
-    if limit is None:
-        return
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
-        raise ValueError(f"{name} must be a whole number of at least 0, not {limit!r}.")
