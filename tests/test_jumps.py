@@ -378,6 +378,7 @@ def walk(stack: list[list[str]], index: int, phase: str, jump: str) -> list[str]
     while at < len(way):
         ran.append(way[at])
         first = way[at] == f"M{index}.{phase}" and ran.count(way[at]) == 1
+        first &= (jump, at) != ("model", len(start))  # A34a: it is where it jumps to
         at = {"model": len(start), "end": end}[jump] if first else at + 1
     return [node for node in ran if node != "model"]
 
