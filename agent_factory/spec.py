@@ -36,7 +36,7 @@ from agent_factory.structured_output import (
 )
 from agent_factory.tool_errors import DEFAULT_ERRORS, Handler, handler_for
 from agent_factory.toolbox import Toolbox, sort_tools
-from agent_factory.topology import Call, Hook, Layer, Shape, Topology, plan
+from agent_factory.topology import Call, Hook, Layer, Shape, Tool, Topology, plan
 from agent_factory.types import AgentState
 
 T = TypeVar("T")
@@ -119,7 +119,8 @@ def make_spec(
     schemas, conflicts = merge(_all_schemas(state_schema, members), engine)
     mistakes += [*wrong, *clashes, *conflicts, *_colours(hooks, layers)]
     mistakes += _jumps_to_nowhere(hooks, has_tools)
-    topology = plan(_shape(hooks, layers, has_tools, format_ is not None))
+    facts = toolbox.facts(output_tools(format_))
+    topology = plan(_shape(hooks, layers, facts, has_tools, format_ is not None))
     mistakes += _unknown_interrupts(interrupts or {}, topology)
     raise_all(mistakes)
     return AgentSpec(
@@ -164,6 +165,7 @@ def _has_tools(toolbox: Toolbox, layers: Iterable[Bound[Layer]]) -> bool:
 def _shape(
     hooks: tuple[Bound[Hook], ...],
     layers: tuple[Bound[Layer], ...],
+    tools: tuple[Tool, ...],
     has_tools: bool,
     structured: bool,
 ) -> Shape:
@@ -173,6 +175,7 @@ def _shape(
         has_tools=has_tools,
         may_skip_tools=structured or any(b.fact.call is Call.MODEL for b in layers),
         retries_output=structured,
+        tools=tools,
     )
 
 
@@ -255,8 +258,8 @@ def _bad_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecErr
 
 def _all_tools(
     tools: Sequence[Any] | None, members: Sequence[AgentMiddleware[Any, Any]]
-) -> Iterator[tuple[str, Any]]:
-    yield from (("tools", tool) for tool in tools or ())
+) -> Iterator[tuple[str | None, Any]]:
+    yield from ((None, tool) for tool in tools or ())
     for member in members:
         yield from ((member.name, tool) for tool in member.tools or ())
 

@@ -12,6 +12,7 @@ from langchain_core.tools import tool as make_tool
 from langgraph.prebuilt import ToolNode
 
 from agent_factory.errors import InvalidTool, SpecError, ToolNameTaken, describe
+from agent_factory.facts import Tool, ToolKind
 
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
 
@@ -25,10 +26,12 @@ class Toolbox:
     Args:
         client: Tools the agent runs, by name.
         provider: Tools the provider runs, as it wants them described.
+        owners: The middleware that bring tools, by the tools' names.
     """
 
     client: dict[str, BaseTool]
     provider: tuple[dict[str, Any], ...]
+    owners: dict[str, str]
 
     @property
     def offered(self) -> list[BaseTool | dict[str, Any]]:
@@ -39,6 +42,21 @@ class Toolbox:
     def direct(self) -> frozenset[str]:
         """The names whose result ends the run."""
         return frozenset(name for name, tool in self.client.items() if tool.return_direct)
+
+    def facts(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
+        """The tools as a plan knows them.
+
+        Args:
+            outputs: The names of tools that stand for a structured answer.
+        """
+        return (
+            *(
+                Tool(name, return_direct=tool.return_direct, owner=self.owners.get(name, ""))
+                for name, tool in self.client.items()
+            ),
+            *(Tool(_provider_name(tool), ToolKind.PROVIDER) for tool in self.provider),
+            *(Tool(name, ToolKind.OUTPUT) for name in outputs),
+        )
 
     def node(self, wrap: Any, awrap: Any, handle_tool_errors: Any) -> ToolNode:
         """The one node that runs all of them.
@@ -54,20 +72,29 @@ class Toolbox:
         )
 
 
+def _provider_name(tool: dict[str, Any]) -> str:
+    """What a provider's tool is called: its name, a function's name, or its type."""
+    function = tool.get("function")
+    inner = function.get("name") if isinstance(function, dict) else None
+    return str(tool.get("name") or inner or tool.get("type") or "unnamed")
+
+
 def sort_tools(
-    tools: Iterable[tuple[str, ToolLike]], reserved: Iterable[str] = ()
+    tools: Iterable[tuple[str | None, ToolLike]], reserved: Iterable[str] = ()
 ) -> tuple[Toolbox, list[SpecError]]:
     """Sort tools, and say what is wrong with them.
 
     Args:
-        tools: Each tool with where it comes from: "tools", or a middleware's name.
+        tools: Each tool with the middleware that brings it, or None.
         reserved: Names of output tools.
     """
     mistakes: list[SpecError] = []
     client: dict[str, BaseTool] = {}
     provider: list[dict[str, Any]] = []
     taken = dict.fromkeys(reserved, "response_format")
-    for origin, entry in tools:
+    owners: dict[str, str] = {}
+    for owner, entry in tools:
+        origin = owner or "tools"
         if isinstance(entry, dict):
             provider.append(entry)
             continue
@@ -77,9 +104,11 @@ def sort_tools(
             mistakes.append(error)
             continue
         mistakes.extend(_clash(tool, origin, client, taken))
+        if tool.name not in client and owner:
+            owners[tool.name] = owner
         client.setdefault(tool.name, tool)
         taken.setdefault(tool.name, origin)
-    return Toolbox(client, tuple(provider)), mistakes
+    return Toolbox(client, tuple(provider), owners), mistakes
 
 
 def _clash(

@@ -14,105 +14,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
 
-START, END, MODEL, TOOLS = "__start__", "__end__", "model", "tools"
+from agent_factory.facts import (
+    END,
+    JUMPS,
+    MODEL,
+    START,
+    TOOLS,
+    Call,
+    Edge,
+    Hook,
+    Layer,
+    Phase,
+    Route,
+    Shape,
+    Tool,
+    ToolKind,
+)
+from agent_factory.render.text import render
+from agent_factory.ways import Way, ways_of
 
-JUMPS = ("end", "tools", "model")
-"""Every jump target, in the order in which an edge declares them."""
-
-
-class Phase(StrEnum):
-    """When a node hook runs."""
-
-    BEFORE_AGENT = "before_agent"
-    BEFORE_MODEL = "before_model"
-    AFTER_MODEL = "after_model"
-    AFTER_AGENT = "after_agent"
-
-
-class Call(StrEnum):
-    """What a layer closes around."""
-
-    MODEL = "model"
-    TOOL = "tool"
-
-
-class Route(StrEnum):
-    """How a run chooses among the targets of an edge."""
-
-    JUMP = "jump"
-    """Follow the state's `jump_to`, else the default."""
-    AFTER_MODEL = "after_model"
-    """To the pending tool calls, back to the model, or out."""
-    AFTER_TOOLS = "after_tools"
-    """Back to the model, or out."""
-    RETRY = "retry"
-    """Back to the model for a better structured answer, or out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """A node hook of one middleware.
-
-    Args:
-        owner: The middleware's name.
-        phase: When it runs.
-        can_jump_to: The jumps it declares.
-    """
-
-    owner: str
-    phase: Phase
-    can_jump_to: frozenset[str] = frozenset()
-
-    @property
-    def node(self) -> str:
-        """The name of its node."""
-        return f"{self.owner}.{self.phase}"
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """A layer around a call, by the middleware that brings it and the method that makes it."""
-
-    owner: str
-    call: Call
-    method: str
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the planner needs to know, and nothing else.
-
-    Args:
-        hooks: All node hooks, in the order of the middleware list.
-        layers: All layers, outermost first.
-        has_tools: A tools node exists.
-        may_skip_tools: Something may answer in the tools' place: a layer, or structured output.
-        retries_output: A structured answer may have to be asked for again.
-    """
-
-    hooks: tuple[Hook, ...] = ()
-    layers: tuple[Layer, ...] = ()
-    has_tools: bool = False
-    may_skip_tools: bool = False
-    retries_output: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """Where a run may go from a node.
-
-    Args:
-        source: The node it leaves.
-        targets: The nodes it may reach; the first is the default.
-        route: How it chooses, or None where there is nothing to choose.
-    """
-
-    source: str
-    targets: tuple[str, ...]
-    route: Route | None = None
+__all__ = [
+    "END",
+    "JUMPS",
+    "MODEL",
+    "START",
+    "TOOLS",
+    "Call",
+    "Edge",
+    "Hook",
+    "Layer",
+    "Phase",
+    "Route",
+    "Shape",
+    "Tool",
+    "ToolKind",
+    "Topology",
+    "Way",
+    "jump_targets",
+    "plan",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +69,9 @@ class Topology:
         exit: Where it leaves the loop.
         edges: Every edge.
         layers: The layers around model and tool calls, outermost first.
+        hooks: The node hooks, in the order of the middleware list.
+        tools: The tools known when the agent is built.
+        retries_output: A structured answer is wanted, and asked for again where it is wrong.
     """
 
     nodes: tuple[str, ...]
@@ -136,6 +81,9 @@ class Topology:
     exit: str
     edges: tuple[Edge, ...]
     layers: tuple[Layer, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    retries_output: bool = False
 
     def edge_from(self, source: str) -> Edge:
         """The edge that leaves a node.
@@ -148,24 +96,19 @@ class Topology:
                 return edge
         raise KeyError(source)
 
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """Every step a run may take from one node to another, each with its reasons."""
+        return ways_of(self)
+
     def render(self) -> str:
-        """The plan as text: a line for each edge, and one for each kind of layer.
+        """The plan as text: a line for each way, each layer and each tool.
 
         >>> print(plan(Shape()).render())
         __start__ -> model
         model -> __end__
         """
-        lines = [_edge_line(edge) for edge in self.edges]
-        for call in Call:
-            owners = [layer.owner for layer in self.layers if layer.call is call]
-            if owners:
-                lines.append(f"around each {call} call: {' > '.join(owners)}")
-        return "\n".join(lines)
-
-
-def _edge_line(edge: Edge) -> str:
-    why = f"  [{edge.route}]" if edge.route else ""
-    return f"{edge.source} -> {' | '.join(edge.targets)}{why}"
+        return render(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +139,9 @@ def plan(shape: Shape) -> Topology:
         exit=corners.exit,
         edges=tuple(_edges(shape, head, tail, corners)),
         layers=shape.layers,
+        hooks=shape.hooks,
+        tools=shape.tools,
+        retries_output=shape.retries_output,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,10 +99,15 @@ def test_every_public_name_has_a_docstring(path: Path) -> None:
             assert overload or ast.get_docstring(node), node.name
 
 
-def test_topology_needs_the_standard_library_alone() -> None:
-    tree = ast.parse((ROOT / "agent_factory" / "topology.py").read_text())
-    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert modules <= {"__future__", "collections.abc", "dataclasses", "enum", "itertools"}
+PLAN = ("facts", "ways", "topology", "render.text")
+
+
+@pytest.mark.parametrize("name", PLAN)
+def test_a_plan_needs_the_standard_library_alone(name: str) -> None:
+    tree = ast.parse((ROOT / "agent_factory" / f"{name.replace('.', '/')}.py").read_text())
+    modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    ours = {f"agent_factory.{other}" for other in PLAN}
+    assert {module.partition(".")[0] for module in modules - ours} <= sys.stdlib_module_names
 
 
 def test_sync_and_async_are_written_once() -> None:

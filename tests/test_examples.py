@@ -46,8 +46,9 @@ def test_quickstart_calls_its_tool_and_answers(show: Show) -> None:
 
 def test_own_middleware_shows_the_plan_and_runs_in_both_colours(show: Show) -> None:
     out = show("own_middleware")
-    assert "WordBudget.before_model -> model | __end__  [jump]" in out
-    assert "around each model call: counted_prompt > Patience" in out
+    assert "WordBudget.before_model -> __end__  [jump: WordBudget]" in out
+    layers = [line for line in out.splitlines() if line.startswith("around each model call")]
+    assert [layer.split()[4].partition(".")[0] for layer in layers] == ["counted_prompt", "Patience"]
     sync, a = out.split("sync:\n", 1)[1].split("async:\n")
     assert sync == a
     assert "trying once more" in a

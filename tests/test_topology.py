@@ -231,13 +231,18 @@ def test_a_plan_reads_line_by_line() -> None:
     assert plan(Shape(stack, layers, has_tools=True)).render() == "\n".join(
         [
             "__start__ -> A.before_model",
-            "A.before_model -> model | B.after_agent  [jump]",
+            "A.before_model -> model",
+            "A.before_model -> B.after_agent  [jump: A]",
             "model -> B.after_model",
-            "B.after_model -> tools | B.after_agent | A.before_model  [after_model]",
-            "tools -> A.before_model | B.after_agent  [after_tools]",
+            "B.after_model -> tools  [pending calls]",
+            "B.after_model -> B.after_agent  [no calls left]",
+            "B.after_model -> A.before_model  [calls already answered: A, B]",
+            "tools -> A.before_model  [tool results]",
+            "tools -> B.after_agent  [stopped by a tool]",
             "B.after_agent -> __end__",
-            "around each model call: A > B",
-            "around each tool call: A",
+            "around each tool call: A.around_tool",
+            "around each model call: A.wrap_model_call",
+            "around each model call: B.wrap_model_call",
         ]
     )
 

@@ -1,0 +1,1 @@
+"""A plan as people and machines read it: text, drawings, JSON."""

@@ -1,0 +1,156 @@
+"""Each way of a plan has its reasons, and the reasons name who brings them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_factory import AgentMiddleware, create_agent, hook_config, plan_agent, topology_of
+from agent_factory.facts import END, JUMPS, MODEL, TOOLS, Call, Hook, Layer, Phase, Shape, Tool
+from agent_factory.facts import ToolKind as Kind
+from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology import Topology, plan
+from agent_factory.ways import Reason, Why
+
+
+def why(plan: Topology, source: str, target: str) -> list[str]:
+    (way,) = (way for way in plan.ways if (way.source, way.target) == (source, target))
+    return [str(reason) for reason in way.reasons]
+
+
+def find(query: str) -> str:
+    """Find."""
+    return query
+
+
+class Guard(AgentMiddleware):
+    @hook_config(can_jump_to=["end", "model"])
+    def after_model(self, state: Any, runtime: Any) -> None:
+        """Look at it."""
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request)
+
+
+def test_the_loop_of_tools_says_why_each_way_is_there() -> None:
+    planned = plan_agent(tools=[find])
+    assert why(planned, MODEL, TOOLS) == ["pending calls"]
+    assert why(planned, MODEL, END) == ["no calls left"]
+    assert why(planned, TOOLS, MODEL) == ["tool results"]
+    assert why(planned, TOOLS, END) == ["stopped by a tool"]
+
+
+def test_a_way_may_have_several_reasons() -> None:
+    planned = plan_agent(tools=[find], middleware=[Guard()])
+    assert why(planned, "Guard.after_model", MODEL) == [
+        "calls already answered: Guard",
+        "jump: Guard",
+    ]
+    assert why(planned, "Guard.after_model", END) == ["no calls left", "jump: Guard"]
+
+
+def test_a_structured_answer_is_a_reason_by_name() -> None:
+    schema = {"title": "Ticket", "type": "object", "properties": {"desk": {"type": "string"}}}
+    planned = plan_agent(response_format=schema)
+    assert why(planned, MODEL, MODEL) == ["asked again"]
+    assert why(planned, MODEL, END) == ["structured answer"]
+    planned = plan_agent(tools=[find], response_format=schema)
+    assert why(planned, MODEL, MODEL) == ["asked again: Ticket"]
+    assert why(planned, MODEL, END) == ["no calls left", "structured answer: Ticket"]
+
+
+def test_tools_whose_result_is_the_answer_are_named() -> None:
+    tools = (Tool("a", return_direct=True), Tool("b"), Tool("c", return_direct=True))
+    planned = plan(Shape(tools=tools, has_tools=True))
+    assert why(planned, TOOLS, END) == ["return_direct: a, c", "stopped by a tool"]
+
+
+def test_a_plan_knows_the_tools_and_who_brings_them() -> None:
+    class Searcher(AgentMiddleware):
+        tools = (find,)
+
+    def own(text: str) -> str:
+        """Do it."""
+        return text
+
+    planned = plan_agent(
+        tools=[own, {"type": "web_search"}],
+        middleware=[Searcher()],
+        response_format={"title": "Answer", "type": "object"},
+    )
+    assert planned.tools == (
+        Tool("own"),
+        Tool("find", owner="Searcher"),
+        Tool("web_search", Kind.PROVIDER),
+        Tool("Answer", Kind.OUTPUT),
+    )
+    assert planned.render().splitlines()[-4:] == [
+        "tool: own",
+        "tool: find  [by Searcher]",
+        "tool: web_search  [provider]",
+        "tool: Answer  [output]",
+    ]
+
+
+def test_the_way_that_comes_next_needs_no_words() -> None:
+    planned = plan(Shape((Hook("A", Phase.BEFORE_MODEL, frozenset({"end"})),)))
+    assert planned.render().splitlines()[1:3] == [
+        "A.before_model -> model",
+        "A.before_model -> __end__  [jump: A]",
+    ]
+
+
+def shapes() -> st.SearchStrategy[Shape]:
+    jumps = st.frozensets(st.sampled_from(JUMPS))
+    hooks = st.lists(
+        st.builds(Hook, st.sampled_from("ABC"), st.sampled_from(Phase), jumps),
+        unique_by=lambda hook: hook.node,
+    )
+    layers = st.lists(st.builds(Layer, st.sampled_from("ABC"), st.sampled_from(Call), st.just("x")))
+    tools = st.lists(
+        st.builds(Tool, st.sampled_from("tuv"), st.sampled_from(Kind), st.booleans()),
+        unique_by=lambda tool: tool.name,
+    )
+    return st.builds(_shape, hooks, layers, tools, st.booleans())
+
+
+def _shape(hooks: list[Hook], layers: list[Layer], tools: list[Tool], provider: bool) -> Shape:
+    has_tools = any(tool.kind is Kind.CLIENT for tool in tools)
+    if not has_tools:  # what create_agent refuses
+        hooks = [Hook(h.owner, h.phase, h.can_jump_to - {"tools"}) for h in hooks]
+    structured = provider or any(tool.kind is Kind.OUTPUT for tool in tools)
+    answers = structured or any(layer.call is Call.MODEL for layer in layers)
+    return Shape(tuple(hooks), tuple(layers), has_tools, answers, structured, tuple(tools))
+
+
+@given(shapes())
+def test_every_way_has_a_reason_and_every_edge_its_ways(shape: Shape) -> None:
+    planned = plan(shape)
+    assert [(way.source, way.target) for way in planned.ways] == [
+        (edge.source, target) for edge in planned.edges for target in edge.targets
+    ]
+    for way in planned.ways:
+        assert way.reasons, way
+    jumps = [reason for way in planned.ways for reason in way.reasons if reason.why is Why.JUMP]
+    assert {name for reason in jumps for name in reason.by} <= {h.owner for h in shape.hooks}
+
+
+@given(shapes())
+def test_a_declared_jump_is_a_reason_of_some_way(shape: Shape) -> None:
+    planned = plan(shape)
+    for hook in shape.hooks:
+        ways = [way for way in planned.ways if way.source == hook.node]
+        targets = {way.target for way in ways if Reason(Why.JUMP, (hook.owner,)) in way.reasons}
+        assert bool(targets) == bool(hook.can_jump_to - _to_itself(planned, hook))
+
+
+def _to_itself(planned: Topology, hook: Hook) -> set[str]:
+    return {"model"} if hook.node == planned.loop_entry else set()
+
+
+def test_the_plan_of_a_built_agent_is_the_same() -> None:
+    built = topology_of(create_agent(ScriptedChatModel([]), [find], middleware=[Guard()]))
+    assert built == plan_agent(tools=[find], middleware=[Guard()])
+    assert hash(built) == hash(plan_agent(tools=[find], middleware=[Guard()]))
