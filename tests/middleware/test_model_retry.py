@@ -1,0 +1,318 @@
+"""A model that fails is asked again, and a run whose model stays away ends well."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    ExtendedModelResponse,
+    OutputError,
+    TurnError,
+    create_agent,
+)
+from agent_factory.middleware import ModelRetryMiddleware
+from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+from agent_factory.testing import ScriptedChatModel
+
+GO = {"messages": "Go"}
+ONE: Any = {"configurable": {"thread_id": "1"}}
+DOWN = ConnectionError("down")
+
+
+def retry(**settings: Any) -> ModelRetryMiddleware:
+    return ModelRetryMiddleware(**{"initial_delay": 0.0001, **settings})
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
+
+
+def test_the_next_attempt_answers_and_nothing_of_the_failed_ones_is_kept(call: Any) -> None:
+    model = ScriptedChatModel([DOWN, ADD, DOWN, TimeoutError(), "3"])
+    result = call(create_agent(model, [add], middleware=[retry()]), GO)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
+    assert result["messages"][-1].text == "3"
+    model.assert_done()
+
+
+def test_the_last_failure_ends_the_run_with_a_message(call: Any) -> None:
+    class Closing(AgentMiddleware[Any, Any]):
+        def after_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+            return {"messages": [AIMessage("closed")]}
+
+    model = ScriptedChatModel([ADD, DOWN, DOWN, ValueError("gone")])
+    result = call(create_agent(model, [add], middleware=[retry(), Closing()]), GO)
+    *_, last, closing = result["messages"]
+    assert last.text.startswith("The call of the model failed after 3 attempts with ValueError")
+    assert "gone" in last.text
+    assert last.additional_kwargs == {"lc_source": "model_retry"}
+    assert closing.text == "closed"
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai", "ai"]
+
+
+def test_a_thread_goes_on_after_an_outage(call: Any) -> None:
+    model = ScriptedChatModel([DOWN, "Back."])
+    stack = [retry(max_retries=0)]
+    agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
+    assert "after 1 attempt with" in call(agent, GO, ONE)["messages"][-1].text
+    assert call(agent, GO, ONE)["messages"][-1].text == "Back."
+
+
+def test_the_exception_itself_is_raised_with_a_note_of_the_attempts(call: Any) -> None:
+    model = ScriptedChatModel([ConnectionError("first"), ConnectionError("last")])
+    agent = create_agent(model, middleware=[retry(max_retries=1, on_failure="error", name="R")])
+    with pytest.raises(ConnectionError, match="last") as caught:
+        call(agent, GO)
+    note = "R gave up on The call of the model after 2 attempts."
+    assert note in caught.value.__notes__
+
+
+def test_ones_own_words_end_the_run(call: Any) -> None:
+    words = retry(max_retries=0, on_failure=lambda error: f"Sorry ({error}).")
+    result = call(create_agent(ScriptedChatModel([DOWN]), middleware=[words]), GO)
+    assert result["messages"][-1].text == "Sorry (down)."
+
+
+def test_words_that_are_no_text_are_named(call: Any) -> None:
+    words: Any = retry(max_retries=0, on_failure=lambda error: None, name="Mine")
+    with pytest.raises(TurnError, match="Mine on_failure: gave NoneType"):
+        call(create_agent(ScriptedChatModel([DOWN]), middleware=[words]), GO)
+
+
+@pytest.mark.parametrize(
+    ("retry_on", "retried", "raised"),
+    [
+        (ConnectionError, ConnectionResetError("x"), ValueError("x")),
+        ((ConnectionError, TimeoutError), TimeoutError("x"), OSError("x")),
+        (lambda error: "503" in str(error), OSError("503"), OSError("400")),
+    ],
+)
+@pytest.mark.parametrize("on_failure", ["continue", "error"])
+def test_only_what_matches_is_retried_and_the_rest_is_raised_at_once(
+    call: Any, retry_on: Any, retried: Exception, raised: Exception, on_failure: str
+) -> None:
+    model = ScriptedChatModel([retried, raised])
+    agent = create_agent(model, middleware=[retry(retry_on=retry_on, on_failure=on_failure)])
+    with pytest.raises(type(raised)) as caught:
+        call(agent, GO)
+    assert caught.value is raised
+    assert not any("gave up" in note for note in getattr(raised, "__notes__", ()))
+    model.assert_done()
+
+
+class Answer(BaseModel):
+    number: int
+
+
+WRONG = [{"name": "Answer", "args": {"number": "many"}}]
+
+
+@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
+@pytest.mark.parametrize("tools", [[], [add]])
+@pytest.mark.parametrize("before", [[], ["prose"]])
+def test_an_outage_beside_a_structured_answer_ends_the_run(
+    call: Any, strategy: Any, tools: list[Any], before: list[Any]
+) -> None:
+    """Its message is not taken for prose that came instead of an answer."""
+    model = ScriptedChatModel([*before, DOWN, DOWN])
+    stack = [retry(max_retries=1)]
+    agent = create_agent(model, tools, middleware=stack, response_format=strategy(Answer))
+    result = call(agent, GO)
+    assert "after 2 attempts" in result["messages"][-1].text
+    assert result["structured_response"] is None
+    model.assert_done()
+
+
+def test_an_answer_that_never_fits_is_not_asked_for_beyond_its_cap(call: Any) -> None:
+    model = ScriptedChatModel([WRONG, WRONG])
+    format_ = ToolStrategy(Answer, max_retries=1)
+    agent = create_agent(model, middleware=[retry()], response_format=format_)
+    with pytest.raises(OutputError):
+        call(agent, GO)
+    model.assert_done()
+
+
+@pytest.mark.parametrize("retry_on", [OutputError, (ValueError, TurnError), lambda error: True])
+def test_an_error_of_the_library_is_retried_where_it_is_named(call: Any, retry_on: Any) -> None:
+    model = ScriptedChatModel([WRONG, [{"name": "Answer", "args": {"number": 5}}]])
+    format_ = ToolStrategy(Answer, max_retries=0)
+    stack = [retry(retry_on=retry_on)]
+    agent = create_agent(model, middleware=stack, response_format=format_)
+    assert call(agent, GO)["structured_response"] == Answer(number=5)
+
+
+@pytest.mark.parametrize("retry_on", [RuntimeError, Exception, (ValueError, OSError)])
+def test_a_base_class_does_not_mean_the_errors_of_the_library(call: Any, retry_on: Any) -> None:
+    format_ = ToolStrategy(Answer, max_retries=0)
+    stack = [retry(retry_on=retry_on)]
+    agent = create_agent(ScriptedChatModel([WRONG]), middleware=stack, response_format=format_)
+    with pytest.raises(OutputError):
+        call(agent, GO)
+
+
+class Seen(AgentState[Any]):
+    seen: list[str]
+
+
+class Notes(AgentMiddleware[Seen, Any]):
+    """Writes what the model said."""
+
+    state_schema = Seen
+
+    def around_model(self, request: Any) -> Any:
+        response = yield request
+        update = {"seen": [response.result[0].text]}
+        return ExtendedModelResponse(response, Command(update=update))
+
+
+class FailsAfterFirst(AgentMiddleware[Any, Any]):
+    """The model has answered, and then something else fails, once."""
+
+    failed = False
+
+    def around_model(self, request: Any) -> Any:
+        response = yield request
+        if not self.failed:
+            self.failed = True
+            raise DOWN
+        return response
+
+
+def test_what_layers_wrote_in_failed_attempts_is_dropped(call: Any) -> None:
+    model = ScriptedChatModel(["lost", "kept"])
+    result = call(create_agent(model, middleware=[retry(), FailsAfterFirst(), Notes()]), GO)
+    assert result["seen"] == ["kept"]
+    assert [m.text for m in result["messages"]] == ["Go", "kept"]
+
+
+class Asks(AgentMiddleware[Any, Any]):
+    def around_model(self, request: Any) -> Any:
+        if interrupt("May I?") != "yes":
+            raise DOWN
+        return (yield request)
+
+
+def test_an_interrupt_in_a_layer_is_no_failure(call: Any) -> None:
+    model = ScriptedChatModel(["Thanks."])
+    agent = create_agent(model, middleware=[retry(), Asks()], checkpointer=InMemorySaver())
+    asked = call(agent, GO, ONE)
+    assert [i.value for i in asked["__interrupt__"]] == ["May I?"]
+    assert call(agent, Command(resume="yes"), ONE)["messages"][-1].text == "Thanks."
+
+
+@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
+def test_a_signal_to_stop_is_not_retried(signal: Any) -> None:
+    def stop(messages: Any) -> Any:
+        raise signal
+
+    model = ScriptedChatModel([stop, "never"])
+    with pytest.raises(signal):
+        create_agent(model, middleware=[retry(retry_on=lambda error: True)]).invoke(GO)
+    assert len(model.requests) == 1
+
+
+async def test_a_cancelled_run_stops_waiting() -> None:
+    model = ScriptedChatModel([DOWN, "never"])
+    agent = create_agent(model, middleware=[retry(initial_delay=60, jitter=False)])
+    task = asyncio.create_task(agent.ainvoke(GO))
+    while not model.requests:
+        await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(model.requests) == 1
+
+
+class Stutters(BaseChatModel):
+    """Says a word and breaks off, then says all of it."""
+
+    attempts: int = 0
+
+    @property
+    def _llm_type(self) -> str:
+        return "stutters"
+
+    def _generate(self, *_: Any, **__: Any) -> ChatResult:
+        raise AssertionError("only streamed here")
+
+    def _stream(self, *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
+        self.attempts += 1
+        yield ChatGenerationChunk(message=AIMessageChunk("Good "))
+        if self.attempts == 1:
+            raise DOWN
+        yield ChatGenerationChunk(message=AIMessageChunk("morning"))
+
+
+def test_a_failed_attempt_is_heard_in_the_stream_under_another_id(collect: Any) -> None:
+    agent = create_agent(Stutters(), middleware=[retry()])
+    heard = collect(agent, GO, stream_mode="messages")
+    words = {id_: "" for id_ in dict.fromkeys(chunk.id for chunk, _ in heard)}
+    for chunk, _ in heard:
+        words[chunk.id] += chunk.text
+    assert list(words.values()) == ["Good ", "Good morning"]
+
+
+def test_a_fallback_inside_is_tried_within_each_attempt(call: Any) -> None:
+    class Other(AgentMiddleware[Any, Any]):
+        def around_model(self, request: Any) -> Any:
+            try:
+                return (yield request)
+            except ConnectionError:
+                return (yield request.override(model=other))
+
+    model = ScriptedChatModel([DOWN, DOWN])
+    other = ScriptedChatModel([DOWN, "from the other"])
+    result = call(create_agent(model, middleware=[retry(), Other()]), GO)
+    assert result["messages"][-1].text == "from the other"
+    model.assert_done()
+
+
+class Broken(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even that")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ConnectionError("x" * 100_000), "x" * 1000 + "..."),
+        (ConnectionError("bad \ud800 text"), "bad ? text"),
+        (ConnectionError(), "with ConnectionError\n"),
+        (Broken(), "with Broken\n"),
+    ],
+)
+def test_whatever_an_exception_says_the_message_stays_readable(
+    call: Any, error: Exception, said: str
+) -> None:
+    agent = create_agent(ScriptedChatModel([error]), middleware=[retry(max_retries=0)])
+    text = call(agent, GO)["messages"][-1].text
+    assert said in text
+    assert len(text.encode()) < 1200
+
+
+def test_two_of_them_multiply(call: Any) -> None:
+    model = ScriptedChatModel([DOWN] * 4)
+    stack = [
+        retry(max_retries=1, name="outer"),
+        retry(max_retries=1, on_failure="error", name="inner"),
+    ]
+    assert (
+        "after 2 attempts" in call(create_agent(model, middleware=stack), GO)["messages"][-1].text
+    )
+    model.assert_done()

@@ -1,0 +1,227 @@
+"""Laws of retries: attempts, waits and outcome follow from the parameters, in both colours."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
+
+from agent_factory import Flow, ModelRequest, Sleep, arun, run
+from agent_factory.middleware import ModelRetryMiddleware, ToolRetryMiddleware
+from agent_factory.testing import ScriptedChatModel
+
+REQUEST: ModelRequest[Any] = ModelRequest(model=ScriptedChatModel(), messages=[])
+KINDS: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, KeyError)
+
+seconds = st.floats(0, 100)
+settings = st.fixed_dictionaries(
+    {
+        "max_retries": st.integers(0, 6),
+        "backoff_factor": st.sampled_from([0, 0.5, 1, 1.5, 2, 3, 1e300]),
+        "initial_delay": seconds,
+        "max_delay": seconds,
+        "jitter": st.booleans(),
+    }
+)
+failures = st.lists(st.sampled_from(KINDS), max_size=9)
+
+
+class Line:
+    """What lies inside the layer: fails as often as it was told, then answers."""
+
+    def __init__(self, failures: Sequence[type[Exception]]) -> None:
+        self.raised = [kind(str(number)) for number, kind in enumerate(failures)]
+        self.calls = 0
+
+    def __call__(self, request: Any) -> str:
+        self.calls += 1
+        if self.calls <= len(self.raised):
+            raise self.raised[self.calls - 1]
+        return "answer"
+
+    async def a(self, request: Any) -> str:
+        return self(request)
+
+
+def walked(flow: Flow[Any], line: Line) -> tuple[Any, list[float]]:
+    """Drive a flow by hand: how it ended, and what it waited."""
+    waits: list[float] = []
+    step: Callable[[], Any] = lambda: next(flow)  # noqa: E731
+    while True:
+        try:
+            effect = step()
+        except StopIteration as stop:
+            return stop.value, waits
+        except Exception as error:
+            return error, waits
+        if isinstance(effect, Sleep):
+            waits.append(effect.seconds)
+            step = lambda: next(flow)  # noqa: E731
+            continue
+        try:
+            answer = line(effect)
+        except Exception as error:
+            step = lambda error=error: flow.throw(error)  # type: ignore[misc]  # noqa: E731
+        else:
+            step = lambda answer=answer: flow.send(answer)  # type: ignore[misc]  # noqa: E731
+
+
+def retry(settings: dict[str, Any], **more: Any) -> Flow[Any]:
+    middleware = ModelRetryMiddleware(**settings, **more)
+    return cast("Flow[Any]", middleware.around_model(REQUEST))
+
+
+@given(settings, failures, st.sampled_from(["continue", "error", "words"]))
+def test_attempts_waits_and_outcome_follow_from_the_parameters(
+    settings: dict[str, Any], failures: list[type[Exception]], on_failure: str
+) -> None:
+    line = Line(failures)
+    retried = (ConnectionError, TimeoutError)
+    words: Any = (lambda error: f"sorry: {error}") if on_failure == "words" else on_failure
+    outcome, waits = walked(retry(settings, retry_on=retried, on_failure=words), line)
+
+    most = settings["max_retries"] + 1
+    foreign = next((n for n, kind in enumerate(failures) if kind is KeyError), most)
+    attempts = min(len(failures) + 1, most, foreign + 1)
+    assert line.calls == attempts
+    assert len(waits) == attempts - 1
+    if attempts > len(failures):
+        assert outcome == "answer"
+    elif failures[attempts - 1] is KeyError:
+        assert outcome is line.raised[attempts - 1]
+        assert not hasattr(outcome, "__notes__")
+    elif on_failure == "error":
+        assert outcome is line.raised[attempts - 1]
+        assert f"after {attempts} attempt" in outcome.__notes__[0]
+    else:
+        assert isinstance(outcome, AIMessage)
+        said = f"failed after {attempts} attempt" if on_failure == "continue" else "sorry: "
+        assert said in outcome.text
+    assert_waits(settings, waits)
+
+
+def assert_waits(settings: dict[str, Any], waits: list[float]) -> None:
+    factor = settings["backoff_factor"] or 1
+    for number, wait in enumerate(waits):
+        try:
+            whole = settings["initial_delay"] * float(factor) ** number
+        except OverflowError:
+            whole = settings["max_delay"] if settings["initial_delay"] else 0
+        whole = min(whole, settings["max_delay"])
+        least = whole / 2 if settings["jitter"] else whole
+        assert least - 1e-9 <= wait <= min(whole + 1e-9, settings["max_delay"])
+
+
+@contextmanager
+def recorded() -> Iterator[list[float]]:
+    """Time does not pass; what would have been waited, in either colour."""
+    waits: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        waits.append(seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "sleep", waits.append)
+        patch.setattr(asyncio, "sleep", pause)
+        yield waits
+
+
+@given(settings, failures, st.integers())
+def test_sync_equals_async(
+    settings: dict[str, Any], failures: list[type[Exception]], seed: int
+) -> None:
+    outcomes = []
+    for colour in ("sync", "async"):
+        line = Line(failures)
+        flow = retry(settings, retry_on=(ConnectionError,), on_failure="error")
+        random.seed(seed)
+        with recorded() as waits:
+            try:
+                said = run(flow, line) if colour == "sync" else asyncio.run(arun(flow, line.a))
+            except Exception as error:
+                said = repr(error)
+        outcomes.append((said, line.calls, waits))
+    assert outcomes[0] == outcomes[1]
+
+
+def waits_of(count: int, **settings: Any) -> list[float]:
+    line = Line([ConnectionError] * count)
+    _, waits = walked(retry({"max_retries": count, **settings}), line)
+    return waits
+
+
+def test_waits_grow_by_the_factor_up_to_the_cap() -> None:
+    assert waits_of(5, initial_delay=1, max_delay=10, jitter=False) == [1, 2, 4, 8, 10]
+    assert waits_of(3, backoff_factor=3, initial_delay=2, jitter=False) == [2, 6, 18]
+
+
+def test_a_factor_of_zero_keeps_the_wait_constant() -> None:
+    assert waits_of(3, backoff_factor=0, initial_delay=0.5, jitter=False) == [0.5] * 3
+
+
+def test_many_retries_wait_the_cap_and_not_longer() -> None:
+    assert waits_of(3000, jitter=False)[-1] == 60
+    assert 30 <= waits_of(3000)[-1] <= 60
+
+
+def test_jitter_takes_up_to_half_away_also_at_the_cap() -> None:
+    waits = waits_of(60, initial_delay=100, max_delay=10)
+    assert all(5 <= wait <= 10 for wait in waits)
+    assert len(set(waits)) > 50
+
+
+@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"max_retries": -1}, "max_retries must be a whole number"),
+        ({"max_retries": 1.5}, "max_retries must be a whole number"),
+        ({"max_retries": True}, "max_retries must be a whole number"),
+        ({"max_retries": None}, "max_retries must be a whole number"),
+        ({"backoff_factor": -1}, "backoff_factor must be a number"),
+        ({"backoff_factor": float("inf")}, "backoff_factor must be a number"),
+        ({"initial_delay": "1"}, "initial_delay must be a number of seconds"),
+        ({"initial_delay": float("nan")}, "initial_delay must be a number of seconds"),
+        ({"max_delay": -0.1}, "max_delay must be a number of seconds"),
+        ({"max_delay": None}, "max_delay must be a number"),
+        ({"jitter": 0.25}, "jitter must be True or False"),
+        ({"retry_on": ()}, "retry_on must be an exception type, a tuple"),
+        ({"retry_on": [ConnectionError]}, "Write retry_on=\\(ConnectionError, TimeoutError\\)"),
+        ({"retry_on": ConnectionError()}, "retry_on must be"),
+        ({"retry_on": (ConnectionError, "timeout")}, "retry_on must be"),
+        ({"retry_on": int}, "retry_on must be"),
+        ({"retry_on": KeyboardInterrupt}, "an interrupt or a cancellation never is"),
+        ({"retry_on": (Exception, asyncio.CancelledError)}, "never is"),
+        ({"retry_on": GraphBubbleUp}, "never is"),
+        ({"retry_on": GraphInterrupt}, "never is"),
+        ({"retry_on": asyncio.sleep}, "a plain function"),
+        ({"on_failure": "end"}, "on_failure must be 'continue', 'error' or a plain function"),
+        ({"on_failure": None}, "on_failure must be"),
+        ({"on_failure": str}, "on_failure must be"),
+        ({"on_failure": asyncio.sleep}, "on_failure must be"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(
+    kind: Any, settings: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        kind(**settings)
+
+
+def test_waits_are_drawn_one_by_one() -> None:
+    """So that a very large max_retries costs nothing before it is used."""
+    flow = retry({"max_retries": 10**9})
+    assert next(flow) is REQUEST
+    for _ in range(3):
+        assert isinstance(flow.throw(ConnectionError()), Sleep)
+        assert next(flow) is REQUEST
+    flow.close()
