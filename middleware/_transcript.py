@@ -15,6 +15,7 @@ _TOLD_ELSEWHERE = {
     "thinking",
     "redacted_thinking",
     "reasoning",
+    "reasoning_content",
     "tool_use",
     "tool_call",
     "invalid_tool_call",
@@ -22,8 +23,32 @@ _TOLD_ELSEWHERE = {
 }
 """Content blocks that are no part of what was said: thoughts, and the calls listed on their own."""
 
-_ATTACHED = {"base64", "data", "file", "file_id", "image_url", "input_audio", "source", "url"}
+_ATTACHED = {
+    "audio",
+    "base64",
+    "data",
+    "document",
+    "file",
+    "file_data",
+    "file_id",
+    "image",
+    "image_url",
+    "input_audio",
+    "source",
+    "url",
+    "video",
+}
 """Keys of content blocks that hold or point at a file."""
+
+_OPAQUE = {
+    "encrypted_content",
+    "encrypted_index",
+    "encrypted_stdout",
+    "extras",
+    "signature",
+    "thought_signature",
+}
+"""Keys of content blocks that only their provider can read."""
 
 
 def render(message: BaseMessage) -> str:
@@ -66,9 +91,19 @@ def _block_text(block: str | dict[Any, Any]) -> str:
     kind = block.get("type")
     if kind in _TOLD_ELSEWHERE:
         return ""
+    if kind == "non_standard" and isinstance(block.get("value"), dict):
+        return _block_text(block["value"])
     if isinstance(block.get("text"), str):
         return str(block["text"])
-    return f"[{kind or 'attachment'}]" if _ATTACHED & block.keys() else _json(block)
+    if isinstance(block.get("content"), list):
+        return " ".join(filter(None, (_title(block), _text(block["content"]))))
+    if _ATTACHED & block.keys():
+        return f"[{': '.join(filter(None, (kind or 'attachment', _title(block))))}]"
+    return _json({key: value for key, value in block.items() if key not in _OPAQUE})
+
+
+def _title(block: dict[Any, Any]) -> str:
+    return str(block.get("title") or block.get("filename") or "")
 
 
 def _json(value: Any) -> str:
