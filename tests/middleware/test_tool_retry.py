@@ -1,0 +1,452 @@
+"""A tool that raises is run again, and in the end the model is told, or the exception raised."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import threading
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, InjectedToolCallId, ToolException, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import ParentCommand
+from langgraph.graph import START, StateGraph
+from langgraph.prebuilt.tool_node import ToolInvocationError
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from agent_factory import AgentMiddleware, AgentState, create_agent
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    ToolRetryMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel
+
+GO = {"messages": "Go"}
+ONE: Any = {"configurable": {"thread_id": "1"}}
+FETCH = [{"name": "fetch", "args": {"page": 1}, "id": "f"}]
+
+
+def retry(**settings: Any) -> ToolRetryMiddleware:
+    return ToolRetryMiddleware(**{"initial_delay": 0.0001, **settings})
+
+
+class Flaky:
+    """A source of tools that raise what they were told, one after the other, then work."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors = list(errors)
+        self.runs = 0
+
+    def tool(self, **settings: Any) -> BaseTool:
+        @tool(**settings)
+        def fetch(page: int) -> str:
+            """Fetch a page."""
+            self.runs += 1
+            if self.errors:
+                raise self.errors.pop(0)
+            return f"page {page}"
+
+        return fetch
+
+
+def down(times: int) -> Flaky:
+    return Flaky(*(ConnectionError(f"down {n}") for n in range(1, times + 1)))
+
+
+def agent(flaky: Flaky, *stack: Any, **settings: Any) -> Any:
+    tools = [flaky.tool()]
+    return create_agent(ScriptedChatModel([FETCH, "Done."]), tools, middleware=stack, **settings)
+
+
+def answers(result: Any) -> list[tuple[str, str]]:
+    """What the tools said, with the status of each."""
+    return [(m.text, m.status) for m in result["messages"] if m.type == "tool"]
+
+
+LETS_THROUGH = [
+    {},
+    {"handle_tool_errors": False},
+    {"handle_tool_errors": KeyError},
+    {"handle_tool_errors": (KeyError, TypeError)},
+]
+
+
+def only_keys(error: KeyError) -> str:
+    return "a key"
+
+
+LETS_THROUGH.append({"handle_tool_errors": only_keys})
+
+
+@pytest.mark.parametrize("switch", LETS_THROUGH)
+def test_a_raising_tool_is_run_again_until_it_works(call: Any, switch: Any) -> None:
+    flaky = down(2)
+    assert answers(call(agent(flaky, retry(), **switch), GO)) == [("page 1", "success")]
+    assert flaky.runs == 3
+
+
+@pytest.mark.parametrize("switch", LETS_THROUGH)
+def test_after_the_last_attempt_the_model_is_told(call: Any, switch: Any) -> None:
+    flaky = down(9)
+    result = call(agent(flaky, retry(), **switch), GO)
+    ((text, status),) = answers(result)
+    assert text.startswith("fetch failed after 3 attempts with ConnectionError: down 3\n")
+    assert status == "error"
+    assert result["messages"][2].name == "fetch"
+    assert result["messages"][-1].text == "Done."
+    assert flaky.runs == 3
+
+
+@pytest.mark.parametrize("switch", LETS_THROUGH)
+def test_or_the_exception_leads_to_what_it_leads_to_without_retries(call: Any, switch: Any) -> None:
+    with pytest.raises(ConnectionError, match="down 3") as caught:
+        call(agent(down(9), retry(on_failure="error"), **switch), GO)
+    assert "ToolRetryMiddleware gave up on fetch after 3 attempts." in caught.value.__notes__
+
+
+@pytest.mark.parametrize(
+    "switch", [True, "Told.", ConnectionError, lambda error: f"told of {error}"]
+)
+def test_what_the_switch_has_made_a_result_of_is_a_result(call: Any, switch: Any) -> None:
+    flaky = down(1)
+    ((_, status),) = answers(call(agent(flaky, retry(), handle_tool_errors=switch), GO))
+    assert (flaky.runs, status) == (1, "error")
+
+
+def test_ones_own_words_are_the_result(call: Any) -> None:
+    words = retry(max_retries=1, on_failure=lambda error: f"no luck: {error}")
+    assert answers(call(agent(down(9), words), GO)) == [("no luck: down 2", "error")]
+
+
+def test_a_failed_return_direct_goes_back_to_the_model(call: Any) -> None:
+    model = ScriptedChatModel([FETCH, "Sorry."])
+    direct = down(9).tool(return_direct=True)
+    result = call(create_agent(model, [direct], middleware=[retry()]), GO)
+    assert result["messages"][-1].text == "Sorry."
+
+
+@pytest.mark.parametrize(
+    ("retry_on", "foreign"),
+    [
+        (ConnectionError, KeyError("no")),
+        ((ConnectionError, TimeoutError), OSError("no")),
+        (lambda error: "down" in str(error), ConnectionError("no")),
+    ],
+)
+def test_what_does_not_match_is_raised_at_once_and_untouched(
+    call: Any, retry_on: Any, foreign: Exception
+) -> None:
+    flaky = Flaky(ConnectionError("down"), foreign)
+    with pytest.raises(type(foreign)) as caught:
+        call(agent(flaky, retry(retry_on=retry_on)), GO)
+    assert caught.value is foreign
+    assert not any("gave up" in note for note in getattr(foreign, "__notes__", ()))
+    assert flaky.runs == 2
+
+
+@pytest.mark.parametrize("tools", [["fetch"], [Flaky().tool()], ("other", "fetch")])
+def test_the_tools_that_are_named_are_retried(call: Any, tools: Any) -> None:
+    assert answers(call(agent(down(1), retry(tools=tools)), GO)) == [("page 1", "success")]
+
+
+def test_the_tools_that_are_not_named_are_left_alone(call: Any) -> None:
+    flaky = down(1)
+    with pytest.raises(ConnectionError, match="down 1"):
+        call(agent(flaky, retry(tools=["other"])), GO)
+    assert flaky.runs == 1
+
+
+@pytest.mark.parametrize(
+    ("tools", "kind", "problem"),
+    [
+        ("fetch", TypeError, r"write tools=\['search'\]"),
+        (Flaky().tool(), TypeError, r"write tools=\['search'\]"),
+        (5, TypeError, r"write tools=\['search'\]"),
+        ([down], TypeError, "A function becomes a tool of its own name"),
+        ([""], TypeError, "names of tools"),
+        ([], ValueError, "no call would be covered"),
+    ],
+)
+def test_tools_that_are_none_are_refused(tools: Any, kind: Any, problem: str) -> None:
+    with pytest.raises(kind, match=problem):
+        ToolRetryMiddleware(tools=tools)
+
+
+BAD = [{"name": "fetch", "args": {"page": "one"}, "id": "f"}]
+
+
+@pytest.mark.parametrize("retry_on", [Exception, (ToolException,)])
+def test_arguments_that_do_not_fit_are_not_tried_again(call: Any, retry_on: Any) -> None:
+    """They would not fit the next time either."""
+    seen: list[Any] = []
+    stack = [retry(retry_on=retry_on), Counting(seen)]
+    agent = create_agent(
+        ScriptedChatModel([BAD]), [Flaky().tool()], middleware=stack, handle_tool_errors=False
+    )
+    with pytest.raises(ToolInvocationError):
+        call(agent, GO)
+    assert seen == ["fetch"]
+
+
+@pytest.mark.parametrize("retry_on", [ToolInvocationError, lambda error: True])
+def test_unless_retry_on_says_so(call: Any, retry_on: Any) -> None:
+    seen: list[Any] = []
+    stack = [retry(retry_on=retry_on), Counting(seen)]
+    agent = create_agent(
+        ScriptedChatModel([BAD, "Done."]),
+        [Flaky().tool()],
+        middleware=stack,
+        handle_tool_errors=False,
+    )
+    ((text, _),) = answers(call(agent, GO))
+    assert "after 3 attempts" in text
+    assert seen == ["fetch"] * 3
+
+
+def test_by_default_bad_arguments_are_told_as_ever(call: Any) -> None:
+    model = ScriptedChatModel([BAD, "Done."])
+    ((text, _),) = answers(call(create_agent(model, [Flaky().tool()], middleware=[retry()]), GO))
+    assert text.startswith("Error invoking tool 'fetch' with kwargs {'page': 'one'}")
+
+
+def test_a_tool_that_does_not_exist_is_answered_as_ever(call: Any) -> None:
+    model = ScriptedChatModel([[{"name": "fetsch"}], "Done."])
+    agent = create_agent(model, [Flaky().tool()], middleware=[retry()])
+    assert answers(call(agent, GO)) == [
+        ("Error: fetsch is not a valid tool, try one of [fetch].", "error")
+    ]
+
+
+class Counting(AgentMiddleware[Any, Any]):
+    """Notes each attempt that comes as far as this."""
+
+    def __init__(self, seen: list[Any]) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def around_tool(self, request: Any) -> Any:
+        self.seen.append(request.tool_call["name"])
+        return (yield request)
+
+
+def test_calls_beside_a_flaky_one_run_once(call: Any) -> None:
+    flaky = down(2)
+    runs: list[int] = []
+
+    def count(n: int) -> int:
+        """Count."""
+        runs.append(n)
+        return n
+
+    both = [*FETCH, {"name": "count", "args": {"n": 7}}]
+    model = ScriptedChatModel([both, "Done."])
+    result = call(create_agent(model, [flaky.tool(), count], middleware=[retry()]), GO)
+    assert answers(result) == [("page 1", "success"), ("7", "success")]
+    assert runs == [7]
+
+
+class Visits(AgentState[Any]):
+    visits: int
+
+
+class WithVisits(AgentMiddleware[Visits, Any]):
+    state_schema = Visits
+
+
+class FailsAfterwards(AgentMiddleware[Any, Any]):
+    """The tool has answered, and then something else fails, twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 2
+
+    def around_tool(self, request: Any) -> Any:
+        result = yield request
+        if self.left:
+            self.left -= 1
+            raise ConnectionError("lost on the way")
+        return result
+
+
+def test_commands_of_failed_attempts_are_not_applied(call: Any) -> None:
+    numbers = iter(range(1, 9))
+
+    @tool
+    def visit(call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Visit."""
+        number = next(numbers)
+        told = ToolMessage(f"visit {number}", tool_call_id=call_id)
+        return Command(update={"visits": number, "messages": [told]})
+
+    stack = [retry(), FailsAfterwards(), WithVisits()]
+    model = ScriptedChatModel([[{"name": "visit"}], "Done."])
+    result = call(create_agent(model, [visit], middleware=stack), GO)
+    assert answers(result) == [("visit 3", "success")]
+    assert result["visits"] == 3
+
+
+def ask(question: str) -> str:
+    """Ask a person."""
+    return f"they said {interrupt(question)}"
+
+
+ASK = [{"name": "ask", "args": {"question": "Why?"}, "id": "a"}]
+
+
+def test_an_interrupt_inside_a_tool_passes_and_is_answered(call: Any) -> None:
+    model = ScriptedChatModel([ASK, "Done."])
+    stack = [retry(retry_on=lambda error: True)]
+    agent = create_agent(model, [ask], middleware=stack, checkpointer=InMemorySaver())
+    asked = call(agent, GO, ONE)
+    assert [i.value for i in asked["__interrupt__"]] == ["Why?"]
+    assert answers(call(agent, Command(resume="no reason"), ONE)) == [
+        ("they said no reason", "success")
+    ]
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@pytest.mark.parametrize("reviewer_first", [True, False])
+def test_a_review_stands_on_either_side(call: Any, mode: Any, reviewer_first: bool) -> None:
+    review = HumanInTheLoopMiddleware({"fetch": True}, interrupt_mode=mode)
+    stack = [review, retry()] if reviewer_first else [retry(), review]
+    flaky = Flaky()
+    paused = agent(flaky, *stack, checkpointer=InMemorySaver())
+    (question,) = call(paused, GO, ONE)["__interrupt__"]
+    assert flaky.runs == 0
+    approve: Any = {"type": "approve"}
+    resume = {"decisions": [approve]} if mode == "batched" else {question.id: approve}
+    assert answers(call(paused, Command(resume=resume), ONE)) == [("page 1", "success")]
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_with_the_review_outside_people_decide_once_for_all_attempts(call: Any, mode: Any) -> None:
+    review = HumanInTheLoopMiddleware({"fetch": True}, interrupt_mode=mode)
+    flaky = down(2)
+    paused = agent(flaky, review, retry(), checkpointer=InMemorySaver())
+    (question,) = call(paused, GO, ONE)["__interrupt__"]
+    approve: Any = {"type": "approve"}
+    resume = {"decisions": [approve]} if mode == "batched" else {question.id: approve}
+    assert answers(call(paused, Command(resume=resume), ONE)) == [("page 1", "success")]
+    assert flaky.runs == 3
+
+
+class YesOrNo(BaseModel):
+    yes: bool
+
+
+def confirm() -> str:
+    """Have something confirmed."""
+    return f"confirmed: {interrupt('Sure?', response_schema=YesOrNo).yes}"
+
+
+def test_a_refused_answer_to_an_interrupt_is_not_retried(call: Any) -> None:
+    model = ScriptedChatModel([[{"name": "confirm"}], "Done."])
+    stack = [retry(retry_on=lambda error: True)]
+    agent = create_agent(model, [confirm], middleware=stack, checkpointer=InMemorySaver())
+    call(agent, GO, ONE)
+    with pytest.raises(ValueError, match="yes"):
+        call(agent, Command(resume={"no": 1}), ONE)
+    result = call(agent, Command(resume={"yes": True}), ONE)
+    assert answers(result) == [("confirmed: True", "success")]
+
+
+@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
+def test_a_signal_to_stop_is_not_retried(signal: Any) -> None:
+    flaky = Flaky(signal())
+    with pytest.raises(signal):
+        agent(flaky, retry(retry_on=lambda error: True)).invoke(GO)
+    assert flaky.runs == 1
+
+
+class Office(TypedDict):
+    messages: list[Any]
+    log: Annotated[list[str], operator.add]
+
+
+def raise_handoff() -> str:
+    """Hand over from within, as a graph inside the tool does."""
+    raise ParentCommand(Command(graph=Command.PARENT, goto="billing", update={"log": ["sent"]}))
+
+
+@tool
+def give_handoff() -> Command[Any]:
+    """Hand over to billing."""
+    return Command(graph=Command.PARENT, goto="billing", update={"log": ["sent"]})
+
+
+@pytest.mark.parametrize("way", [raise_handoff, give_handoff])
+def test_a_handoff_passes(call: Any, way: Any) -> None:
+    model = ScriptedChatModel([[{"name": getattr(way, "name", "raise_handoff")}]])
+    stack = [retry(retry_on=lambda error: True)]
+    office = StateGraph(Office)
+    office.add_node("front", create_agent(model, [way], middleware=stack))
+    office.add_node("billing", lambda state: {"log": ["billing works"]})
+    office.add_edge(START, "front")
+    result = call(office.compile(), {"messages": ["Go"], "log": []})
+    assert result["log"] == ["sent", "billing works"]
+
+
+def test_parallel_calls_are_retried_each_on_its_own(call: Any) -> None:
+    lock = threading.Lock()
+    left = {1: 1, 2: 2, 3: 9}
+
+    def fetch(page: int) -> str:
+        """Fetch a page."""
+        with lock:
+            left[page] -= 1
+            failed = left[page] >= 0
+        if failed:
+            raise ConnectionError(f"page {page}")
+        return f"page {page}"
+
+    calls = [{"name": "fetch", "args": {"page": page}} for page in left]
+    agent = create_agent(ScriptedChatModel([calls, "Done."]), [fetch], middleware=[retry()])
+    statuses = [status for _, status in answers(call(agent, GO))]
+    assert statuses == ["success", "success", "error"]
+
+
+def test_async_tools_are_retried_in_async_runs() -> None:
+    tries: list[int] = []
+
+    async def fetch(page: int) -> str:
+        """Fetch a page."""
+        tries.append(page)
+        if len(tries) < 3:
+            raise TimeoutError
+        return "at last"
+
+    agent = create_agent(ScriptedChatModel([FETCH, "Done."]), [fetch], middleware=[retry()])
+    assert answers(asyncio.run(agent.ainvoke(GO))) == [("at last", "success")]
+
+
+def test_an_inner_agents_limit_is_not_spent_again(call: Any) -> None:
+    """An error that the library names would come again."""
+    inner = create_agent(
+        ScriptedChatModel([]),
+        middleware=[ModelCallLimitMiddleware(run_limit=0, exit_behavior="error")],
+    )
+    runs: list[str] = []
+
+    def delegate() -> str:
+        """Ask another agent."""
+        runs.append("ran")
+        return str(inner.invoke({"messages": "Go"}))
+
+    model = ScriptedChatModel([[{"name": "delegate"}]])
+    with pytest.raises(RuntimeError, match="AF340"):
+        call(create_agent(model, [delegate], middleware=[retry()]), GO)
+    assert runs == ["ran"]
+
+
+def test_several_instances_serve_several_tools(call: Any) -> None:
+    flaky = down(4)
+    stack = [
+        retry(tools=["fetch"], max_retries=5, name="patient"),
+        retry(tools=["other"], max_retries=0, name="quick"),
+    ]
+    assert answers(call(agent(flaky, *stack), GO)) == [("page 1", "success")]
