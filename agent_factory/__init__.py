@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from agent_factory.factory import topology_of as topology_of
     from agent_factory.models import init_model as init_model
     from agent_factory.topology import Topology as Topology
+    from agent_factory.topology_file import TopologyFileError as TopologyFileError
+    from agent_factory.topology_file import load_topology as load_topology
     from agent_factory.tracing import configure_trace_policy as configure_trace_policy
     from agent_factory.types import AgentState as AgentState
     from agent_factory.types import ContextT as ContextT
@@ -95,6 +97,7 @@ _HOME = {
     "agent_factory.factory": ("create_agent", "plan_agent", "topology_of"),
     "agent_factory.models": ("init_model",),
     "agent_factory.topology": ("Topology",),
+    "agent_factory.topology_file": ("TopologyFileError", "load_topology"),
     "agent_factory.tracing": ("configure_trace_policy",),
     "agent_factory.types": (
         "AgentState",

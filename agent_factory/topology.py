@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from agent_factory.diff import TopologyDiff, diff
 from agent_factory.facts import (
     END,
     JUMPS,
@@ -32,6 +33,9 @@ from agent_factory.facts import (
     Tool,
     ToolKind,
 )
+from agent_factory.render.as_json import to_json
+from agent_factory.render.explained import explain, explain_way
+from agent_factory.render.mermaid import to_mermaid
 from agent_factory.render.text import render
 from agent_factory.ways import Way, ways_of
 
@@ -110,6 +114,55 @@ class Topology:
         """
         return render(self)
 
+    def to_mermaid(self) -> str:
+        """The plan as the text of a Mermaid flowchart, which GitHub and others draw.
+
+        >>> print(plan(Shape()).to_mermaid())
+        flowchart TD
+            n0(["start"])
+            n1["model"]
+            n2(["end"])
+            n0 --> n1
+            n1 --> n2
+        """
+        return to_mermaid(self)
+
+    def to_json(self) -> str:
+        """The plan as JSON in one canonical form; `load_topology` reads it back."""
+        return to_json(self)
+
+    def diff(self, other: Topology) -> TopologyDiff:
+        """What changes from this plan to another one; false where they are alike.
+
+        >>> before = plan(Shape(has_tools=True, tools=(Tool("find"),)))
+        >>> print(before.diff(plan(Shape())))
+        removed node tools: it was after model
+        removed tool find
+        rerouted way ...
+        """
+        return diff(self, other)
+
+    def explain(self, source: str | None = None, target: str | None = None) -> str:
+        """In which order everything runs and why; or, for two nodes, why a way is there.
+
+        Args:
+            source: The node a way leaves, with `target`.
+            target: The node it reaches.
+
+        Raises:
+            KeyError: One of the two is no node of this plan.
+            TypeError: Only one of the two is given.
+
+        >>> print(plan(Shape()).explain("model", "__end__"))
+        model -> __end__
+        - It comes next: nothing decides.
+        """
+        if source is None and target is None:
+            return explain(self)
+        if source is None or target is None:
+            raise TypeError("explain() takes two nodes, or none.")
+        return explain_way(self, source, target)
+
 
 @dataclass(frozen=True, slots=True)
 class _Corners:
@@ -138,8 +191,9 @@ def plan(shape: Shape) -> Topology:
         loop_exit=corners.loop_exit,
         exit=corners.exit,
         edges=tuple(_edges(shape, head, tail, corners)),
-        layers=shape.layers,
-        hooks=shape.hooks,
+        # What order makes no difference is put into one, so that plans alike are equal.
+        layers=tuple(layer for call in Call for layer in shape.layers if layer.call is call),
+        hooks=tuple(hook for phase in Phase for hook in shape.hooks if hook.phase is phase),
         tools=shape.tools,
         retries_output=shape.retries_output,
     )

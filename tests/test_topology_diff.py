@@ -1,0 +1,156 @@
+"""What changed between two plans, told in words that a reviewer can use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_factory import AgentMiddleware, hook_config, plan_agent
+from agent_factory.facts import JUMPS, Call, Hook, Layer, Phase, Shape, Tool
+from agent_factory.facts import ToolKind as Kind
+from agent_factory.topology import plan
+
+
+def find(query: str) -> str:
+    """Find."""
+    return query
+
+
+def layer(name: str) -> AgentMiddleware[Any, Any]:
+    class Layered(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            return (yield request)
+
+    return Layered(name=name)
+
+
+class Stopper(AgentMiddleware):
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+
+def words(before: list[Any], after: list[Any], tools: Any = (find,)) -> list[str]:
+    old = plan_agent(tools=list(tools), middleware=before)
+    return str(old.diff(plan_agent(tools=list(tools), middleware=after))).splitlines()
+
+
+def test_plans_alike_have_no_difference() -> None:
+    found = plan_agent(middleware=[layer("A")]).diff(plan_agent(middleware=[layer("A")]))
+    assert not found
+    assert str(found) == "no difference"
+    assert found.to_data() == []
+
+
+def test_an_added_layer_is_told_with_its_place() -> None:
+    told = words([layer("A"), layer("B")], [layer("A"), layer("Retry"), layer("B")])
+    place = "around each model call, after A.around_model and before B.around_model"
+    assert told[0] == f"added layer Retry.around_model: {place}"
+
+
+def test_swapped_layers_are_one_move() -> None:
+    told = words([layer("Retry"), layer("Fallback")], [layer("Fallback"), layer("Retry")])
+    moves = [line for line in told if line.startswith("moved")]
+    assert moves == [
+        "moved layer Fallback.around_model: now around each model call, before Retry.around_model"
+    ]
+    assert not [line for line in told if line.startswith(("added", "removed"))]
+
+
+def test_an_added_hook_is_told_once_and_not_as_new_ways() -> None:
+    assert words([], [Stopper()]) == [
+        "added node Stopper.before_model: before model; may go to __end__ [jump: Stopper]"
+    ]
+    assert words([Stopper()], []) == ["removed node Stopper.before_model: it was before model"]
+
+
+def test_tools_are_told_with_what_is_special_about_them() -> None:
+    was = plan(Shape(has_tools=True, tools=(Tool("a"), Tool("b"), Tool("c", owner="M"))))
+    now = plan(
+        Shape(
+            has_tools=True,
+            tools=(Tool("d", Kind.PROVIDER), Tool("b"), Tool("a", return_direct=True)),
+        )
+    )
+    assert str(was.diff(now)).splitlines() == [
+        "removed tool c",
+        "added tool d: provider",
+        "changed tool a: was plain, now return_direct",
+        "moved tool b: now after d and before a",
+        "changed way tools -> __end__: was [stopped by a tool], "
+        "now [return_direct: a; stopped by a tool]",
+    ]
+
+
+def test_a_way_that_leads_elsewhere_is_rerouted() -> None:
+    def leaving(jump: str) -> Shape:
+        return Shape(
+            (Hook("A", Phase.AFTER_MODEL, frozenset({jump})), Hook("B", Phase.AFTER_AGENT)),
+            (Layer("L", Call.MODEL, "around_model"),),
+        )
+
+    assert str(plan(leaving("end")).diff(plan(leaving("model")))).splitlines() == [
+        "added way A.after_model -> model: jump: A",
+        "changed way A.after_model -> B.after_agent: was [next; jump: A], now [next]",
+    ]
+
+
+def test_a_jump_that_leads_nowhere_else_is_told_all_the_same() -> None:
+    def at_entry(*jumps: str) -> Shape:
+        return Shape((Hook("A", Phase.BEFORE_MODEL, frozenset(jumps)),))
+
+    assert str(plan(at_entry()).diff(plan(at_entry("model")))) == (
+        "changed node A.before_model: may jump to model, and not to nothing"
+    )
+
+
+def test_differences_are_data_too() -> None:
+    found = plan(Shape()).diff(plan(Shape(tools=(Tool("web", Kind.PROVIDER),))))
+    assert found.to_data() == [
+        {"kind": "added", "part": "tool", "name": "web", "detail": "provider"}
+    ]
+
+
+def shapes() -> st.SearchStrategy[Shape]:
+    jumps = st.frozensets(st.sampled_from(JUMPS), max_size=2)
+    hooks = st.lists(
+        st.builds(Hook, st.sampled_from("ABC"), st.sampled_from(Phase), jumps),
+        unique_by=lambda hook: hook.node,
+    )
+    layers = st.lists(
+        st.builds(Layer, st.sampled_from("ABC"), st.sampled_from(Call), st.just("x")), unique=True
+    )
+    tools = st.lists(
+        st.builds(Tool, st.sampled_from("tuv"), st.sampled_from(Kind), st.booleans()),
+        unique_by=lambda tool: tool.name,
+    )
+    return st.builds(_shape, hooks, layers, tools, st.booleans())
+
+
+def _shape(hooks: list[Hook], layers: list[Layer], tools: list[Tool], provider: bool) -> Shape:
+    has_tools = any(tool.kind is Kind.CLIENT for tool in tools)
+    if not has_tools:  # what create_agent refuses
+        hooks = [Hook(h.owner, h.phase, h.can_jump_to - {"tools"}) for h in hooks]
+    structured = provider or any(tool.kind is Kind.OUTPUT for tool in tools)
+    answers = structured or any(layer.call is Call.MODEL for layer in layers)
+    return Shape(tuple(hooks), tuple(layers), has_tools, answers, structured, tuple(tools))
+
+
+@given(shapes(), shapes())
+def test_there_is_a_difference_exactly_where_plans_differ(a: Shape, b: Shape) -> None:
+    old, new = plan(a), plan(b)
+    assert bool(old.diff(new)) == (old != new), (old, new)
+    assert bool(new.diff(old)) == (old != new)
+
+
+@given(shapes(), shapes())
+def test_what_one_direction_adds_the_other_removes(a: Shape, b: Shape) -> None:
+    there, back = plan(a).diff(plan(b)), plan(b).diff(plan(a))
+
+    def named(found: Any, kind: str) -> set[tuple[str, str]]:
+        return {(c.part, c.name) for c in found.changes if c.kind == kind and c.part != "way"}
+
+    assert named(there, "added") == named(back, "removed")
+    assert named(there, "removed") == named(back, "added")
