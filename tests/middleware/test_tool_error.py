@@ -1,0 +1,311 @@
+"""What a tool raised is told to the model, in words that can be chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from agent_factory import AgentFactoryError, AgentMiddleware, TurnError, create_agent
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
+    ToolErrorMiddleware,
+    ToolRetryMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel
+
+GO = {"messages": "Go"}
+ONE: Any = {"configurable": {"thread_id": "1"}}
+FAIL = [{"name": "fail", "args": {"why": "rain"}, "id": "f"}]
+
+
+def fail(why: str) -> str:
+    """Fail."""
+    raise ValueError(why)
+
+
+def agent(*stack: Any, tools: Any = (fail,), **settings: Any) -> Any:
+    return create_agent(
+        ScriptedChatModel([FAIL, "Done."]), list(tools), middleware=stack, **settings
+    )
+
+
+def answers(result: Any) -> list[tuple[str, str]]:
+    """What the tools said, with the status of each."""
+    return [(m.text, m.status) for m in result["messages"] if m.type == "tool"]
+
+
+def test_by_default_the_model_reads_what_failed_and_what_it_can_do(call: Any) -> None:
+    result = call(agent(ToolErrorMiddleware()), GO)
+    ((text, status),) = answers(result)
+    assert text.startswith("fail failed with ValueError: rain\n")
+    assert "try another way" in text
+    assert "Traceback" not in text
+    assert status == "error"
+    assert (result["messages"][2].tool_call_id, result["messages"][2].name) == ("f", "fail")
+    assert result["messages"][-1].text == "Done."
+
+
+def test_words_of_ones_own_know_the_exception_and_the_request(call: Any) -> None:
+    def words(error: Exception, request: Any) -> str:
+        return f"{request.tool_call['name']}({request.tool_call['args']['why']}): {error!r}"
+
+    told = call(agent(ToolErrorMiddleware(words)), GO)
+    assert answers(told) == [("fail(rain): ValueError('rain')", "error")]
+
+
+def test_a_message_of_ones_own_is_the_result_as_it_is(call: Any) -> None:
+    def message(error: Exception, request: Any) -> ToolMessage:
+        return ToolMessage("from the cache", tool_call_id="whatever", artifact=[1])
+
+    result = call(agent(ToolErrorMiddleware(message)), GO)
+    told = result["messages"][2]
+    assert (told.text, told.status, told.artifact) == ("from the cache", "success", [1])
+    assert (told.tool_call_id, told.name) == ("f", "fail")
+
+
+def test_a_coroutine_is_asked_in_async_runs_and_the_function_in_sync_ones(call: Any) -> None:
+    async def a(error: Exception, request: Any) -> str:
+        await asyncio.sleep(0)
+        return "async"
+
+    stack = ToolErrorMiddleware(lambda error, request: "sync", aon_error=a)
+    ((told, _),) = answers(call(agent(stack), GO))
+    assert told == ("async" if "a" in call.__name__[:1] else "sync")
+
+
+def test_a_function_alone_serves_async_runs_in_a_thread() -> None:
+    threads: list[Any] = []
+
+    def words(error: Exception, request: Any) -> str:
+        threads.append(threading.current_thread())
+        return "sync"
+
+    result = asyncio.run(agent(ToolErrorMiddleware(words)).ainvoke(GO))
+    assert answers(result) == [("sync", "error")]
+    assert threads != [threading.main_thread()]
+
+
+def works(why: str) -> str:
+    """Work."""
+    return "worked"
+
+
+async def told_later(error: Exception, request: Any) -> str:
+    return f"later: {error}"
+
+
+@pytest.mark.parametrize("switch", [{}, {"handle_tool_errors": True}])
+def test_a_coroutine_alone_refuses_sync_runs_before_a_tool_has_failed(switch: Any) -> None:
+    runs: list[str] = []
+
+    @tool("fail")
+    def works(why: str) -> str:
+        """Work."""
+        runs.append(why)
+        return "worked"
+
+    only = agent(ToolErrorMiddleware(aon_error=told_later), tools=[works], **switch)
+    with pytest.raises(TurnError, match="Give on_error as well, or run the agent with ainvoke"):
+        only.invoke(GO)
+    assert not runs
+
+
+def test_a_coroutine_alone_serves_async_runs() -> None:
+    only = agent(ToolErrorMiddleware(aon_error=told_later))
+    assert answers(asyncio.run(only.ainvoke(GO))) == [("later: rain", "error")]
+
+
+def test_a_handler_may_let_an_error_pass(call: Any) -> None:
+    def choosy(error: Exception, request: Any) -> str:
+        if isinstance(error, ValueError):
+            raise error
+        return "never"
+
+    with pytest.raises(ValueError, match="rain"):
+        call(agent(ToolErrorMiddleware(choosy)), GO)
+
+
+def test_what_is_neither_text_nor_message_is_named(call: Any) -> None:
+    nothing: Any = lambda error, request: None  # noqa: E731
+    with pytest.raises(TurnError, match="Mine on_error: gave NoneType") as caught:
+        call(agent(ToolErrorMiddleware(nothing, name="Mine")), GO)
+    assert isinstance(caught.value.__context__, ValueError)
+
+
+@pytest.mark.parametrize("switch", [True, "Told.", ValueError])
+def test_what_the_switch_has_made_a_result_of_is_a_result(call: Any, switch: Any) -> None:
+    never = ToolErrorMiddleware(lambda error, request: "never")
+    ((text, status),) = answers(call(agent(never, handle_tool_errors=switch), GO))
+    assert text != "never"
+    assert status == "error"
+
+
+@pytest.mark.parametrize("tools", [["fail"], ("other", "fail"), [tool(fail)]])
+def test_the_tools_that_are_named_are_covered(call: Any, tools: Any) -> None:
+    ((_, status),) = answers(call(agent(ToolErrorMiddleware(tools=tools)), GO))
+    assert status == "error"
+
+
+def test_the_tools_that_are_not_named_raise_as_ever(call: Any) -> None:
+    with pytest.raises(ValueError, match="rain"):
+        call(agent(ToolErrorMiddleware(tools=["other"])), GO)
+
+
+def test_results_are_left_alone(call: Any) -> None:
+    named = agent(ToolErrorMiddleware(), tools=[tool("fail")(works)])
+    assert answers(call(named, GO)) == [("worked", "success")]
+
+
+def test_bad_arguments_are_told_as_ever_unless_the_switch_lets_them_through(call: Any) -> None:
+    bad = [{"name": "fail", "args": {}, "id": "f"}]
+    for switch, start in (({}, "Error invoking tool"), ({"handle_tool_errors": False}, "Mine: ")):
+        middleware = ToolErrorMiddleware(lambda error, request: f"Mine: {error}")
+        model = ScriptedChatModel([bad, "Done."])
+        result = call(create_agent(model, [fail], middleware=[middleware], **switch), GO)
+        ((text, status),) = answers(result)
+        assert text.startswith(start)
+        assert status == "error"
+
+
+def test_an_interrupt_passes_and_is_answered(call: Any) -> None:
+    @tool("fail")
+    def ask(why: str) -> str:
+        """Ask."""
+        return f"they said {interrupt(why)}"
+
+    stack = ToolErrorMiddleware()
+    paused = agent(stack, tools=[ask], checkpointer=InMemorySaver())
+    assert [i.value for i in call(paused, GO, ONE)["__interrupt__"]] == ["rain"]
+    result = call(paused, Command(resume="sun"), ONE)
+    assert answers(result) == [("they said sun", "success")]
+
+
+@pytest.mark.parametrize("reviewer_first", [True, False])
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_a_review_stands_on_either_side(call: Any, reviewer_first: bool, mode: Any) -> None:
+    review = HumanInTheLoopMiddleware({"fail": True}, interrupt_mode=mode)
+    stack = [review, ToolErrorMiddleware()]
+    stack = stack if reviewer_first else stack[::-1]
+    paused = agent(*stack, checkpointer=InMemorySaver())
+    (question,) = call(paused, GO, ONE)["__interrupt__"]
+    approve: Any = {"type": "approve"}
+    resume = {"decisions": [approve]} if mode == "batched" else {question.id: approve}
+    ((text, status),) = answers(call(paused, Command(resume=resume), ONE))
+    assert text.startswith("fail failed with ValueError")
+    assert status == "error"
+
+
+@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
+def test_a_signal_to_stop_passes(signal: Any) -> None:
+    @tool("fail")
+    def stop(why: str) -> str:
+        """Stop."""
+        raise signal
+
+    with pytest.raises(signal):
+        agent(ToolErrorMiddleware(), tools=[stop]).invoke(GO)
+
+
+async def test_a_cancelled_run_is_cancelled() -> None:
+    started = asyncio.Event()
+
+    @tool("fail")
+    async def wait(why: str) -> str:
+        """Wait."""
+        started.set()
+        await asyncio.sleep(60)
+        return "never"
+
+    task = asyncio.create_task(agent(ToolErrorMiddleware(), tools=[wait]).ainvoke(GO))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_errors_that_the_library_names_pass(call: Any) -> None:
+    """A limit that should end the run, or a layer that forgot to return, is no tool's error."""
+
+    class Forgets(AgentMiddleware[Any, Any]):
+        def around_tool(self, request: Any) -> Any:
+            yield request
+
+    with pytest.raises(AgentFactoryError, match="Forgets"):
+        call(agent(ToolErrorMiddleware(), Forgets(), tools=[tool("fail")(works)]), GO)
+    inner = create_agent(
+        ScriptedChatModel([]),
+        middleware=[ModelCallLimitMiddleware(run_limit=0, exit_behavior="error")],
+    )
+
+    @tool("fail")
+    def delegate(why: str) -> str:
+        """Ask another agent."""
+        return str(inner.invoke({"messages": why}))
+
+    with pytest.raises(TurnError, match="AF340"):
+        call(agent(ToolErrorMiddleware(), tools=[delegate]), GO)
+
+
+def test_retries_inside_come_first(call: Any) -> None:
+    runs: list[str] = []
+
+    @tool("fail")
+    def counted(why: str) -> str:
+        """Fail."""
+        runs.append(why)
+        raise ConnectionError(why)
+
+    stack = [
+        ToolErrorMiddleware(lambda error, request: f"gave up: {error}"),
+        ToolRetryMiddleware(initial_delay=0.0001, on_failure="error"),
+    ]
+    assert answers(call(agent(*stack, tools=[counted]), GO)) == [("gave up: rain", "error")]
+    assert len(runs) == 3
+
+
+def test_inside_a_retry_it_leaves_nothing_to_retry(call: Any) -> None:
+    stack = [ToolRetryMiddleware(initial_delay=60), ToolErrorMiddleware()]
+    ((text, _),) = answers(call(agent(*stack), GO))
+    assert text.startswith("fail failed with ValueError")
+
+
+def test_a_failed_return_direct_goes_back_to_the_model(call: Any) -> None:
+    direct: BaseTool = tool(return_direct=True)(fail)
+    result = call(agent(ToolErrorMiddleware(), tools=[direct]), GO)
+    assert result["messages"][-1].text == "Done."
+
+
+def test_calls_beside_a_failed_one_are_kept(call: Any) -> None:
+    both = [*FAIL, {"name": "works", "args": {"why": "x"}}]
+    model = ScriptedChatModel([both, "Done."])
+    result = call(create_agent(model, [fail, works], middleware=[ToolErrorMiddleware()]), GO)
+    assert [status for _, status in answers(result)] == ["error", "success"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"on_error": "Sorry."}, "on_error must be a plain function"),
+        ({"on_error": ValueError}, "on_error must be a plain function"),
+        ({"on_error": told_later}, "a coroutine to aon_error"),
+        ({"aon_error": lambda error, request: "x"}, "aon_error must be an `async def` function"),
+        ({"aon_error": "Sorry."}, "aon_error must be"),
+        ({"tools": []}, "would be covered"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(settings: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        ToolErrorMiddleware(**settings)
+
+
+def test_tools_that_are_no_list_of_tools_are_refused() -> None:
+    with pytest.raises(TypeError, match="write tools="):
+        ToolErrorMiddleware(tools="fail")
