@@ -85,9 +85,9 @@ def _text(content: str | list[str | dict[Any, Any]]) -> str:
     return " ".join(filter(None, map(_block_text, content)))
 
 
-def _block_text(block: str | dict[Any, Any]) -> str:
-    if isinstance(block, str):
-        return block
+def _block_text(block: Any) -> str:
+    if not isinstance(block, dict):
+        return str(block)
     kind = block.get("type")
     if kind in _TOLD_ELSEWHERE:
         return ""

@@ -1,0 +1,511 @@
+"""Old tool results are cleared once, in the prompt and in the thread, and nothing else changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_factory import AgentMiddleware, ModelRequest, create_agent, run
+from agent_factory.middleware import (
+    ClearToolUsesEdit,
+    ContextEdit,
+    ContextEditingMiddleware,
+    SummarizationMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel
+
+Ask = Callable[..., Any]
+CLEARED = "[cleared]"
+
+
+@pytest.fixture
+def ask(call: Callable[..., Any]) -> Ask:
+    """Run an agent on some messages."""
+    return lambda agent, messages, config=None: call(agent, {"messages": messages}, config)
+
+
+def look(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: " + "long " * 40
+
+
+def note(word: str) -> str:
+    """Note a word."""
+    return f"noted {word}"
+
+
+def calls(*words: str, tool: str = "look") -> list[dict[str, Any]]:
+    return [{"name": tool, "args": {"word": word}, "id": word} for word in words]
+
+
+def turn(
+    word: str, result: Any = "long " * 40, tool: str = "look", **more: Any
+) -> list[AnyMessage]:
+    """A call and its result, as a thread holds them."""
+    made: Any = calls(word, tool=tool)
+    answer = ToolMessage(result, tool_call_id=word, name=tool, id=f"r-{word}", **more)
+    return [AIMessage("", tool_calls=made, id=f"c-{word}"), answer]
+
+
+def results(messages: Sequence[Any]) -> list[str]:
+    """The tool results, cut short."""
+    return [m.text.partition(":")[0][:9].strip() for m in messages if isinstance(m, ToolMessage)]
+
+
+def clearing(**settings: Any) -> ContextEditingMiddleware:
+    return ContextEditingMiddleware(edits=[ClearToolUsesEdit(**{"trigger": 10, **settings})])
+
+
+def edited(edit: ClearToolUsesEdit, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+    return edit.apply(messages, count_tokens=lambda some: sum(len(m.text) for m in some))
+
+
+def test_older_results_are_cleared_in_the_prompt_and_in_the_thread(ask: Ask) -> None:
+    model = ScriptedChatModel([calls("a"), calls("b"), calls("c"), "done"])
+    agent = create_agent(model, [look], middleware=[clearing(trigger=200, keep=1)])
+    result = ask(agent, [HumanMessage("go", id="q")])
+    assert results(model.requests[3].messages) == [CLEARED, CLEARED, "c"]
+    assert results(result["messages"]) == [CLEARED, CLEARED, "c"]
+    assert [m.type for m in result["messages"]] == ["human", *["ai", "tool"] * 3, "ai"]
+
+
+def test_what_was_cleared_stays_cleared_and_prompts_continue_each_other(ask: Ask) -> None:
+    words = "abcdefgh"
+    model = ScriptedChatModel([*(calls(word) for word in words), "done", "more"])
+    edit = clearing(trigger=400, clear_at_least=100, keep=1)
+    agent = create_agent(model, [look], middleware=[edit], checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "1"}}
+    ask(agent, [HumanMessage("go")], config)
+    result = ask(agent, [HumanMessage("again")], config)
+    prompts = [record.messages for record in model.requests]
+    broken = [
+        number for number, (one, other) in enumerate(pairwise(prompts)) if other[: len(one)] != one
+    ]
+    assert len(broken) == 2
+    assert results(result["messages"])[0] == CLEARED
+    assert result["messages"][:-1] == prompts[-1]
+
+
+def test_nothing_is_cleared_at_the_trigger_and_all_above_it() -> None:
+    history = [*turn("a", "x" * 60), *turn("b", "y" * 40), AIMessage("")]
+    at, above = (ClearToolUsesEdit(trigger=trigger, keep=0) for trigger in (100, 99))
+    assert edited(at, history) == history
+    assert results(edited(above, history)) == [CLEARED, CLEARED]
+
+
+def test_an_edit_that_would_free_too_little_is_not_made() -> None:
+    history = [*turn("a", "x" * 50), *turn("b", "y" * 50), AIMessage("")]
+    freed = 2 * (50 - len(CLEARED))
+    little = ClearToolUsesEdit(trigger=10, keep=0, clear_at_least=freed + 1)
+    enough = ClearToolUsesEdit(trigger=10, keep=0, clear_at_least=freed)
+    assert edited(little, history) == history
+    assert results(edited(enough, history)) == [CLEARED, CLEARED]
+    assert edited(ClearToolUsesEdit(trigger=1, keep=0), turn("a", "x")) == turn("a", "x")
+
+
+def test_the_system_prompt_and_the_tool_schemas_count(ask: Ask) -> None:
+    def elaborate(x: int) -> int:
+        """Do it."""
+        return x
+
+    elaborate.__doc__ = "word " * 500
+    history = [HumanMessage("go"), *turn("a"), AIMessage("so"), HumanMessage("and?")]
+    steps = ScriptedChatModel(["ok"] * 3)
+    edit = clearing(trigger=400, keep=0)
+    plain = create_agent(steps, [look], middleware=[edit])
+    assert results(ask(plain, history)["messages"]) == ["long long"]
+    prompted = create_agent(steps, [look], middleware=[edit], system_prompt="word " * 500)
+    assert results(ask(prompted, history)["messages"]) == [CLEARED]
+    equipped = create_agent(steps, [look, elaborate], middleware=[edit])
+    assert results(ask(equipped, history)["messages"]) == [CLEARED]
+
+
+def test_results_that_the_model_has_not_read_always_stay(ask: Ask) -> None:
+    model = ScriptedChatModel([calls("a"), calls("b", "c"), "done"])
+    agent = create_agent(model, [look], middleware=[clearing(keep=0)])
+    result = ask(agent, [HumanMessage("go")])
+    assert results(model.requests[1].messages) == ["a"]
+    assert results(model.requests[2].messages) == [CLEARED, "b", "c"]
+    assert results(result["messages"]) == [CLEARED, "b", "c"]
+
+
+def test_a_cleared_result_keeps_all_but_its_content() -> None:
+    picture: Any = [{"type": "image", "base64": "A" * 100, "mime_type": "image/png"}]
+    history: list[Any] = [
+        *turn("a", picture, status="error", artifact={"rows": 3}),
+        AIMessage("so"),
+    ]
+    before = history[1].model_copy(deep=True)
+    made = ClearToolUsesEdit(trigger=0, keep=0).apply(history, count_tokens=len)
+    assert made[1].content == CLEARED
+    assert made[1].model_copy(update={"content": picture, "response_metadata": {}}) == before
+    assert history[1] == before
+    assert made[0] is history[0]
+
+
+def test_a_result_that_reads_like_the_placeholder_is_no_cleared_one() -> None:
+    history = [*turn("a", "[gone]"), *turn("b", "x" * 90), AIMessage("")]
+    once = edited(ClearToolUsesEdit(trigger=0, keep=0, placeholder="[gone]"), history)
+    assert [m.response_metadata != {} for m in once if isinstance(m, ToolMessage)] == [True, True]
+    twice = edited(ClearToolUsesEdit(trigger=0, keep=0, placeholder="other"), once)
+    assert twice == once
+
+
+def test_results_of_excluded_tools_stay_under_either_name() -> None:
+    asked = turn("c")
+    asked[1] = ToolMessage("sent elsewhere " * 9, tool_call_id="c", name="note")
+    redirected = turn("d", "as if " * 9, tool="note")
+    redirected[1].name = "look"
+    history = [*turn("a"), *turn("b", tool="note"), *asked, *redirected, *turn("e"), AIMessage("")]
+    edit = ClearToolUsesEdit(trigger=0, keep=1, exclude_tools=("note",))
+    spared = ["long long", "sent else", "as if as", "long long"]
+    assert results(edited(edit, history)) == [CLEARED, *spared]
+
+
+def test_the_inputs_of_cleared_calls_go_from_wherever_a_provider_repeats_them() -> None:
+    long: Any = {"word": "x" * 100}
+    one: Any = {"name": "look", "args": long, "id": "1", "type": "tool_call"}
+    two = {**one, "id": "2"}
+    raw = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{...}"}}
+    content: Any = [
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "tool_use", "id": "1", "name": "look", "input": long, "partial_json": "{..."},
+        {"type": "function_call", "call_id": "1", "id": "fc", "name": "look", "arguments": "{..."},
+        {"type": "tool_use", "id": "2", "name": "look", "input": long},
+        "bare",
+    ]
+    said = AIMessage(
+        content, tool_calls=[one, two], id="c", additional_kwargs={"tool_calls": [raw], "x": 1}
+    )
+    history: list[Any] = [
+        said,
+        ToolMessage("first " * 9, tool_call_id="1"),
+        ToolMessage("second", tool_call_id="2"),
+        AIMessage("so"),
+    ]
+    made: Any = edited(ClearToolUsesEdit(trigger=0, keep=1, clear_tool_inputs=True), history)[0]
+    assert [call["args"] for call in made.tool_calls] == [{}, long]
+    assert made.content == [
+        content[0],
+        {"type": "tool_use", "id": "1", "name": "look", "input": {}, "partial_json": "{}"},
+        {"type": "function_call", "call_id": "1", "id": "fc", "name": "look", "arguments": "{}"},
+        *content[3:],
+    ]
+    function = {"name": "look", "arguments": "{}"}
+    assert made.additional_kwargs == {"tool_calls": [{**raw, "function": function}], "x": 1}
+    assert said.tool_calls[0]["args"] == long
+    assert said.content == content
+
+
+def test_the_inputs_reach_the_thread_with_their_results(ask: Ask) -> None:
+    model = ScriptedChatModel([calls("a"), calls("b"), "done"])
+    edit = clearing(keep=0, clear_tool_inputs=True)
+    result = ask(create_agent(model, [look], middleware=[edit]), [HumanMessage("go")])
+    asked = [m.tool_calls[0]["args"] for m in result["messages"] if getattr(m, "tool_calls", 0)]
+    assert asked == [{}, {"word": "b"}]
+
+
+def test_a_failing_model_keeps_the_whole_thread(ask: Ask) -> None:
+    model = ScriptedChatModel([calls("a"), calls("b"), RuntimeError("down")])
+    agent = create_agent(model, [look], middleware=[clearing(keep=0)], checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    with pytest.raises(RuntimeError, match="down"):
+        ask(agent, [HumanMessage("go")], config)
+    assert results(agent.get_state(config).values["messages"]) == ["a", "b"]
+
+
+class AddsContext(AgentMiddleware[Any, Any]):
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        extra = [*turn("extra"), HumanMessage("only for this call")]
+        return (yield request.override(messages=[*extra, *request.messages]))
+
+
+def test_messages_of_another_layer_are_cleared_but_stay_out_of_the_thread(ask: Ask) -> None:
+    model = ScriptedChatModel(["ok"])
+    agent = create_agent(model, middleware=[AddsContext(), clearing(keep=0)])
+    result = ask(agent, [*turn("a"), AIMessage("so"), HumanMessage("and?")])
+    assert results(model.requests[0].messages) == [CLEARED, CLEARED]
+    assert [m.type for m in result["messages"]] == ["ai", "tool", "ai", "human", "ai"]
+    assert results(result["messages"]) == [CLEARED]
+
+
+class CountingModel(ScriptedChatModel):
+    def get_num_tokens_from_messages(self, messages: list[Any], tools: Any = None) -> int:
+        return 1000 * len(messages)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"token_count_method": "model"}, {"token_counter": lambda some: 1000 * len(some)}]
+)
+def test_the_model_or_a_function_may_count(ask: Ask, settings: dict[str, Any]) -> None:
+    history = [*turn("a"), AIMessage("so"), HumanMessage("and?")]
+    for trigger, expected in ((4000, ["long long"]), (3999, [CLEARED])):
+        edits = [ClearToolUsesEdit(trigger=trigger, keep=0)]
+        middleware = ContextEditingMiddleware(edits=edits, **settings)
+        agent = create_agent(CountingModel(steps=["ok"]), middleware=[middleware])
+        assert results(ask(agent, history)["messages"]) == expected
+
+
+class Shorten:
+    """A user's own edit: no text of more than so many characters."""
+
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
+
+    def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> list[AnyMessage]:
+        return [
+            m.model_copy(update={"content": m.text[: self.longest]})
+            if isinstance(m, ToolMessage) and len(m.text) > self.longest
+            else m
+            for m in messages
+        ]
+
+
+def test_an_edit_of_ones_own_reaches_the_thread_and_the_next_edit(ask: Ask) -> None:
+    seen: list[Any] = []
+
+    class Look:
+        def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> None:
+            seen.append((results(messages), count_tokens(messages) > count_tokens([])))
+
+    assert isinstance(Shorten(4), ContextEdit)
+    middleware = ContextEditingMiddleware(edits=[Shorten(4), Look()])
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    history = [HumanMessage("go"), *turn("a"), HumanMessage("and?")]
+    result = ask(agent, history)
+    assert seen == [(["long"], True)]
+    assert results(result["messages"]) == ["long"]
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "human", "ai"]
+
+
+class DropOldest:
+    """An edit that changes the list it was given, and parts a result from its call."""
+
+    def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> None:
+        del messages[:2]
+
+
+def test_a_history_that_an_edit_breaks_is_repaired_before_the_model_sees_it(ask: Ask) -> None:
+    model = ScriptedChatModel(["one", "two"])
+    agent = create_agent(
+        model,
+        middleware=[ContextEditingMiddleware(edits=[DropOldest()])],
+        checkpointer=InMemorySaver(),
+    )
+    config = {"configurable": {"thread_id": "1"}}
+    result = ask(agent, [HumanMessage("go"), *turn("a"), HumanMessage("and?")], config)
+    assert [m.type for m in model.requests[0].messages] == ["human"]
+    assert [m.type for m in result["messages"]] == ["tool", "human", "ai"]
+    result = ask(agent, [HumanMessage("x"), HumanMessage("y")], config)
+    assert [m.text for m in model.requests[1].messages] == ["x", "y"]
+    assert [m.text for m in result["messages"]] == ["x", "y", "two"]
+
+
+@pytest.mark.parametrize("given", ["text", [1], {"messages": []}, 7])
+def test_an_edit_that_gives_no_messages_is_named(ask: Ask, given: Any) -> None:
+    class Odd:
+        def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> Any:
+            return given
+
+    agent = create_agent(
+        ScriptedChatModel(["ok"]), middleware=[ContextEditingMiddleware(edits=[Odd()])]
+    )
+    with pytest.raises(TypeError, match=r"Odd\.apply must return messages"):
+        ask(agent, [HumanMessage("go")])
+
+
+def summing(**settings: Any) -> SummarizationMiddleware:
+    defaults: dict[str, Any] = {"trigger": ("messages", 8), "keep": ("messages", 3)}
+    return SummarizationMiddleware(ScriptedChatModel(["S"] * 9), **{**defaults, **settings})
+
+
+@pytest.mark.parametrize("first", ["edit", "summary"])
+def test_an_edit_and_a_summary_in_one_step_do_not_undo_each_other(ask: Ask, first: str) -> None:
+    """A message that the summary removed does not come back, cleared, at the end."""
+    stack = [clearing(keep=1), summing(keep=("messages", 2))]
+    model = ScriptedChatModel([*(calls(word) for word in "abcdef"), "done", "more"])
+    agent = create_agent(
+        model,
+        [look],
+        middleware=stack if first == "edit" else stack[::-1],
+        checkpointer=InMemorySaver(),
+    )
+    config = {"configurable": {"thread_id": "1"}}
+    ask(agent, [HumanMessage("go")], config)
+    result = ask(agent, [HumanMessage("again")], config)["messages"]
+    assert result[0].text.endswith("S")
+    assert [m.type for m in result[-5:]] == ["ai", "tool", "ai", "human", "ai"]
+    assert result[:-1] == model.requests[-1].messages
+
+
+def test_a_summary_under_the_id_of_an_edited_message_is_not_overwritten(ask: Ask) -> None:
+    history = [*turn("a"), *turn("b"), *turn("c"), AIMessage("so"), HumanMessage("and?")]
+    stack = [clearing(keep=0, clear_tool_inputs=True), summing(keep=("messages", 2))]
+    result = ask(create_agent(ScriptedChatModel(["ok"]), middleware=stack), history)["messages"]
+    assert [m.type for m in result] == ["human", "ai", "human", "ai"]
+    assert result[0].text.endswith("S")
+    assert result[0].id == "c-a"
+
+
+class DropsFirst:
+    def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> list[AnyMessage]:
+        return messages[1:]
+
+
+def test_a_summary_that_an_edit_inside_drops_is_not_written(ask: Ask) -> None:
+    history = [HumanMessage(text) for text in "abcdefgh"]
+    stack = [summing(), ContextEditingMiddleware(edits=[DropsFirst()])]
+    model = ScriptedChatModel(["ok"])
+    result = ask(create_agent(model, middleware=stack), history)["messages"]
+    assert [m.text for m in model.requests[0].messages] == ["f", "g", "h"]
+    assert [m.text for m in result] == ["f", "g", "h", "ok"]
+
+
+def test_two_instances_do_not_undo_each_other(ask: Ask) -> None:
+    outer = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=0, keep=0)], name="outer")
+    inner = ContextEditingMiddleware(edits=[Shorten(2)], name="inner")
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[outer, inner])
+    result = ask(agent, [*turn("a"), AIMessage("so"), HumanMessage("and?")])
+    assert results(result["messages"]) == ["[c"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"trigger": -1}, "trigger must be a whole number of at least 0"),
+        ({"trigger": None}, "trigger must be a whole number of at least 0, not None"),
+        ({"trigger": ("tokens", 5)}, "trigger must be a whole number"),
+        ({"clear_at_least": 0.5}, "clear_at_least must be a whole number"),
+        ({"keep": True}, "keep must be a whole number"),
+        ({"exclude_tools": "look"}, r"exclude_tools must be a list of tool names"),
+        ({"exclude_tools": [look]}, r"exclude_tools must be a list of tool names"),
+        ({"exclude_tools": 5}, r"exclude_tools must be a list of tool names"),
+        ({"placeholder": None}, "placeholder must be a string"),
+    ],
+)
+def test_an_edit_that_cannot_work_is_refused(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        ClearToolUsesEdit(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "problem"),
+    [
+        ({"edits": []}, ValueError, r"edits must be a list such as \[ClearToolUsesEdit\(\)\]"),
+        ({"edits": ClearToolUsesEdit()}, ValueError, "edits must be a list"),
+        ({"edits": [ClearToolUsesEdit]}, TypeError, "edits must hold objects with apply"),
+        ({"edits": [look]}, TypeError, "edits must hold objects with apply"),
+        ({"token_count_method": "exact"}, ValueError, "must be 'approximate' or 'model'"),
+        ({"token_counter": 4}, TypeError, "token_counter must be a function"),
+        ({"token_counter": len, "token_count_method": "model"}, ValueError, "not both"),
+    ],
+)
+def test_arguments_that_cannot_work_are_refused(
+    settings: dict[str, Any], error: type[Exception], problem: str
+) -> None:
+    with pytest.raises(error, match=problem):
+        ContextEditingMiddleware(**settings)
+
+
+def test_without_arguments_there_is_one_edit() -> None:
+    assert ContextEditingMiddleware().edits == (ClearToolUsesEdit(),)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[AnyMessage]:
+    """Valid conversations, in which ids of calls may recur."""
+    messages: list[AnyMessage] = []
+    for number in range(draw(st.integers(0, 8))):
+        if draw(st.booleans()):
+            messages.append(HumanMessage("q" * draw(st.integers(0, 20)), id=f"q{number}"))
+        tools = draw(st.lists(st.sampled_from(["look", "note"]), max_size=3))
+        made: Any = [
+            {"name": tool, "args": {"word": "w" * 9}, "id": f"{tool}{at}", "type": "tool_call"}
+            for at, tool in enumerate(tools)
+        ]
+        messages.append(AIMessage("", tool_calls=made, id=f"c{number}"))
+        for at, asked in enumerate(made):
+            text = draw(st.sampled_from([CLEARED, "", "short", "long " * 20]))
+            answer = ToolMessage(text, tool_call_id=asked["id"], name=asked["name"])
+            messages.append(answer.model_copy(update={"id": f"r{number}.{at}"}))
+    return messages
+
+
+def answered(messages: Sequence[AnyMessage]) -> list[Any]:
+    """Who speaks under which id, and which call is made or answered."""
+    return [
+        (m.id, m.type, [c["id"] for c in getattr(m, "tool_calls", ())], getattr(m, "status", ""))
+        for m in messages
+    ]
+
+
+@given(
+    histories(),
+    st.integers(0, 300),
+    st.integers(0, 200),
+    st.integers(0, 6),
+    st.booleans(),
+    st.sets(st.sampled_from(["look", "note"])),
+)
+def test_an_edit_keeps_calls_answered_spares_what_it_should_and_is_made_once(
+    messages: list[AnyMessage],
+    trigger: int,
+    least: int,
+    keep: int,
+    inputs: bool,
+    excluded: set[str],
+) -> None:
+    edit = ClearToolUsesEdit(trigger, least, keep, inputs, tuple(excluded))
+    before = [message.model_copy(deep=True) for message in messages]
+    once = edited(edit, messages)
+    assert messages == before
+    assert answered(once) == answered(before)
+    found = [index for index, m in enumerate(messages) if isinstance(m, ToolMessage)]
+    spared = {*(found[-keep:] if keep else ()), *(i for i in found if messages[i].name in excluded)}
+    assert all(once[index] is messages[index] for index in spared)
+    assert all(a is b for a, b in zip(once, edited(edit, once), strict=True))
+
+
+@given(histories(), st.integers(0, 3), st.booleans(), st.booleans())
+def test_what_is_written_makes_the_thread_what_the_model_saw(
+    messages: list[AnyMessage], keep: int, inputs: bool, cleared_first: bool
+) -> None:
+    stack: list[Any] = [
+        clearing(trigger=0, keep=keep, clear_tool_inputs=inputs),
+        SummarizationMiddleware(
+            FakeListChatModel(responses=[]),
+            trigger=("messages", 4),
+            keep=("messages", 2),
+            summarizer=lambda some: "S",
+        ),
+    ]
+    model = ScriptedChatModel(["ok"])
+    agent = create_agent(model, middleware=stack if cleared_first else stack[::-1])
+    given_ = [*messages, HumanMessage("?", id="last")]
+    result = agent.invoke({"messages": given_})
+    assert result["messages"][:-1] == model.requests[0].messages
+
+
+def test_a_request_outside_of_an_agent_is_edited_for_the_call_alone() -> None:
+    seen: list[Any] = []
+
+    def handler(request: ModelRequest[Any]) -> str:
+        seen.extend(request.messages)
+        return "response"
+
+    request: Any = ModelRequest(
+        model=FakeListChatModel(responses=[]),
+        messages=[*turn("a"), AIMessage("so")],
+        state={"messages": []},
+    )
+    made: Any = run(clearing(keep=0).around_model(request), handler)
+    assert results(seen) == [CLEARED]
+    assert made.command.update == {"messages": []}
