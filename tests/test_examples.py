@@ -48,7 +48,10 @@ def test_own_middleware_shows_the_plan_and_runs_in_both_colours(show: Show) -> N
     out = show("own_middleware")
     assert "WordBudget.before_model -> __end__  [jump: WordBudget]" in out
     layers = [line for line in out.splitlines() if line.startswith("around each model call")]
-    assert [layer.split()[4].partition(".")[0] for layer in layers] == ["counted_prompt", "Patience"]
+    assert [layer.split()[4].partition(".")[0] for layer in layers] == [
+        "counted_prompt",
+        "Patience",
+    ]
     sync, a = out.split("sync:\n", 1)[1].split("async:\n")
     assert sync == a
     assert "trying once more" in a
@@ -111,3 +114,19 @@ def test_the_local_model_calls_the_tool_too(show: Show, name: str, tool: str, fa
     assert re.search(rf"{tool} \(call_\w+\)", out)
     assert "order_id: A-1001" in out
     assert out.rpartition("Ai Message")[2].count(fact) == 1
+
+
+def test_resilience_tries_again_what_passes_and_tells_the_model_what_does_not(show: Show) -> None:
+    out = show("resilience")
+    assert out.startswith("  find_order: the line is dead\n  find_order: no answer after 2 s\n")
+    assert "Order A-1001 arrives on Thursday." in out
+    assert out.count("find_order:") == 2
+    assert "\nThere is no order C-77.\n" in out
+
+
+@needs_local_model
+def test_resilience_holds_with_the_local_model_too(show: Show) -> None:
+    out = show("resilience", "--model", "local")
+    assert "find_order: no answer after 2 s" in out
+    assert out.count("Order A-1001 arrives on Thursday.") == 2
+    assert out.count("There is no order C-77.") == 2
