@@ -21,6 +21,7 @@ from agent_factory import (
 )
 
 from ._checks import check_choice, check_count
+from ._last_answer import last_answer
 
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
 
@@ -66,7 +67,7 @@ class ModelCallLimitExceededError(TurnError):
         super().__init__(
             "the model",
             f"may not be called again: {reached}.",
-            "Raise the limit, or choose exit_behavior='end' to end with a message.",
+            "Raise the limit, or choose exit_behavior='answer' or 'end'.",
         )
 
 
@@ -80,13 +81,14 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     Args:
         thread_limit: The most calls in a thread, over all its runs; needs a checkpointer.
         run_limit: The most calls in a run.
-        exit_behavior: "end" ends the run with a message that gives the numbers; "error" raises
-            ModelCallLimitExceededError.
+        exit_behavior: "end" ends the run with a message that gives the numbers; "answer" makes
+            the last call that is allowed without tools, for an answer from the work so far, and
+            a call beyond it as "end"; "error" raises ModelCallLimitExceededError.
         name: Tells several instances apart. They share their counts, and count each call once.
 
     Raises:
         ValueError: No limit is given, or one is no whole number of at least 0, or
-            `exit_behavior` is unknown.
+            `exit_behavior` is unknown, or "answer" and a limit is 0.
 
     >>> ModelCallLimitMiddleware(run_limit=10).run_limit
     10
@@ -99,7 +101,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         *,
         thread_limit: int | None = None,
         run_limit: int | None = None,
-        exit_behavior: Literal["end", "error"] = "end",
+        exit_behavior: Literal["end", "error", "answer"] = "end",
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
@@ -107,7 +109,12 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
             raise ValueError("Give a thread_limit, a run_limit or both: without one, all may pass.")
         check_count("thread_limit", thread_limit)
         check_count("run_limit", run_limit)
-        check_choice("exit_behavior", exit_behavior, ("end", "error"))
+        check_choice("exit_behavior", exit_behavior, ("end", "error", "answer"))
+        if exit_behavior == "answer" and 0 in (thread_limit, run_limit):
+            raise ValueError(
+                "exit_behavior='answer' needs a call to answer with: give a limit of at least 1, "
+                "or choose 'end'."
+            )
         self.thread_limit = thread_limit
         self.run_limit = run_limit
         self.exit_behavior = exit_behavior
@@ -133,8 +140,12 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         """Counts the call; one that came past `before_model` is not made at the limit."""
         if last_word := self._last_word(request.state):
             return last_word
-        response = yield request
         thread, run = _counts(request.state)
+        used_up = _reached(thread + 1, run + 1, self.thread_limit, self.run_limit)
+        if used_up and self.exit_behavior == "answer":
+            response = yield from last_answer(request, used_up)
+        else:
+            response = yield request
         counted = {"thread_model_call_count": thread + 1, "run_model_call_count": run + 1}
         return ExtendedModelResponse(response, Command(update=counted))
 

@@ -205,7 +205,10 @@ def test_after_agent_hooks_still_run_at_the_limit(ask: Ask) -> None:
         ({"thread_limit": 1.0}, "thread_limit must be a whole number"),
         ({"thread_limit": "3"}, "thread_limit must be a whole number"),
         ({"run_limit": True}, "run_limit must be a whole number"),
-        ({"run_limit": 1, "exit_behavior": "continue"}, "exit_behavior must be 'end' or 'error'"),
+        (
+            {"run_limit": 1, "exit_behavior": "continue"},
+            "exit_behavior must be 'end', 'error' or 'answer'",
+        ),
     ],
 )
 def test_limits_that_make_no_sense_are_refused(settings: dict[str, Any], problem: str) -> None:

@@ -1,0 +1,177 @@
+"""Which tool calls of a turn may run, where several limits hold at once: pure decisions.
+
+The calls of a turn are tasks of their own, and none sees what the others do. So each task decides
+for the whole turn, from the same facts: the calls in the order the model made them, what was used
+before, and all limits. A call that one limit refuses leaves its place under the others free, and
+for that the limits must know of each other: each leaves a note in the message that makes the
+calls. The notes lie in its response metadata, which is kept with the thread and is not sent to a
+provider.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages.tool import ToolCall
+from pydantic import TypeAdapter, ValidationError
+
+from ._turns import unanswered
+
+ExitBehavior = Literal["continue", "end", "error", "answer"]
+
+LIMITS = "tool_call_limits"
+"""In the metadata of the message that makes the calls: the limits on them, innermost first."""
+
+REFUSED_BY = "tool_call_limit"
+"""In the metadata of a refused call's answer: the name of the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """The calls that have run, by the name of the tool."""
+
+    thread: Mapping[str, int]
+    run: Mapping[str, int]
+
+    @classmethod
+    def of(cls, state: Any) -> Used:
+        """What a state has counted."""
+        return cls(
+            state.get("thread_tool_call_count") or {}, state.get("run_tool_call_count") or {}
+        )
+
+    def and_one(self, tool: str) -> Used:
+        """With one call more."""
+        one = {tool: 1}
+        return Used(added(self.thread, one), added(self.run, one))
+
+
+def added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """The sum of two counts."""
+    return dict(Counter(counts) + Counter(more))
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What one middleware allows."""
+
+    name: str
+    tool_name: str | None
+    thread_limit: int | None
+    run_limit: int | None
+    exit_behavior: ExitBehavior
+
+    def counts(self, used: Used) -> tuple[int, int]:
+        """The calls in the thread and in the run that fall under this limit."""
+        if self.tool_name is None:
+            return sum(used.thread.values()), sum(used.run.values())
+        return used.thread.get(self.tool_name, 0), used.run.get(self.tool_name, 0)
+
+    def refuses(self, tool: str, used: Used) -> bool:
+        """Whether one more call of the tool would be too many."""
+        return self.tool_name in (None, tool) and bool(self.reason(*self.counts(used)))
+
+    def reason(self, thread_count: int, run_count: int) -> str:
+        """What is used up, in words; empty while nothing is."""
+        what = "tool calls" if self.tool_name is None else f"calls of {self.tool_name}"
+        scopes = (
+            ("thread", thread_count, self.thread_limit),
+            ("run", run_count, self.run_limit),
+        )
+        return " and ".join(
+            f"{count} of {limit} {what} are used up in this {scope}"
+            for scope, count, limit in scopes
+            if limit is not None and count >= limit
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a call may not run: a limit, and the counts it had reached."""
+
+    limit: Limit
+    thread_count: int
+    run_count: int
+
+    @property
+    def reason(self) -> str:
+        """What is used up, in words."""
+        return self.limit.reason(self.thread_count, self.run_count)
+
+    def answer(self, call: ToolCall) -> ToolMessage:
+        """What the model is told in the place of a result."""
+        again = self.limit.tool_name or "any tool"
+        return ToolMessage(
+            f"Limit reached: {self.reason}. This call of {call['name']} did not run. Do not call "
+            f"{again} again; go on with what you have.",
+            tool_call_id=call["id"],
+            name=call["name"],
+            status="error",
+            response_metadata={REFUSED_BY: self.limit.name},
+        )
+
+
+def refusals(
+    calls: Iterable[ToolCall], limits: Iterable[Limit], used: Used
+) -> dict[str | None, Refusal]:
+    """The calls that may not run, by id: those for which there is no place in their order.
+
+    Args:
+        calls: The calls of a turn that wait to run.
+        limits: All limits. Where a call breaks several, the first that does more than refuse it
+            counts.
+        used: What has run before.
+    """
+    # What must end the run must not depend on which limit is asked first.
+    ranked = sorted(limits, key=lambda limit: limit.exit_behavior == "continue")
+    refused: dict[str | None, Refusal] = {}
+    for call in calls:
+        culprit = next((limit for limit in ranked if limit.refuses(call["name"], used)), None)
+        if culprit is None:
+            used = used.and_one(call["name"])
+        else:
+            refused[call["id"]] = Refusal(culprit, *culprit.counts(used))
+    return refused
+
+
+def in_turn(
+    call: ToolCall, message: AIMessage | None, tail: Sequence[AnyMessage]
+) -> list[ToolCall]:
+    """The waiting calls of a turn in the order of their claims, as the task of `call` sees them.
+
+    A call that a layer has turned into another comes last: the tasks of the others know nothing
+    of it. Those before it may have been turned into the same, of which this task knows nothing.
+    """
+    waiting = unanswered(message, tail)
+    same = [(c["id"], c["name"]) == (call["id"], call["name"]) for c in waiting]
+    if any(same):
+        return waiting
+    ids = [c["id"] for c in waiting]
+    place = ids.index(call["id"]) if call["id"] in ids else len(ids)
+    feared = [ToolCall(**{**c, "name": call["name"]}) for c in waiting[:place]]
+    return [*feared, *waiting[place + 1 :], call]
+
+
+def with_limit(message: AIMessage, limit: Limit) -> AIMessage:
+    """The message with a note of a limit on its calls."""
+    notes = {**message.response_metadata.get(LIMITS, {}), limit.name: asdict(limit)}
+    return message.model_copy(
+        update={"response_metadata": {**message.response_metadata, LIMITS: notes}}
+    )
+
+
+_notes = TypeAdapter(dict[str, Limit])
+
+
+def limits_on(message: AIMessage | None, own: Limit) -> list[Limit]:
+    """All limits on the calls of a message, outermost first; `own` as it is now."""
+    noted = message.response_metadata.get(LIMITS, {}) if message else {}
+    try:
+        limits = _notes.validate_python(noted)
+    except ValidationError:  # not our notes: a limit holds by itself as well
+        limits = {}
+    return list(reversed({**limits, own.name: own}.values()))

@@ -1,0 +1,582 @@
+"""Tools do not run more often than they may, every call is answered, and runs end well."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+
+from agent_factory import AgentMiddleware, Flow, TurnError, create_agent, hook_config
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    ToolCallLimitExceededError,
+    ToolCallLimitMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel
+
+Ask = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+
+
+@pytest.fixture
+def ask(call: Callable[..., Any]) -> Ask:
+    """Give an agent another message."""
+    return lambda agent, config=None: call(agent, {"messages": [HumanMessage("Go on")]}, config)
+
+
+def search(query: str) -> str:
+    """Search."""
+    return f"found {query}"
+
+
+def read(page: str) -> str:
+    """Read."""
+    return f"read {page}"
+
+
+def s(query: str = "a") -> dict[str, Any]:
+    return {"name": "search", "args": {"query": query}}
+
+
+def r(page: str = "b") -> dict[str, Any]:
+    return {"name": "read", "args": {"page": page}}
+
+
+def thread() -> dict[str, Any]:
+    return {"checkpointer": InMemorySaver()}
+
+
+def answers(messages: list[Any]) -> list[str]:
+    """What each call got: the text of a result, or "refused"."""
+    return [
+        "refused" if m.text.startswith("Limit reached") else m.text
+        for m in messages
+        if isinstance(m, ToolMessage)
+    ]
+
+
+def counts(agent: Any, config: Any = ONE) -> dict[str, int]:
+    """The calls that the thread has counted."""
+    return dict(agent.get_state(config).values.get("thread_tool_call_count", {}))
+
+
+def test_calls_over_the_limit_are_answered_and_the_run_goes_on(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1"), s("2"), r("3")], [s("4")], "Done."])
+    limit = ToolCallLimitMiddleware(tool_name="search", run_limit=1)
+    messages = ask(create_agent(model, [search, read], middleware=[limit]))["messages"]
+    assert answers(messages) == ["found 1", "refused", "read 3", "refused"]
+    refused = messages[3]
+    assert refused.status == "error"
+    assert refused.text == (
+        "Limit reached: 1 of 1 calls of search are used up in this run. This call of search did "
+        "not run. Do not call search again; go on with what you have."
+    )
+    assert messages[-1].text == "Done."
+    model.assert_done()
+
+
+def test_a_limit_for_all_tools_counts_them_together(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1"), r("2"), s("3")], "Done."])
+    agent = create_agent(model, [search, read], middleware=[ToolCallLimitMiddleware(run_limit=2)])
+    messages = ask(agent)["messages"]
+    assert answers(messages) == ["found 1", "read 2", "refused"]
+    assert "2 of 2 tool calls are used up" in messages[-2].text
+    assert "Do not call any tool again" in messages[-2].text
+
+
+def test_every_run_of_a_thread_has_its_own_run_limit(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1"), s("2")], "a", [s("3"), s("4")], "b"])
+    limit = ToolCallLimitMiddleware(run_limit=1)
+    agent = create_agent(model, [search], middleware=[limit], **thread())
+    ask(agent, ONE)
+    assert answers(ask(agent, ONE)["messages"]) == ["found 1", "refused", "found 3", "refused"]
+    assert counts(agent) == {"search": 2}
+
+
+def test_the_limit_of_a_thread_holds_over_its_runs_and_for_it_alone(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1")], "a", [s("2"), s("3")], "b", [s("4")], "c"])
+    limit = ToolCallLimitMiddleware(thread_limit=2, run_limit=2)
+    agent = create_agent(model, [search], middleware=[limit], **thread())
+    ask(agent, ONE)
+    messages = ask(agent, ONE)["messages"]
+    assert answers(messages) == ["found 1", "found 2", "refused"]
+    assert "2 of 2 tool calls are used up in this thread." in messages[-2].text
+    other = ask(agent, {"configurable": {"thread_id": "2"}})
+    assert answers(other["messages"]) == ["found 4"]
+
+
+def test_a_limit_of_zero_lets_no_call_run(ask: Ask) -> None:
+    model = ScriptedChatModel([[s(), r()], "Done."])
+    limit = ToolCallLimitMiddleware(tool_name="search", run_limit=0)
+    messages = ask(create_agent(model, [search, read], middleware=[limit]))["messages"]
+    assert answers(messages) == ["refused", "read b"]
+
+
+def test_an_end_gives_the_numbers_after_all_calls_are_answered(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1"), r("2"), s("3")]])
+    limit = ToolCallLimitMiddleware(tool_name="search", run_limit=1, exit_behavior="end")
+    messages = ask(create_agent(model, [search, read], middleware=[limit]))["messages"]
+    assert [m.type for m in messages] == ["human", "ai", "tool", "tool", "tool", "ai"]
+    assert answers(messages) == ["found 1", "read 2", "refused"]
+    assert messages[-1].text == (
+        "I had to stop here: 1 of 1 calls of search are used up in this run."
+    )
+
+
+def test_the_last_allowed_call_does_not_end_the_run(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1"), s("2")], "Done."])
+    limit = ToolCallLimitMiddleware(run_limit=2, exit_behavior="end")
+    messages = ask(create_agent(model, [search], middleware=[limit]))["messages"]
+    assert messages[-1].text == "Done."
+
+
+def test_a_thread_goes_on_after_a_run_that_was_ended(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1"), s("2")], "Hello again."])
+    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")
+    agent = create_agent(model, [search], middleware=[limit], **thread())
+    ask(agent, ONE)
+    assert ask(agent, ONE)["messages"][-1].text == "Hello again."
+
+
+def test_an_answer_is_asked_for_without_tools_and_says_why(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1"), s("2")], "I found 1, and 2 is missing."])
+    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="answer")
+    messages = ask(create_agent(model, [search, read], middleware=[limit]))["messages"]
+    assert [m.type for m in messages] == ["human", "ai", "tool", "tool", "ai"]
+    assert messages[-1].text == "I found 1, and 2 is missing."
+    assert model.requests[0].tools == ["search", "read"]
+    assert model.requests[1].tools == []
+    assert "1 of 1 tool calls are used up in this run" in model.requests[1].messages[-1].text
+
+
+def test_an_error_carries_the_numbers_and_all_work_is_kept(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1"), s("2"), r("3")], "Fine."])
+    limit = ToolCallLimitMiddleware(
+        tool_name="search", thread_limit=5, run_limit=1, exit_behavior="error"
+    )
+    agent = create_agent(model, [search, read], middleware=[limit], **thread())
+    with pytest.raises(ToolCallLimitExceededError, match=r"search: may not .* 1 of 1") as caught:
+        ask(agent, ONE)
+    error = caught.value
+    assert isinstance(error, TurnError)
+    assert (error.tool_name, error.thread_count, error.run_count) == ("search", 1, 1)
+    assert (error.thread_limit, error.run_limit) == (5, 1)
+    assert pickle.loads(pickle.dumps(error)).tool_name == "search"
+    kept = agent.get_state(ONE).values["messages"]
+    assert answers(kept) == ["found 1", "refused", "read 3"]
+    assert ask(agent, ONE)["messages"][-1].text == "Fine."
+
+
+def test_a_call_for_which_there_is_no_place_reaches_no_reviewer(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1")], [s("2")], "Done."])
+    stack = [
+        HumanInTheLoopMiddleware({"search": {"allowed_decisions": ["approve"]}}),
+        ToolCallLimitMiddleware(run_limit=0),
+    ]
+    agent = create_agent(model, [search], middleware=stack, **thread())
+    assert answers(ask(agent, ONE)["messages"]) == ["refused", "refused"]
+
+
+REJECT, APPROVE = {"type": "reject"}, {"type": "approve"}
+
+
+@pytest.mark.parametrize("limit_first", [True, False])
+def test_a_call_that_people_reject_does_not_count(ask: Ask, call: Ask, limit_first: bool) -> None:
+    model = ScriptedChatModel([[s("1"), s("2")], [s("3")], "Done."])
+    limit = ToolCallLimitMiddleware(thread_limit=2)
+    review = HumanInTheLoopMiddleware({"search": True})
+    stack = [limit, review] if limit_first else [review, limit]
+    agent = create_agent(model, [search], middleware=stack, **thread())
+    ask(agent, ONE)
+    call(agent, Command(resume={"decisions": [REJECT, APPROVE]}), ONE)
+    messages = call(agent, Command(resume={"decisions": [APPROVE]}), ONE)["messages"]
+    assert answers(messages)[1:] == ["found 2", "found 3"]
+    assert len(answers(messages)) == 3
+    assert counts(agent) == {"search": 2}
+
+
+@pytest.mark.parametrize("limit_first", [True, False])
+def test_nor_one_that_they_reject_as_it_is_run(ask: Ask, call: Ask, limit_first: bool) -> None:
+    model = ScriptedChatModel([[s("1")], "Done."])
+    limit = ToolCallLimitMiddleware(thread_limit=1)
+    review = HumanInTheLoopMiddleware({"search": True}, interrupt_mode="per_call")
+    stack = [limit, review] if limit_first else [review, limit]
+    agent = create_agent(model, [search], middleware=stack, **thread())
+    ask(agent, ONE)
+    messages = call(agent, Command(resume=REJECT), ONE)["messages"]
+    assert "rejected" in answers(messages)[0]
+    assert counts(agent) == {}
+
+
+@pytest.mark.parametrize("limit_first", [True, False])
+def test_an_edited_call_counts_as_what_has_run(ask: Ask, call: Ask, limit_first: bool) -> None:
+    model = ScriptedChatModel([[s("1"), r("2")], "Done."])
+    limit = ToolCallLimitMiddleware(tool_name="read", thread_limit=1)
+    review = HumanInTheLoopMiddleware({"search": True})
+    stack = [limit, review] if limit_first else [review, limit]
+    agent = create_agent(model, [search, read], middleware=stack, **thread())
+    ask(agent, ONE)
+    edit = {"type": "edit", "edited_action": {"name": "read", "args": {"page": "x"}}}
+    messages = call(agent, Command(resume={"decisions": [edit]}), ONE)["messages"]
+    assert answers(messages)[0].startswith("read x")
+    assert answers(messages)[1] == "refused"
+    assert counts(agent) == {"read": 1}
+
+
+def test_calls_that_are_edited_side_by_side_do_not_pass_the_limit_together(
+    ask: Ask, call: Ask
+) -> None:
+    model = ScriptedChatModel([[s("1"), s("2"), r("3")], "Done."])
+    limit = ToolCallLimitMiddleware(tool_name="read", run_limit=2)
+    review = HumanInTheLoopMiddleware({"search": True}, interrupt_mode="per_call")
+    agent = create_agent(model, [search, read], middleware=[review, limit], **thread())
+    waiting = ask(agent, ONE)["__interrupt__"]
+    edit = {"type": "edit", "edited_action": {"name": "read", "args": {"page": "x"}}}
+    resume = {question.id: edit for question in waiting}
+    messages = call(agent, Command(resume=resume), ONE)["messages"]
+    assert [m.status for m in messages if isinstance(m, ToolMessage)] == [
+        "success",
+        "error",
+        "success",
+    ]
+    assert counts(agent) == {"read": 2}
+
+
+class Guard(AgentMiddleware[Any, Any]):
+    """Refuses what asks for a secret, as the call is run."""
+
+    def around_tool(self, request: Any) -> Flow[Any]:
+        if "secret" in str(request.tool_call["args"]):
+            return ToolMessage("No.", tool_call_id=request.tool_call["id"], status="error")
+        return (yield request)
+
+
+@pytest.mark.parametrize("limit_first", [True, False])
+def test_a_call_that_a_guard_refuses_does_not_count(ask: Ask, limit_first: bool) -> None:
+    model = ScriptedChatModel([[s("secret")], [s("1")], [s("2")], "Done."])
+    limit = ToolCallLimitMiddleware(thread_limit=1)
+    stack = [limit, Guard()] if limit_first else [Guard(), limit]
+    agent = create_agent(model, [search], middleware=stack, **thread())
+    assert answers(ask(agent, ONE)["messages"]) == ["No.", "found 1", "refused"]
+    assert counts(agent) == {"search": 1}
+
+
+class AnswersHimself(AgentMiddleware[Any, Any]):
+    """Runs a tool in its own way, of which LangChain hears nothing."""
+
+    def around_tool(self, request: Any) -> Flow[Any]:
+        return ToolMessage("mine", tool_call_id=request.tool_call["id"])
+        yield
+
+
+def test_a_tool_that_a_layer_runs_in_its_own_way_counts(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1")], [s("2")], "Done."])
+    stack = [ToolCallLimitMiddleware(run_limit=1), AnswersHimself()]
+    assert answers(ask(create_agent(model, [search], middleware=stack))["messages"]) == [
+        "mine",
+        "refused",
+    ]
+
+
+def test_a_name_that_the_model_made_up_does_not_count(ask: Ask) -> None:
+    model = ScriptedChatModel([[{"name": "serach", "args": {}}], [s("1")], "Done."])
+    limit = ToolCallLimitMiddleware(thread_limit=1)
+    agent = create_agent(model, [search], middleware=[limit], **thread())
+    assert answers(ask(agent, ONE)["messages"])[1] == "found 1"
+    assert counts(agent) == {"search": 1}
+
+
+def broken(query: str) -> str:
+    """Break."""
+    raise RuntimeError(query)
+
+
+def test_a_tool_that_fails_counts(ask: Ask) -> None:
+    calls = [{"name": "broken", "args": {"query": "1"}}]
+    limit = ToolCallLimitMiddleware(run_limit=2)
+    agent = create_agent(
+        ScriptedChatModel([calls, calls, calls, "Done."]),
+        [broken],
+        middleware=[limit],
+        handle_tool_errors=True,
+    )
+    texts = answers(ask(agent)["messages"])
+    assert ["Error" in text for text in texts] == [True, True, False]
+    assert texts[-1] == "refused"
+
+
+def test_a_tool_that_kills_the_run_leaves_a_thread_that_still_counts(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1"), {"name": "broken", "args": {"query": "1"}}], [s("2")], "."])
+    limit = ToolCallLimitMiddleware(tool_name="search", thread_limit=1)
+    agent = create_agent(model, [search, broken], middleware=[limit], **thread())
+    with pytest.raises(RuntimeError, match="1"):
+        ask(agent, ONE)
+    texts = answers(ask(agent, ONE)["messages"])
+    # What ran beside the tool that failed is kept, or was given up, with its count.
+    assert texts[-1] == ("refused" if "found 1" in texts else "found 2")
+
+
+class Retries(AgentMiddleware[Any, Any]):
+    def around_tool(self, request: Any) -> Flow[Any]:
+        yield request
+        return (yield request)
+
+
+@pytest.mark.parametrize("limit_first", [True, False])
+def test_what_layers_do_within_a_call_counts_as_one(ask: Ask, limit_first: bool) -> None:
+    limit = ToolCallLimitMiddleware(thread_limit=2)
+    stack = [limit, Retries()] if limit_first else [Retries(), limit]
+    model = ScriptedChatModel([[s("1")], [s("2")], [s("3")], "Done."])
+    agent = create_agent(model, [search], middleware=stack, **thread())
+    assert answers(ask(agent, ONE)["messages"]) == ["found 1", "found 2", "refused"]
+    assert counts(agent) == {"search": 2}
+
+
+ORDERS = pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+
+
+@ORDERS
+def test_a_call_that_one_limit_refuses_leaves_its_place_to_others(
+    ask: Ask, order: tuple[int, int]
+) -> None:
+    limits = [
+        ToolCallLimitMiddleware(thread_limit=2),
+        ToolCallLimitMiddleware(tool_name="search", thread_limit=1),
+    ]
+    model = ScriptedChatModel([[s("1"), s("2"), r("3"), r("4")], "Done."])
+    stack = [limits[index] for index in order]
+    agent = create_agent(model, [search, read], middleware=stack, **thread())
+    messages = ask(agent, ONE)["messages"]
+    assert answers(messages) == ["found 1", "refused", "read 3", "refused"]
+    assert "calls of search" in messages[3].text
+    assert "2 of 2 tool calls" in messages[5].text
+    assert counts(agent) == {"search": 1, "read": 1}
+
+
+@ORDERS
+def test_a_limit_that_ends_the_run_does_so_beside_one_that_goes_on(
+    ask: Ask, order: tuple[int, int]
+) -> None:
+    limits = [
+        ToolCallLimitMiddleware(run_limit=1, exit_behavior="end"),
+        ToolCallLimitMiddleware(tool_name="search", run_limit=1),
+    ]
+    stack = [limits[index] for index in order]
+    for script in ([[s("1")], [s("2")]], [[s("1"), s("2")]]):
+        model = ScriptedChatModel(script)
+        messages = ask(create_agent(model, [search], middleware=stack))["messages"]
+        assert answers(messages) == ["found 1", "refused"]
+        assert "1 of 1 tool calls" in messages[-1].text
+
+
+class Hurries(AgentMiddleware[Any, Any]):
+    """Sends the calls to the tools past all hooks between."""
+
+    @hook_config(can_jump_to=["tools"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return {"jump_to": "tools"} if state["messages"][-1].tool_calls else None
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_jump_to_the_tools_does_not_get_past_the_limit(ask: Ask, first: bool) -> None:
+    limit = ToolCallLimitMiddleware(run_limit=1)
+    stack = [limit, Hurries()] if first else [Hurries(), limit]
+    model = ScriptedChatModel([[s("1"), s("2")], "Done."])
+    assert answers(ask(create_agent(model, [search], middleware=stack))["messages"]) == [
+        "found 1",
+        "refused",
+    ]
+
+
+class NeverContent(AgentMiddleware[Any, Any]):
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        calls = state["messages"][-1].tool_calls if state["messages"][-1].type == "ai" else []
+        return None if calls else {"jump_to": "model"}
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(("exit_behavior", "last"), [("end", "I had to stop"), ("answer", "So.")])
+def test_a_hook_that_always_jumps_back_cannot_go_on_after_the_limit(
+    ask: Ask, exit_behavior: Any, last: str, first: bool
+) -> None:
+    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior=exit_behavior)
+    stack = [limit, NeverContent()] if first else [NeverContent(), limit]
+    model = ScriptedChatModel([[s("1"), s("2")], *(["So."] if exit_behavior == "answer" else [])])
+    messages = ask(create_agent(model, [search], middleware=stack))["messages"]
+    assert messages[-1].text.startswith(last)
+    model.assert_done()
+
+
+def wait(query: str) -> str:
+    """Wait for a person."""
+    return f"heard {interrupt(query)}"
+
+
+def test_a_call_that_waits_for_a_person_counts_once_it_has_ended(ask: Ask, call: Ask) -> None:
+    waits = {"name": "wait", "args": {"query": "?"}}
+    model = ScriptedChatModel([[s("1"), waits, s("2")], [s("3"), waits], "Done."])
+    limit = ToolCallLimitMiddleware(thread_limit=3)
+    agent = create_agent(model, [search, wait], middleware=[limit], **thread())
+    assert "__interrupt__" in ask(agent, ONE)
+    messages = call(agent, Command(resume="yes"), ONE)["messages"]
+    assert answers(messages) == ["found 1", "heard yes", "found 2", "refused", "refused"]
+    assert counts(agent) == {"search": 2, "wait": 1}
+
+
+def test_the_limit_still_ends_a_run_that_waited_for_a_person(ask: Ask, call: Ask) -> None:
+    waits = {"name": "wait", "args": {"query": "?"}}
+    model = ScriptedChatModel([[waits, s("1")]])
+    limit = ToolCallLimitMiddleware(thread_limit=1, exit_behavior="end")
+    agent = create_agent(model, [search, wait], middleware=[limit], **thread())
+    assert "__interrupt__" in ask(agent, ONE)
+    messages = call(agent, Command(resume="yes"), ONE)["messages"]
+    assert answers(messages) == ["heard yes", "refused"]
+    assert messages[-1].text.startswith("I had to stop here: 1 of 1 tool calls")
+
+
+class Answer(BaseModel):
+    """The answer."""
+
+    text: str
+
+
+def test_a_structured_answer_does_not_count_and_may_still_be_given(ask: Ask) -> None:
+    final = {"name": "Answer", "args": {"text": "so"}}
+    limit = ToolCallLimitMiddleware(thread_limit=0)
+    model = ScriptedChatModel([[s("1")], [final]])
+    agent = create_agent(model, [search], middleware=[limit], response_format=Answer, **thread())
+    assert ask(agent, ONE)["structured_response"] == Answer(text="so")
+    assert counts(agent) == {}
+
+
+def test_a_last_answer_may_be_structured_and_is_asked_for_again(ask: Ask) -> None:
+    final = {"name": "Answer", "args": {"text": "so"}}
+    limit = ToolCallLimitMiddleware(run_limit=0, exit_behavior="answer")
+    model = ScriptedChatModel([[s("1")], "In prose.", [final]])
+    agent = create_agent(model, [search], middleware=[limit], response_format=Answer)
+    assert ask(agent)["structured_response"] == Answer(text="so")
+    assert [request.tools for request in model.requests[1:]] == [["Answer"], ["Answer"]]
+
+
+def test_calls_that_the_provider_runs_do_not_count(ask: Ask) -> None:
+    content: Any = [
+        {"type": "server_tool_use", "id": "x", "name": "web_search", "input": {}},
+        {"type": "text", "text": "Let me look."},
+    ]
+    message = AIMessage(content, tool_calls=[{**s("1"), "id": "1", "type": "tool_call"}])
+    limit = ToolCallLimitMiddleware(thread_limit=1)
+    agent = create_agent(
+        ScriptedChatModel([message, "Done."]),
+        [search, {"type": "web_search"}],
+        middleware=[limit],
+        **thread(),
+    )
+    assert answers(ask(agent, ONE)["messages"]) == ["found 1"]
+    assert counts(agent) == {"search": 1}
+
+
+def test_a_tool_that_ends_the_run_counts_and_ends_it(ask: Ask) -> None:
+    limit = ToolCallLimitMiddleware(thread_limit=1)
+
+    @tool(return_direct=True)
+    def final(text: str) -> str:
+        """Say it."""
+        return text
+
+    model = ScriptedChatModel([[{"name": "final", "args": {"text": "That is all."}}]])
+    agent = create_agent(model, [final], middleware=[limit], **thread())
+    assert ask(agent, ONE)["messages"][-1].text == "That is all."
+    assert counts(agent) == {"final": 1}
+
+
+def test_a_refused_call_of_a_direct_tool_goes_back_to_the_model(ask: Ask) -> None:
+    @tool(return_direct=True)
+    def final(text: str) -> str:
+        """Say it."""
+        return text
+
+    model = ScriptedChatModel([[{"name": "final", "args": {"text": "x"}}], "Then not."])
+    agent = create_agent(model, [final], middleware=[ToolCallLimitMiddleware(run_limit=0)])
+    assert ask(agent)["messages"][-1].text == "Then not."
+
+
+def test_a_subagent_in_a_tool_has_counts_of_its_own(ask: Ask) -> None:
+    limit = ToolCallLimitMiddleware(run_limit=1)
+
+    @tool
+    def delegate(task: str) -> str:
+        """Delegate."""
+        model = ScriptedChatModel([[{**s(task), "id": "1"}, {**s(task), "id": "2"}], "Inner."])
+        inner = create_agent(model, [search], middleware=[limit])
+        return str(answers(inner.invoke({"messages": "x"})["messages"]))
+
+    model = ScriptedChatModel([[{"name": "delegate", "args": {"task": "t"}, "id": "1"}], "Done."])
+    outer = ToolCallLimitMiddleware(thread_limit=5)
+    agent = create_agent(model, [delegate], middleware=[outer], **thread())
+    assert answers(ask(agent, ONE)["messages"]) == ["['found t', 'refused']"]
+    assert counts(agent) == {"delegate": 1}
+
+
+def test_results_are_streamed_as_without_a_limit(collect: Ask) -> None:
+    def streamed(*middleware: Any) -> list[Any]:
+        model = ScriptedChatModel([[{**s("1"), "id": "1"}], "Done."])
+        agent = create_agent(model, [search], middleware=middleware)
+        chunks = collect(agent, {"messages": "Hi"}, stream_mode="messages")
+        return [(m.type, m.text, c["langgraph_node"]) for m, c in chunks]
+
+    assert streamed(ToolCallLimitMiddleware(run_limit=1)) == streamed()
+
+
+def test_what_belongs_to_the_limit_is_not_in_the_result(ask: Ask) -> None:
+    model = ScriptedChatModel([[s("1"), s("2")]])
+    limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")
+    assert set(ask(create_agent(model, [search], middleware=[limit]))) == {"messages"}
+
+
+def test_notes_that_are_not_ours_do_not_disturb(ask: Ask) -> None:
+    message = AIMessage(
+        "",
+        tool_calls=[{**s("1"), "id": "1", "type": "tool_call"}],
+        response_metadata={"tool_call_limits": {"x": 3}},
+    )
+    limit = ToolCallLimitMiddleware(run_limit=1)
+    agent = create_agent(ScriptedChatModel([message, "Done."]), [search], middleware=[limit])
+    assert answers(ask(agent)["messages"]) == ["found 1"]
+
+
+def test_limits_say_what_they_allow_and_are_named_after_their_tool() -> None:
+    limit = ToolCallLimitMiddleware(tool_name="files:read", thread_limit=4, run_limit=2)
+    assert (limit.tool_name, limit.thread_limit, limit.run_limit) == ("files:read", 4, 2)
+    assert limit.exit_behavior == "continue"
+    assert limit.name == "ToolCallLimitMiddleware[files_read]"
+    assert ToolCallLimitMiddleware(run_limit=1, name="all").name == "all"
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({}, "Give a thread_limit, a run_limit or both"),
+        ({"run_limit": -1}, "run_limit must be a whole number"),
+        ({"thread_limit": 1.0}, "thread_limit must be a whole number"),
+        ({"run_limit": True}, "run_limit must be a whole number"),
+        ({"run_limit": 3, "thread_limit": 2}, r"run_limit \(3\) is above thread_limit \(2\)"),
+        ({"run_limit": 1, "exit_behavior": "stop"}, "'continue', 'end', 'error' or 'answer'"),
+        ({"run_limit": 1, "tool_name": ""}, "it is empty"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        ToolCallLimitMiddleware(**settings)
+
+
+def test_a_tool_is_named_and_not_given() -> None:
+    with pytest.raises(TypeError, match="tool_name must be the name of a tool"):
+        ToolCallLimitMiddleware(tool_name=search, run_limit=1)  # type: ignore[arg-type]
