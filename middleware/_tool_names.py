@@ -8,8 +8,10 @@ from typing import Any
 from langchain_core.tools import BaseTool
 
 
-def tool_names(tools: Iterable[str | BaseTool] | None) -> frozenset[str] | None:
-    """The names of some tools; None where all are meant.
+def tool_names(
+    tools: Iterable[str | BaseTool] | None, argument: str = "tools"
+) -> frozenset[str] | None:
+    """The names of some tools; None where all are meant. Errors call them by `argument`.
 
     Raises:
         TypeError: It is no list of names and tools.
@@ -21,18 +23,20 @@ def tool_names(tools: Iterable[str | BaseTool] | None) -> frozenset[str] | None:
     if tools is None:
         return None
     if isinstance(tools, str | BaseTool | dict) or not isinstance(tools, Iterable):
-        raise TypeError(f"tools must be a list, not {tools!r}: write tools=['search'].")
-    names = frozenset(map(_name, tools))
+        raise TypeError(f"{argument} must be a list, not {tools!r}: write {argument}=['search'].")
+    names = frozenset(_name(tool, argument) for tool in tools)
     if not names:
-        raise ValueError("tools is empty, so no call would be covered. Leave it out for all tools.")
+        raise ValueError(
+            f"{argument} is empty, so no call would be covered. Leave it out for all tools."
+        )
     return names
 
 
-def _name(tool: Any) -> str:
+def _name(tool: Any, argument: str) -> str:
     name = tool.name if isinstance(tool, BaseTool) else tool
     if not isinstance(name, str) or not name:
         raise TypeError(
-            f"tools must hold names of tools, or BaseTool instances, not {tool!r}. A function "
-            "becomes a tool of its own name: write tools=['search'] for `def search(...)`."
+            f"{argument} must hold names of tools, or BaseTool instances, not {tool!r}. A function "
+            f"becomes a tool of its own name: write {argument}=['search'] for `def search(...)`."
         )
     return name
