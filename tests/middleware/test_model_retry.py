@@ -26,7 +26,7 @@ from agent_factory.middleware import ModelRetryMiddleware
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 
-GO = {"messages": "Go"}
+GO: Any = {"messages": "Go"}
 ONE: Any = {"configurable": {"thread_id": "1"}}
 DOWN = ConnectionError("down")
 
@@ -253,10 +253,10 @@ class Stutters(BaseChatModel):
 
     def _stream(self, *_: Any, **__: Any) -> Iterator[ChatGenerationChunk]:
         self.attempts += 1
-        yield ChatGenerationChunk(message=AIMessageChunk("Good "))
+        yield ChatGenerationChunk(message=AIMessageChunk(content="Good "))
         if self.attempts == 1:
             raise DOWN
-        yield ChatGenerationChunk(message=AIMessageChunk("morning"))
+        yield ChatGenerationChunk(message=AIMessageChunk(content="morning"))
 
 
 def test_a_failed_attempt_is_heard_in_the_stream_under_another_id(collect: Any) -> None:

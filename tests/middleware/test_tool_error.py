@@ -21,7 +21,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 
-GO = {"messages": "Go"}
+GO: Any = {"messages": "Go"}
 ONE: Any = {"configurable": {"thread_id": "1"}}
 FAIL = [{"name": "fail", "args": {"why": "rain"}, "id": "f"}]
 
@@ -166,7 +166,8 @@ def test_results_are_left_alone(call: Any) -> None:
 
 def test_bad_arguments_are_told_as_ever_unless_the_switch_lets_them_through(call: Any) -> None:
     bad = [{"name": "fail", "args": {}, "id": "f"}]
-    for switch, start in (({}, "Error invoking tool"), ({"handle_tool_errors": False}, "Mine: ")):
+    lets_through: Any = {"handle_tool_errors": False}
+    for switch, start in (({}, "Error invoking tool"), (lets_through, "Mine: ")):
         middleware = ToolErrorMiddleware(lambda error, request: f"Mine: {error}")
         model = ScriptedChatModel([bad, "Done."])
         result = call(create_agent(model, [fail], middleware=[middleware], **switch), GO)

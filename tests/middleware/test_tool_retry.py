@@ -9,7 +9,13 @@ from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool, InjectedToolCallId, ToolException, tool
+from langchain_core.tools import (
+    BaseTool,
+    InjectedToolCallId,
+    StructuredTool,
+    ToolException,
+    tool,
+)
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import ParentCommand
 from langgraph.graph import START, StateGraph
@@ -26,7 +32,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.testing import ScriptedChatModel
 
-GO = {"messages": "Go"}
+GO: Any = {"messages": "Go"}
 ONE: Any = {"configurable": {"thread_id": "1"}}
 FETCH = [{"name": "fetch", "args": {"page": 1}, "id": "f"}]
 
@@ -43,7 +49,6 @@ class Flaky:
         self.runs = 0
 
     def tool(self, **settings: Any) -> BaseTool:
-        @tool(**settings)
         def fetch(page: int) -> str:
             """Fetch a page."""
             self.runs += 1
@@ -51,7 +56,7 @@ class Flaky:
                 raise self.errors.pop(0)
             return f"page {page}"
 
-        return fetch
+        return StructuredTool.from_function(fetch, **settings)
 
 
 def down(times: int) -> Flaky:
