@@ -1,0 +1,465 @@
+"""Where a model fails another one answers, asked in terms that it understands."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.outputs import ChatGenerationChunk
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+
+from agent_factory import (
+    AgentMiddleware,
+    Flow,
+    ModelRequest,
+    OutputError,
+    create_agent,
+    wrap_model_call,
+)
+from agent_factory.middleware import (
+    ModelCallLimitExceededError,
+    ModelFallbackMiddleware,
+    portable_request,
+)
+from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+from agent_factory.testing import ScriptedChatModel
+
+Call = Callable[..., Any]
+ASK: Any = {"messages": [HumanMessage("Go on")]}
+ONE: Any = {"configurable": {"thread_id": "1"}}
+ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
+
+
+class Claude(ScriptedChatModel):
+    model_name: str = "claude-3"
+
+
+class Gpt(ScriptedChatModel):
+    model_name: str = "gpt-5"
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def down(times: int = 1) -> ScriptedChatModel:
+    return ScriptedChatModel([ConnectionError("first is down")] * times)
+
+
+def last(result: Any) -> str:
+    return str(result["messages"][-1].text)
+
+
+def test_the_next_model_answers_where_one_fails(call: Call) -> None:
+    second, third = ScriptedChatModel([TimeoutError("slow")]), ScriptedChatModel(["Hello!"])
+    agent = create_agent(down(), middleware=[ModelFallbackMiddleware(second, third)])
+    result = call(agent, ASK)
+    assert [m.text for m in result["messages"]] == ["Go on", "Hello!"]
+
+
+def test_a_model_that_answers_is_left_alone(call: Call) -> None:
+    fallback = ScriptedChatModel([])
+    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[ModelFallbackMiddleware(fallback)])
+    assert last(call(agent, ASK)) == "Hi."
+    assert not fallback.requests
+
+
+def test_every_call_begins_with_the_agents_own_model(call: Call) -> None:
+    first = ScriptedChatModel([ConnectionError("down"), "Three."])
+    fallback = ScriptedChatModel([ADD])
+    agent = create_agent(first, [add], middleware=[ModelFallbackMiddleware(fallback)])
+    result = call(agent, ASK)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
+    assert last(result) == "Three."
+    assert fallback.requests[0].tools == ["add"]
+
+
+def test_when_all_fail_the_last_error_is_raised_and_tells_of_every_model(call: Call) -> None:
+    other = Gpt([KeyError("quota")])
+    agent = create_agent(down(), middleware=[ModelFallbackMiddleware(other)])
+    with pytest.raises(KeyError, match="quota") as caught:
+        call(agent, ASK)
+    notes = [n for n in caught.value.__notes__ if n.startswith("Model ")]
+    assert notes == [
+        "Model 1, ScriptedChatModel: ConnectionError: first is down",
+        "Model 2, Gpt gpt-5: KeyError: 'quota'",
+    ]
+
+
+def test_an_exception_object_that_is_raised_again_gathers_no_more_notes(call: Call) -> None:
+    error = ConnectionError("always the same")
+    first, second = ScriptedChatModel([error] * 2), ScriptedChatModel([error] * 2)
+    agent = create_agent(first, middleware=[ModelFallbackMiddleware(second)])
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            call(agent, ASK)
+    assert len([n for n in error.__notes__ if n.startswith("Model ")]) == 2
+
+
+@pytest.mark.parametrize("handle", [TimeoutError, (TimeoutError, KeyError), lambda e: False])
+def test_other_exceptions_than_those_to_handle_are_raised_at_once(call: Call, handle: Any) -> None:
+    fallback = ScriptedChatModel([])
+    agent = create_agent(down(), middleware=[ModelFallbackMiddleware(fallback, handle=handle)])
+    with pytest.raises(ConnectionError) as caught:
+        call(agent, ASK)
+    assert not fallback.requests
+    assert not [n for n in getattr(caught.value, "__notes__", ()) if n.startswith("Model ")]
+
+
+def test_a_predicate_says_which_exceptions_lead_to_another_model(call: Call) -> None:
+    fallback = ModelFallbackMiddleware(
+        ScriptedChatModel(["Hi."]), handle=lambda error: "down" in str(error)
+    )
+    assert last(call(create_agent(down(), middleware=[fallback]), ASK)) == "Hi."
+
+
+# Models by name
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, make: Callable[[str], Any]) -> None:
+    """Stand in for the package that makes models of names."""
+    package, models = types.ModuleType("langchain"), types.ModuleType("langchain.chat_models")
+    models.init_chat_model = make  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "langchain", package)
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
+
+
+def test_a_name_becomes_a_model_when_it_is_needed_and_only_once(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def make(name: str) -> Any:
+        made.append(name)
+        return ScriptedChatModel(["one", "two"])
+
+    installed(monkeypatch, make)
+    first = ScriptedChatModel(["zero", ConnectionError(), ConnectionError()])
+    agent = create_agent(first, middleware=[ModelFallbackMiddleware("openai:gpt-5")])
+    assert last(call(agent, ASK)) == "zero"
+    assert made == []
+    assert [last(call(agent, ASK)) for _ in range(2)] == ["one", "two"]
+    assert made == ["openai:gpt-5"]
+
+
+def test_a_model_that_cannot_be_made_is_named_among_the_failures(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(name: str) -> Any:
+        raise ImportError(f"no package for {name}")
+
+    installed(monkeypatch, make)
+    stack = [ModelFallbackMiddleware("nowhere:a", ScriptedChatModel(["Hi."]))]
+    assert last(call(create_agent(down(), middleware=stack), ASK)) == "Hi."
+    with pytest.raises(ConnectionError, match="first is down") as caught:
+        call(create_agent(down(), middleware=[ModelFallbackMiddleware("nowhere:a")]), ASK)
+    assert "Model 2, nowhere:a: ImportError: no package for nowhere:a" in caught.value.__notes__
+
+
+# What is the first model's own stays with it
+
+
+@wrap_model_call
+def for_the_first(request: ModelRequest[Any]) -> Flow[Any]:
+    """Ask as one asks the first model's provider."""
+    settings = {"cache_control": {"type": "ephemeral"}, "strict": True, "temperature": 0.5}
+    return (
+        yield request.override(
+            model_settings=settings,
+            tools=[*request.tools, {"type": "web_search_20250305", "name": "web_search"}],
+            tool_choice={"type": "tool", "name": "add"},
+        )
+    )
+
+
+def test_settings_and_tools_of_one_provider_do_not_leak_to_another(call: Call) -> None:
+    first, other = Claude([ConnectionError("down")]), Gpt(["Hi."])
+    stack = [for_the_first, ModelFallbackMiddleware(other)]
+    call(create_agent(first, [add], middleware=stack), ASK)
+    assert "cache_control" in first.requests[0].kwargs
+    assert first.requests[0].tools == ["add", "web_search"]
+    assert other.requests[0].kwargs == {"temperature": 0.5, "tool_choice": "add"}
+    assert other.requests[0].tools == ["add"]
+
+
+def test_within_a_provider_all_goes_along(call: Call) -> None:
+    first, other = Claude([ConnectionError("down")]), Claude(["Hi."], model_name="claude-4")
+    stack = [for_the_first, ModelFallbackMiddleware(other)]
+    call(create_agent(first, [add], middleware=stack), ASK)
+    assert other.requests[0] == first.requests[0]
+
+
+def test_own_settings_of_a_fallback_replace_those_of_the_request(call: Call) -> None:
+    other = Gpt(["Hi."])
+    stack = [for_the_first, ModelFallbackMiddleware((other, {"seed": 1}))]
+    call(create_agent(Claude([ConnectionError()]), [add], middleware=stack), ASK)
+    assert other.requests[0].kwargs == {"seed": 1, "tool_choice": "add"}
+
+
+def test_a_function_makes_the_request_of_a_fallback(call: Call) -> None:
+    other = Gpt(["Hi."])
+
+    def terms(request: ModelRequest[Any]) -> ModelRequest[Any]:
+        portable = portable_request(request.override(model=first), request.model)
+        return portable.override(tools=[*portable.tools, {"type": "web_search"}])
+
+    first = Claude([ConnectionError()])
+    stack = [for_the_first, ModelFallbackMiddleware((other, terms))]
+    call(create_agent(first, [add], middleware=stack), ASK)
+    assert other.requests[0].tools == ["add", "web_search"]
+
+
+def test_a_function_that_forgets_the_request_is_named_and_no_models_failure(call: Call) -> None:
+    terms: Any = lambda request: None  # noqa: E731  # the mistake is that it returns nothing
+    third = ScriptedChatModel([])
+    stack = [ModelFallbackMiddleware((ScriptedChatModel([]), terms), third)]
+    with pytest.raises(TypeError, match="ModelFallbackMiddleware model 1 returned None"):
+        call(create_agent(down(), middleware=stack), ASK)
+    assert not third.requests
+
+
+def test_arguments_bound_to_a_fallback_are_its_own(call: Call) -> None:
+    other = Gpt(["Hi."])
+    stack: list[Any] = [ModelFallbackMiddleware(other.bind(seed=7))]
+    call(create_agent(Claude([ConnectionError()]), [add], middleware=stack), ASK)
+    assert other.requests[0].kwargs == {"seed": 7}
+    assert other.requests[0].tools == ["add"]
+
+
+THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "abc"}
+
+
+def test_thoughts_go_back_to_the_provider_that_had_them_and_to_no_other(call: Call) -> None:
+    """In a tool loop where the first model comes back, fails again, and comes back."""
+    other_says = AIMessage([THOUGHT, {"type": "text", "text": "Adding."}], tool_calls=[call_add()])
+    first = Claude([ConnectionError(), ConnectionError(), "Three."])
+    other = Gpt([other_says, ADD])
+    agent = create_agent(first, [add], middleware=[ModelFallbackMiddleware(other)])
+    result = call(agent, ASK)
+    shown_to_first = first.requests[1].messages[1]
+    assert (shown_to_first.content, shown_to_first.tool_calls) == ("Adding.", [call_add()])  # type: ignore[attr-defined]
+    assert other.requests[1].messages[1].content == other_says.content
+    said = result["messages"][1]
+    assert said.content == other_says.content
+    assert said.response_metadata["lc_written_by"].endswith(".Gpt")
+    assert "lc_written_by" not in result["messages"][-1].response_metadata
+
+
+def call_add() -> Any:
+    return {**ADD[0], "id": "call_1", "type": "tool_call"}
+
+
+# Structured answers
+
+
+class Answer(BaseModel):
+    number: int
+
+
+GIVEN = [{"name": "Answer", "args": {"number": 3}}]
+WRITTEN = '{"number": 3}'
+
+
+@pytest.mark.parametrize("format_", [Answer, ProviderStrategy(Answer, strict=True)])
+@pytest.mark.parametrize("tools", [(), (add,)])
+def test_a_fallback_without_a_providers_structured_output_answers_by_tool(
+    call: Call, format_: Any, tools: Any
+) -> None:
+    first, other = Gpt([ConnectionError()]), Claude([GIVEN])
+    stack = [ModelFallbackMiddleware(other)]
+    agent = create_agent(first, tools, middleware=stack, response_format=format_)
+    assert call(agent, ASK)["structured_response"] == Answer(number=3)
+    assert "response_format" in first.requests[0].kwargs
+    assert other.requests[0].kwargs == {}
+    assert other.requests[0].tools[-1] == "Answer"
+
+
+@pytest.mark.parametrize("tools", [(), (add,)])
+def test_a_fallback_with_a_providers_structured_output_uses_it(call: Call, tools: Any) -> None:
+    first, other = Claude([ConnectionError()]), Gpt([WRITTEN])
+    stack = [ModelFallbackMiddleware(other)]
+    agent = create_agent(first, tools, middleware=stack, response_format=Answer)
+    result = call(agent, ASK)
+    assert result["structured_response"] == Answer(number=3)
+    assert [m.type for m in result["messages"]] == ["human", "ai"]
+    assert "response_format" in other.requests[0].kwargs
+
+
+@pytest.mark.parametrize("tools", [(), (add,)])
+def test_a_bad_answer_of_a_fallback_is_explained_and_asked_for_again(
+    call: Call, tools: Any
+) -> None:
+    wrong = [{"name": "Answer", "args": {"number": "many"}}]
+    first, other = Gpt([ConnectionError(), WRITTEN]), Claude([wrong])
+    stack = [ModelFallbackMiddleware(other)]
+    agent = create_agent(first, tools, middleware=stack, response_format=ProviderStrategy(Answer))
+    result = call(agent, ASK)
+    assert result["structured_response"] == Answer(number=3)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
+
+
+def test_a_model_that_cannot_give_the_structured_answer_has_failed(call: Call) -> None:
+    stack = [ModelFallbackMiddleware(ScriptedChatModel([GIVEN]))]
+    strategy = ToolStrategy(Answer, handle_errors=False)
+    agent = create_agent(ScriptedChatModel(["prose"]), middleware=stack, response_format=strategy)
+    assert call(agent, ASK)["structured_response"] == Answer(number=3)
+
+
+def test_where_no_model_gives_it_the_error_is_that_of_a_structured_answer(call: Call) -> None:
+    stack = [ModelFallbackMiddleware(ScriptedChatModel(["more prose"]))]
+    strategy = ToolStrategy(Answer, handle_errors=False)
+    agent = create_agent(ScriptedChatModel(["prose"]), middleware=stack, response_format=strategy)
+    with pytest.raises(OutputError) as caught:
+        call(agent, ASK)
+    assert caught.value.ai_message is not None
+    assert caught.value.ai_message.text == "more prose"
+
+
+# Control flow, limits, streams, other layers
+
+
+def test_an_interrupt_is_no_failure(call: Call) -> None:
+    @wrap_model_call
+    def asks(request: ModelRequest[Any]) -> Flow[Any]:
+        interrupt("Shall I?")
+        return (yield request)
+
+    fallback = ScriptedChatModel([])
+    agent = create_agent(
+        ScriptedChatModel(["Done."]),
+        middleware=[ModelFallbackMiddleware(fallback), asks],
+        checkpointer=InMemorySaver(),
+    )
+    assert call(agent, ASK, ONE)["__interrupt__"][0].value == "Shall I?"
+    assert last(call(agent, Command(resume=True), ONE)) == "Done."
+    assert not fallback.requests
+
+
+class UsedUp(AgentMiddleware[Any, Any]):
+    """A limit that leaves no call."""
+
+    def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+        yield from ()
+        raise ModelCallLimitExceededError(1, 1, 1, None)
+
+
+def test_a_limit_that_is_used_up_is_no_failure_of_a_model(call: Call) -> None:
+    fallback = ScriptedChatModel([])
+    stack = [ModelFallbackMiddleware(fallback), UsedUp()]
+    with pytest.raises(ModelCallLimitExceededError) as caught:
+        call(create_agent(ScriptedChatModel([]), middleware=stack), ASK)
+    assert not [n for n in caught.value.__notes__ if n.startswith("Model ")]
+
+
+def test_a_model_without_tool_calling_gives_way(call: Call) -> None:
+    from langchain_core.language_models import FakeListChatModel
+
+    toolless = FakeListChatModel(responses=["never"])
+    stack = [ModelFallbackMiddleware(ScriptedChatModel(["Hi."]))]
+    assert last(call(create_agent(toolless, [add], middleware=stack), ASK)) == "Hi."
+
+
+class HalfWay(ScriptedChatModel):
+    def _stream(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        yield ChatGenerationChunk(message=AIMessageChunk(content="Half ", id="half"))
+        raise ConnectionError("cut off")
+
+
+def test_a_stream_has_heard_the_failed_words_and_the_history_has_not(collect: Call) -> None:
+    stack = [ModelFallbackMiddleware(ScriptedChatModel(["All is well."]))]
+    agent = create_agent(HalfWay(), middleware=stack, checkpointer=InMemorySaver())
+    heard: dict[str, str] = {}
+    for chunk, _ in collect(agent, ASK, ONE, stream_mode="messages"):
+        heard[chunk.id] = heard.get(chunk.id, "") + chunk.text
+    assert sorted(heard.values()) == ["All is well.", "Half "]
+    assert [m.text for m in agent.get_state(ONE).values["messages"]] == ["Go on", "All is well."]
+
+
+class Twice(AgentMiddleware[Any, Any]):
+    """Ask each model up to twice."""
+
+    def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+        try:
+            return (yield request)
+        except ConnectionError:
+            return (yield request)
+
+
+def test_a_retry_further_in_tries_each_model_again_before_the_next(call: Call) -> None:
+    first, second = down(2), ScriptedChatModel([ConnectionError(), "Hi."])
+    agent = create_agent(first, middleware=[ModelFallbackMiddleware(second), Twice()])
+    assert last(call(agent, ASK)) == "Hi."
+    first.assert_done()
+    second.assert_done()
+
+
+def test_a_retry_further_out_goes_through_all_models_again(call: Call) -> None:
+    first, second = down(2), ScriptedChatModel([ConnectionError(), "Hi."])
+    agent = create_agent(first, middleware=[Twice(), ModelFallbackMiddleware(second)])
+    assert last(call(agent, ASK)) == "Hi."
+    first.assert_done()
+    second.assert_done()
+
+
+def test_a_retry_that_gave_up_in_words_has_failed_too(call: Call) -> None:
+    gave_up = AIMessage("Failed.", additional_kwargs={"lc_source": "model_retry"})
+
+    @wrap_model_call
+    def retry(request: ModelRequest[Any]) -> Flow[Any]:
+        try:
+            return (yield request)
+        except ConnectionError:
+            return gave_up
+
+    fallback = ModelFallbackMiddleware(ScriptedChatModel(["Hi.", ConnectionError()]))
+    agent = create_agent(down(2), middleware=[fallback, retry])
+    assert last(call(agent, ASK)) == "Hi."
+    assert last(call(agent, ASK)) == "Failed."
+
+
+def test_two_fallbacks_nest(call: Call) -> None:
+    stack = [
+        ModelFallbackMiddleware(ScriptedChatModel(["Hi."]), name="outer"),
+        ModelFallbackMiddleware(ScriptedChatModel([TimeoutError()] * 2), name="inner"),
+    ]
+    assert last(call(create_agent(down(), middleware=stack), ASK)) == "Hi."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((None,), "model 1 must be a chat model or 'provider:name'"),
+        (("",), "model 1 must be a chat model"),
+        ((ScriptedChatModel(), ScriptedChatModel), "model 2 must be a chat model"),
+        (((ScriptedChatModel(), 5),), "must come with a dict of model_settings"),
+        (((ScriptedChatModel(), {1: 2}),), "must come with a dict of model_settings"),
+        (((ScriptedChatModel(), {}, {}),), "model 1 must be a chat model"),
+        (([ScriptedChatModel(), {}],), "model 1 must be a chat model"),
+    ],
+)
+def test_what_is_no_model_is_refused(arguments: Any, problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
+        ModelFallbackMiddleware(*arguments)
+
+
+@pytest.mark.parametrize("handle", [5, (), KeyboardInterrupt, (ValueError, int), "all", None])
+def test_what_handles_no_exception_is_refused(handle: Any) -> None:
+    with pytest.raises(TypeError, match="handle must be an exception type"):
+        ModelFallbackMiddleware(ScriptedChatModel(), handle=handle)
+
+
+async def test_a_predicate_that_would_have_to_be_awaited_is_refused() -> None:
+    async def handle(error: Exception) -> bool:
+        return True
+
+    with pytest.raises(TypeError, match="plain function"):
+        ModelFallbackMiddleware(ScriptedChatModel(), handle=handle)  # type: ignore[arg-type]

@@ -1,0 +1,298 @@
+"""A refusing answer goes to another model, and does not enter the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import get_usage_metadata_callback
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+
+from agent_factory import Flow, ModelRequest, TurnError, create_agent, wrap_model_call
+from agent_factory.middleware import (
+    ModelFallbackMiddleware,
+    ModelRefusalError,
+    ModelRefusalMiddleware,
+    refusal_of,
+)
+from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+from agent_factory.testing import ScriptedChatModel
+
+Call = Callable[..., Any]
+ASK: Any = {"messages": [HumanMessage("Go on")]}
+ONE: Any = {"configurable": {"thread_id": "1"}}
+SORRY = "I'm sorry, I can't help with that."
+ADD: Any = {"name": "add", "args": {"a": 1, "b": 2}, "id": "1", "type": "tool_call"}
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def refusing(text: str = SORRY, **fields: Any) -> AIMessage:
+    usage: Any = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
+    metadata = {"stop_reason": "refusal", "model_name": "strict"}
+    return AIMessage(text, response_metadata=metadata, usage_metadata=usage, **fields)
+
+
+def says(*steps: Any) -> ScriptedChatModel:
+    return ScriptedChatModel(list(steps))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"stop_reason": "refusal"},
+        {"finish_reason": "content_filter"},
+        {"finish_reason": "SAFETY"},
+        {"finish_reason": "FinishReason.PROHIBITED_CONTENT"},
+        {"finish_reason": "content-filter"},
+        {"stopReason": "guardrail_intervened"},
+        {"stopReason": "content_filtered"},
+        {"finish_reason": "ERROR_TOXIC"},
+        {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
+        {"prompt_feedback": {"block_reason": "OTHER"}},
+        {"prompt_feedback": {"block_reason": 1}},
+    ],
+)
+def test_a_providers_reason_is_a_refusal(metadata: dict[str, Any]) -> None:
+    assert refusal_of(AIMessage("", response_metadata=metadata))
+
+
+def test_another_model_answers_what_one_refused(call: Call) -> None:
+    no = AIMessage([{"type": "refusal", "refusal": SORRY}])
+    agent = create_agent(says(no), middleware=[ModelRefusalMiddleware(says("Gladly."))])
+    assert [m.text for m in call(agent, ASK)["messages"]] == ["Go on", "Gladly."]
+
+
+@pytest.mark.parametrize(
+    "no",
+    [
+        AIMessage("", additional_kwargs={"refusal": SORRY}),
+        AIMessage([{"type": "refusal", "refusal": SORRY}]),
+        AIMessage(
+            [{"type": "non_standard", "value": {"type": "refusal", "refusal": SORRY}}]  # wrapped
+        ),
+    ],
+)
+def test_a_refusal_beside_or_in_the_content_is_one(no: AIMessage) -> None:
+    assert refusal_of(no) == "refusal"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        AIMessage(SORRY),
+        AIMessage(SORRY, response_metadata={"stop_reason": "end_turn"}),
+        AIMessage("", response_metadata={"finish_reason": "length"}),
+        AIMessage("", response_metadata={"finish_reason": None, "stop_reason": 5}),
+        AIMessage("", response_metadata={"incomplete_details": {"reason": "max_output_tokens"}}),
+        AIMessage("", response_metadata={"incomplete_details": None, "prompt_feedback": "x"}),
+        AIMessage("", response_metadata={"prompt_feedback": {"block_reason": 0}}),
+        AIMessage("", additional_kwargs={"refusal": None}),
+        AIMessage(["refusal", {"type": "text", "text": "refusal"}]),
+    ],
+)
+def test_prose_and_other_endings_are_none(answer: AIMessage) -> None:
+    assert refusal_of(answer) is None
+
+
+def test_a_predicate_may_judge_the_words(call: Call) -> None:
+    stack = [ModelRefusalMiddleware(says("Gladly."), is_refusal=lambda m: "sorry" in m.text)]
+    result = call(create_agent(says(SORRY), middleware=stack), ASK)
+    assert result["messages"][-1].text == "Gladly."
+    (refusal,) = result["messages"][-1].response_metadata["refusals"]
+    assert refusal["reason"] == "is_refusal"
+
+
+def test_the_tokens_of_a_refusal_are_told_with_the_answer(call: Call) -> None:
+    second = says(refusing(), "Yes.")
+    agent = create_agent(
+        says(refusing()), middleware=[ModelRefusalMiddleware(second, says("Gladly."))]
+    )
+    with get_usage_metadata_callback() as counted:
+        answer = call(agent, ASK)["messages"][-1]
+    assert [r["model"] for r in answer.response_metadata["refusals"]] == ["ScriptedChatModel"] * 2
+    (first, _) = answer.response_metadata["refusals"]
+    assert first["reason"] == "stop_reason: refusal"
+    assert first["usage_metadata"]["total_tokens"] == 7
+    assert counted.usage_metadata["strict"]["total_tokens"] == 14
+
+
+def test_an_answer_without_a_refusal_is_left_as_it_is(call: Call) -> None:
+    agent = create_agent(says(SORRY), middleware=[ModelRefusalMiddleware(says())])
+    answer = call(agent, ASK)["messages"][-1]
+    assert answer.text == SORRY
+    assert "refusals" not in answer.response_metadata
+
+
+def test_the_next_model_does_not_see_what_was_refused(call: Call) -> None:
+    second = says("Gladly.")
+    call(create_agent(says(refusing()), middleware=[ModelRefusalMiddleware(second)]), ASK)
+    assert [m.text for m in second.requests[0].messages] == ["Go on"]
+
+
+def test_where_all_refuse_the_first_refusal_stands(call: Call) -> None:
+    stack = [ModelRefusalMiddleware(says(refusing("Nor will I.")))]
+    result = call(create_agent(says(refusing()), middleware=stack), ASK)
+    assert [m.text for m in result["messages"]] == ["Go on", SORRY]
+    assert len(result["messages"][-1].response_metadata["refusals"]) == 2
+
+
+def test_where_all_refuse_an_error_tells_of_all(call: Call) -> None:
+    stack = [ModelRefusalMiddleware(says(refusing("Nor will I.")), on_refusal="error")]
+    agent = create_agent(says(refusing()), middleware=stack, checkpointer=InMemorySaver())
+    with pytest.raises(ModelRefusalError, match="stop_reason: refusal") as caught:
+        call(agent, ASK, ONE)
+    error = caught.value
+    assert isinstance(error, TurnError)
+    assert error.code == "AF347"
+    assert error.ai_message.text == SORRY
+    assert [r["usage_metadata"]["total_tokens"] for r in error.refusals] == [7, 7]
+    assert [m.type for m in agent.get_state(ONE).values["messages"]] == ["human"]
+
+
+def test_without_another_model_a_refusal_may_still_be_an_error(call: Call) -> None:
+    stack = [ModelRefusalMiddleware(on_refusal="error")]
+    with pytest.raises(ModelRefusalError):
+        call(create_agent(says(refusing()), middleware=stack), ASK)
+
+
+def test_calls_in_an_answer_that_turned_into_a_refusal_are_not_run(call: Call) -> None:
+    ran: list[int] = []
+
+    def note(number: int) -> str:
+        """Note."""
+        ran.append(number)
+        return "noted"
+
+    calls: Any = [{"name": "note", "args": {"number": 1}, "id": "1", "type": "tool_call"}]
+    raw = {"tool_calls": [{"id": "1"}]}
+    no = refusing(tool_calls=calls, additional_kwargs=raw)
+    stack = [ModelRefusalMiddleware(says(refusing()))]
+    last = call(create_agent(says(no), [note], middleware=stack), ASK)["messages"][-1]
+    assert (last.text, last.tool_calls, last.additional_kwargs) == (SORRY, [], {})
+    assert ran == []
+
+
+def test_another_model_may_use_the_tools(call: Call) -> None:
+    first, second = says(refusing(), "Three."), says(AIMessage("", tool_calls=[ADD]))
+    agent = create_agent(first, [add], middleware=[ModelRefusalMiddleware(second)])
+    result = call(agent, ASK)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
+    assert second.requests[0].tools == ["add"]
+
+
+class Answer(BaseModel):
+    number: int
+
+
+GIVEN = [{"name": "Answer", "args": {"number": 3}}]
+FORMATS = [
+    Answer,
+    ProviderStrategy(Answer),
+    ToolStrategy(Answer, handle_errors=False),
+    ToolStrategy(Answer, max_retries=0),
+]
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("tools", [(), (add,)])
+def test_another_model_gives_the_structured_answer(call: Call, format_: Any, tools: Any) -> None:
+    class Plain(ScriptedChatModel):
+        model_name: str = "plain"
+
+    stack = [ModelRefusalMiddleware(Plain([GIVEN]))]
+    agent = create_agent(says(refusing()), tools, middleware=stack, response_format=format_)
+    assert call(agent, ASK)["structured_response"] == Answer(number=3)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("tools", [(), (add,)])
+def test_a_refusal_that_stands_is_not_asked_again_for_an_answer(
+    call: Call, format_: Any, tools: Any
+) -> None:
+    stack = [ModelRefusalMiddleware(says(refusing()))]
+    agent = create_agent(says(refusing()), tools, middleware=stack, response_format=format_)
+    result = call(agent, ASK)
+    assert [m.text for m in result["messages"]] == ["Go on", SORRY]
+    assert result["structured_response"] is None
+
+
+def test_a_bad_structured_answer_is_no_refusal(call: Call) -> None:
+    stack = [ModelRefusalMiddleware(says())]
+    agent = create_agent(says("prose", GIVEN), middleware=stack, response_format=Answer)
+    assert call(agent, ASK)["structured_response"] == Answer(number=3)
+
+
+def test_an_interrupt_passes(call: Call) -> None:
+    @wrap_model_call
+    def asks(request: ModelRequest[Any]) -> Flow[Any]:
+        interrupt("Shall I?")
+        return (yield request)
+
+    stack = [ModelRefusalMiddleware(says("Gladly.")), asks]
+    agent = create_agent(says(refusing()), middleware=stack, checkpointer=InMemorySaver())
+    assert "__interrupt__" in call(agent, ASK, ONE)
+    call(agent, Command(resume=True), ONE)
+
+
+def test_an_exception_is_no_refusal_and_a_fallback_sees_to_it(call: Call) -> None:
+    down = ConnectionError("down")
+    alone = create_agent(says(refusing()), middleware=[ModelRefusalMiddleware(says(down))])
+    with pytest.raises(ConnectionError):
+        call(alone, ASK)
+    for outer in (True, False):
+        refusal = ModelRefusalMiddleware(says("Gladly.", "Gladly."))
+        fallback = ModelFallbackMiddleware(says(refusing(), refusing()))
+        stack_of_two: Any = [refusal, fallback] if outer else [fallback, refusal]
+        agent = create_agent(says(down), middleware=stack_of_two)
+        assert call(agent, ASK)["messages"][-1].text == "Gladly."
+
+
+def test_a_refusal_by_all_may_lead_to_a_fallback(call: Call) -> None:
+    stack = [ModelFallbackMiddleware(says("Gladly.")), ModelRefusalMiddleware(on_refusal="error")]
+    assert call(create_agent(says(refusing()), middleware=stack), ASK)["messages"][-1].text == (
+        "Gladly."
+    )
+
+
+def test_what_one_providers_model_is_told_does_not_leak_to_another(call: Call) -> None:
+    @wrap_model_call
+    def cached(request: ModelRequest[Any]) -> Flow[Any]:
+        return (yield request.override(model_settings={"cache_control": {}, "temperature": 0}))
+
+    other = says("Gladly.")
+    stack: list[Any] = [cached, ModelRefusalMiddleware(other)]
+    result = call(create_agent(says(refusing()), middleware=stack), ASK)
+    assert other.requests[0].kwargs == {"temperature": 0}
+    assert result["messages"][-1].response_metadata["lc_written_by"] == "unknown"
+
+
+def test_a_stream_hears_both_and_they_can_be_told_apart(collect: Call) -> None:
+    agent = create_agent(says(refusing()), middleware=[ModelRefusalMiddleware(says("Gladly."))])
+    heard: dict[str, str] = {}
+    for chunk, _ in collect(agent, ASK, stream_mode="messages"):
+        heard[chunk.id] = heard.get(chunk.id, "") + chunk.text
+    assert sorted(heard.values()) == ["Gladly.", SORRY]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "error", "problem"),
+    [
+        ((), {}, ValueError, "Give a model to ask after a refusal"),
+        ((says(),), {"on_refusal": "stop"}, ValueError, "on_refusal must be 'keep' or 'error'"),
+        ((5,), {}, TypeError, "ModelRefusalMiddleware model 1 must be a chat model"),
+        ((says(),), {"is_refusal": "no"}, TypeError, "is_refusal must be a plain function"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(
+    arguments: Any, settings: Any, error: Any, problem: str
+) -> None:
+    with pytest.raises(error, match=problem):
+        ModelRefusalMiddleware(*arguments, **settings)

@@ -1,0 +1,410 @@
+"""Each turn of the user's goes to the model that suits it, and stays there."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+
+from agent_factory import (
+    AgentMiddleware,
+    Flow,
+    ModelRequest,
+    TurnError,
+    create_agent,
+    wrap_model_call,
+)
+from agent_factory.middleware import (
+    ModelChoice,
+    ModelFallbackMiddleware,
+    ModelRouterMiddleware,
+    RoutingError,
+    SummarizationMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel
+
+Call = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def says(*steps: Any) -> ScriptedChatModel:
+    return ScriptedChatModel(list(steps))
+
+
+def ask(text: str = "Go on") -> Any:
+    return {"messages": [HumanMessage(text)]}
+
+
+def last(result: Any) -> str:
+    return str(result["messages"][-1].text)
+
+
+def router(
+    classifier: Any, quick: Any = None, deep: Any = None, **settings: Any
+) -> ModelRouterMiddleware:
+    choices = {
+        "quick": ModelChoice(quick or says(), "small talk"),
+        "deep": ModelChoice(deep or says(), "mathematics"),
+    }
+    return ModelRouterMiddleware(choices=choices, classifier=classifier, **settings)
+
+
+def own(*steps: Any) -> Any:
+    """An agent's own model."""
+    return says(*steps)
+
+
+async def deeply(request: ModelRequest[Any]) -> str:
+    return "deep"
+
+
+def test_a_turn_goes_to_the_model_that_the_classifier_names(call: Call) -> None:
+    classifier = says("deep")
+    agent = create_agent(
+        own(), middleware=[router(classifier, deep=says("42."))], system_prompt="Secret."
+    )
+    assert last(call(agent, ask("6 times 7?"))) == "42."
+    (request,) = classifier.requests
+    system, human = request.messages
+    assert isinstance(system, SystemMessage)
+    assert "- quick: small talk\n- deep: mathematics" in system.text
+    assert human.text == "<conversation>\nUser: 6 times 7?\n</conversation>"
+
+
+@pytest.mark.parametrize(
+    "answer", ["deep", " deep\n", "Deep", "'deep'", "**deep**.", "I choose deep: it is hard."]
+)
+def test_a_name_is_found_in_what_a_chatty_model_says(call: Call, answer: str) -> None:
+    agent = create_agent(own(), middleware=[router(says(answer), deep=says("42."))])
+    assert last(call(agent, ask())) == "42."
+
+
+UNPLACED = ["", "neither", "quick or deep", "deeper", AIMessage([{"type": "thinking"}])]
+
+
+@pytest.mark.parametrize("answer", UNPLACED)
+def test_where_a_model_names_no_choice_the_turn_stays_with_the_agents_own(
+    call: Call, answer: Any
+) -> None:
+    assert last(call(create_agent(own("Mine."), middleware=[router(says(answer))]), ask())) == (
+        "Mine."
+    )
+
+
+@pytest.mark.parametrize("answer", UNPLACED)
+def test_or_it_goes_to_the_default(call: Call, answer: Any) -> None:
+    stack = [router(says(answer), quick=says("Hi."), default="quick")]
+    assert last(call(create_agent(own(), middleware=stack), ask())) == "Hi."
+
+
+def test_a_choice_whose_name_holds_anothers_can_be_named(call: Call) -> None:
+    choices = {"deep": ModelChoice(says(), "a"), "deep-math": ModelChoice(says("42."), "b")}
+    stack = [ModelRouterMiddleware(choices=choices, classifier=says("Use deep-math"))]
+    assert last(call(create_agent(own(), middleware=stack), ask())) == "42."
+
+
+# Once for a turn of the user's
+
+
+def test_a_loop_of_tools_stays_with_one_model(call: Call) -> None:
+    classifier, deep = says("deep"), says(ADD, ADD, "Three.")
+    agent = create_agent(own(), [add], middleware=[router(classifier, deep=deep)])
+    assert last(call(agent, ask())) == "Three."
+    classifier.assert_done()
+    deep.assert_done()
+    assert deep.requests[0].tools == ["add"]
+
+
+def test_the_users_next_message_is_routed_anew(call: Call) -> None:
+    stack = [router(says("deep", "quick"), quick=says("Hi."), deep=says("42."))]
+    agent = create_agent(own(), middleware=stack, checkpointer=InMemorySaver())
+    assert last(call(agent, ask("6 times 7?"), ONE)) == "42."
+    assert last(call(agent, ask("Thanks"), ONE)) == "Hi."
+
+
+def test_a_choice_of_no_choice_is_kept_too(call: Call) -> None:
+    classifier = says("neither")
+    agent = create_agent(own(ADD, "Three."), [add], middleware=[router(classifier)])
+    assert last(call(agent, ask())) == "Three."
+
+
+def test_the_choice_outlives_an_interrupt_and_the_process(call: Call) -> None:
+    def confirm() -> str:
+        """Ask a person."""
+        return str(interrupt("Sure?"))
+
+    saver = InMemorySaver()
+    confirming = [{"name": "confirm", "args": {}}]
+    stack = [router(says("deep"), deep=says(confirming))]
+    before = create_agent(own(), [confirm], middleware=stack, checkpointer=saver)
+    assert "__interrupt__" in call(before, ask(), ONE)
+    stack = [router(says(), deep=says("Done."))]
+    after = create_agent(own(), [confirm], middleware=stack, checkpointer=saver)
+    assert last(call(after, Command(resume="yes"), ONE)) == "Done."
+
+
+def test_a_choice_that_no_longer_exists_is_made_anew(call: Call) -> None:
+    saver = InMemorySaver()
+    stack = [router(says("deep"), deep=says(ADD))]
+    before = create_agent(
+        own(), [add], middleware=stack, checkpointer=saver, interrupt_before=["tools"]
+    )
+    call(before, ask(), ONE)
+    renamed = ModelRouterMiddleware(
+        choices={"math": ModelChoice(says("Three."), "mathematics")}, classifier=says("math")
+    )
+    after = create_agent(own(), [add], middleware=[renamed], checkpointer=saver)
+    assert last(call(after, None, ONE)) == "Three."
+
+
+def test_the_choice_is_the_middlewares_own_business(call: Call) -> None:
+    agent = create_agent(own(), middleware=[router(says("deep"), deep=says("42."))])
+    assert set(call(agent, ask())) == {"messages"}
+    forged = {**ask(), "model_routes": {"ModelRouterMiddleware": {"turn": None, "choice": "quick"}}}
+    agent = create_agent(own(), middleware=[router(says("deep"), deep=says("42."))])
+    assert last(call(agent, forged)) == "42."
+
+
+def test_two_routers_keep_their_choices_apart(call: Call) -> None:
+    """The inner one has the last word; each asks its classifier once."""
+    stack = [
+        router(says("quick"), name="outer"),
+        router(says("deep"), deep=says(ADD, "Three."), name="inner"),
+    ]
+    assert last(call(create_agent(own(), [add], middleware=stack), ask())) == "Three."
+
+
+def test_what_middleware_says_as_the_user_begins_no_turn(call: Call) -> None:
+    """A structured answer that did not fit is explained by a message of the user's kind."""
+
+    class Answer(BaseModel):
+        number: int
+
+    stack = [router(says("deep"), deep=says("prose", [{"name": "Answer", "args": {"number": 3}}]))]
+    agent = create_agent(own(), middleware=stack, response_format=Answer)
+    assert call(agent, ask())["structured_response"] == Answer(number=3)
+
+
+def test_a_summary_that_takes_the_users_message_in_does_not_end_the_turn(call: Call) -> None:
+    writer = says("They add.", "They add.")
+    summaries = SummarizationMiddleware(writer, trigger=("messages", 3), keep=("messages", 1))
+    stack = [router(says("deep"), deep=says(ADD, ADD, "Three.")), summaries]
+    agent = create_agent(own(), [add], middleware=stack)
+    result = call(agent, ask())
+    assert last(result) == "Three."
+    assert result["messages"][0].additional_kwargs["lc_source"] == "summarization"
+
+
+def test_a_call_that_failed_is_routed_again(call: Call) -> None:
+    classifier = says("deep", "quick")
+    stack = [router(classifier, quick=says("Hi."), deep=says(ConnectionError("down")))]
+    agent = create_agent(own(), middleware=stack, checkpointer=InMemorySaver())
+    with pytest.raises(ConnectionError, match="down"):
+        call(agent, ask(), ONE)
+    assert last(call(agent, None, ONE)) == "Hi."
+
+
+# Classifiers
+
+
+@pytest.mark.parametrize("text", ["6 times 7?", "Hello"])
+def test_a_function_of_the_request_may_choose(call: Call, text: str) -> None:
+    def classify(request: ModelRequest[Any]) -> str:
+        return "deep" if "times" in request.messages[-1].text else "quick"
+
+    stack = [router(classify, quick=says("Hi."), deep=says("42."))]
+    expected = "42." if "times" in text else "Hi."
+    assert last(call(create_agent(own(), middleware=stack), ask(text))) == expected
+
+
+@pytest.mark.parametrize("classifier", [deeply, lambda request: deeply(request)])
+async def test_an_asynchronous_function_may_choose(classifier: Any) -> None:
+    agent = create_agent(own(), middleware=[router(classifier, deep=says("42."))])
+    assert last(await agent.ainvoke(ask())) == "42."
+
+
+@pytest.mark.parametrize("classifier", [deeply, lambda request: deeply(request)])
+def test_in_a_synchronous_run_it_is_refused_by_name(classifier: Any) -> None:
+    agent = create_agent(own(), middleware=[router(classifier, deep=says("42."))])
+    with pytest.raises(TypeError, match="classifier is a coroutine function"):
+        agent.invoke(ask())
+
+
+def test_a_runnable_of_the_request_may_choose(call: Call) -> None:
+    chain = RunnableLambda(lambda request: request.messages[-1].text) | (lambda text: text)
+    agent = create_agent(own(), middleware=[router(chain, deep=says("42."))])
+    assert last(call(agent, ask("deep"))) == "42."
+
+
+@pytest.mark.parametrize("wrong", ["Deep", "", None, 5, says()])
+def test_a_function_that_names_no_choice_is_a_mistake(call: Call, wrong: Any) -> None:
+    agent = create_agent(own(), middleware=[router(lambda request: wrong)])
+    with pytest.raises(RoutingError, match="Return one of 'quick', 'deep'") as caught:
+        call(agent, ask())
+    error = caught.value
+    assert isinstance(error, TurnError)
+    assert (error.code, error.choice, error.choices) == ("AF348", wrong, ("quick", "deep"))
+
+
+@pytest.mark.parametrize("classifier", [says(KeyError("broken")), lambda request: {}["broken"]])
+def test_an_exception_of_a_classifier_is_raised_as_it_is(call: Call, classifier: Any) -> None:
+    classifier = classifier if callable(classifier) else says(KeyError("broken"))
+    with pytest.raises(KeyError, match="broken"):
+        call(create_agent(own(), middleware=[router(classifier)]), ask())
+
+
+def test_a_classifier_with_a_fallback_is_still_a_model(call: Call) -> None:
+    classifier = says(KeyError()).with_fallbacks([says("deep")])
+    agent = create_agent(own(), middleware=[router(classifier, deep=says("42."))])
+    assert last(call(agent, ask())) == "42."
+
+
+def test_own_instructions_get_the_choices_in_their_place_or_at_the_end(call: Call) -> None:
+    told = {
+        "One of {choices} {!r}, please.": "One of - quick",
+        "Choose.": "Choose.\n\nThe choices:",
+    }
+    for instructions, start in told.items():
+        classifier = says("quick")
+        stack = [router(classifier, quick=says("Hi."), instructions=instructions)]
+        call(create_agent(own(), middleware=stack), ask())
+        text = classifier.requests[0].messages[0].text
+        assert text.startswith(start)
+        assert "- deep: mathematics" in text
+
+
+def test_a_classifier_reads_the_end_of_a_long_conversation(call: Call) -> None:
+    classifier = says("quick")
+    history = [HumanMessage(f"message {n}. " + "x" * 5000) for n in range(20)]
+    agent = create_agent(own(), middleware=[router(classifier, quick=says("Hi."))])
+    call(agent, {"messages": history})
+    text = classifier.requests[0].messages[1].text
+    assert "message 14" in text
+    assert "message 13" not in text
+    assert len(text) < 13_000
+
+
+def test_a_classifiers_words_are_not_heard(collect: Call) -> None:
+    agent = create_agent(own(), middleware=[router(says("deep"), deep=says("It is 42."))])
+    parts = collect(agent, ask(), stream_mode="messages")
+    assert "".join(chunk.text for chunk, _ in parts) == "It is 42."
+
+
+def test_nor_are_those_of_a_model_that_a_function_asks(collect: Call) -> None:
+    model = FakeListChatModel(responses=["deep"])
+    stack = [router(lambda request: model.invoke("?").text, deep=says("It is 42."))]
+    parts = collect(create_agent(own(), middleware=stack), ask(), stream_mode="messages")
+    assert "".join(chunk.text for chunk, _ in parts) == "It is 42."
+
+
+# Models
+
+
+def test_names_become_models_when_they_are_needed(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def make(name: str) -> Any:
+        made.append(name)
+        return says("deep") if "small" in name else says("42.")
+
+    package, models = types.ModuleType("langchain"), types.ModuleType("langchain.chat_models")
+    models.init_chat_model = make  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "langchain", package)
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
+    stack = [router("openai:small", quick="openai:medium", deep="openai:large")]
+    assert last(call(create_agent(own(), middleware=stack), ask())) == "42."
+    assert made == ["openai:small", "openai:large"]
+
+
+def test_what_is_one_providers_own_does_not_leak_to_the_chosen_model(call: Call) -> None:
+    class Claude(ScriptedChatModel):
+        model_name: str = "claude-3"
+
+    @wrap_model_call
+    def cached(request: ModelRequest[Any]) -> Flow[Any]:
+        return (yield request.override(model_settings={"cache_control": {}}))
+
+    quick, deep = Claude(["Hi."]), says("42.")
+    stack: list[Any] = [cached, router(says("deep", "quick"), quick, (deep, {"seed": 1}))]
+    agent = create_agent(Claude([]), middleware=stack, checkpointer=InMemorySaver())
+    call(agent, ask(), ONE)
+    call(agent, ask(), ONE)
+    assert deep.requests[0].kwargs == {"seed": 1}
+    assert quick.requests[0].kwargs == {"cache_control": {}}
+
+
+def test_a_choice_has_the_structured_output_that_suits_it(call: Call) -> None:
+    class Answer(BaseModel):
+        number: int
+
+    class Gpt(ScriptedChatModel):
+        model_name: str = "gpt-5"
+
+    for model in (Gpt(['{"number": 3}']), says([{"name": "Answer", "args": {"number": 3}}])):
+        stack = [router(says("deep"), deep=model)]
+        agent = create_agent(own(), [add], middleware=stack, response_format=Answer)
+        assert call(agent, ask())["structured_response"] == Answer(number=3)
+
+
+class Twice(AgentMiddleware[Any, Any]):
+    def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+        try:
+            return (yield request)
+        except ConnectionError:
+            return (yield request)
+
+
+@pytest.mark.parametrize(("inside", "asked"), [(True, 1), (False, 2)])
+def test_inside_the_router_a_retry_asks_the_classifier_once(
+    call: Call, inside: bool, asked: int
+) -> None:
+    classifier = says(*["deep"] * asked)
+    route = router(classifier, deep=says(ConnectionError(), "42."))
+    stack = [route, Twice()] if inside else [Twice(), route]
+    assert last(call(create_agent(own(), middleware=stack), ask())) == "42."
+    classifier.assert_done()
+
+
+def test_a_fallback_inside_the_router_replaces_the_chosen_model(call: Call) -> None:
+    fallback = ModelFallbackMiddleware(says("Instead."))
+    stack: list[Any] = [router(says("deep"), deep=says(ConnectionError())), fallback]
+    assert last(call(create_agent(own(), middleware=stack), ask())) == "Instead."
+
+
+QUICK = {"quick": ModelChoice(says(), "small talk")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "problem"),
+    [
+        ({"choices": {}}, ValueError, "choices must be a dict"),
+        ({"choices": ["quick"]}, ValueError, "choices must be a dict"),
+        ({"choices": {"quick": says()}}, TypeError, "must be a ModelChoice"),
+        ({"choices": {"": ModelChoice(says(), "x")}}, ValueError, "its name must be a text"),
+        ({"choices": {"a": ModelChoice(says(), " ")}}, ValueError, "its criteria must be a text"),
+        ({"choices": {"a": ModelChoice(5, "x")}}, TypeError, "choice 'a' must be a chat model"),  # type: ignore[arg-type]
+        ({"default": "slow"}, ValueError, "default must be one of quick"),
+        ({"instructions": ""}, ValueError, "instructions must be a text"),
+        ({"classifier": 5}, TypeError, "classifier must be a chat model"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(settings: Any, error: Any, problem: str) -> None:
+    with pytest.raises(error, match=problem):
+        ModelRouterMiddleware(**{"choices": QUICK, "classifier": says(), **settings})

@@ -1,0 +1,310 @@
+"""What goes along with a request to another provider's model, and what stays behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.tools import StructuredTool, tool
+from pydantic import BaseModel
+
+from agent_factory import ModelRequest
+from agent_factory.middleware import portable_request
+from agent_factory.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
+from agent_factory.testing import ScriptedChatModel
+
+
+class Claude(ScriptedChatModel):
+    model: str = "claude-3"
+    base_url: str | None = None
+
+
+class Gpt(ScriptedChatModel):
+    model_name: str = "gpt-5"
+
+
+class Answer(BaseModel):
+    number: int
+
+
+@tool(extras={"cache_control": {"type": "ephemeral"}})
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+def sent(to: Any = None, **request: Any) -> ModelRequest[Any]:
+    """A request made for Claude, as another model is asked it."""
+    made: Any = {"model": Claude(), "messages": [HumanMessage("Hi")], **request}
+    return portable_request(ModelRequest(**made), to or Gpt())
+
+
+def message(given: AnyMessage) -> Any:
+    return (*sent(messages=[given]).messages, None)[0]
+
+
+def content(*blocks: Any) -> Any:
+    return message(HumanMessage(list(blocks))).content
+
+
+@pytest.mark.parametrize("key", ["temperature", "top_p", "max_tokens", "stop"])
+def test_settings_that_all_providers_know_go_along(key: str) -> None:
+    settings = {key: 1, "cache_control": {}, "thinking": {}, "strict": True, "response_format": {}}
+    assert sent(model_settings=settings).model_settings == {key: 1}
+
+
+def test_tools_go_along_without_what_their_provider_adds() -> None:
+    anthropic = {"name": "a", "description": "A.", "input_schema": {"type": "object"}}
+    openai = {"type": "function", "function": {"name": "o", "parameters": {}, "strict": True}}
+    found = sent(
+        tools=[
+            search,
+            {**anthropic, "cache_control": {"type": "ephemeral"}},
+            {**anthropic, "type": "custom", "name": "c"},
+            openai,
+        ]
+    ).tools
+    first = found[0]
+    assert isinstance(first, StructuredTool)
+    assert (first.name, first.extras) == ("search", None)
+    assert search.extras is not None
+    described = {"description": "A.", "parameters": {"type": "object"}}
+    assert found[1:] == [
+        {"type": "function", "function": {"name": "a", **described}},
+        {"type": "function", "function": {"name": "c", **described}},
+        {"type": "function", "function": {"name": "o", "parameters": {}}},
+    ]
+
+
+@pytest.mark.parametrize(
+    "provided",
+    [
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 3},
+        {"type": "web_search"},
+        {"type": "custom", "name": "grammar", "format": {"type": "text"}},
+        {"google_search": {}},
+        {"cachePoint": {"type": "default"}},
+        {},
+    ],
+)
+def test_tools_that_the_provider_runs_stay_behind(provided: dict[str, Any]) -> None:
+    assert [getattr(t, "name", t) for t in sent(tools=[provided, search]).tools] == ["search"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "becomes"),
+    [
+        (None, None),
+        ("auto", "auto"),
+        ("none", "none"),
+        ("any", "any"),
+        ("required", "any"),
+        (True, "any"),
+        (False, None),
+        ("search", "search"),
+        ("web_search", None),
+        ({"type": "tool", "name": "search"}, "search"),
+        ({"type": "tool", "name": "web_search"}, None),
+        ({"type": "function", "function": {"name": "search"}}, "search"),
+        ({"type": "function", "name": "search"}, "search"),
+        ({"tool": {"name": "search"}}, "search"),
+        ({"type": "any", "disable_parallel_tool_use": True}, "any"),
+        ({"any": {}}, "any"),
+        ({"type": "allowed_tools"}, None),
+        ({}, None),
+        (5, None),
+    ],
+)
+def test_a_choice_of_tool_is_put_in_words_for_all(choice: Any, becomes: Any) -> None:
+    found = sent(tools=[search, {"type": "web_search", "name": "web_search"}], tool_choice=choice)
+    assert found.tool_choice == becomes
+
+
+def test_an_answers_tool_may_be_chosen_where_the_new_model_has_it() -> None:
+    chosen: Any = {"tool_choice": "Answer", "response_format": AutoStrategy(Answer)}
+    assert sent(Claude(), model=Gpt(), **chosen).tool_choice == "Answer"
+    assert sent(Gpt(), **chosen).tool_choice is None
+
+
+def test_a_providers_structured_output_is_decided_anew() -> None:
+    strategy = ProviderStrategy(Answer, strict=True)
+    found = sent(response_format=strategy).response_format
+    assert isinstance(found, AutoStrategy)
+    assert found.schema is Answer
+    assert sent(response_format=strategy).response_format is found
+    by_tool = ToolStrategy(Answer)
+    assert sent(response_format=by_tool).response_format is by_tool
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "reasoning_content", "reasoning_content": {"text": "hm"}},
+        {"type": "tool_use", "id": "1", "name": "search", "input": {}},
+        {"type": "server_tool_use", "id": "1", "name": "web_search", "input": {}},
+        {"type": "web_search_tool_result", "tool_use_id": "1", "content": []},
+        {"type": "web_search_call", "id": "ws_1"},
+        {"cachePoint": {"type": "default"}},
+        {"type": "text", "text": ""},
+    ],
+)
+def test_thoughts_calls_and_marks_stay_behind(block: dict[str, Any]) -> None:
+    words = {"type": "text", "text": "Hi.", "cache_control": {}, "citations": []}
+    assert message(AIMessage([block, words])).content == "Hi."
+    assert message(AIMessage([block])) is None
+    assert content(block, words) == [{"type": "text", "text": "Hi."}]
+    assert message(HumanMessage([block])) is None
+    assert message(ToolMessage([block], tool_call_id="1")).content == []
+
+
+def test_calls_of_tools_go_along_in_the_form_for_all() -> None:
+    call = {"name": "search", "args": {"query": "x"}, "id": "1", "type": "tool_call"}
+    said = AIMessage(
+        [{"type": "tool_use", "id": "1", "name": "search", "input": {"query": "x"}}],
+        tool_calls=[{**call, "extras": {"signature": "s"}}],  # type: ignore[list-item]
+        additional_kwargs={"tool_calls": [{"id": "1"}], "lc_source": "me"},
+        response_metadata={"model_provider": "anthropic", "id": "msg_1"},
+        id="7",
+        name="agent",
+    )
+    found = message(said)
+    assert (found.content, found.tool_calls) == ("", [call])
+    assert found.additional_kwargs == {"lc_source": "me"}
+    assert found.response_metadata == {}
+    assert (found.id, found.name) == ("7", "agent")
+
+
+@pytest.mark.parametrize(
+    ("block", "becomes"),
+    [
+        (
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "a"}},
+            {"type": "image", "mime_type": "image/png", "base64": "a"},
+        ),
+        (
+            {"type": "image", "url": "https://x/y", "cache_control": {}, "extras": {"a": 1}},
+            {"type": "image", "url": "https://x/y"},
+        ),
+        (
+            {"type": "image_url", "image_url": {"url": "https://x/y"}, "cache_control": {}},
+            {"type": "image_url", "image_url": {"url": "https://x/y"}},
+        ),
+        (
+            {"type": "input_audio", "input_audio": {"data": "a", "format": "wav"}},
+            {"type": "audio", "mime_type": "audio/wav", "base64": "a"},
+        ),
+        ("words", {"type": "text", "text": "words"}),
+        ({"text": "bedrock's"}, {"type": "text", "text": "bedrock's"}),
+    ],
+)
+def test_attachments_go_along_in_standard_form(block: Any, becomes: dict[str, Any]) -> None:
+    assert content(block) == [becomes]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "file", "file_id": "file-1"},
+        {"type": "document", "source": {"type": "file", "file_id": "file-1"}},
+        {"type": "search_result", "source": "x", "content": []},
+        {"type": "image", "source": None},
+        {"type": "image"},
+        {"type": 5},
+    ],
+)
+def test_what_cannot_go_along_is_named(block: dict[str, Any]) -> None:
+    (found,) = content(block)
+    assert found["text"].startswith(f"[Left out here: a {block['type']} block")
+
+
+def test_what_a_model_drew_is_named() -> None:
+    drawn = AIMessage([{"type": "image", "base64": "a", "mime_type": "image/png"}])
+    assert "a image block" in message(drawn).content
+
+
+def test_the_system_message_goes_along_without_marks() -> None:
+    blocks: list[Any] = [{"type": "text", "text": "Be brief.", "cache_control": {}}]
+    found = sent(system_message=SystemMessage(blocks)).system_message
+    assert found is not None
+    assert found.content == [{"type": "text", "text": "Be brief."}]
+    assert sent(system_message=SystemMessage("Plain.")).system_prompt == "Plain."
+
+
+def test_within_a_provider_the_request_stays_as_it_is() -> None:
+    thought = AIMessage([{"type": "thinking", "thinking": "hm"}])
+    request: ModelRequest[Any] = ModelRequest(
+        model=Claude(),
+        messages=[HumanMessage("Hi"), thought],
+        tools=[{"type": "web_search"}],
+        tool_choice={"type": "any"},
+        response_format=ProviderStrategy(Answer),
+        model_settings={"cache_control": {}},
+    )
+    other = Claude(model="claude-4")
+    found = portable_request(request, other)
+    assert found == request.override(model=other)
+    assert found.messages is request.messages
+
+
+@pytest.mark.parametrize("other", [Claude(base_url="https://gateway"), Gpt(model_name="claude-3")])
+def test_another_address_or_class_is_another_provider(other: Any) -> None:
+    assert sent(other, model_settings={"cache_control": {}}).model_settings == {}
+
+
+def test_a_model_that_names_none_stands_for_any_provider() -> None:
+    mine, other = ScriptedChatModel(), ScriptedChatModel()
+    settings = {"cache_control": {}}
+    assert sent(other, model=mine, model_settings=settings).model_settings == {}
+    bound = mine.bind(stop=["x"])
+    assert sent(bound, model=mine, model_settings=settings).model_settings == settings
+
+
+BLOCKS = st.sampled_from(
+    [
+        "words",
+        {"type": "text", "text": "Hi", "cache_control": {}},
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "image", "base64": "a", "mime_type": "image/png", "extras": {}},
+        {"type": "image_url", "image_url": "https://x"},
+        {"type": "tool_use", "id": "1", "name": "search", "input": {}},
+        {"type": "file", "file_id": "f"},
+        {"cachePoint": {}},
+        {},
+    ]
+)
+CONTENTS = st.text(max_size=3) | st.lists(BLOCKS, max_size=3)
+KWARGS = st.dictionaries(st.sampled_from(["lc_source", "refusal", "cache_control"]), st.just("x"))
+CALLS = st.lists(
+    st.just({"name": "search", "args": {}, "id": "1", "type": "tool_call"}), max_size=1
+)
+MESSAGES = st.one_of(
+    st.builds(HumanMessage, CONTENTS, additional_kwargs=KWARGS),
+    st.builds(SystemMessage, CONTENTS, additional_kwargs=KWARGS),
+    st.builds(AIMessage, CONTENTS, additional_kwargs=KWARGS, tool_calls=CALLS),
+    st.builds(ToolMessage, CONTENTS, additional_kwargs=KWARGS, tool_call_id=st.just("1")),
+)
+
+
+@given(st.lists(MESSAGES, max_size=4))
+def test_what_is_portable_stays_so_and_calls_keep_their_answers(messages: list[Any]) -> None:
+    once = sent(messages=messages).messages
+    again = sent(messages=once).messages
+    assert again == once
+    assert all(one is other for one, other in zip(once, again, strict=True))
+    for kind in ("tool_calls", "tool_call_id"):
+        before = [getattr(m, kind) for m in messages if getattr(m, kind, None)]
+        assert [getattr(m, kind) for m in once if getattr(m, kind, None)] == before
+    assert "cache_control" not in repr(once)
+    assert "thinking" not in repr(once)
