@@ -330,20 +330,15 @@ def summing(**settings: Any) -> SummarizationMiddleware:
 @pytest.mark.parametrize("first", ["edit", "summary"])
 def test_an_edit_and_a_summary_in_one_step_do_not_undo_each_other(ask: Ask, first: str) -> None:
     """A message that the summary removed does not come back, cleared, at the end."""
-    stack = [clearing(keep=1), summing(keep=("messages", 2))]
-    model = ScriptedChatModel([*(calls(word) for word in "abcdef"), "done", "more"])
-    agent = create_agent(
-        model,
-        [look],
-        middleware=stack if first == "edit" else stack[::-1],
-        checkpointer=InMemorySaver(),
-    )
-    config = {"configurable": {"thread_id": "1"}}
-    ask(agent, [HumanMessage("go")], config)
-    result = ask(agent, [HumanMessage("again")], config)["messages"]
+    history = [HumanMessage("go"), *turn("a"), *turn("b"), *turn("c"), AIMessage("so")]
+    stack = [clearing(keep=0), summing(keep=("messages", 3))]
+    model = ScriptedChatModel(["ok"])
+    agent = create_agent(model, middleware=stack if first == "edit" else stack[::-1])
+    result = ask(agent, [*history, HumanMessage("and?")])["messages"]
+    assert [m.type for m in result] == ["human", "ai", "tool", "ai", "human", "ai"]
+    assert results(result) == [CLEARED]
     assert result[0].text.endswith("S")
-    assert [m.type for m in result[-3:]] == ["ai", "human", "ai"]
-    assert result[:-1] == model.requests[-1].messages
+    assert result[:-1] == model.requests[0].messages
 
 
 def test_a_summary_under_the_id_of_an_edited_message_is_not_overwritten(ask: Ask) -> None:

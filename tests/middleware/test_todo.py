@@ -1,0 +1,303 @@
+"""The model's to-do list: written once a turn, shown at each call, never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    ModelRequest,
+    Runtime,
+    create_agent,
+    hook_config,
+    run,
+)
+from agent_factory.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    PlanningState,
+    SummarizationMiddleware,
+    Todo,
+    TodoListMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel
+
+Ask = Callable[..., Any]
+OPEN: Todo = {"content": "Read the report", "status": "pending"}
+DONE: Todo = {"content": "Find the report", "status": "completed"}
+
+
+@pytest.fixture
+def ask(call: Callable[..., Any]) -> Ask:
+    """Run an agent on some messages."""
+    return lambda agent, messages, config=None: call(agent, {"messages": messages}, config)
+
+
+def write(*todos: Any, id: str = "w") -> dict[str, Any]:
+    return {"name": "write_todos", "args": {"todos": list(todos)}, "id": id}
+
+
+def planning(*steps: Any, **more: Any) -> tuple[ScriptedChatModel, Any]:
+    model = ScriptedChatModel(steps)
+    return model, create_agent(model, middleware=[TodoListMiddleware()], **more)
+
+
+def answers(result: Any) -> list[tuple[str, str]]:
+    return [(m.tool_call_id, m.status) for m in result["messages"] if isinstance(m, ToolMessage)]
+
+
+def test_the_list_is_written_handed_back_and_shown_at_each_later_call(ask: Ask) -> None:
+    model, agent = planning([write(DONE, OPEN)], "done")
+    result = ask(agent, "go")
+    assert result["todos"] == [DONE, OPEN]
+    first, second = (record.messages[-1].text for record in model.requests)
+    assert "todo_list" not in first
+    assert second.endswith(
+        "<todo_list>\nYour to-do list as it stands; write_todos replaces it.\n"
+        "- [completed] Find the report\n- [pending] Read the report\n</todo_list>"
+    )
+    assert result["messages"][2].text == "The list is written: 1 of 2 completed."
+
+
+def test_before_the_first_list_there_is_none_in_the_result_and_none_can_be_passed_in(
+    call: Callable[..., Any],
+) -> None:
+    _, agent = planning("done")
+    assert "todos" not in call(agent, {"messages": "go", "todos": [OPEN]})
+    assert PlanningState.__annotations__.keys() >= {"todos"}
+
+
+def test_the_list_is_shown_in_later_runs_of_the_thread_and_cleared_by_an_empty_one(
+    ask: Ask,
+) -> None:
+    model, agent = planning([write(OPEN)], "1", [write()], "2", checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "1"}}
+    ask(agent, "go", config)
+    result = ask(agent, "again", config)
+    shown = ["todo_list" in record.messages[-1].text for record in model.requests]
+    assert shown == [False, True, True, False]
+    assert result["todos"] == []
+    assert [m.text for m in result["messages"] if m.type == "human"] == ["go", "again"]
+
+
+def test_prompts_continue_each_other_up_to_the_message_that_shows_the_list() -> None:
+    model, agent = planning([write(OPEN)], [write(DONE)], [write(OPEN, DONE)], "done")
+    agent.invoke({"messages": "go"})
+    prompts = [record.messages for record in model.requests]
+    assert all(b[: len(a) - 1] == a[:-1] for a, b in pairwise(prompts))
+    assert all(b[len(a) - 1].text in a[-1].text for a, b in pairwise(prompts))
+
+
+def around(messages: list[Any], system: Any = None, **said: Any) -> ModelRequest[Any]:
+    """What a model would be asked, with a list in the state."""
+    state: Any = {"messages": messages, "todos": [OPEN]}
+    request: Any = ModelRequest(
+        model=ScriptedChatModel(), messages=messages, system_message=system, state=state
+    )
+    return run(TodoListMiddleware(**said).around_model(request), lambda inner: inner)
+
+
+def test_content_blocks_get_a_block_more_and_an_own_message_stands_where_the_model_spoke_last() -> (
+    None
+):
+    picture: Any = {"type": "image", "base64": "A", "mime_type": "image/png"}
+    blocks = around([HumanMessage([picture], id="q")]).messages
+    assert [block["type"] for block in blocks[0].content] == ["image", "text"]  # type: ignore[index]
+    assert blocks[0].id == "q"
+    spoken = around([HumanMessage("q"), AIMessage("a")]).messages
+    assert [m.type for m in spoken] == ["human", "ai", "human"]
+    assert [m.type for m in around([]).messages] == ["human"]
+
+
+def test_the_instructions_follow_the_system_prompt() -> None:
+    assert around([], system_prompt="Plan.").system_prompt == "Plan."
+    assert around([], SystemMessage("Be."), system_prompt="Plan.").system_prompt == "Be.\n\nPlan."
+    cached: Any = {"type": "text", "text": "Be.", "cache_control": {"type": "ephemeral"}}
+    system = around([], SystemMessage([cached]), system_prompt="Plan.").system_message
+    assert system is not None
+    assert system.content == [cached, {"type": "text", "text": "Plan."}]
+    assert around([], system_prompt="").system_message is None
+
+
+def test_the_tool_is_described_as_one_likes() -> None:
+    tool = TodoListMiddleware(tool_description="Plan here.").tools[0]
+    assert (tool.name, tool.description) == ("write_todos", "Plan here.")  # type: ignore[union-attr]
+
+
+def test_of_two_lists_in_one_message_the_first_counts_and_each_call_is_answered(ask: Ask) -> None:
+    model, agent = planning([write(OPEN, id="1"), write(DONE, id="2"), write(id="3")], "done")
+    result = ask(agent, "go")
+    assert result["todos"] == [OPEN]
+    assert answers(result) == [("1", "success"), ("2", "error"), ("3", "error")]
+    assert "only the first one counts" in result["messages"][3].text
+    model.assert_done()
+
+
+class JumpsToTools(AgentMiddleware[AgentState[Any], Any]):
+    """Sends calls to the tools that no model of this run has made."""
+
+    @hook_config(can_jump_to=["tools"])
+    def before_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any]:
+        calls: Any = [write(OPEN, id="1"), write(DONE, id="2")]
+        return {"messages": [AIMessage("", tool_calls=calls)], "jump_to": "tools"}
+
+
+def test_a_jump_does_not_lead_past_the_check(ask: Ask) -> None:
+    agent = create_agent(
+        ScriptedChatModel(["done"]), middleware=[TodoListMiddleware(), JumpsToTools()]
+    )
+    result = ask(agent, "go")
+    assert result["todos"] == [OPEN]
+    assert answers(result) == [("1", "success"), ("2", "error")]
+
+
+class AnswersFirst(AgentMiddleware[AgentState[Any], Any]):
+    """Answers the first call of a turn itself."""
+
+    def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        calls = getattr(state["messages"][-1], "tool_calls", ())
+        answer = [ToolMessage("no", tool_call_id=calls[0]["id"])] if calls else []
+        return {"messages": answer}
+
+
+def test_a_call_that_something_else_has_answered_does_not_count(ask: Ask) -> None:
+    model = ScriptedChatModel([[write(OPEN, id="1"), write(DONE, id="2")], "done"])
+    agent = create_agent(model, middleware=[TodoListMiddleware(), AnswersFirst()])
+    result = ask(agent, "go")
+    assert result["todos"] == [DONE]
+    assert answers(result) == [("1", "success"), ("2", "success")]
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ({}, "todos: Field required"),
+        ({"todos": "Read"}, "todos: Input should be a valid list"),
+        ({"todos": ["Read"]}, "todos.0: Input should be a valid dictionary"),
+        ({"todos": [OPEN, {"content": "x"}]}, "todos.1.status: Field required"),
+        ({"todos": [{"content": "x", "status": "done"}]}, "todos.0.status: Input should be"),
+        ({"todos": [{"content": " ", "status": "pending"}]}, "todos.0.content: it is empty"),
+        ({"todos": [1] * 9}, "todos.0: Input should be a valid dictionary; todos.1: "),
+    ],
+)
+@pytest.mark.parametrize("handle_tool_errors", [True, False])
+def test_a_malformed_list_is_explained_and_leaves_the_old_one(
+    ask: Ask, args: Any, problem: str, handle_tool_errors: bool
+) -> None:
+    wrong = {"name": "write_todos", "args": args, "id": "x"}
+    _, agent = planning([write(DONE)], [wrong], "done", handle_tool_errors=handle_tool_errors)
+    result = ask(agent, "go")
+    assert result["todos"] == [DONE]
+    assert answers(result) == [("w", "success"), ("x", "error")]
+    assert result["messages"][4].text.startswith(f"Error: the list was not written. {problem}")
+    assert len(result["messages"][4].text) < 400
+    assert "content (text) and a status (pending, in_progress or completed)" in (
+        result["messages"][4].text
+    )
+
+
+def test_unknown_keys_are_dropped(ask: Ask) -> None:
+    odd = {"name": "write_todos", "args": {"todos": [{**OPEN, "owner": "Ann"}], "why": "so"}}
+    _, agent = planning([odd], "done")
+    assert ask(agent, "go")["todos"] == [OPEN]
+
+
+def look(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: " + "long " * 40
+
+
+STACKS = ["todo first", "todo last"]
+
+
+@pytest.mark.parametrize("order", STACKS)
+def test_the_list_is_in_the_prompt_when_a_summary_has_taken_its_call(ask: Ask, order: str) -> None:
+    looks = [[{"name": "look", "args": {"word": word}, "id": word}] for word in "abc"]
+    model = ScriptedChatModel([[write(OPEN)], *looks, "done", "more"])
+    stack: list[Any] = [
+        TodoListMiddleware(),
+        SummarizationMiddleware(
+            ScriptedChatModel(["S"] * 9), trigger=("messages", 6), keep=("messages", 2)
+        ),
+    ]
+    agent = create_agent(
+        model,
+        [look],
+        middleware=stack if order == "todo first" else stack[::-1],
+        checkpointer=InMemorySaver(),
+    )
+    config = {"configurable": {"thread_id": "1"}}
+    ask(agent, "go", config)
+    result = ask(agent, "again", config)
+    assert "write_todos" not in [m.name for m in result["messages"]]
+    assert result["todos"] == [OPEN]
+    shown = ["- [pending] Read the report" in r.messages[-1].text for r in model.requests]
+    assert shown == [False, True, True, True, True, True]
+    assert "todo_list" not in "".join(m.text for m in result["messages"])
+
+
+@pytest.mark.parametrize("order", STACKS)
+def test_the_list_is_in_the_prompt_when_its_call_was_cleared(ask: Ask, order: str) -> None:
+    model = ScriptedChatModel(
+        [[write(OPEN)], [{"name": "look", "args": {"word": "a"}, "id": "a"}], "done"]
+    )
+    edit = ClearToolUsesEdit(trigger=0, keep=0, clear_tool_inputs=True)
+    stack: list[Any] = [TodoListMiddleware(), ContextEditingMiddleware(edits=[edit])]
+    agent = create_agent(model, [look], middleware=stack if order == "todo first" else stack[::-1])
+    result = ask(agent, "go")
+    assert result["messages"][1].tool_calls[0]["args"] == {}
+    assert "- [pending] Read the report" in model.requests[2].messages[-1].text
+    assert result["todos"] == [OPEN]
+
+
+@pytest.mark.parametrize(
+    ("given_", "error", "problem"),
+    [
+        ({"system_prompt": None}, TypeError, "system_prompt must be a string"),
+        ({"tool_description": 3}, TypeError, "tool_description must be a string"),
+        ({"tool_description": " "}, ValueError, "tool_description must say"),
+    ],
+)
+def test_arguments_that_cannot_work_are_refused(
+    given_: dict[str, Any], error: type[Exception], problem: str
+) -> None:
+    with pytest.raises(error, match=problem):
+        TodoListMiddleware(**given_)
+
+
+STATUS = st.sampled_from(["pending", "in_progress", "completed", "done", None])
+ITEM = st.one_of(st.fixed_dictionaries({"content": st.text(), "status": STATUS}), st.text())
+
+
+@settings(max_examples=20)  # each builds and runs an agent
+@given(st.lists(st.lists(st.lists(ITEM, max_size=2), min_size=1, max_size=2), max_size=2))
+def test_whatever_is_written_each_call_has_one_answer_and_the_list_is_the_first_sound_one(
+    turns: list[list[Any]],
+) -> None:
+    steps = [
+        [write(*todos, id=f"{turn}.{at}") for at, todos in enumerate(lists)]
+        for turn, lists in enumerate(turns)
+    ]
+    _, agent = planning(*steps, "done")
+    result = agent.invoke({"messages": "go"})
+    ids = [call["id"] for step in steps for call in step]
+    assert [call for call, _ in answers(result)] == ids
+    sound = [lists[0] for lists in turns if all(map(is_sound, lists[0]))]
+    assert result.get("todos") == (sound[-1] if sound else None)
+
+
+def is_sound(item: Any) -> bool:
+    return (
+        isinstance(item, dict)
+        and item["status"] in ("pending", "in_progress", "completed")
+        and bool(item["content"].strip())
+    )
