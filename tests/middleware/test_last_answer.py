@@ -1,0 +1,261 @@
+"""A run that must stop gets one more answer, made from the work so far, and a valid history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from pydantic import BaseModel
+
+from agent_factory import AgentMiddleware, Flow, ModelRequest, OutputError, create_agent
+from agent_factory.middleware._last_answer import last_answer
+from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+from agent_factory.testing import ScriptedChatModel
+
+Ask = Callable[..., Any]
+SEARCH: Any = {"name": "search", "args": {"query": "x"}, "id": "s1", "type": "tool_call"}
+GOOD: Any = {"name": "Answer", "args": {"text": "so"}, "id": "a1", "type": "tool_call"}
+
+
+@pytest.fixture
+def ask(call: Callable[..., Any]) -> Ask:
+    """Give an agent a message; what is in the thread after it."""
+    return lambda agent: call(agent, {"messages": [HumanMessage("Go on")]})
+
+
+class Answer(BaseModel):
+    """The answer."""
+
+    text: str
+
+
+@tool
+def search(query: str) -> str:
+    """Search."""
+    return f"found {query}"
+
+
+class Ends(AgentMiddleware[Any, Any]):
+    """Ends every run with its first answer."""
+
+    def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+        return (yield from last_answer(request, "3 of 3 searches are used up"))
+
+
+def ending(*steps: Any, stack: Any = (), **options: Any) -> tuple[Any, ScriptedChatModel]:
+    """An agent whose next answer is its last, and its model."""
+    model = ScriptedChatModel(steps)
+    options = {"tools": [search], **options}
+    return create_agent(model, middleware=[Ends(), *stack], **options), model
+
+
+def test_the_model_is_told_why_and_the_thread_is_not(ask: Ask) -> None:
+    agent, model = ending("I found nothing.")
+    messages = ask(agent)["messages"]
+    assert [m.text for m in messages] == ["Go on", "I found nothing."]
+    told = model.requests[0].messages[-1]
+    assert told.type == "human"
+    assert "3 of 3 searches are used up" in told.text
+    assert model.requests[0].tools == []
+
+
+def test_a_call_made_up_all_the_same_is_dropped_and_the_words_stay(ask: Ask) -> None:
+    message = AIMessage("I would search.", tool_calls=[SEARCH], id="m1")
+    message.additional_kwargs["tool_calls"] = [{"id": "s1"}]
+    message.usage_metadata = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    agent, _ = ending(message, name="Ada")
+    last = ask(agent)["messages"][-1]
+    assert (last.text, last.tool_calls, last.id, last.name) == ("I would search.", [], "m1", "Ada")
+    assert last.usage_metadata["total_tokens"] == 3
+    # A provider reads them from here where there are none in tool_calls.
+    assert last.additional_kwargs == {}
+
+
+def test_a_model_that_only_calls_gives_its_last_word_all_the_same(ask: Ask) -> None:
+    agent, _ = ending([SEARCH])
+    messages = ask(agent)["messages"]
+    assert len(messages) == 2
+    assert messages[-1].text == "I had to stop here: 3 of 3 searches are used up."
+
+
+def test_so_does_one_that_says_nothing(ask: Ask) -> None:
+    agent, _ = ending("")
+    assert ask(agent)["messages"][-1].text.startswith("I had to stop here: 3 of 3")
+
+
+def test_calls_among_the_blocks_of_the_content_are_dropped(ask: Ask) -> None:
+    blocks: Any = [
+        {"type": "reasoning", "id": "r1", "summary": []},
+        {"type": "text", "text": "Let me look."},
+        {"type": "tool_use", "id": "s1", "name": "search", "input": {"query": "x"}},
+        {"type": "function_call", "id": "fc", "call_id": "s1", "name": "search", "arguments": ""},
+    ]
+    message = AIMessage(blocks, tool_calls=[SEARCH], response_metadata={"output_version": "v1"})
+    agent, _ = ending(message)
+    last = ask(agent)["messages"][-1]
+    assert last.content == [{"type": "text", "text": "Let me look."}]
+    assert [block["type"] for block in last.content_blocks] == ["text"]
+    assert last.tool_calls == []
+
+
+def test_blocks_without_words_give_way_to_the_last_word(ask: Ask) -> None:
+    blocks: Any = [{"type": "text", "text": ""}, {"type": "tool_use", "id": "s1", "name": "search"}]
+    agent, _ = ending(AIMessage(blocks, tool_calls=[SEARCH]))
+    last = ask(agent)["messages"][-1]
+    assert last.text.startswith("I had to stop here")
+    assert [block["type"] for block in last.content_blocks] == ["text"]
+
+
+def test_an_answer_in_blocks_stays_as_it_is(ask: Ask) -> None:
+    blocks: Any = [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "Nothing."}]
+    agent, _ = ending(AIMessage(blocks))
+    assert ask(agent)["messages"][-1].content == blocks
+
+
+def test_calls_that_cannot_be_read_are_dropped(ask: Ask) -> None:
+    unread: Any = {
+        "name": "search",
+        "args": "{",
+        "id": "s1",
+        "error": "",
+        "type": "invalid_tool_call",
+    }
+    agent, _ = ending(AIMessage("Well.", invalid_tool_calls=[unread]))
+    last = ask(agent)["messages"][-1]
+    assert (last.text, last.invalid_tool_calls) == ("Well.", [])
+
+
+@pytest.mark.parametrize("tools", [[search], []])
+def test_a_structured_answer_by_tool_is_given_and_calls_beside_it_go(ask: Ask, tools: Any) -> None:
+    blocks: Any = [
+        {"type": "tool_use", "id": "a1", "name": "Answer", "input": {"text": "so"}},
+        {"type": "tool_use", "id": "s1", "name": "search", "input": {"query": "x"}},
+    ]
+    for content in ("", blocks):
+        message = AIMessage(content, tool_calls=[GOOD, SEARCH] if tools else [GOOD])
+        agent, model = ending(message, tools=tools, response_format=ToolStrategy(Answer))
+        result = ask(agent)
+        assert result["structured_response"] == Answer(text="so")
+        ai, answer = result["messages"][1:]
+        assert [call["name"] for call in ai.tool_calls] == ["Answer"]
+        assert answer.tool_call_id == "a1"
+        assert "stop here" not in ai.text
+        assert model.requests[0].tools == ["Answer"]
+
+
+def test_a_structured_answer_by_the_provider_is_given(ask: Ask) -> None:
+    agent, model = ending('{"text": "so"}', response_format=ProviderStrategy(Answer))
+    assert ask(agent)["structured_response"] == Answer(text="so")
+    assert "response_format" in model.requests[0].kwargs
+
+
+@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
+def test_prose_in_its_place_is_asked_for_again(ask: Ask, strategy: Any) -> None:
+    last = '{"text": "so"}' if strategy is ProviderStrategy else [GOOD]
+    agent, model = ending("In prose.", last, response_format=strategy(Answer))
+    result = ask(agent)
+    assert result["structured_response"] == Answer(text="so")
+    assert [request.tools for request in model.requests] == (
+        [[], []] if strategy is ProviderStrategy else [["Answer"], ["Answer"]]
+    )
+
+
+def test_arguments_of_an_answer_that_cannot_be_read_are_explained(ask: Ask) -> None:
+    unread: Any = {
+        "name": "Answer",
+        "args": "{",
+        "id": "a0",
+        "error": "",
+        "type": "invalid_tool_call",
+    }
+    wrong = AIMessage("", invalid_tool_calls=[unread])
+    agent, model = ending(wrong, [GOOD], response_format=ToolStrategy(Answer))
+    result = ask(agent)
+    assert result["structured_response"] == Answer(text="so")
+    explained = model.requests[1].messages[-2]
+    assert isinstance(explained, ToolMessage)
+    assert "no JSON" in explained.text
+
+
+@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
+@pytest.mark.parametrize("tools", [[search], []])
+def test_a_made_up_call_where_a_structured_answer_is_owed_is_explained(
+    ask: Ask, strategy: Any, tools: Any
+) -> None:
+    last = '{"text": "so"}' if strategy is ProviderStrategy else [GOOD]
+    agent, model = ending([SEARCH], last, tools=tools, response_format=strategy(Answer))
+    assert ask(agent)["structured_response"] == Answer(text="so")
+    told = model.requests[1].messages[-2].text
+    assert "there are no tools any more" in told or "search is not a valid tool" in told
+
+
+def test_but_not_for_ever(ask: Ask) -> None:
+    agent, model = ending([SEARCH], [SEARCH], response_format=ToolStrategy(Answer))
+    result = ask(agent)
+    assert result["messages"][-1].text.startswith("I had to stop here")
+    assert result.get("structured_response") is None
+    model.assert_done()
+
+
+def test_prose_for_ever_is_an_error_as_without_the_end(ask: Ask) -> None:
+    agent, _ = ending("a", "b", response_format=ToolStrategy(Answer, max_retries=1))
+    with pytest.raises(OutputError):
+        ask(agent)
+
+
+def test_an_agent_without_tools_ends_with_words_too(ask: Ask) -> None:
+    agent, _ = ending(AIMessage("I would search.", tool_calls=[SEARCH]), tools=[])
+    messages = ask(agent)["messages"]
+    assert [m.type for m in messages] == ["human", "ai"]
+    assert messages[-1].text == "I would search."
+
+
+class AddsTools(AgentMiddleware[Any, Any]):
+    """Offers tools of its own, whatever the request has."""
+
+    def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+        return (yield request.override(tools=[*request.tools, search], tool_choice="any"))
+
+
+def test_a_call_of_a_tool_that_a_layer_further_in_offers_does_not_run(ask: Ask) -> None:
+    agent, model = ending(AIMessage("Hm.", tool_calls=[SEARCH]), stack=[AddsTools()])
+    messages = ask(agent)["messages"]
+    assert model.requests[0].tools == ["search"]
+    assert [m.text for m in messages] == ["Go on", "Hm."]
+
+
+class Sets(AgentMiddleware[Any, Any]):
+    """Settings that providers refuse where there are no tools."""
+
+    def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+        settings = {"parallel_tool_calls": False, "tool_choice": "any", "temperature": 0}
+        return (yield request.override(tool_choice="any", model_settings=settings))
+
+
+def test_settings_about_tools_go_with_the_tools(ask: Ask) -> None:
+    model = ScriptedChatModel(["Nothing."])
+    ask(create_agent(model, [search], middleware=[Sets(), Ends()]))
+    assert model.requests[0].kwargs == {"temperature": 0}
+
+
+def test_two_that_ask_for_the_last_answer_say_so_once(ask: Ask) -> None:
+    agent, model = ending("Nothing.", stack=[Ends(name="second")])
+    ask(agent)
+    assert [m.type for m in model.requests[0].messages] == ["human", "human"]
+
+
+def test_the_last_answer_is_streamed_as_the_agents_own(collect: Ask) -> None:
+    agent, _ = ending("I found nothing.")
+    chunks = collect(agent, {"messages": "Hi"}, stream_mode="messages")
+    assert "".join(message.text for message, _ in chunks) == "I found nothing."
+
+
+def test_a_made_up_call_in_a_stream_does_not_reach_the_thread(collect: Ask) -> None:
+    agent, _ = ending(AIMessage("I would.", tool_calls=[SEARCH]))
+    last = collect(agent, {"messages": "Hi"}, stream_mode=["values", "messages"])[-1]
+    assert last[0] == "values"
+    assert [(m.type, m.text) for m in last[1]["messages"]] == [("human", "Hi"), ("ai", "I would.")]
+    assert last[1]["messages"][-1].tool_calls == []
