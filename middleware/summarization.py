@@ -84,8 +84,9 @@ _QUIET = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": SUMMARY_SOURCE}}
 class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
     """Replaces the older messages of a long conversation by a summary.
 
-    What stays is the newest part, as it was; a tool result is never parted from its call, and
-    system messages among the messages are never summarised. A later summary takes the earlier one
+    What stays is the newest part, as it was, with the model's thoughts and their signatures; a tool
+    result is never parted from its call, and system messages among the messages are never
+    summarised. Thoughts and the data of files are left out of what the summary model reads. A later summary takes the earlier one
     in. The summary is a HumanMessage with `additional_kwargs["lc_source"] == "summarization"`, in
     the place and under the id of the oldest message it stands for.
 
@@ -105,7 +106,9 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
             system prompt and the tool schemas too. None: at 80 % of the model's window where its
             profile tells how large that is, and otherwise never.
         keep: How much of the newest conversation stays: at least so many messages, or at most so
-            many tokens, but always the last message with all that belongs to it.
+            many tokens or such a part of the window of the model that is called (where its
+            profile does not tell, of the summary model's); but always the last message with all
+            that belongs to it.
         token_counter: Counts the tokens of a list of messages.
         summary_prompt: What the model is asked. `{messages}` in it becomes the conversation,
             which is put at the end where it is missing; all other braces are just braces.

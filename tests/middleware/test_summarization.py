@@ -18,7 +18,14 @@ from langchain_core.messages import (
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 
-from agent_factory import AgentMiddleware, ModelRequest, create_agent, run
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    ModelRequest,
+    create_agent,
+    dynamic_prompt,
+    run,
+)
 from agent_factory.middleware import SummarizationMiddleware
 from agent_factory.middleware._transcript import render
 from agent_factory.testing import ScriptedChatModel
@@ -466,3 +473,155 @@ def test_arguments_of_a_wrong_type_are_refused(settings: dict[str, Any], problem
 
 def test_a_message_without_words_is_still_told() -> None:
     assert render(HumanMessage("")) == "User: "
+
+
+@pytest.mark.parametrize(
+    ("window", "kept"), [(100, ["c", "d", "e"]), (140, ["b", "c", "d", "e"]), (None, ["e"])]
+)
+def test_what_is_kept_is_a_fraction_of_the_window_of_the_model_that_is_called(
+    ask: Ask, window: int | None, kept: list[str]
+) -> None:
+    """The summary model's own window counts only where that of the called model is unknown."""
+    writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 30})
+    middleware = SummarizationMiddleware(
+        writer, trigger=("messages", 5), keep=("fraction", 0.3), token_counter=lambda m: 10 * len(m)
+    )
+    profile: Any = {"max_input_tokens": window} if window else {}
+    model = ScriptedChatModel(["ok"], profile=profile)
+    history = chat("a", "b", "c", "d", "e")
+    result = ask(create_agent(model, middleware=[middleware]), [*chat("0", "1"), *history])
+    assert texts(result["messages"]) == [f"{SUMMARY}S", *kept, "ok"]
+
+
+def thought(kind: str, call: str = "") -> AIMessage:
+    """What a provider says with its reasoning, and perhaps a call repeated among the blocks."""
+    blocks: dict[str, dict[str, Any]] = {
+        "thinking": {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        "redacted_thinking": {"type": "redacted_thinking", "data": "c2ln"},
+        "reasoning": {"type": "reasoning", "summary": [], "encrypted_content": "c2ln"},
+        "reasoning_content": {
+            "type": "reasoning_content",
+            "reasoning_content": {"text": "hm", "signature": "c2ln"},
+        },
+    }
+    blocks["non_standard"] = {"type": "non_standard", "value": blocks["redacted_thinking"]}
+    content: list[Any] = [blocks[kind], {"type": "text", "text": "I look."}]
+    if not call:
+        return AIMessage(content)
+    use = {"type": "tool_use", "id": call, "name": "lookup", "input": {"word": call}}
+    made: Any = {"name": "lookup", "args": {"word": call}, "id": call}
+    return AIMessage([*content, use], tool_calls=[made])
+
+
+THOUGHTS = ["thinking", "redacted_thinking", "reasoning", "reasoning_content", "non_standard"]
+
+
+@pytest.mark.parametrize("kind", THOUGHTS)
+def test_thoughts_are_left_out_of_what_is_summarised_and_kept_with_what_stays(
+    ask: Ask, kind: str
+) -> None:
+    """The call with its thoughts and results stays whole, however little is to be kept."""
+    writer, middleware = summarizing("S", trigger=("messages", 4), keep=("messages", 1))
+    said = thought(kind, "b")
+    history = [
+        HumanMessage("q"),
+        thought(kind, "a"),
+        ToolMessage("A", name="lookup", tool_call_id="a"),
+        said,
+        ToolMessage("B", name="lookup", tool_call_id="b"),
+    ]
+    model = ScriptedChatModel(["ok"])
+    ask(create_agent(model, [lookup], middleware=[middleware]), history)
+    asked = writer.requests[0].messages[0].text
+    told = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
+    assert told.split("\n") == [
+        "User: q",
+        "Assistant: I look.",
+        'Assistant called lookup with {"word": "a"}',
+        "Tool lookup: A",
+    ]
+    sent = model.requests[0].messages
+    assert [m.type for m in sent] == ["human", "ai", "tool"]
+    assert (sent[1].content, sent[1].tool_calls) == (said.content, said.tool_calls)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", THOUGHTS)
+def test_thoughts_of_the_summary_model_are_no_part_of_the_summary(ask: Ask, kind: str) -> None:
+    _, middleware = summarizing(thought(kind))
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    result = ask(agent, chat("1", "2", "3", "4", "5"))
+    assert texts(result["messages"])[0] == f"{SUMMARY}I look."
+
+
+LOOKED_UP = {"type": "text", "text": "Lamps break."}
+
+
+@pytest.mark.parametrize(
+    ("block", "told"),
+    [
+        ({"type": "file", "file": {"file_data": "QUJD", "filename": "x"}}, "[file]"),
+        ({"type": "input_file", "file_data": "QUJD", "filename": "a.pdf"}, "[input_file: a.pdf]"),
+        ({"type": "document", "source": {"data": "QUJD"}, "title": "Terms"}, "[document: Terms]"),
+        ({"image": {"format": "png", "source": {"bytes": "QUJD"}}}, "[attachment]"),
+        (
+            {"type": "search_result", "source": "u", "title": "Shop", "content": [LOOKED_UP]},
+            "Shop Lamps break.",
+        ),
+        (
+            {"type": "query", "input": 1, "extras": {"signature": "QUJD"}},
+            '{"type": "query", "input": 1}',
+        ),
+        ({"type": "odd", "content": [7, {"signature": "QUJD", "a": 1}]}, '7 {"a": 1}'),
+    ],
+)
+def test_what_only_a_provider_can_read_is_not_told(block: Any, told: str) -> None:
+    line = render(HumanMessage([block]))
+    assert "QUJD" not in line
+    assert line == f"User: {told}"
+
+
+def test_one_very_long_message_is_read_to_its_end_and_does_not_bring_a_summary_each_turn(
+    ask: Ask,
+) -> None:
+    writer, middleware = summarizing(
+        *["S"] * 99, trigger=("tokens", 1000), keep=("tokens", 100), trim_tokens_to_summarize=2000
+    )
+    model = ScriptedChatModel(["f", "h"])
+    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "1"}}
+    long = "".join(f"{number:06} " for number in range(10_000))
+    result = ask(agent, [*chat("a", "b"), HumanMessage(long)], config)
+    assert texts(result["messages"]) == [f"{SUMMARY}S", long, "f"]
+    assert len(writer.requests) == 1
+    result = ask(agent, chat("g"), config)
+    assert texts(result["messages"]) == [f"{SUMMARY}S", "f", "g", "h"]
+    asked = [record.messages[0].text for record in writer.requests[1:]]
+    assert "000000 " in asked[0]
+    assert "009999 " in asked[-1]
+    assert max(map(len, asked)) < 5 * 2000
+    assert sum(map(len, asked)) > len(long)
+
+
+class Basket(AgentState[Any]):
+    basket: str
+
+
+@dynamic_prompt
+def with_basket(request: ModelRequest[Any]) -> str:
+    state: Any = request.state
+    return f"The basket: {state['basket']}"
+
+
+@pytest.mark.parametrize("first", ["prompt", "summary"])
+def test_what_a_product_keeps_in_the_state_outlives_a_summary(
+    call: Callable[..., Any], first: str
+) -> None:
+    _, middleware = summarizing("S")
+    model = ScriptedChatModel(["6"])
+    stack: list[Any] = [with_basket, middleware]
+    agent = create_agent(
+        model, middleware=stack if first == "prompt" else stack[::-1], state_schema=Basket
+    )
+    result = call(agent, {"messages": chat("1", "2", "3", "4", "5"), "basket": "two lamps"})
+    assert texts(model.requests[0].messages) == ["The basket: two lamps", f"{SUMMARY}S", "4", "5"]
+    assert result["basket"] == "two lamps"
