@@ -86,9 +86,10 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     What stays is the newest part, as it was, with the model's thoughts and their signatures; a tool
     result is never parted from its call, and system messages among the messages are never
-    summarised. Thoughts and the data of files are left out of what the summary model reads. A later summary takes the earlier one
-    in. The summary is a HumanMessage with `additional_kwargs["lc_source"] == "summarization"`, in
-    the place and under the id of the oldest message it stands for.
+    summarised. Thoughts and the data of files are left out of what the summary model reads. A
+    later summary takes the earlier one in. The summary is a HumanMessage with
+    `additional_kwargs["lc_source"] == "summarization"`, in the place and under the id of the
+    oldest message it stands for.
 
     If the summary cannot be made, nothing is lost: the error of the summary model ends the call
     of the model as an error of the model itself would (hiding it would let the conversation grow
