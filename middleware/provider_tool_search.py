@@ -124,9 +124,9 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
             TurnError: There is none, and that should be an error.
         """
         model = _unbound(model)
-        names = [cls.__name__ for cls in type(model).__mro__]
-        known = [_PROVIDER_OF[name] for name in names if name in _PROVIDER_OF]
-        provider = self.provider or next(iter(known), None)
+        names = (cls.__name__ for cls in type(model).__mro__)
+        told = next((_PROVIDER_OF[name] for name in names if name in _PROVIDER_OF), None)
+        provider = told if self.provider is None else self.provider
         if provider is None:
             self._refuse(type(model).__name__)
         return provider

@@ -1,0 +1,202 @@
+"""Tools are marked for the provider's own search, in the provider's own form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.tools import BaseTool, tool
+
+from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent
+from agent_factory.middleware import ProviderToolSearchMiddleware
+from agent_factory.testing import ScriptedChatModel
+
+Run = Callable[..., Any]
+GO: Any = {"messages": "Go"}
+ANTHROPIC = {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}
+OPENAI = {"type": "tool_search"}
+
+
+class Bound(ScriptedChatModel):
+    """Keeps the tools it is bound to."""
+
+    bound: list[list[Any]] = []
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        self.bound.append(list(tools))
+        return super().bind_tools(tools, **kwargs)
+
+
+class ChatAnthropic(Bound):
+    """Named as that of langchain-anthropic."""
+
+
+class ChatOpenAI(Bound):
+    """Named as that of langchain-openai."""
+
+
+class MyOpenAI(ChatOpenAI):
+    """A product's own subclass."""
+
+
+@tool
+def mail(to: str) -> str:
+    """Send a mail."""
+    return f"sent to {to}"
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather."""
+    return city
+
+
+def offer(
+    call: Run, model: Bound, *stack: Any, tools: Any = (mail, weather)
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The names of the deferred tools, and the provider tools, of the first call of a model."""
+    call(create_agent(model, tools, middleware=stack), GO)
+    bound = model.bound[0]
+    client = [t for t in bound if isinstance(t, BaseTool)]
+    deferred = [t.name for t in client if (t.extras or {}).get("defer_loading")]
+    return deferred, [t for t in bound if isinstance(t, dict)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "search"), [(ChatAnthropic, ANTHROPIC), (ChatOpenAI, OPENAI), (MyOpenAI, OPENAI)]
+)
+def test_all_tools_are_deferred_and_the_models_provider_searches(
+    call: Run, kind: Any, search: Any
+) -> None:
+    model = kind(["ok"], bound=[])
+    assert offer(call, model, ProviderToolSearchMiddleware()) == (["mail", "weather"], [search])
+
+
+@pytest.mark.parametrize("chosen", [["mail"], [mail]])
+def test_only_the_chosen_tools_are_deferred(call: Run, chosen: Any) -> None:
+    middleware = ProviderToolSearchMiddleware(searchable_tools=chosen)
+    assert offer(call, ChatOpenAI(["ok"], bound=[]), middleware) == (["mail"], [OPENAI])
+
+
+def marked(original: BaseTool, mark: bool) -> BaseTool:
+    return original.model_copy(update={"extras": {"defer_loading": mark, "strict": True}})
+
+
+@pytest.mark.parametrize(
+    ("tools", "chosen", "deferred"),
+    [
+        ([marked(mail, True), weather], None, ["mail"]),
+        ([marked(mail, True), weather], ["weather"], ["mail", "weather"]),
+        ([marked(mail, False), weather], None, ["weather"]),
+        ([marked(mail, False), weather], ["mail", "weather"], ["weather"]),
+    ],
+)
+def test_a_tools_own_mark_decides(
+    call: Run, tools: list[BaseTool], chosen: Any, deferred: list[str]
+) -> None:
+    middleware = ProviderToolSearchMiddleware(searchable_tools=chosen)
+    model = ChatOpenAI(["ok"], bound=[])
+    assert offer(call, model, middleware, tools=tools) == (deferred, [OPENAI])
+
+
+def test_the_given_tools_stay_as_they_are_and_their_other_extras_travel(call: Run) -> None:
+    strict = mail.model_copy(update={"extras": {"strict": True}})
+    model = ChatOpenAI(["ok"], bound=[])
+    offer(call, model, ProviderToolSearchMiddleware(), tools=[strict, weather])
+    assert model.bound[0][0].extras == {"strict": True, "defer_loading": True}
+    assert (strict.extras, weather.extras) == ({"strict": True}, None)
+
+
+def test_a_found_tool_is_called_and_the_model_is_bound_once(call: Run) -> None:
+    model = ChatOpenAI([[{"name": "mail", "args": {"to": "Ada"}}], "ok"], bound=[])
+    agent = create_agent(model, [mail], middleware=[ProviderToolSearchMiddleware()])
+    assert call(agent, GO)["messages"][2].text == "sent to Ada"
+    assert len(model.bound) == 1
+
+
+def test_a_tool_that_must_be_called_is_not_deferred(call: Run) -> None:
+    class Forcing(AgentMiddleware[Any, Any]):
+        def around_model(self, request: ModelRequest[Any]) -> Any:
+            return (yield request.override(tool_choice="mail"))
+
+    model = ChatOpenAI(["ok"], bound=[])
+    stack = [Forcing(), ProviderToolSearchMiddleware()]
+    assert offer(call, model, *stack) == (["weather"], [OPENAI])
+
+
+def test_a_search_tool_that_is_there_stays_the_only_one(call: Run) -> None:
+    mine = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+    model = ChatAnthropic(["ok"], bound=[])
+    deferred, provider = offer(call, model, ProviderToolSearchMiddleware(), tools=[mail, mine])
+    assert (deferred, provider) == (["mail"], [mine])
+
+
+def test_without_a_deferred_tool_the_request_passes_unchanged(call: Run) -> None:
+    model = ScriptedChatModel(["ok"])
+    mine = {"type": "web_search"}
+    stay = marked(mail, False)
+    call(create_agent(model, [stay, mine], middleware=[ProviderToolSearchMiddleware()]), GO)
+    assert model.requests[0].tools == ["mail", "web_search"]
+
+
+def test_a_model_of_another_provider_is_warned_of_once(call: Run) -> None:
+    model = ScriptedChatModel([[{"name": "mail", "args": {"to": "Ada"}}], "ok"])
+    agent = create_agent(model, [mail], middleware=[ProviderToolSearchMiddleware()])
+    with pytest.warns(UserWarning, match="provider of ScriptedChatModel") as caught:
+        call(agent, GO)
+    assert len(caught) == 1
+    assert model.requests[0].tools == ["mail"]
+
+
+def test_or_it_is_an_error(call: Run) -> None:
+    middleware = ProviderToolSearchMiddleware(on_unsupported="error")
+    with pytest.raises(TurnError, match=r'provider="anthropic" or "openai"'):
+        call(create_agent(ScriptedChatModel([]), [mail], middleware=[middleware]), GO)
+
+
+def test_the_provider_may_be_named(call: Run) -> None:
+    middleware = ProviderToolSearchMiddleware(provider="anthropic")
+    model = Bound(["ok"], bound=[])
+    assert offer(call, model, middleware) == (["mail", "weather"], [ANTHROPIC])
+
+
+def test_a_bound_model_is_recognised(call: Run) -> None:
+    model = ChatOpenAI(["ok"], bound=[]).bind(temperature=0)
+    agent = create_agent(model, [mail], middleware=[ProviderToolSearchMiddleware()])  # type: ignore[arg-type]
+    call(agent, GO)
+    assert model.bound.bound[0][-1] == OPENAI  # type: ignore[attr-defined]
+
+
+def test_few_copies_are_kept(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fresh(AgentMiddleware[Any, Any]):
+        """Makes its tools anew for each call, as from a server."""
+
+        def around_model(self, request: ModelRequest[Any]) -> Any:
+            return (yield request.override(tools=[mail.model_copy(), weather.model_copy()]))
+
+    monkeypatch.setattr(ProviderToolSearchMiddleware, "SIZE", 3)
+    middleware = ProviderToolSearchMiddleware()
+    model = ChatOpenAI(["ok"] * 5, bound=[])
+    agent = create_agent(model, [mail, weather], middleware=[Fresh(), middleware])
+    for _ in range(5):
+        call(agent, GO)
+    assert len(middleware._copies) == 3
+    assert all(t.extras["defer_loading"] for tools in model.bound for t in tools[:2])
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "problem"),
+    [
+        ({"searchable_tools": "mail"}, TypeError, "searchable_tools must be a list"),
+        ({"searchable_tools": [3]}, TypeError, "searchable_tools must hold names"),
+        ({"searchable_tools": []}, ValueError, "searchable_tools is empty"),
+        ({"provider": "google"}, ValueError, "provider must be 'anthropic' or 'openai'"),
+        ({"on_unsupported": "ignore"}, ValueError, "on_unsupported must be 'warn' or 'error'"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(
+    settings: dict[str, Any], error: type[Exception], problem: str
+) -> None:
+    with pytest.raises(error, match=problem):
+        ProviderToolSearchMiddleware(**settings)

@@ -1,0 +1,249 @@
+"""Tools are not run: a model invents their results, and the rest is as with real ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentMiddleware,
+    InjectedState,
+    ModelRequest,
+    ToolCallRequest,
+    ToolRuntime,
+    TurnError,
+    create_agent,
+)
+from agent_factory.middleware import HumanInTheLoopMiddleware, LLMToolEmulator
+from agent_factory.testing import ScriptedChatModel
+
+Run = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+GO: Any = {"messages": "Go"}
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    raise AssertionError("the real tool ran")
+
+
+@tool
+def clock() -> str:
+    """The time."""
+    return "noon"
+
+
+def ask(name: str, call_id: str | None = None, /, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args, "id": call_id}
+
+
+def test_the_agents_own_model_invents_the_result(call: Run) -> None:
+    model = ScriptedChatModel([[ask("weather", city="Ulm")], "12 degrees", "Take a coat."])
+    result = call(create_agent(model, [weather], middleware=[LLMToolEmulator()]), GO)
+    invented = result["messages"][2]
+    assert (invented.text, invented.name, invented.status) == ("12 degrees", "weather", "success")
+    assert invented.additional_kwargs["lc_source"] == "tool_emulator"
+    told, asked = model.requests[1].messages
+    assert told.type == "system"
+    assert "The weather in a city." in asked.text
+    assert '{"city": "Ulm"}' in asked.text
+    assert model.requests[1].tools == []
+    model.assert_done()
+
+
+def test_a_model_of_its_own_invents_where_one_is_given(call: Run) -> None:
+    inventor = ScriptedChatModel(["12 degrees"])
+    model = ScriptedChatModel([[ask("weather", city="Ulm")], "ok"])
+    emulator = LLMToolEmulator(model=inventor)
+    result = call(create_agent(model, [weather], middleware=[emulator]), GO)
+    assert result["messages"][2].text == "12 degrees"
+    inventor.assert_done()
+
+
+@pytest.mark.parametrize("chosen", [["weather"], [weather], ("weather",)])
+def test_only_the_chosen_tools_are_emulated(call: Run, chosen: Any) -> None:
+    calls = [ask("weather", city="Ulm"), ask("clock")]
+    model = ScriptedChatModel([calls, "12 degrees", "ok"])
+    emulator = LLMToolEmulator(tools=chosen)
+    result = call(create_agent(model, [weather, clock], middleware=[emulator]), GO)
+    assert [m.text for m in result["messages"][2:4]] == ["12 degrees", "noon"]
+
+
+def test_an_empty_list_emulates_none(call: Run) -> None:
+    model = ScriptedChatModel([[ask("clock")], "ok"])
+    emulator = LLMToolEmulator(tools=[])
+    assert call(create_agent(model, [clock], middleware=[emulator]), GO)["messages"][2].text == (
+        "noon"
+    )
+
+
+def test_parallel_calls_are_all_answered(call: Run) -> None:
+    calls = [ask("weather", str(i), city=f"city {i}") for i in range(5)]
+    inventor = ScriptedChatModel([lambda messages: messages[1].text[-10:]] * 5)
+    model = ScriptedChatModel([calls, "ok"])
+    agent = create_agent(model, [weather], middleware=[LLMToolEmulator(model=inventor)])
+    results = call(agent, GO)["messages"][2:7]
+    assert [m.tool_call_id for m in results] == list("01234")
+    assert all(f"city {m.tool_call_id}" in m.text for m in results)
+
+
+class PerUser(AgentMiddleware[Any, Any]):
+    """Each user has a model."""
+
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        return (yield request.override(model=request.runtime.context))
+
+
+def user(number: int) -> ScriptedChatModel:
+    # The same call ids for all: they say nothing of whose call it is.
+    return ScriptedChatModel([[ask("weather", "same", city="Ulm")], f"for {number}", "ok"])
+
+
+def test_runs_beside_each_other_use_their_own_models() -> None:
+    agent = create_agent(user(0), [weather], middleware=[PerUser(), LLMToolEmulator()])
+    with ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(agent.invoke, GO, context=user(n)) for n in range(8)]
+        texts = [run.result()["messages"][2].text for run in runs]
+    assert texts == [f"for {n}" for n in range(8)]
+
+
+def test_asynchronous_runs_beside_each_other_use_their_own_models() -> None:
+    agent = create_agent(user(0), [weather], middleware=[PerUser(), LLMToolEmulator()])
+
+    async def all_of_them() -> list[Any]:
+        return await asyncio.gather(*(agent.ainvoke(GO, context=user(n)) for n in range(8)))
+
+    texts = [result["messages"][2].text for result in asyncio.run(all_of_them())]
+    assert texts == [f"for {n}" for n in range(8)]
+
+
+def test_a_reviewed_call_is_emulated_when_the_run_is_resumed(call: Run) -> None:
+    model = ScriptedChatModel([[ask("weather", city="Ulm")], "12 degrees", "ok"])
+    stack = [HumanInTheLoopMiddleware({"weather": True}), LLMToolEmulator()]
+    agent = create_agent(model, [weather], middleware=stack, checkpointer=InMemorySaver())
+    call(agent, GO, ONE)
+    result = call(agent, Command(resume={"decisions": [{"type": "approve"}]}), ONE)
+    assert result["messages"][2].text == "12 degrees"
+
+
+def test_where_no_model_is_known_the_error_says_to_give_one(call: Run) -> None:
+    """As in another process: a new middleware has not seen who made the call."""
+    model = ScriptedChatModel([[ask("weather", city="Ulm")]])
+    saver = InMemorySaver()
+    review = HumanInTheLoopMiddleware({"weather": True})
+
+    def agent() -> Any:
+        return create_agent(
+            model, [weather], middleware=[review, LLMToolEmulator()], checkpointer=saver
+        )
+
+    call(agent(), GO, ONE)
+    with pytest.raises(TurnError, match=r"LLMToolEmulator\(model=\.\.\.\)"):
+        call(agent(), Command(resume={"decisions": [{"type": "approve"}]}), ONE)
+
+
+def test_arguments_that_do_not_fit_become_the_error_of_a_real_call(call: Run) -> None:
+    wrong = [ask("weather", "w", town="Ulm")]
+    emulated = ScriptedChatModel([wrong, "ok"])
+    agent = create_agent(emulated, [weather], middleware=[LLMToolEmulator()])
+    message = call(agent, GO)["messages"][2]
+    real = call(create_agent(ScriptedChatModel([wrong, "ok"]), [weather]), GO)["messages"][2]
+    assert (message.text, message.status) == (real.text, "error")
+    assert "city: Field required" in message.text
+
+
+def test_injected_arguments_are_neither_needed_nor_shown(call: Run) -> None:
+    @tool
+    def lookup(
+        key: str, state: Annotated[dict[str, Any], InjectedState], runtime: ToolRuntime
+    ) -> str:
+        """Look up."""
+        raise AssertionError("the real tool ran")
+
+    model = ScriptedChatModel([[ask("lookup", key="k")], "v", "ok"])
+    agent = create_agent(model, [lookup], middleware=[LLMToolEmulator()])
+    assert call(agent, GO)["messages"][2].text == "v"
+    asked = model.requests[1].messages[1].text
+    assert '"key"' in asked
+    assert "runtime" not in asked
+    assert "state" not in asked
+
+
+def test_a_tool_that_returns_directly_ends_the_run(call: Run) -> None:
+    @tool(return_direct=True)
+    def final() -> str:
+        """The end."""
+        raise AssertionError("the real tool ran")
+
+    model = ScriptedChatModel([[ask("final")], "invented"])
+    result = call(create_agent(model, [final], middleware=[LLMToolEmulator()]), GO)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool"]
+
+
+def test_a_tool_known_only_at_run_time_is_emulated(call: Run) -> None:
+    class Offering(AgentMiddleware[Any, Any]):
+        def around_model(self, request: ModelRequest[Any]) -> Any:
+            return (yield request.override(tools=[weather]))
+
+    model = ScriptedChatModel([[ask("weather", city="Ulm")], "12 degrees", "ok"])
+    agent = create_agent(model, middleware=[Offering(), LLMToolEmulator()])
+    assert call(agent, GO)["messages"][2].text == "12 degrees"
+
+
+def test_a_misspelt_name_is_reported_before_the_real_tool_runs(call: Run) -> None:
+    model = ScriptedChatModel([[ask("clock")], [ask("clock")], "ok"])
+    agent = create_agent(model, [clock], middleware=[LLMToolEmulator(tools=["clok"])])
+    with pytest.warns(UserWarning, match="is to emulate clok, .* it has clock") as caught:
+        call(agent, GO)
+    assert len(caught) == 1
+
+
+def test_layers_outside_see_an_emulated_result_as_any_other(call: Run) -> None:
+    class Loud(AgentMiddleware[Any, Any]):
+        def around_tool(self, request: ToolCallRequest) -> Any:
+            message = yield request
+            return message.model_copy(update={"content": message.text.upper()})
+
+    model = ScriptedChatModel([[ask("weather", city="Ulm")], "rain", "ok"])
+    agent = create_agent(model, [weather], middleware=[Loud(), LLMToolEmulator()])
+    assert call(agent, GO)["messages"][2].text == "RAIN"
+
+
+def test_what_the_inventing_model_says_is_not_heard(collect: Run) -> None:
+    model = ScriptedChatModel([[ask("weather", city="Ulm")], "invented", "Good day"])
+    agent = create_agent(model, [weather], middleware=[LLMToolEmulator()])
+    chunks = collect(agent, GO, stream_mode="messages")
+    spoken = "".join(c.text for c, _ in chunks if isinstance(c, AIMessage))
+    assert spoken == "Good day"
+
+
+def test_few_models_are_remembered(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LLMToolEmulator, "SIZE", 2)
+    emulator = LLMToolEmulator(tools=["weather"])
+    model = ScriptedChatModel([[ask("weather", city="Ulm")], "12", "ok"] * 4)
+    agent = create_agent(model, [weather], middleware=[emulator])
+    for _ in range(4):
+        assert call(agent, {"messages": [HumanMessage("Go")]})["messages"][2].text == "12"
+    assert len(emulator._asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"tools": "weather"}, "tools must be a list"),
+        ({"tools": [len]}, "tools must hold names"),
+        ({"model": 3}, "model must be a chat model"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
+        LLMToolEmulator(**settings)

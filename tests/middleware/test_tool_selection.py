@@ -1,0 +1,307 @@
+"""A model chooses which tools another model is offered, and a bad choice has a way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, run
+from agent_factory.middleware import LLMToolSelectorMiddleware, ToolSelectionError
+from agent_factory.testing import ScriptedChatModel
+
+Run = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+GO: Any = {"messages": [HumanMessage("How warm is it in Ulm?", id="q")]}
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"12 degrees in {city}"
+
+
+@tool
+def mail(to: str) -> str:
+    """Send a mail."""
+    return f"sent to {to}"
+
+
+@tool
+def translate(text: str) -> str:
+    """Translate a text."""
+    return text
+
+
+TOOLS = [weather, mail, translate]
+
+
+def choice(*names: Any) -> list[dict[str, Any]]:
+    """What a model with structured output answers."""
+    return [{"name": "ToolSelection", "args": {"tools": list(names)}}]
+
+
+def selector(*steps: Any, **settings: Any) -> tuple[ScriptedChatModel, LLMToolSelectorMiddleware]:
+    model = ScriptedChatModel(list(steps))
+    return model, LLMToolSelectorMiddleware(model=model, **settings)
+
+
+def test_the_model_is_offered_what_was_chosen(call: Run) -> None:
+    chooser, select = selector(choice("weather", "translate"))
+    model = ScriptedChatModel(["12"])
+    call(create_agent(model, TOOLS, middleware=[select]), GO)
+    assert model.requests[0].tools == ["weather", "translate"]
+    told, asked = chooser.requests[0].messages
+    assert isinstance(told, SystemMessage)
+    assert "- mail: Send a mail." in told.text
+    assert "How warm is it in Ulm?" in asked.text
+
+
+def test_one_choice_serves_all_turns_of_a_task_and_a_new_message_asks_again(call: Run) -> None:
+    chooser, select = selector(choice("weather"), choice("mail"))
+    calls = [{"name": "weather", "args": {"city": "Ulm"}}]
+    model = ScriptedChatModel([calls, calls, "12 degrees", "sent"])
+    agent = create_agent(model, TOOLS, middleware=[select], checkpointer=InMemorySaver())
+    call(agent, GO, ONE)
+    result = call(agent, {"messages": "Mail that to Ada"}, ONE)
+    assert [r.tools for r in model.requests] == [["weather"]] * 3 + [["mail"]]
+    assert "12 degrees" in chooser.requests[1].messages[1].text
+    assert "tool_selections" not in result
+    chooser.assert_done()
+
+
+def test_a_changed_set_of_tools_asks_again(call: Run) -> None:
+    class Without(AgentMiddleware[Any, Any]):
+        """Takes a tool away once a result is there."""
+
+        def around_model(self, request: ModelRequest[Any]) -> Any:
+            fewer = request.tools[:2] if request.messages[-1].type == "tool" else request.tools
+            return (yield request.override(tools=fewer))
+
+    chooser, select = selector(choice("weather", "translate"), choice("weather"))
+    model = ScriptedChatModel([[{"name": "weather", "args": {"city": "Ulm"}}], "12"])
+    call(create_agent(model, TOOLS, middleware=[Without(), select]), GO)
+    assert [r.tools for r in model.requests] == [["weather", "translate"], ["weather"]]
+    chooser.assert_done()
+
+
+def test_without_a_model_of_its_own_the_requests_model_chooses(call: Run) -> None:
+    model = ScriptedChatModel([choice("mail"), "ok"])
+    call(create_agent(model, TOOLS, middleware=[LLMToolSelectorMiddleware()]), GO)
+    assert "Choose the tools" in model.requests[0].messages[-1].text
+    assert model.requests[1].tools == ["mail"]
+
+
+def test_tools_that_always_stay_do_not_count_and_are_not_up_for_choice(call: Run) -> None:
+    chooser, select = selector(choice("weather"), max_tools=1, always_include=["mail"])
+    model = ScriptedChatModel(["12"])
+    provider_tool = {"type": "web_search"}
+    call(create_agent(model, [*TOOLS, provider_tool], middleware=[select]), GO)
+    assert model.requests[0].tools == ["weather", "mail", "web_search"]
+    assert "mail" not in chooser.requests[0].messages[0].text
+
+
+def test_a_tool_that_must_be_called_stays(call: Run) -> None:
+    class Forcing(AgentMiddleware[Any, Any]):
+        def around_model(self, request: ModelRequest[Any]) -> Any:
+            forced = {"type": "function", "function": {"name": "mail"}}
+            return (yield request.override(tool_choice=forced))
+
+    _, select = selector(choice("weather"))
+    model = ScriptedChatModel(["ok"])
+    call(create_agent(model, TOOLS, middleware=[Forcing(), select]), GO)
+    assert model.requests[0].tools == ["weather", "mail"]
+
+
+def test_none_may_be_chosen_and_then_nothing_is_forced(call: Run) -> None:
+    class Forcing(AgentMiddleware[Any, Any]):
+        def around_model(self, request: ModelRequest[Any]) -> Any:
+            return (yield request.override(tool_choice="any"))
+
+    _, select = selector(choice())
+    model = ScriptedChatModel(["Hello"])
+    call(create_agent(model, TOOLS, middleware=[Forcing(), select]), GO)
+    assert model.requests[0].tools == []
+    assert "tool_choice" not in model.requests[0].kwargs
+
+
+@pytest.mark.parametrize(
+    ("tools", "settings", "messages"),
+    [
+        (TOOLS, {"max_tools": 3}, [HumanMessage("Hi")]),
+        (TOOLS, {"max_tools": 1, "always_include": ["mail", "weather"]}, [HumanMessage("Hi")]),
+        ([mail], {}, [HumanMessage("Hi")]),
+        ([], {}, [HumanMessage("Hi")]),
+        (TOOLS, {}, [AIMessage("Hi")]),
+        (TOOLS, {}, [HumanMessage("Hi", additional_kwargs={"lc_source": "summarization"})]),
+    ],
+)
+def test_where_there_is_nothing_to_choose_no_model_is_asked(
+    call: Run, tools: Any, settings: Any, messages: Any
+) -> None:
+    chooser, select = selector(**settings)
+    model = ScriptedChatModel(["ok"])
+    call(create_agent(model, tools, middleware=[select]), {"messages": messages})
+    assert model.requests[0].tools == [t.name for t in tools]
+    assert chooser.requests == []
+
+
+BAD = [
+    (choice("wether"), "there is no 'wether' among weather, mail, translate"),
+    (choice("mail", "mail"), "'mail' was chosen more than once"),
+    (choice("mail", "weather", "translate"), "3 tools were chosen, and 2 at most"),
+    (choice(7), "it has no list of names"),
+    ([{"name": "ToolSelection", "args": {"tools": "mail"}}], "it has no list of names"),
+    ([{"name": "ToolSelection", "args": {}}], "it has no list of names"),
+    ("I'd rather not.", "it has no list of names"),
+    ("", "it has no list of names"),
+]
+
+
+@pytest.mark.parametrize(("answer", "problem"), BAD)
+def test_a_bad_choice_is_asked_for_again_with_what_was_wrong(
+    call: Run, answer: Any, problem: str
+) -> None:
+    chooser, select = selector(answer, choice("mail"), max_tools=2)
+    model = ScriptedChatModel(["ok"])
+    call(create_agent(model, TOOLS, middleware=[select]), GO)
+    assert model.requests[0].tools == ["mail"]
+    assert problem in chooser.requests[1].messages[-1].text
+    assert len(chooser.requests[1].messages) == 2
+
+
+@pytest.mark.parametrize(("answer", "problem"), BAD)
+def test_when_asking_again_does_not_help_an_error_says_what_was_answered(
+    call: Run, answer: Any, problem: str
+) -> None:
+    chooser, select = selector(answer, answer, answer, max_tools=2, max_retries=2)
+    model = ScriptedChatModel([])
+    with pytest.raises(ToolSelectionError) as caught:
+        call(create_agent(model, TOOLS, middleware=[select]), GO)
+    assert isinstance(caught.value, TurnError)
+    assert problem in caught.value.reason
+    assert caught.value.options == ["weather", "mail", "translate"]
+    assert isinstance(caught.value.answer, str)
+    chooser.assert_done()
+
+
+@pytest.mark.parametrize(
+    ("instead", "offered"),
+    [
+        ("all", ["weather", "mail", "translate"]),
+        ("none", ["translate"]),
+        (["mail", "translate"], ["mail", "translate"]),
+        ([], ["translate"]),
+        (
+            lambda answer: ["weather"] if "no" in answer["raw"].text else [],
+            ["weather", "translate"],
+        ),
+    ],
+)
+def test_by_choice_a_bad_choice_gives_way_to_other_tools(
+    call: Run, instead: Any, offered: list[str]
+) -> None:
+    chooser, select = selector(
+        "no", max_retries=0, on_parsing_failure=instead, always_include=["translate"]
+    )
+    model = ScriptedChatModel(["ok"])
+    call(create_agent(model, TOOLS, middleware=[select]), GO)
+    assert model.requests[0].tools == offered
+    chooser.assert_done()
+
+
+def test_a_way_out_that_names_no_tool_is_an_error(call: Run) -> None:
+    _, select = selector("no", max_retries=0, on_parsing_failure=["post"])
+    with pytest.raises(ToolSelectionError, match="there is no 'post'"):
+        call(create_agent(ScriptedChatModel([]), TOOLS, middleware=[select]), GO)
+
+
+def test_always_including_an_unknown_tool_is_an_error_that_names_the_tools(call: Run) -> None:
+    _, select = selector(always_include=["post"])
+    with pytest.raises(ToolSelectionError, match="'post'.*there are weather, mail, translate"):
+        call(create_agent(ScriptedChatModel([]), TOOLS, middleware=[select]), GO)
+
+
+@pytest.mark.parametrize(
+    "answer", ['["mail"]', 'I choose:\n```json\n["mail"]\n```', '{"tools": ["mail"]}']
+)
+def test_a_model_without_structured_output_answers_in_text(call: Run, answer: str) -> None:
+    model = ScriptedChatModel(["ok"])
+    select = LLMToolSelectorMiddleware(model=FakeListChatModel(responses=[answer]))
+    call(create_agent(model, TOOLS, middleware=[select]), GO)
+    assert model.requests[0].tools == ["mail"]
+
+
+def test_a_call_of_a_tool_that_was_not_offered_still_runs(call: Run) -> None:
+    _, select = selector(choice("mail"))
+    model = ScriptedChatModel([[{"name": "weather", "args": {"city": "Ulm"}}], "12"])
+    result = call(create_agent(model, TOOLS, middleware=[select]), GO)
+    assert result["messages"][2].text == "12 degrees in Ulm"
+
+
+def test_what_the_choosing_model_says_is_not_heard(collect: Run) -> None:
+    chosen = AIMessage("Let me think.", tool_calls=[{**choice("mail")[0], "id": "c"}])
+    _, select = selector(chosen)
+    agent = create_agent(ScriptedChatModel(["Good day"]), TOOLS, middleware=[select])
+    chunks = collect(agent, GO, stream_mode="messages")
+    assert "".join(chunk.text for chunk, _ in chunks) == "Good day"
+
+
+def test_two_instances_keep_their_own_choices(call: Run) -> None:
+    first, outer = selector(choice("weather", "mail"), name="outer")
+    second, inner = selector(choice("mail"), name="inner")
+    model = ScriptedChatModel([[{"name": "mail", "args": {"to": "Ada"}}], "ok"])
+    call(create_agent(model, TOOLS, middleware=[outer, inner]), GO)
+    assert [r.tools for r in model.requests] == [["mail"], ["mail"]]
+    first.assert_done()
+    second.assert_done()
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=9) | st.just("mail"),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=6,
+)
+
+
+@given(answers=st.lists(ANYTHING, min_size=2, max_size=2), most=st.none() | st.integers(1, 2))
+def test_whatever_is_answered_the_offer_is_a_choice_of_at_most_so_many_or_all(
+    answers: list[Any], most: int | None
+) -> None:
+    steps = [[{"name": "ToolSelection", "args": {"tools": answer}}] for answer in answers]
+    model, select = selector(*steps, max_tools=most, on_parsing_failure="all")
+    request: Any = ModelRequest(model=model, messages=GO["messages"], tools=list(TOOLS))
+    made: list[ModelRequest[Any]] = []
+    run(select.around_model(request), lambda made_now: made.append(made_now))
+    offered = [t.name for t in made[0].tools if not isinstance(t, dict)]
+    assert len(set(offered)) == len(offered)
+    assert set(offered) <= {"weather", "mail", "translate"}
+    assert most is None or len(offered) <= most or len(offered) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "problem"),
+    [
+        ({"model": 3}, TypeError, "model must be a chat model"),
+        ({"system_prompt": None}, TypeError, "system_prompt must be a string"),
+        ({"max_tools": 0}, ValueError, "max_tools must be a whole number of at least 1"),
+        ({"max_retries": -1}, ValueError, "max_retries must be a whole number"),
+        ({"max_retries": None}, ValueError, "max_retries must be a whole number"),
+        ({"always_include": "mail"}, TypeError, "always_include must be a list"),
+        ({"always_include": [mail, 3]}, TypeError, "always_include must hold names"),
+        ({"on_parsing_failure": "continue"}, ValueError, "'error', 'all' or 'none'"),
+        ({"on_parsing_failure": [3]}, TypeError, "on_parsing_failure must hold names"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(
+    settings: dict[str, Any], error: type[Exception], problem: str
+) -> None:
+    with pytest.raises(error, match=problem):
+        LLMToolSelectorMiddleware(**settings)
