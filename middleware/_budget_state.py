@@ -1,0 +1,51 @@
+"""What a budget writes down in the state: one book for each middleware, summed up by a reducer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import add
+from typing import Annotated, Any, NotRequired
+
+from langgraph.channels.untracked_value import UntrackedValue
+
+from agent_factory import AgentState, PrivateStateAttr
+
+Book = dict[str, float]
+"""What is spent, by the names of Spent; and `told`, `over`, `refused`, `slowest`, `extra_...`."""
+
+_LARGEST = ("told", "over", "slowest")
+
+
+def merged(book: Mapping[str, float], more: Mapping[str, float]) -> Book:
+    """A book with more written into it."""
+    result = dict(book)
+    for key, amount in more.items():
+        result[key] = (max if key in _LARGEST else add)(result.get(key, 0), amount)
+    return result
+
+
+def add_books(
+    books: dict[str, Book] | None, more: dict[str, Book | None] | None
+) -> dict[str, Book]:
+    """The reducer: amounts are added up, and None begins a book anew."""
+    result = dict(books or {})
+    for name, book in (more or {}).items():
+        result[name] = {} if book is None else merged(result.get(name, {}), book)
+    return result
+
+
+class BudgetState(AgentState[Any]):
+    """The state of an agent with a budget.
+
+    Attributes:
+        budget_run: What each BudgetMiddleware has spent in this run, by its name. A run that
+            pauses for a person, or failed and is taken up again, goes on with it.
+        budget_thread: What each has spent in this thread.
+        budget_clock: When time was last booked in this process, in seconds of `time.monotonic`.
+    """
+
+    budget_run: NotRequired[Annotated[dict[str, Book], add_books, PrivateStateAttr]]
+    budget_thread: NotRequired[Annotated[dict[str, Book], add_books, PrivateStateAttr]]
+    budget_clock: NotRequired[
+        Annotated[float, UntrackedValue(float, guard=False), PrivateStateAttr]
+    ]

@@ -1,0 +1,98 @@
+"""One call as a budget sees it: what the state says was spent, and what this call adds to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from ._budget_state import Book, merged
+from ._budget_values import Account, Limits, Spent
+
+_Entry = tuple[Book, float]
+"""What a middleware has added within one node, and up to when its time is booked."""
+
+# A layer further out may call twice, and only the updates of the last call are kept. So each
+# update holds all that was spent in the node that is under way; its runtime tells which that is.
+_NODE: ContextVar[tuple[object, dict[str, _Entry]]] = ContextVar("budget_node", default=(None, {}))
+
+
+def _entries(runtime: object) -> dict[str, _Entry]:
+    owner, entries = _NODE.get()
+    return entries if runtime is not None and owner is runtime else {}
+
+
+class Visit:
+    """One call through one middleware.
+
+    Args:
+        name: The middleware.
+        state: The state before the step.
+        runtime: The runtime of the node of the model; None in a tool.
+    """
+
+    def __init__(self, name: str, state: Mapping[str, Any], runtime: object = None) -> None:
+        added, since = _entries(runtime).get(name, ({}, state.get("budget_clock")))
+        self.added: Book = added
+        self.began = time.monotonic()
+        self.timed = since is not None
+        self.since: float = self.began if since is None else since
+        self._name = name
+        self._runtime = runtime
+        self._run = (state.get("budget_run") or {}).get(name, {})
+        self._thread = (state.get("budget_thread") or {}).get(name, {})
+
+    @property
+    def run(self) -> Book:
+        """What is written of this run."""
+        return merged(self._run, self.added)
+
+    @property
+    def thread(self) -> Book:
+        """What is written of this thread."""
+        return merged(self._thread, self.added)
+
+    @property
+    def idle(self) -> float:
+        """Seconds that are not booked yet."""
+        return time.monotonic() - self.since
+
+    def add(self, amounts: Mapping[str, float]) -> None:
+        """Write something down."""
+        self.added = merged(self.added, amounts)
+
+    def accounts(self, run: Limits, thread: Limits) -> tuple[Account, ...]:
+        """The run's and the thread's limits, with what people have added, and what is spent."""
+        return (
+            self._account("run", "in this run", run, self.run),
+            self._account("thread", "in this thread", thread, self.thread),
+        )
+
+    def _account(self, scope: str, where: str, limits: Limits, book: Book) -> Account:
+        extra = {name: book.get(extra_key(scope, name), 0) for name in limits.given()}
+        used = Spent.of(book) + Spent(seconds=self.idle)
+        return Account(scope, where, limits.raised(extra), used)
+
+    def booked(self) -> dict[str, Any]:
+        """The update of a model's node, with the time up to now."""
+        self.add({"seconds": self.idle})
+        self.since = time.monotonic()
+        if self._runtime is not None:
+            entries = {**_entries(self._runtime), self._name: (self.added, self.since)}
+            _NODE.set((self._runtime, entries))
+        return {**self.update(), "budget_clock": self.since}
+
+    def started(self) -> dict[str, Any]:
+        """The clock, where a resumed run has none yet: time is counted from here."""
+        return {} if self.timed else {"budget_clock": self.began}
+
+    def update(self) -> dict[str, Any]:
+        """What is added, for the books of the run and of the thread."""
+        book = {self._name: self.added}
+        return {"budget_run": book, "budget_thread": book}
+
+
+def extra_key(scope: str, name: str) -> str:
+    """Where a book holds what people have added to a limit."""
+    return f"extra_{scope}_{name}"

@@ -1,0 +1,528 @@
+"""A run spends what it may and no more, and one that must stop stops well."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel, ValidationError
+
+from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, hook_config
+from agent_factory.middleware.budget import (
+    BudgetExceededError,
+    BudgetMiddleware,
+    Ledger,
+    Limits,
+    Price,
+    Spent,
+    UnknownPriceError,
+)
+from agent_factory.testing import ScriptedChatModel
+
+Ask = Callable[..., Any]
+PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
+ONE: Any = {"configurable": {"thread_id": "1"}}
+
+
+def thread() -> dict[str, Any]:
+    return {"checkpointer": InMemorySaver()}
+
+
+def look() -> str:
+    """Look around."""
+    return "a tree"
+
+
+_numbers: Iterator[int] = iter(range(10**9))
+
+
+def said(text: str = "", *, looks: int = 0, read: int = 90, written: int = 10) -> AIMessage:
+    """An answer with its usage, which may call `look`."""
+    calls = [{"name": "look", "args": {}, "id": f"call_{next(_numbers)}"} for _ in range(looks)]
+    usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+    return AIMessage(text, tool_calls=calls, usage_metadata=usage)
+
+
+def turns(count: int, **usage: int) -> list[Any]:
+    return [lambda _, n=n: said(f"look {n}", looks=1, **usage) for n in range(count)]
+
+
+@pytest.fixture
+def ask(call: Callable[..., Any]) -> Ask:
+    """Give an agent another message."""
+    return lambda agent, config=None: call(agent, {"messages": [HumanMessage("Go on")]}, config)
+
+
+def types(result: Any) -> list[str]:
+    return [message.type for message in result["messages"]]
+
+
+def told(model: ScriptedChatModel) -> list[str]:
+    """What each request ended with."""
+    return [request.messages[-1].text for request in model.requests]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [Limits(turns=3), Limits(total_tokens=360), Limits(usd=0.36), Limits(input_tokens=340)],
+    ids=lambda limits: str(limits.given()),
+)
+def test_the_last_call_that_fits_answers_from_the_work_so_far(ask: Ask, limits: Limits) -> None:
+    steps = [said(looks=1, read=90), said(looks=1, read=110), said("A tree.", read=128)]
+    model = ScriptedChatModel(steps)
+    budget = BudgetMiddleware(run=limits, prices=PRICES, warn_at=None)
+    result = ask(create_agent(model, [look], middleware=[budget]))
+    assert types(result) == ["human", "ai", "tool", "ai", "tool", "ai"]
+    assert result["messages"][-1].text == "A tree."
+    assert [request.tools for request in model.requests] == [["look"], ["look"], []]
+    assert "too little is left for more" in told(model)[-1]
+    assert set(result) == {"messages"}
+    model.assert_done()
+
+
+def test_calls_of_the_last_answer_are_dropped_and_the_run_ends(ask: Ask) -> None:
+    model = ScriptedChatModel(turns(2))
+    budget = BudgetMiddleware(run=Limits(turns=2))
+    last = ask(create_agent(model, [look], middleware=[budget]))["messages"][-1]
+    assert (last.text, last.tool_calls) == ("look 1", [])
+
+
+def test_a_run_within_its_budget_is_left_alone(ask: Ask) -> None:
+    model = ScriptedChatModel([*turns(1), said("A tree.")])
+    budget = BudgetMiddleware(run=Limits(usd=10, turns=10, seconds=60), prices=PRICES)
+    result = ask(create_agent(model, [look], middleware=[budget]))
+    assert result["messages"][-1].text == "A tree."
+    assert told(model) == ["Go on", "a tree"]
+
+
+def test_where_no_call_fits_the_run_ends_with_the_numbers(ask: Ask) -> None:
+    model = ScriptedChatModel(turns(1, read=500))
+    budget = BudgetMiddleware(run=Limits(total_tokens=400))
+    result = ask(create_agent(model, [look], middleware=[budget]))
+    assert types(result) == ["human", "ai", "tool", "ai"]
+    assert "510 of 400 tokens in this run are used up" in result["messages"][-1].text
+
+
+def test_exit_behavior_end_spends_all_turns_on_work(ask: Ask) -> None:
+    model = ScriptedChatModel(turns(2))
+    budget = BudgetMiddleware(run=Limits(turns=2), exit_behavior="end")
+    result = ask(create_agent(model, [look], middleware=[budget]))
+    assert types(result) == ["human", "ai", "tool", "ai", "tool", "ai"]
+    assert (
+        result["messages"][-1].text == "I had to stop here: 2 of 2 turns in this run are used up."
+    )
+
+
+def test_an_error_carries_the_numbers_and_the_work_is_kept(ask: Ask) -> None:
+    budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="error")
+    agent = create_agent(ScriptedChatModel(turns(1)), [look], middleware=[budget], **thread())
+    with pytest.raises(BudgetExceededError, match=r"\[AF342\].* 1 of 1 turns") as caught:
+        ask(agent, ONE)
+    assert isinstance(caught.value, TurnError)
+    assert caught.value.reached == {"run": {"turns": 1}}
+    assert caught.value.spent["run"].total_tokens == 100
+    assert [m.type for m in agent.get_state(ONE).values["messages"]] == ["human", "ai", "tool"]
+
+
+def test_every_run_has_its_budget_and_a_thread_has_one_for_all(ask: Ask) -> None:
+    model = ScriptedChatModel([said("a"), said("b"), said("c")])
+    budget = BudgetMiddleware(run=Limits(total_tokens=150), thread=Limits(total_tokens=250))
+    agent = create_agent(model, middleware=[budget], **thread())
+    assert ask(agent, ONE)["messages"][-1].text == "a"
+    assert ask(agent, ONE)["messages"][-1].text == "b"
+    assert "200 of 250 tokens in this thread" in ask(agent, ONE)["messages"][-1].text
+    other = ask(agent, {"configurable": {"thread_id": "2"}})
+    assert other["messages"][-1].text == "c"
+
+
+def test_the_model_is_told_once_for_each_mark_and_the_thread_does_not_keep_it(ask: Ask) -> None:
+    model = ScriptedChatModel([*turns(9), said("done")])
+    budget = BudgetMiddleware(run=Limits(turns=20), warn_at=[0.2, 0.4])
+    result = ask(create_agent(model, [look], middleware=[budget]))
+    warned = [n for n, text in enumerate(told(model)) if text.startswith("[Of the budget")]
+    assert warned == [4, 8]
+    assert "4 of 20 turns in this run are used" in told(model)[4]
+    assert not any("budget" in message.text for message in result["messages"])
+
+
+def test_a_cheaper_model_takes_over_at_its_mark(ask: Ask) -> None:
+    usual, cheap = ScriptedChatModel(turns(2)), ScriptedChatModel([said("done")])
+    budget = BudgetMiddleware(
+        run=Limits(total_tokens=1000), cheaper=cheap, cheaper_at=0.2, warn_at=None
+    )
+    result = ask(create_agent(usual, [look], middleware=[budget]))
+    assert result["messages"][-1].text == "done"
+    assert cheap.requests[0].tools == ["look"]
+    usual.assert_done()
+
+
+class Cheap(ScriptedChatModel):
+    """Has a name, and so a price, of its own."""
+
+
+def test_a_cheaper_model_is_asked_where_the_usual_one_does_not_fit(ask: Ask) -> None:
+    usual, cheap = ScriptedChatModel([]), Cheap([said("done", read=10)])
+    prices = {**PRICES, "Cheap": Price(input=1, output=1)}
+    budget = BudgetMiddleware(run=Limits(usd=0.001), cheaper=cheap, prices=prices)
+    assert ask(create_agent(usual, [look], middleware=[budget]))["messages"][-1].text == "done"
+    assert cheap.requests[0].tools == ["look"]
+
+
+def test_parallel_calls_over_the_limit_get_one_error_each(ask: Ask) -> None:
+    model = ScriptedChatModel([said(looks=2), said(looks=3), said("done")])
+    budget = BudgetMiddleware(run=Limits(tool_calls=3))
+    result = ask(create_agent(model, [look], middleware=[budget]))
+    answers = [m for m in result["messages"] if m.type == "tool"]
+    assert [m.status for m in answers] == ["success"] * 3 + ["error"] * 2
+    assert "look did not run: 2 of 3 tool calls" in answers[-1].text
+    asked = [c["id"] for m in result["messages"] if m.type == "ai" for c in m.tool_calls]
+    assert [m.tool_call_id for m in answers] == asked
+    assert model.requests[-1].tools == []
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_run_that_may_call_no_more_tools_still_reads_what_they_gave(
+    ask: Ask, shared: bool
+) -> None:
+    limits = Limits(tool_calls=1)
+    where: Any = {"ledger": Ledger(limits)} if shared else {"run": limits}
+    model = ScriptedChatModel([*turns(1), said("A tree.")])
+    budget = BudgetMiddleware(**where, exit_behavior="end")
+    assert ask(create_agent(model, [look], middleware=[budget]))["messages"][-1].text == "A tree."
+    model = ScriptedChatModel(turns(2))
+    refused = ask(create_agent(model, [look], middleware=[budget]))["messages"]
+    assert refused[-2].status == "error"
+    assert "1 of 1 tool calls" in refused[-1].text
+
+
+def test_a_tool_that_raised_has_been_called() -> None:
+    def fall() -> str:
+        """Fall."""
+        raise OSError("ouch")
+
+    ledger = Ledger(Limits(tool_calls=5))
+    model = ScriptedChatModel([[{"name": "fall"}]])
+    agent = create_agent(model, [fall], middleware=[BudgetMiddleware(ledger=ledger)])
+    with pytest.raises(OSError, match="ouch"):
+        agent.invoke({"messages": "Go"})
+    assert (ledger.spent.tool_calls, ledger.reserved) == (1, Spent())
+
+
+class NeverContent(AgentMiddleware[Any, Any]):
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"jump_to": "model", "messages": [HumanMessage("More!")]}
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("exit_behavior", ["answer", "end"])
+def test_a_hook_that_always_jumps_back_does_not_get_past_the_budget(
+    ask: Ask, first: bool, exit_behavior: Any
+) -> None:
+    budget = BudgetMiddleware(run=Limits(turns=3), exit_behavior=exit_behavior)
+    stack = [budget, NeverContent()] if first else [NeverContent(), budget]
+    model = ScriptedChatModel(["1", "2", "3"])
+    result = ask(create_agent(model, middleware=stack))
+    assert "the budget of this run is used up" in result["messages"][-1].text
+    model.assert_done()
+
+
+def test_a_way_to_the_model_past_the_hook_is_closed_too(ask: Ask, call: Ask) -> None:
+    budget = BudgetMiddleware(run=Limits(turns=1))
+    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[budget], **thread())
+    ask(agent, ONE)
+    update = {"messages": [HumanMessage("Hurry!")]}
+    agent.update_state(ONE, update, as_node="BudgetMiddleware.before_model")
+    assert "used up" in call(agent, None, ONE)["messages"][-1].text
+
+
+def test_a_failed_call_is_given_back(ask: Ask) -> None:
+    ledger = Ledger(Limits(turns=1))
+    model = ScriptedChatModel([RuntimeError("down"), "up"])
+    agent = create_agent(model, middleware=[BudgetMiddleware(ledger=ledger)])
+    with pytest.raises(RuntimeError, match="down"):
+        ask(agent)
+    assert (ledger.spent.turns, ledger.reserved) == (0, Spent())
+    assert ask(agent)["messages"][-1].text == "up"
+
+
+class AsksTwice(AgentMiddleware[Any, Any]):
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        yield request
+        return (yield request)
+
+
+def test_innermost_counts_each_attempt_and_outermost_what_came_of_them(ask: Ask) -> None:
+    for inside, count in ((True, 2), (False, 1)):
+        budget = BudgetMiddleware(run=Limits(turns=9))
+        stack = [AsksTwice(), budget] if inside else [budget, AsksTwice()]
+        agent = create_agent(ScriptedChatModel(["a", "b"]), middleware=stack, **thread())
+        ask(agent, ONE)
+        assert agent.get_state(ONE).values["budget_run"]["BudgetMiddleware"]["turns"] == count
+
+
+def test_instances_keep_books_of_their_own(ask: Ask) -> None:
+    stack = [
+        BudgetMiddleware(run=Limits(turns=9), name="wide"),
+        BudgetMiddleware(run=Limits(turns=2), name="narrow", exit_behavior="end"),
+    ]
+    agent = create_agent(ScriptedChatModel(turns(2)), [look], middleware=stack, **thread())
+    assert "2 of 2 turns" in ask(agent, ONE)["messages"][-1].text
+    books = agent.get_state(ONE).values["budget_run"]
+    assert (books["wide"]["turns"], books["narrow"]["turns"]) == (2, 2)
+
+
+class Answer(BaseModel):
+    number: int
+
+
+def test_a_structured_answer_is_no_tool_call(ask: Ask) -> None:
+    fits = [{"name": "Answer", "args": {"number": 1}}]
+    budget = BudgetMiddleware(run=Limits(tool_calls=0))
+    agent = create_agent(
+        ScriptedChatModel([fits]), [look], middleware=[budget], response_format=Answer
+    )
+    assert ask(agent)["structured_response"] == Answer(number=1)
+
+
+def test_a_structured_answer_that_never_fits_ends_at_the_limit(ask: Ask) -> None:
+    wrong = [{"name": "Answer", "args": {"number": "many"}}]
+    agent = create_agent(
+        ScriptedChatModel([wrong, wrong]),
+        middleware=[BudgetMiddleware(run=Limits(turns=2))],
+        response_format=Answer,
+    )
+    result = ask(agent)
+    assert "used up" in result["messages"][-1].text
+    assert result.get("structured_response") is None
+
+
+def wait() -> str:
+    """Wait for a person."""
+    return str(interrupt("Well?"))
+
+
+def test_a_resumed_run_goes_on_with_what_it_has_spent(ask: Ask, call: Ask) -> None:
+    waits = [{"name": "wait", "args": {}}]
+    budget = BudgetMiddleware(run=Limits(turns=2, tool_calls=2), exit_behavior="end")
+    agent = create_agent(ScriptedChatModel([waits, waits]), [wait], middleware=[budget], **thread())
+    ask(agent, ONE)
+    call(agent, Command(resume="yes"), ONE)
+    result = call(agent, Command(resume="yes"), ONE)
+    assert "2 of 2 turns in this run" in result["messages"][-1].text
+
+
+def test_an_interrupt_gives_back_what_was_reserved(ask: Ask, call: Ask) -> None:
+    ledger = Ledger(Limits(tool_calls=1))
+    model = ScriptedChatModel([[{"name": "wait", "args": {}}], "done"])
+    agent = create_agent(model, [wait], middleware=[BudgetMiddleware(ledger=ledger)], **thread())
+    ask(agent, ONE)
+    assert (ledger.spent.tool_calls, ledger.reserved) == (0, Spent())
+    assert call(agent, Command(resume="yes"), ONE)["messages"][-1].text == "done"
+    assert ledger.spent.tool_calls == 1
+
+
+def test_seconds_pass_while_the_run_works_and_not_while_it_waits(ask: Ask, call: Ask) -> None:
+    def slow() -> str:
+        """Be slow."""
+        time.sleep(0.06)
+        return "done"
+
+    steps = [[{"name": "wait"}], [{"name": "slow"}], [{"name": "slow"}]]
+    model = ScriptedChatModel(steps)
+    budget = BudgetMiddleware(run=Limits(seconds=0.05), exit_behavior="end")
+    agent = create_agent(model, [wait, slow], middleware=[budget], **thread())
+    ask(agent, ONE)
+    time.sleep(0.06)
+    result = call(agent, Command(resume="yes"), ONE)
+    assert "of 0.05 seconds in this run are used up" in result["messages"][-1].text
+    assert len(model.requests) == 2
+
+
+def test_a_tool_does_not_start_when_the_time_is_over(ask: Ask) -> None:
+    def late(_: Any) -> AIMessage:
+        time.sleep(0.03)
+        return said(looks=1)
+
+    budget = BudgetMiddleware(run=Limits(seconds=0.02), exit_behavior="end")
+    result = ask(create_agent(ScriptedChatModel([late]), [look], middleware=[budget]))
+    assert result["messages"][-2].status == "error"
+    assert "seconds in this run are used up" in result["messages"][-1].text
+
+
+def test_people_are_asked_for_more_and_the_run_goes_on(ask: Ask, call: Ask) -> None:
+    budget = BudgetMiddleware(
+        run=Limits(turns=1), thread=Limits(usd=5), prices=PRICES, exit_behavior="ask"
+    )
+    model = ScriptedChatModel([*turns(2), said("done")])
+    agent = create_agent(model, [look], middleware=[budget], **thread())
+    question = ask(agent, ONE)["__interrupt__"][0]
+    assert question.value["reason"] == "1 of 1 turns in this run are used up."
+    assert question.value["needed"] == {"turns": 1}
+    assert question.value["limits"] == {"run": {"turns": 1}, "thread": {"usd": 5}, "ledger": {}}
+    result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 1}}), ONE)
+    assert "2 of 2 turns" in result["__interrupt__"][0].value["reason"]
+    result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 5}}), ONE)
+    assert result["messages"][-1].text == "done"
+
+
+def test_people_may_stop_the_run(ask: Ask, call: Ask) -> None:
+    budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="ask")
+    agent = create_agent(ScriptedChatModel(turns(1)), [look], middleware=[budget], **thread())
+    ask(agent, ONE)
+    result = call(agent, Command(resume={"type": "stop"}), ONE)
+    assert "1 of 1 turns" in result["messages"][-1].text
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("more", "BudgetResponse"),
+        ({"type": "raise", "extra": {}}, "extra\\['turns'\\] must be at least 1"),
+        ({"type": "raise", "extra": {"turns": 0.5}}, "must be at least 1"),
+        ({"type": "raise", "extra": {"turns": 1.5}}, "must be a whole number"),
+        ({"type": "raise", "extra": {"turns": -1}}, "greater than 0"),
+        ({"type": "raise", "extra": {"turns": 1, "usd": 1}}, "usd: no such limit"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_refused_and_can_be_given_again(
+    ask: Ask, call: Ask, answer: Any, problem: str
+) -> None:
+    budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="ask")
+    model = ScriptedChatModel([*turns(1), said("done")])
+    agent = create_agent(model, [look], middleware=[budget], **thread())
+    ask(agent, ONE)
+    with pytest.raises(ValidationError, match=problem):
+        call(agent, Command(resume=answer), ONE)
+    result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 1}}), ONE)
+    assert result["messages"][-1].text == "done"
+
+
+def test_people_may_raise_a_shared_ledger(ask: Ask, call: Ask) -> None:
+    ledger = Ledger(Limits(turns=1))
+    budget = BudgetMiddleware(ledger=ledger, exit_behavior="ask")
+    model = ScriptedChatModel([*turns(1), said("done")])
+    agent = create_agent(model, [look], middleware=[budget], **thread())
+    ask(agent, ONE)
+    result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 2}}), ONE)
+    assert result["messages"][-1].text == "done"
+    assert (ledger.limits.turns, ledger.spent.turns, ledger.reserved) == (3, 2, Spent())
+
+
+def test_a_model_without_a_known_price_is_not_asked(ask: Ask) -> None:
+    model = ScriptedChatModel(["never"])
+    agent = create_agent(model, middleware=[BudgetMiddleware(run=Limits(usd=1))])
+    with pytest.raises(UnknownPriceError, match=r"prices=\{'ScriptedChatModel': Price") as caught:
+        ask(agent)
+    assert caught.value.model == "ScriptedChatModel"
+    assert not model.requests
+
+
+def test_a_model_that_reports_no_usage_is_booked_by_estimate(ask: Ask) -> None:
+    ledger = Ledger(Limits(usd=10))
+    budget = BudgetMiddleware(ledger=ledger, prices=PRICES, token_counter=len)
+    agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[budget], system_prompt="Be brief.")
+    ask(agent)
+    assert (ledger.spent.input_tokens, ledger.spent.output_tokens) == (2, 1)
+    assert ledger.spent.usd == pytest.approx(0.003)
+
+
+def test_only_what_came_since_the_last_answer_is_counted(ask: Ask) -> None:
+    counted: list[int] = []
+
+    def count(messages: Any) -> int:
+        counted.append(len(messages))
+        return len(messages)
+
+    budget = BudgetMiddleware(run=Limits(total_tokens=10**6), token_counter=count)
+    model = ScriptedChatModel([*turns(6), said("done")])
+    ask(create_agent(model, [look], middleware=[budget]))
+    assert max(counted[1:]) == 1
+
+
+def test_an_answer_is_capped_where_the_limits_end(ask: Ask) -> None:
+    model = ScriptedChatModel([said("done", read=100, written=20)])
+    budget = BudgetMiddleware(
+        run=Limits(total_tokens=150, usd=0.130),
+        prices=PRICES,
+        cap_output=True,
+        token_counter=lambda _: 100,
+        exit_behavior="end",
+    )
+    ask(create_agent(model, middleware=[budget]))
+    assert model.requests[0].kwargs == {"max_tokens": 30}
+
+
+def test_a_cancelled_call_gives_back_what_was_reserved() -> None:
+    ledger = Ledger(Limits(turns=1, tool_calls=1))
+
+    async def hang() -> str:
+        """Hang."""
+        await asyncio.sleep(60)
+        return "never"
+
+    model = ScriptedChatModel([[{"name": "hang", "args": {}}]])
+    agent = create_agent(
+        model, [hang], middleware=[BudgetMiddleware(ledger=ledger, exit_behavior="end")]
+    )
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(agent.ainvoke({"messages": "Go"}))
+        while not ledger.reserved.tool_calls:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert ledger.reserved == Spent()
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "problem"),
+    [
+        ({}, ValueError, "Give run=Limits"),
+        ({"run": Limits()}, ValueError, "Give run=Limits"),
+        ({"run": {"usd": 1}}, TypeError, "run must be Limits"),
+        ({"ledger": Limits(turns=1)}, TypeError, "ledger must be Ledger"),
+        ({"warn_at": 0}, ValueError, "warn_at must be more than 0"),
+        ({"warn_at": [0.5, 1.5]}, ValueError, "warn_at must be more than 0 and at most 1"),
+        ({"warn_at": "soon"}, ValueError, "warn_at must be a number"),
+        ({"cheaper_at": None}, ValueError, "cheaper_at"),
+        ({"exit_behavior": "stop"}, ValueError, "exit_behavior must be 'answer'"),
+        ({"prices": {"gpt": 1.0}}, TypeError, "prices must be a dict"),
+        ({"prices": "cheap"}, TypeError, "prices must be a dict"),
+        ({"token_counter": 4}, TypeError, "token_counter"),
+        ({"cheaper": 4}, TypeError, "cheaper must be a chat model"),
+        ({"cheaper": ScriptedChatModel([])}, ValueError, "cheaper saves money or tokens"),
+        (
+            {"run": Limits(usd=1), "cheaper": ScriptedChatModel([])},
+            UnknownPriceError,
+            "ScriptedChatModel",
+        ),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(
+    settings: dict[str, Any], error: type[Exception], problem: str
+) -> None:
+    given = (
+        settings
+        if not settings or "run" in settings or "ledger" in settings
+        else {"run": Limits(turns=1), **settings}
+    )
+    with pytest.raises(error, match=problem):
+        BudgetMiddleware(**given)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"usd": -1}, {"usd": float("nan")}, {"turns": 1.5}, {"tool_calls": True}]
+)
+def test_limits_that_are_no_amounts_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(limits))):
+        Limits(**limits)
