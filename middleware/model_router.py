@@ -57,14 +57,14 @@ class ModelChoice:
     Args:
         model: A chat model, "provider:name", or a pair of one and its own settings, in the forms
             of `ModelFallbackMiddleware`.
-        criteria: What it is for, in words for the classifier.
+        criteria: What it is for, in words for a chat model as classifier; a function needs none.
 
     >>> ModelChoice("openai:gpt-5", "Proofs, plans, code of more than a few lines.").criteria
     'Proofs, plans, code of more than a few lines.'
     """
 
     model: ModelEntry
-    criteria: str
+    criteria: str = ""
 
 
 class RoutingError(TurnError):
@@ -115,8 +115,8 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         name: Tells several instances apart; each keeps its own choice.
 
     Raises:
-        ValueError: There are no choices, a name or a criterion is empty, or `default` is none of
-            the choices.
+        ValueError: There are no choices, a name is empty, a chat model is to choose without
+            criteria, or `default` is none of the choices.
         TypeError: A choice is no ModelChoice, or a model, its terms or the classifier are of an
             unusable type.
 
@@ -148,6 +148,10 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
     ) -> None:
         super().__init__(name=name)
         _check_choices(choices)
+        if isinstance(classifier, str) or (
+            isinstance(classifier, Runnable) and is_model(classifier)
+        ):
+            _check_criteria(choices)
         if default is not None and default not in choices:
             raise ValueError(f"default must be one of {', '.join(choices)}, not {default!r}.")
         if not isinstance(instructions, str) or not instructions.strip():
@@ -157,6 +161,8 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
                 "classifier must be a chat model, 'provider:name' or a function of the request "
                 f"that returns the name of a choice, not {classifier!r}."
             )
+        if isinstance(classifier, str) or _is_model(classifier):
+            _check_criteria(choices)
         self._models = {
             key: OtherModel(f"ModelRouterMiddleware choice {key!r}", choice.model)
             for key, choice in choices.items()
@@ -196,7 +202,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
 
     def _classify(self, request: ModelRequest[Any]) -> Flow[str | None]:
         classifier = self._classifier
-        if isinstance(classifier, AsRunnable) or not is_model(classifier):
+        if not _is_model(classifier):
             choice = yield Invoke(classifier, request, _QUIET)
             if not isinstance(choice, str) or choice not in self._models:
                 raise RoutingError(self.name, choice, tuple(self._models))
@@ -213,6 +219,10 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         return model.signed((yield model.asked(request)), request)
 
 
+def _is_model(classifier: Any) -> bool:
+    return isinstance(classifier, Runnable) and is_model(classifier)
+
+
 def _check_choices(choices: Any) -> None:
     if not isinstance(choices, Mapping) or not choices:
         raise ValueError(
@@ -222,6 +232,14 @@ def _check_choices(choices: Any) -> None:
     for key, choice in choices.items():
         if not isinstance(choice, ModelChoice):
             raise TypeError(f"choices[{key!r}] must be a ModelChoice, not {choice!r}.")
-        for what, text in (("name", key), ("criteria", choice.criteria)):
-            if not isinstance(text, str) or not text.strip():
-                raise ValueError(f"choices[{key!r}]: its {what} must be a text, not {text!r}.")
+        if not isinstance(key, str) or not key.strip():
+            raise ValueError(f"choices[{key!r}]: its name must be a text, not {key!r}.")
+
+
+def _check_criteria(choices: Mapping[str, ModelChoice]) -> None:
+    for key, choice in choices.items():
+        if not isinstance(choice.criteria, str) or not choice.criteria.strip():
+            raise ValueError(
+                f"choices[{key!r}]: its criteria must be a text that tells a chat model when to "
+                f"choose it, not {choice.criteria!r}."
+            )

@@ -82,7 +82,7 @@ def test_every_call_begins_with_the_agents_own_model(call: Call) -> None:
 
 
 def test_when_all_fail_the_last_error_is_raised_and_tells_of_every_model(call: Call) -> None:
-    other = Gpt([KeyError("quota")])
+    other = Gpt(steps=[KeyError("quota")])
     agent = create_agent(down(), middleware=[ModelFallbackMiddleware(other)])
     with pytest.raises(KeyError, match="quota") as caught:
         call(agent, ASK)
@@ -180,7 +180,7 @@ def for_the_first(request: ModelRequest[Any]) -> Flow[Any]:
 
 
 def test_settings_and_tools_of_one_provider_do_not_leak_to_another(call: Call) -> None:
-    first, other = Claude([ConnectionError("down")]), Gpt(["Hi."])
+    first, other = Claude(steps=[ConnectionError("down")]), Gpt(steps=["Hi."])
     stack = [for_the_first, ModelFallbackMiddleware(other)]
     call(create_agent(first, [add], middleware=stack), ASK)
     assert "cache_control" in first.requests[0].kwargs
@@ -190,27 +190,30 @@ def test_settings_and_tools_of_one_provider_do_not_leak_to_another(call: Call) -
 
 
 def test_within_a_provider_all_goes_along(call: Call) -> None:
-    first, other = Claude([ConnectionError("down")]), Claude(["Hi."], model_name="claude-4")
+    first, other = (
+        Claude(steps=[ConnectionError("down")]),
+        Claude(steps=["Hi."], model_name="claude-4"),
+    )
     stack = [for_the_first, ModelFallbackMiddleware(other)]
     call(create_agent(first, [add], middleware=stack), ASK)
     assert other.requests[0] == first.requests[0]
 
 
 def test_own_settings_of_a_fallback_replace_those_of_the_request(call: Call) -> None:
-    other = Gpt(["Hi."])
+    other = Gpt(steps=["Hi."])
     stack = [for_the_first, ModelFallbackMiddleware((other, {"seed": 1}))]
-    call(create_agent(Claude([ConnectionError()]), [add], middleware=stack), ASK)
+    call(create_agent(Claude(steps=[ConnectionError()]), [add], middleware=stack), ASK)
     assert other.requests[0].kwargs == {"seed": 1, "tool_choice": "add"}
 
 
 def test_a_function_makes_the_request_of_a_fallback(call: Call) -> None:
-    other = Gpt(["Hi."])
+    other = Gpt(steps=["Hi."])
 
     def terms(request: ModelRequest[Any]) -> ModelRequest[Any]:
         portable = portable_request(request.override(model=first), request.model)
         return portable.override(tools=[*portable.tools, {"type": "web_search"}])
 
-    first = Claude([ConnectionError()])
+    first = Claude(steps=[ConnectionError()])
     stack = [for_the_first, ModelFallbackMiddleware((other, terms))]
     call(create_agent(first, [add], middleware=stack), ASK)
     assert other.requests[0].tools == ["add", "web_search"]
@@ -226,9 +229,9 @@ def test_a_function_that_forgets_the_request_is_named_and_no_models_failure(call
 
 
 def test_arguments_bound_to_a_fallback_are_its_own(call: Call) -> None:
-    other = Gpt(["Hi."])
+    other = Gpt(steps=["Hi."])
     stack: list[Any] = [ModelFallbackMiddleware(other.bind(seed=7))]
-    call(create_agent(Claude([ConnectionError()]), [add], middleware=stack), ASK)
+    call(create_agent(Claude(steps=[ConnectionError()]), [add], middleware=stack), ASK)
     assert other.requests[0].kwargs == {"seed": 7}
     assert other.requests[0].tools == ["add"]
 
@@ -239,8 +242,8 @@ THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "abc"}
 def test_thoughts_go_back_to_the_provider_that_had_them_and_to_no_other(call: Call) -> None:
     """In a tool loop where the first model comes back, fails again, and comes back."""
     other_says = AIMessage([THOUGHT, {"type": "text", "text": "Adding."}], tool_calls=[call_add()])
-    first = Claude([ConnectionError(), ConnectionError(), "Three."])
-    other = Gpt([other_says, ADD])
+    first = Claude(steps=[ConnectionError(), ConnectionError(), "Three."])
+    other = Gpt(steps=[other_says, ADD])
     agent = create_agent(first, [add], middleware=[ModelFallbackMiddleware(other)])
     result = call(agent, ASK)
     shown_to_first = first.requests[1].messages[1]
@@ -272,7 +275,7 @@ WRITTEN = '{"number": 3}'
 def test_a_fallback_without_a_providers_structured_output_answers_by_tool(
     call: Call, format_: Any, tools: Any
 ) -> None:
-    first, other = Gpt([ConnectionError()]), Claude([GIVEN])
+    first, other = Gpt(steps=[ConnectionError()]), Claude(steps=[GIVEN])
     stack = [ModelFallbackMiddleware(other)]
     agent = create_agent(first, tools, middleware=stack, response_format=format_)
     assert call(agent, ASK)["structured_response"] == Answer(number=3)
@@ -283,7 +286,7 @@ def test_a_fallback_without_a_providers_structured_output_answers_by_tool(
 
 @pytest.mark.parametrize("tools", [(), (add,)])
 def test_a_fallback_with_a_providers_structured_output_uses_it(call: Call, tools: Any) -> None:
-    first, other = Claude([ConnectionError()]), Gpt([WRITTEN])
+    first, other = Claude(steps=[ConnectionError()]), Gpt(steps=[WRITTEN])
     stack = [ModelFallbackMiddleware(other)]
     agent = create_agent(first, tools, middleware=stack, response_format=Answer)
     result = call(agent, ASK)
@@ -297,7 +300,7 @@ def test_a_bad_answer_of_a_fallback_is_explained_and_asked_for_again(
     call: Call, tools: Any
 ) -> None:
     wrong = [{"name": "Answer", "args": {"number": "many"}}]
-    first, other = Gpt([ConnectionError(), WRITTEN]), Claude([wrong])
+    first, other = Gpt(steps=[ConnectionError(), WRITTEN]), Claude(steps=[wrong])
     stack = [ModelFallbackMiddleware(other)]
     agent = create_agent(first, tools, middleware=stack, response_format=ProviderStrategy(Answer))
     result = call(agent, ASK)

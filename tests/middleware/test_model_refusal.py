@@ -207,7 +207,7 @@ def test_another_model_gives_the_structured_answer(call: Call, format_: Any, too
     class Plain(ScriptedChatModel):
         model_name: str = "plain"
 
-    stack = [ModelRefusalMiddleware(Plain([GIVEN]))]
+    stack = [ModelRefusalMiddleware(Plain(steps=[GIVEN]))]
     agent = create_agent(says(refusing()), tools, middleware=stack, response_format=format_)
     assert call(agent, ASK)["structured_response"] == Answer(number=3)
 

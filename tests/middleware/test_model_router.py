@@ -203,7 +203,7 @@ def test_what_middleware_says_as_the_user_begins_no_turn(call: Call) -> None:
 def test_a_summary_that_takes_the_users_message_in_does_not_end_the_turn(call: Call) -> None:
     writer = says("They add.", "They add.")
     summaries = SummarizationMiddleware(writer, trigger=("messages", 3), keep=("messages", 1))
-    stack = [router(says("deep"), deep=says(ADD, ADD, "Three.")), summaries]
+    stack: list[Any] = [router(says("deep"), deep=says(ADD, ADD, "Three.")), summaries]
     agent = create_agent(own(), [add], middleware=stack)
     result = call(agent, ask())
     assert last(result) == "Three."
@@ -261,9 +261,12 @@ def test_a_function_that_names_no_choice_is_a_mistake(call: Call, wrong: Any) ->
     assert (error.code, error.choice, error.choices) == ("AF348", wrong, ("quick", "deep"))
 
 
-@pytest.mark.parametrize("classifier", [says(KeyError("broken")), lambda request: {}["broken"]])
-def test_an_exception_of_a_classifier_is_raised_as_it_is(call: Call, classifier: Any) -> None:
-    classifier = classifier if callable(classifier) else says(KeyError("broken"))
+@pytest.mark.parametrize("kind", ["model", "function"])
+def test_an_exception_of_a_classifier_is_raised_as_it_is(call: Call, kind: str) -> None:
+    def broken(request: ModelRequest[Any]) -> str:
+        raise KeyError("broken")
+
+    classifier: Any = broken if kind == "function" else says(KeyError("broken"))
     with pytest.raises(KeyError, match="broken"):
         call(create_agent(own(), middleware=[router(classifier)]), ask())
 
@@ -341,9 +344,9 @@ def test_what_is_one_providers_own_does_not_leak_to_the_chosen_model(call: Call)
     def cached(request: ModelRequest[Any]) -> Flow[Any]:
         return (yield request.override(model_settings={"cache_control": {}}))
 
-    quick, deep = Claude(["Hi."]), says("42.")
+    quick, deep = Claude(steps=["Hi."]), says("42.")
     stack: list[Any] = [cached, router(says("deep", "quick"), quick, (deep, {"seed": 1}))]
-    agent = create_agent(Claude([]), middleware=stack, checkpointer=InMemorySaver())
+    agent = create_agent(Claude(steps=[]), middleware=stack, checkpointer=InMemorySaver())
     call(agent, ask(), ONE)
     call(agent, ask(), ONE)
     assert deep.requests[0].kwargs == {"seed": 1}
@@ -357,7 +360,7 @@ def test_a_choice_has_the_structured_output_that_suits_it(call: Call) -> None:
     class Gpt(ScriptedChatModel):
         model_name: str = "gpt-5"
 
-    for model in (Gpt(['{"number": 3}']), says([{"name": "Answer", "args": {"number": 3}}])):
+    for model in (Gpt(steps=['{"number": 3}']), says([{"name": "Answer", "args": {"number": 3}}])):
         stack = [router(says("deep"), deep=model)]
         agent = create_agent(own(), [add], middleware=stack, response_format=Answer)
         assert call(agent, ask())["structured_response"] == Answer(number=3)
@@ -386,6 +389,11 @@ def test_a_fallback_inside_the_router_replaces_the_chosen_model(call: Call) -> N
     fallback = ModelFallbackMiddleware(says("Instead."))
     stack: list[Any] = [router(says("deep"), deep=says(ConnectionError())), fallback]
     assert last(call(create_agent(own(), middleware=stack), ask())) == "Instead."
+
+
+def test_a_function_needs_no_criteria(call: Call) -> None:
+    route = ModelRouterMiddleware(choices={"a": ModelChoice(says("Hi."))}, classifier=lambda r: "a")
+    assert last(call(create_agent(own(), middleware=[route]), ask())) == "Hi."
 
 
 QUICK = {"quick": ModelChoice(says(), "small talk")}

@@ -173,7 +173,7 @@ def test_calls_of_tools_go_along_in_the_form_for_all() -> None:
     call = {"name": "search", "args": {"query": "x"}, "id": "1", "type": "tool_call"}
     said = AIMessage(
         [{"type": "tool_use", "id": "1", "name": "search", "input": {"query": "x"}}],
-        tool_calls=[{**call, "extras": {"signature": "s"}}],  # type: ignore[list-item]
+        tool_calls=[{**call, "extras": {"signature": "s"}}],
         additional_kwargs={"tool_calls": [{"id": "1"}], "lc_source": "me"},
         response_metadata={"model_provider": "anthropic", "id": "msg_1"},
         id="7",
@@ -265,7 +265,7 @@ def test_another_address_or_class_is_another_provider(other: Any) -> None:
 
 def test_a_model_that_names_none_stands_for_any_provider() -> None:
     mine, other = ScriptedChatModel(), ScriptedChatModel()
-    settings = {"cache_control": {}}
+    settings: dict[str, Any] = {"cache_control": {}}
     assert sent(other, model=mine, model_settings=settings).model_settings == {}
     bound = mine.bind(stop=["x"])
     assert sent(bound, model=mine, model_settings=settings).model_settings == settings
