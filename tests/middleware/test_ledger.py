@@ -1,0 +1,313 @@
+"""Many agents spend from one purse: nothing is spent twice, lost, or spent without a look."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages.utils import count_tokens_approximately
+
+from agent_factory import create_agent
+from agent_factory.middleware.budget import (
+    BudgetExceededError,
+    BudgetMiddleware,
+    Ledger,
+    Limits,
+    Price,
+    Spent,
+    UnknownPriceError,
+)
+from agent_factory.middleware.summarization import SummarizationMiddleware
+from agent_factory.testing import ScriptedChatModel
+
+PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
+
+
+def said(text: str = "", *, calls: int = 0, read: int = 90, written: int = 10) -> AIMessage:
+    usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+    made = [{"name": "look", "args": {}, "id": uuid4().hex} for _ in range(calls)]
+    return AIMessage(text, tool_calls=made, usage_metadata=usage)
+
+
+def look() -> str:
+    """Look around."""
+    return "a tree"
+
+
+def test_a_reservation_is_spent_as_it_was_or_given_back() -> None:
+    ledger = Ledger(Limits(usd=1))
+    with ledger.reserve(Spent(usd=0.4)) as reservation:
+        assert ledger.reserved.usd == 0.4
+        reservation.commit(Spent(usd=0.25, turns=1))
+    with pytest.raises(OSError, match="down"), ledger.reserve(Spent(usd=0.5)):
+        raise OSError("down")
+    assert (ledger.spent.usd, ledger.spent.turns, ledger.reserved) == (0.25, 1, Spent())
+
+
+def test_a_reservation_is_spent_once() -> None:
+    ledger = Ledger(Limits())
+    with ledger.reserve(Spent(turns=1)) as reservation:
+        reservation.commit(Spent(turns=1))
+        with pytest.raises(RuntimeError, match="has ended"):
+            reservation.commit(Spent(turns=1))
+    assert ledger.spent.turns == 1
+
+
+def test_what_does_not_fit_beside_what_is_reserved_is_refused() -> None:
+    ledger = Ledger(Limits(usd=1))
+    with ledger.reserve(Spent(usd=0.6)):
+        with pytest.raises(BudgetExceededError, match=r"0\.6 of 1 USD in the shared budget"):
+            ledger.reserve(Spent(usd=0.6))
+        with pytest.raises(BudgetExceededError):
+            ledger.reserve(Spent(usd=0.3), keep=Spent(usd=0.3))
+        ledger.raise_limits({"usd": 1, "turns": 5})
+        with ledger.reserve(Spent(usd=0.6)):
+            assert ledger.limits == Limits(usd=2)
+
+
+def test_dollars_add_up_to_the_limit() -> None:
+    ledger = Ledger(Limits(usd=0.3))
+    for _ in range(3):
+        with ledger.reserve(Spent(usd=0.1)) as reservation:
+            reservation.commit(Spent(usd=0.1))
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve(Spent(usd=0.000001))
+
+
+def test_time_counts_while_a_call_is_under_way_and_parallel_ones_once() -> None:
+    ledger = Ledger(Limits(seconds=0.2))
+    time.sleep(0.01)
+    assert ledger.spent.seconds == 0
+    began = time.monotonic()
+    with ledger.reserve(Spent()), ledger.reserve(Spent()):
+        time.sleep(0.02)
+    after = ledger.spent.seconds
+    assert 0.02 <= after <= time.monotonic() - began
+    time.sleep(0.01)
+    assert ledger.spent.seconds == after
+    with ledger.reserve(Spent()):
+        time.sleep(0.2)
+        with pytest.raises(BudgetExceededError, match="seconds"):
+            ledger.reserve(Spent())
+
+
+def test_a_snapshot_can_be_gone_on_with() -> None:
+    ledger = Ledger(Limits(turns=2), spent=Spent(turns=1, seconds=3.0))
+    with ledger.reserve(Spent(turns=1)) as reservation:
+        reservation.commit(Spent(turns=1))
+    assert ledger.spent.turns == 2
+    assert ledger.spent.seconds >= 3
+    copy = pickle.loads(pickle.dumps(ledger.spent))
+    with pytest.raises(BudgetExceededError):
+        Ledger(Limits(turns=2), spent=copy).reserve(Spent(turns=1))
+
+
+def test_errors_travel_between_processes() -> None:
+    with pytest.raises(BudgetExceededError) as caught:
+        Ledger(Limits(turns=0)).reserve(Spent(turns=1))
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copy), copy.reached) == (str(caught.value), {"ledger": {"turns": 1}})
+    unknown = pickle.loads(pickle.dumps(UnknownPriceError("gpt-9", "openai")))
+    assert (unknown.model, unknown.provider) == ("gpt-9", "openai")
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"limits": 1}, "limits must be Limits"),
+        ({"limits": Limits(), "spent": {"usd": 1}}, "spent must be Spent"),
+    ],
+)
+def test_a_ledger_takes_limits_and_what_was_spent(settings: Any, problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
+        Ledger(**settings)
+
+
+AGENTS = 8
+
+
+def test_agents_in_threads_pass_a_limit_by_no_more_than_a_call_each() -> None:
+    """All arrive at once, with room for the least cost of three calls."""
+    ledger = Ledger(Limits(usd=0.3))
+    start = Barrier(AGENTS)
+    asked: list[int] = []
+
+    def answer(_: list[AnyMessage]) -> AIMessage:
+        asked.append(1)
+        time.sleep(0.1)
+        return said("done", read=90, written=30)
+
+    def spend(_: int) -> None:
+        budget = BudgetMiddleware(
+            ledger=ledger, prices=PRICES, token_counter=lambda _: 90, exit_behavior="end"
+        )
+        agent = create_agent(ScriptedChatModel([answer]), middleware=[budget])
+        start.wait()
+        agent.invoke({"messages": [HumanMessage("Go on")]})
+
+    with ThreadPoolExecutor(AGENTS) as pool:
+        list(pool.map(spend, range(AGENTS)))
+    assert len(asked) == 3
+    assert ledger.spent.usd == pytest.approx(0.36)  # three calls of 0.12, reserved as 0.091
+    assert ledger.reserved == Spent()
+
+
+def test_turns_and_tool_calls_of_threads_are_exact() -> None:
+    ledger = Ledger(Limits(turns=20, tool_calls=9))
+
+    def spend(_: int) -> list[AnyMessage]:
+        script: list[Any] = [lambda _: said(calls=2)] * 30
+        agent = create_agent(
+            ScriptedChatModel(script), [look], middleware=[BudgetMiddleware(ledger=ledger)]
+        )
+        return list(agent.invoke({"messages": [HumanMessage("Go on")]})["messages"])
+
+    with ThreadPoolExecutor(4) as pool:
+        runs = list(pool.map(spend, range(4)))
+    ran = [m for run in runs for m in run if m.type == "tool" and m.status == "success"]
+    assert len(ran) == ledger.spent.tool_calls == 9
+    assert ledger.spent.turns <= 20
+    assert ledger.reserved == Spent()
+
+
+def test_parent_and_subagent_spend_from_one_ledger(call: Callable[..., Any]) -> None:
+    ledger = Ledger(Limits(turns=4, seconds=60))
+    inner = create_agent(
+        ScriptedChatModel([said(calls=1), said("inner")]),
+        [look],
+        middleware=[BudgetMiddleware(ledger=ledger, exit_behavior="end")],
+    )
+
+    def delegate() -> str:
+        """Let another agent look."""
+        return str(inner.invoke({"messages": [HumanMessage("Look")]})["messages"][-1].text)
+
+    model = ScriptedChatModel([[{"name": "delegate"}], said("outer")])
+    agent = create_agent(
+        model, [delegate], middleware=[BudgetMiddleware(ledger=ledger, exit_behavior="end")]
+    )
+    result = call(agent, {"messages": [HumanMessage("Go")]})
+    assert result["messages"][-1].text == "outer"
+    assert (ledger.spent.turns, ledger.spent.tool_calls, ledger.reserved) == (4, 2, Spent())
+
+
+def test_a_handler_books_every_call_once(call: Callable[..., Any]) -> None:
+    """The summary is seen by the handler alone, the agent's own call by both."""
+    ledger = Ledger(Limits(usd=10))
+    summary = ScriptedChatModel([said("They met.", read=200, written=20)])
+    stack = [
+        SummarizationMiddleware(summary, trigger=("messages", 3), keep=("messages", 1)),
+        BudgetMiddleware(ledger=ledger, prices=PRICES),
+    ]
+    agent = create_agent(ScriptedChatModel([said("done")]), middleware=stack)
+    history = [HumanMessage("Hi"), AIMessage("Hello"), HumanMessage("Go on")]
+    call(agent, {"messages": history}, {"callbacks": [ledger.handler(PRICES)]})
+    assert (ledger.spent.total_tokens, ledger.spent.turns) == (320, 1)
+    assert ledger.spent.usd == pytest.approx(0.32)
+
+
+def test_a_handler_stops_a_call_whose_price_is_unknown(call: Callable[..., Any]) -> None:
+    ledger = Ledger(Limits(usd=10))
+    model = ScriptedChatModel(["never"])
+    go = {"messages": [HumanMessage("Go")]}
+    with pytest.raises(UnknownPriceError, match="ScriptedChatModel"):
+        call(create_agent(model), go, {"callbacks": [ledger.handler()]})
+    assert not model.requests
+
+
+def test_a_handler_without_dollars_needs_no_prices_and_books_no_failures() -> None:
+    ledger = Ledger(Limits(total_tokens=1000))
+    handler = ledger.handler()
+    model = ScriptedChatModel([OSError("down"), said("done")])
+    with pytest.raises(OSError, match="down"):
+        model.invoke("Hi", {"callbacks": [handler]})
+    model.invoke("Hi", {"callbacks": [handler]})
+    assert ledger.spent == Spent(input_tokens=90, output_tokens=10)
+
+
+STEP = st.tuples(st.integers(0, 3), st.integers(1, 60), st.sampled_from([False, False, True]))
+SCRIPT = st.lists(STEP, max_size=4)
+LIMITS = st.fixed_dictionaries(
+    {},
+    optional={
+        "usd": st.floats(0, 1),
+        "total_tokens": st.integers(0, 900),
+        "output_tokens": st.integers(0, 200),
+        "turns": st.integers(0, 8),
+        "tool_calls": st.integers(0, 6),
+    },
+)
+
+
+class Fails(Exception):
+    """A model that is down."""
+
+
+class Costs:
+    """Usage as the text would have it, and the dearest call so far."""
+
+    def __init__(self) -> None:
+        self.dearest = 0
+
+    def step(self, calls: int, written: int, fails: bool) -> Callable[[list[AnyMessage]], Any]:
+        def answer(messages: list[AnyMessage]) -> Any:
+            if fails:
+                return Fails()
+            read = count_tokens_approximately(messages) + 40
+            self.dearest = max(self.dearest, read + written)
+            return said("so", calls=calls, read=read, written=written)
+
+        return answer
+
+
+def check_history(messages: list[AnyMessage]) -> None:
+    asked = [c["id"] for m in messages if isinstance(m, AIMessage) for c in m.tool_calls]
+    answered = [m.tool_call_id for m in messages if m.type == "tool"]
+    assert sorted(map(str, asked)) == sorted(answered)
+    assert messages[-1].type == "ai"
+
+
+@settings(max_examples=settings.default.max_examples // 2)  # each builds agents and runs them
+@given(
+    limits=LIMITS,
+    scripts=st.lists(SCRIPT, min_size=1, max_size=3),
+    exit_behavior=st.sampled_from(["answer", "end", "error"]),
+)
+def test_a_shared_budget_is_passed_by_at_most_a_call_of_each_agent(
+    limits: Any, scripts: list[Any], exit_behavior: Any
+) -> None:
+    """Runs end, with a valid history; nothing stays reserved; turns and tool calls are exact."""
+    ledger, costs = Ledger(Limits(**limits)), Costs()
+
+    async def run(script: list[Any]) -> None:
+        steps = [costs.step(*step) for step in script]
+        model = ScriptedChatModel([*steps, costs.step(0, 5, False)])
+        budget = BudgetMiddleware(ledger=ledger, prices=PRICES, exit_behavior=exit_behavior)
+        agent = create_agent(model, [look], middleware=[budget])
+        try:
+            result = await agent.ainvoke({"messages": [HumanMessage("Go on")]})
+        except (Fails, BudgetExceededError):
+            return
+        check_history(result["messages"])
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*map(run, scripts))
+
+    asyncio.run(all_at_once())
+    spent, over = ledger.spent, costs.dearest * len(scripts)
+    assert ledger.reserved == Spent()
+    assert spent.turns <= limits.get("turns", 10**6)
+    assert spent.tool_calls <= limits.get("tool_calls", 10**6)
+    assert spent.total_tokens <= limits.get("total_tokens", 10**6) + over
+    assert spent.output_tokens <= limits.get("output_tokens", 10**6) + over
+    assert spent.usd <= limits.get("usd", 10**6) + over / 1000

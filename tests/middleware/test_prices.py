@@ -1,0 +1,139 @@
+"""What a model's tokens cost: by the user's prices, and by those that genai-prices brings."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import PathFinder
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from agent_factory import create_agent
+from agent_factory.middleware.budget import (
+    BudgetMiddleware,
+    Ledger,
+    Limits,
+    Price,
+    UnknownPriceError,
+)
+from agent_factory.testing import ScriptedChatModel
+
+USAGE: Any = {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100}
+
+
+class OpenAI(ScriptedChatModel):
+    """A model that says it is of openai, as langchain's classes do."""
+
+    model_name: str = "gpt-4o"
+
+    def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        return {**params, "ls_provider": "openai"}
+
+
+def cost(model: Any, usage: Any = None, *, named: str | None = None, prices: Any = None) -> float:
+    """What one call costs."""
+    answer = AIMessage(
+        "done",
+        usage_metadata={**USAGE, **(usage or {})},
+        response_metadata={"model_name": named} if named else {},
+    )
+    inner = getattr(model, "bound", model)
+    inner.steps.append(answer)
+    ledger = Ledger(Limits(usd=100))
+    agent = create_agent(model, middleware=[BudgetMiddleware(ledger=ledger, prices=prices)])
+    agent.invoke({"messages": [("user", "Hi")]})
+    return ledger.spent.usd
+
+
+def test_a_known_model_costs_what_its_provider_lists() -> None:
+    assert cost(OpenAI()) == pytest.approx((1000 * 2.5 + 100 * 10) / 1e6)
+
+
+def test_what_comes_from_a_cache_is_cheaper() -> None:
+    cached = {"input_token_details": {"cache_read": 800}}
+    assert cost(OpenAI(), cached) == pytest.approx((200 * 2.5 + 800 * 1.25 + 100 * 10) / 1e6)
+
+
+def test_the_model_that_answered_is_paid() -> None:
+    """A model may be an alias, or a proxy that asks another one."""
+    assert cost(OpenAI(), named="gpt-4o-mini") == pytest.approx((1000 * 0.15 + 100 * 0.6) / 1e6)
+    assert cost(OpenAI(), named="of-my-own") == cost(OpenAI())
+
+
+def test_a_bound_model_is_priced_as_what_is_bound() -> None:
+    assert cost(OpenAI().bind(temperature=0)) == cost(OpenAI())
+    assert cost(OpenAI().bind(model="gpt-4o-mini")) < cost(OpenAI())
+
+
+def test_details_that_contradict_the_totals_are_left_out() -> None:
+    odd = {"input_token_details": {"cache_read": 5000, "audio": -3}}
+    assert cost(OpenAI(), odd) == cost(OpenAI())
+
+
+def test_prices_of_ones_own_come_before_the_listed_ones() -> None:
+    own = {"gpt-4o": Price(input=1, output=2, cache_read=0.5, cache_write=4)}
+    assert cost(OpenAI(), prices=own) == pytest.approx(1200 / 1e6)
+    details = {"cache_read": 400, "ephemeral_5m_input_tokens": 100}
+    usage = {"input_token_details": details}
+    assert cost(OpenAI(), usage, prices=own) == pytest.approx((500 + 200 + 400 + 200) / 1e6)
+    assert cost(OpenAI(), prices={"other": Price(input=1, output=2)}) == cost(OpenAI())
+
+
+def test_a_function_may_know_all_prices() -> None:
+    def flat(model: str, usage: Any) -> float:
+        return {"gpt-4o": 0.25}[model]
+
+    assert cost(OpenAI(), prices=flat) == 0.25
+    with pytest.raises(UnknownPriceError, match="gpt-9"):
+        cost(OpenAI(model_name="gpt-9"), prices=flat)
+    with pytest.raises(ValueError, match="must give US dollars"):
+        cost(OpenAI(), prices=lambda model, usage: "much")
+
+
+@pytest.mark.parametrize("name", ["gpt-9-ultra", ""])
+def test_a_model_that_no_list_has_is_named(name: str) -> None:
+    with pytest.raises(UnknownPriceError, match=r"has no known price of 'openai'"):
+        cost(OpenAI(model_name=name))
+
+
+def test_a_provider_that_no_list_has_is_not_guessed() -> None:
+    """The same weights cost nothing on one's own machine."""
+
+    class Local(OpenAI):
+        def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
+            return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": "local"}
+
+    with pytest.raises(UnknownPriceError, match=r"gpt-4o: has no known price of 'local'"):
+        cost(Local())
+
+
+def test_without_the_list_dollars_need_prices(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hidden(PathFinder):
+        @classmethod
+        def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
+            return None if name == "genai_prices" else super().find_spec(name, path, target)
+
+    finders = [Hidden if finder is PathFinder else finder for finder in sys.meta_path]
+    monkeypatch.setattr(sys, "meta_path", finders)
+    for name in [name for name in sys.modules if name.startswith("genai_prices")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ImportError, match=r"pip install 'agent-factory\[cost\]'"):
+        BudgetMiddleware(run=Limits(usd=1))
+    BudgetMiddleware(run=Limits(usd=1), prices={"mine": Price(input=1, output=1)})
+    BudgetMiddleware(run=Limits(total_tokens=100))
+
+
+@pytest.mark.parametrize(
+    ("amounts", "name"),
+    [
+        ({"input": -1, "output": 1}, "input"),
+        ({"input": 1, "output": "2"}, "output"),
+        ({"input": 1, "output": 1, "cache_read": float("inf")}, "cache_read"),
+        ({"input": None, "output": 1}, "input and output"),
+    ],
+)
+def test_prices_that_are_no_amounts_are_refused(amounts: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        Price(**amounts)
