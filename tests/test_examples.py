@@ -130,3 +130,36 @@ def test_resilience_holds_with_the_local_model_too(show: Show) -> None:
     assert "find_order: no answer after 2 s" in out
     assert out.count("Order A-1001 arrives on Thursday.") == 2
     assert out.count("There is no order C-77.") == 2
+
+
+def test_limits_end_with_an_answer_and_not_with_another_call(show: Show) -> None:
+    out = show("limits")
+    assert out.count("arrives on Thursday.\n") == 2
+    assert "1 of 1 calls of find_order are used up in this thread" in out
+    assert out.strip().endswith("A-1002 I could not look up any more.")
+
+
+@needs_local_model
+def test_limits_let_the_local_model_look_up_once_and_answer_twice(show: Show) -> None:
+    out = show("limits", "--model", "local")
+    assert out.count("Limit reached") == 1
+    assert "order_id: A-1002" in out
+    assert out.count("Ai Message") == 4
+    assert out.rpartition("Ai Message")[2].strip("= \n")
+
+
+def test_long_thread_clears_and_summarises_and_never_loses_the_list(show: Show) -> None:
+    out = show("long_thread")
+    prompts = out.split("--- the model sees\n")[1:]
+    assert [prompt.count("- [pending] Ask for other orders") for prompt in prompts] == [0, 1, 1, 1, 1]
+    assert "tool: [cleared]\nai: It arrives on Thursday." in prompts[3]
+    assert prompts[4].startswith("human: Summary of the conversation so far:\n\nWhere is my order")
+    assert out.strip().endswith("Order B-2002 arrives on Thursday, too.")
+
+
+@needs_local_model
+def test_long_thread_holds_with_the_local_model_too(show: Show) -> None:
+    out = show("long_thread", "--model", "local")
+    assert "tool: [cleared]" in out
+    assert "human: Summary of the conversation so far:\n\nWhere is my order A-1001?" in out
+    assert "Order B-2002 arrives on Thursday." in out.rpartition("--- the answer")[2]

@@ -197,6 +197,60 @@ def test_after_agent_hooks_still_run_at_the_limit(ask: Ask) -> None:
     assert result["messages"][-1].text == "closed"
 
 
+def test_an_answer_is_the_last_allowed_call_without_tools(ask: Ask) -> None:
+    model = ScriptedChatModel([CALL, "It is 3, as far as I came."])
+    limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="answer")
+    result = ask(create_agent(model, [add], middleware=[limit]))
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
+    assert result["messages"][-1].text == "It is 3, as far as I came."
+    assert [request.tools for request in model.requests] == [["add"], []]
+    assert "2 of 2 model calls are used up in this run" in model.requests[1].messages[-1].text
+
+
+def test_a_call_made_up_in_the_last_answer_does_not_run(ask: Ask) -> None:
+    model = ScriptedChatModel([CALL, CALL])
+    limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="answer")
+    result = ask(create_agent(model, [add], middleware=[limit]))
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
+    assert result["messages"][-1].text.startswith("I had to stop here: 2 of 2 model calls")
+
+
+def test_a_thread_that_is_used_up_has_no_call_left_to_answer_with(ask: Ask) -> None:
+    model = ScriptedChatModel([CALL, "So."])
+    limit = ModelCallLimitMiddleware(thread_limit=2, exit_behavior="answer")
+    agent = create_agent(model, [add], middleware=[limit], **thread())
+    assert ask(agent, ONE)["messages"][-1].text == "So."
+    assert "2 of 2 model calls" in ask(agent, ONE)["messages"][-1].text
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_answer_is_given_once_whatever_jumps_back(ask: Ask, first: bool) -> None:
+    limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="answer")
+    stack = [limit, NeverContent()] if first else [NeverContent(), limit]
+    model = ScriptedChatModel(["1", "2"])
+    texts = [m.text for m in ask(create_agent(model, middleware=stack))["messages"]]
+    assert texts[1:3] == ["1", "2"]
+    assert texts[3].startswith("I had to stop here")
+
+
+def test_the_last_answer_may_be_structured(ask: Ask) -> None:
+    good = [{"name": "Answer", "args": {"number": 3}}]
+    limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="answer")
+    model = ScriptedChatModel([CALL, good])
+    agent = create_agent(model, [add], middleware=[limit], response_format=Answer)
+    assert ask(agent)["structured_response"] == Answer(number=3)
+    assert model.requests[1].tools == ["Answer"]
+
+
+def test_a_last_answer_in_the_wrong_form_does_not_break_the_limit(ask: Ask) -> None:
+    limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="answer")
+    model = ScriptedChatModel([CALL, "three"])
+    agent = create_agent(model, [add], middleware=[limit], response_format=Answer)
+    result = ask(agent)
+    assert "2 of 2 model calls" in result["messages"][-1].text
+    assert result.get("structured_response") is None
+
+
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
