@@ -109,7 +109,7 @@ def user(number: int) -> ScriptedChatModel:
 
 
 def test_runs_beside_each_other_use_their_own_models() -> None:
-    agent = create_agent(user(0), [weather], middleware=[PerUser(), LLMToolEmulator()])
+    agent: Any = create_agent(user(0), [weather], middleware=[PerUser(), LLMToolEmulator()])
     with ThreadPoolExecutor(4) as pool:
         runs = [pool.submit(agent.invoke, GO, context=user(n)) for n in range(8)]
         texts = [run.result()["messages"][2].text for run in runs]
@@ -117,7 +117,7 @@ def test_runs_beside_each_other_use_their_own_models() -> None:
 
 
 def test_asynchronous_runs_beside_each_other_use_their_own_models() -> None:
-    agent = create_agent(user(0), [weather], middleware=[PerUser(), LLMToolEmulator()])
+    agent: Any = create_agent(user(0), [weather], middleware=[PerUser(), LLMToolEmulator()])
 
     async def all_of_them() -> list[Any]:
         return await asyncio.gather(*(agent.ainvoke(GO, context=user(n)) for n in range(8)))

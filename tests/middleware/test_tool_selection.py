@@ -192,6 +192,9 @@ def test_when_asking_again_does_not_help_an_error_says_what_was_answered(
     chooser.assert_done()
 
 
+WITH_WEATHER = ["weather", "translate"]
+
+
 @pytest.mark.parametrize(
     ("instead", "offered"),
     [
@@ -225,7 +228,7 @@ def test_a_way_out_that_names_no_tool_is_an_error(call: Run) -> None:
 
 def test_always_including_an_unknown_tool_is_an_error_that_names_the_tools(call: Run) -> None:
     _, select = selector(always_include=["post"])
-    with pytest.raises(ToolSelectionError, match="'post'.*there are weather, mail, translate"):
+    with pytest.raises(ToolSelectionError, match=r"'post'.*there are weather, mail, translate"):
         call(create_agent(ScriptedChatModel([]), TOOLS, middleware=[select]), GO)
 
 

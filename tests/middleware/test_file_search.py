@@ -1,0 +1,571 @@
+"""Files are found by name and content, in one folder, whatever a model or the folder may hold."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_factory import create_agent
+from agent_factory.middleware import FilesystemFileSearchMiddleware
+from agent_factory.testing import ScriptedChatModel
+
+Run = Callable[..., Any]
+Search = Callable[..., str]
+
+needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
+BOTH = [pytest.param(True, id="ripgrep", marks=needs_ripgrep), pytest.param(False, id="python")]
+
+
+def tools(root: Path, **settings: Any) -> tuple[Search, Search]:
+    """The two tools of a folder, as functions: glob and grep."""
+    found = FilesystemFileSearchMiddleware(root_path=root, **settings).tools
+    glob, grep = (lambda *, tool=tool, **arguments: tool.invoke(arguments) for tool in found)
+    return glob, grep
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A workspace beside a secret, with all that may lie in a folder."""
+    (tmp_path / "secret.txt").write_text("TOP secret\n")
+    inside = tmp_path / "root"
+    for folder in ("src/deep", "docs", "src/.hidden"):
+        (inside / folder).mkdir(parents=True)
+    files = {
+        "src/a.py": "import os\nTOP = 1\n",
+        "src/deep/b.py": "def top():\n    return 'TOP'\n",
+        "src/.hidden/c.py": "TOP = 3\n",
+        "docs/read me.md": "# Top\r\nTOP of it\r\n",
+        ".gitignore": "*.py\n",
+    }
+    for name, text in files.items():
+        (inside / name).write_bytes(text.encode())
+    return inside
+
+
+@pytest.mark.parametrize("rg", BOTH)
+def test_an_agent_finds_files_and_lines(call: Run, root: Path, rg: bool) -> None:
+    calls = [
+        {"name": "glob_search", "args": {"pattern": "src/*.py"}, "id": "1"},
+        {"name": "grep_search", "args": {"pattern": "TOP", "output_mode": "content"}, "id": "2"},
+        {"name": "grep_search", "args": {"pattern": "x", "path": "/.."}, "id": "3"},
+        {"name": "grep_search", "args": {"pattern": "x", "output_mode": "lines"}, "id": "4"},
+    ]
+    search = FilesystemFileSearchMiddleware(root_path=root, use_ripgrep=rg)
+    agent = create_agent(ScriptedChatModel([calls, "ok"]), middleware=[search])
+    found = {m.tool_call_id: m for m in call(agent, {"messages": "Go"})["messages"][2:6]}
+    assert found["1"].text == "/src/a.py"
+    assert found["2"].text.splitlines() == [
+        "/docs/read me.md:2:TOP of it",
+        "/src/.hidden/c.py:1:TOP = 3",
+        "/src/a.py:2:TOP = 1",
+        "/src/deep/b.py:2:    return 'TOP'",
+    ]
+    assert [found[i].status for i in "1234"] == ["success", "success", "error", "error"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "found"),
+    [
+        ("**/*.py", "/", ["/src/.hidden/c.py", "/src/a.py", "/src/deep/b.py"]),
+        ("*.py", "/", []),
+        ("*.py", "/src", ["/src/a.py"]),
+        ("*.py", "src/", ["/src/a.py"]),
+        ("/src/*.py", "/", ["/src/a.py"]),
+        ("/src/**/b.*", "/src/deep", ["/src/deep/b.py"]),
+        ("/docs/*", "/src", []),
+        ("**/[!a].py", "/", ["/src/.hidden/c.py", "/src/deep/b.py"]),
+        ("**/?.{py,md}", "/src", ["/src/.hidden/c.py", "/src/a.py", "/src/deep/b.py"]),
+        ("{src,docs}/*", "/", ["/docs/read me.md", "/src/a.py"]),
+        ("src/**", "/", ["/src/.hidden/c.py", "/src/a.py", "/src/deep/b.py"]),
+        ("src", "/", []),
+        ("./docs//read me.md", "/", ["/docs/read me.md"]),
+        ("~", "/", []),
+        ("", "/", []),
+    ],
+)
+def test_glob_patterns(root: Path, pattern: str, path: str, found: list[str]) -> None:
+    glob, _ = tools(root)
+    text = glob(pattern=pattern, path=path)
+    assert sorted(text.splitlines()) == (found or ["No files found."])
+
+
+def test_the_most_recently_changed_files_come_first_then_by_path(root: Path) -> None:
+    for age, name in enumerate(["src/deep/b.py", "src/a.py"]):
+        os.utime(root / name, (1_000 - age, 1_000 - age))
+    for name in ("src/.hidden/c.py", "docs/read me.md", ".gitignore"):
+        os.utime(root / name, (5, 5))
+    glob, _ = tools(root)
+    assert glob(pattern="**/*").splitlines() == [
+        "/src/deep/b.py",
+        "/src/a.py",
+        "/.gitignore",
+        "/docs/read me.md",
+        "/src/.hidden/c.py",
+    ]
+
+
+@pytest.mark.parametrize("rg", BOTH)
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ({}, ["/docs/read me.md", "/src/.hidden/c.py", "/src/a.py", "/src/deep/b.py"]),
+        ({"include": "*.md"}, ["/docs/read me.md"]),
+        ({"include": "*.{md,txt}"}, ["/docs/read me.md"]),
+        ({"include": "src/*"}, ["/src/a.py"]),
+        ({"include": "deep/*", "path": "/src"}, ["/src/deep/b.py"]),
+        ({"include": "/src/*/*", "path": "/src"}, ["/src/.hidden/c.py", "/src/deep/b.py"]),
+        ({"include": "*.rs"}, []),
+        ({"path": "/src/deep"}, ["/src/deep/b.py"]),
+        ({"path": "/src/a.py"}, ["/src/a.py"]),
+        ({"path": "/docs", "output_mode": "count"}, ["/docs/read me.md:1"]),
+        ({"pattern": "(?i)top", "path": "/docs", "output_mode": "count"}, ["/docs/read me.md:2"]),
+        ({"pattern": "^TOP", "path": "/src"}, ["/src/.hidden/c.py", "/src/a.py"]),
+        ({"pattern": r"(.)\1TOP"}, []),
+        ({"pattern": r"(?<=')TOP"}, ["/src/deep/b.py"]),
+        ({"pattern": r"\d$"}, ["/src/.hidden/c.py", "/src/a.py"]),
+        ({"pattern": "-e"}, []),
+        ({"pattern": "--files"}, []),
+        ({"pattern": "", "include": "a.py", "output_mode": "count"}, ["/src/a.py:2"]),
+    ],
+)
+def test_grep(root: Path, rg: bool, arguments: dict[str, Any], found: list[str]) -> None:
+    _, grep = tools(root, use_ripgrep=rg)
+    text = grep(**{"pattern": "TOP", **arguments})
+    assert text.splitlines() == (found or ["No matches found."])
+
+
+HOSTILE_PATHS = [
+    "/..",
+    "../secret.txt",
+    "/src/../../secret.txt",
+    "....//....//secret.txt",
+    "/src/..\\..",
+    "/etc/passwd",
+    "//etc//passwd",
+    "~",
+    "~root",
+    "/proc/self/environ",
+    "/src\0/../..",
+    "\0",
+    "/a" * 10_000,
+    "n" * 5_000,
+    "/" * 100_000 + "x",
+    "\ud800",
+    "/\udcff\udcfe",
+    "$(cat ../secret.txt)",
+    "`id`",
+    "-rf",
+    "C:\\Windows",
+    "file:///etc/passwd",
+    "/up",
+    "/up/secret.txt",
+    "/absolute",
+    "/loop",
+    "/chain",
+    "/chain/x",
+    "/file_link",
+    "/inner",
+    "/pipe",
+    "/socket",
+]
+
+
+def booby_trapped(root: Path) -> None:
+    """Links in all shapes, and things that are no files."""
+    for name, target in {
+        "up": "..",
+        "absolute": str(root.parent),
+        "file_link": "../secret.txt",
+        "loop": "loop",
+        "ping": "pong",
+        "pong": "ping",
+        "chain": "up",
+        "inner": "src",
+        "dangling": "nowhere",
+        "src/back": "..",
+        "src/deep/top.py": "/etc/passwd",
+    }.items():
+        (root / name).symlink_to(target)
+    os.mkfifo(root / "pipe")
+    server = socket.socket(socket.AF_UNIX)
+    here = Path.cwd()
+    os.chdir(root)  # a socket's path must be short
+    try:
+        server.bind("socket")
+    finally:
+        os.chdir(here)
+        server.close()
+
+
+@pytest.mark.parametrize("rg", BOTH)
+@pytest.mark.parametrize("path", HOSTILE_PATHS)
+def test_no_path_leads_out(root: Path, rg: bool, path: str) -> None:
+    booby_trapped(root)
+    glob, grep = tools(root, use_ripgrep=rg)
+    for text in (glob(pattern="**/*", path=path), grep(pattern="", path=path)):
+        assert text.startswith("Error: "), text
+        assert "secret" not in text.removeprefix("Error: ") or "secret" in path
+
+
+@pytest.mark.parametrize("rg", BOTH)
+@pytest.mark.parametrize(
+    "pattern", ["**/*", "*/*", "up/*", "/up/**", "loop/**/x", "**/secret.txt", "inner/**", "pipe"]
+)
+def test_no_pattern_leads_out(root: Path, rg: bool, pattern: str) -> None:
+    booby_trapped(root)
+    glob, grep = tools(root, use_ripgrep=rg, timeout=5)
+    started = time.monotonic()
+    everything = glob(pattern=pattern) + grep(pattern="", include=pattern, output_mode="content")
+    for word in (
+        "secret",
+        "root:",
+        "up/",
+        "inner/",
+        "pipe",
+        "socket",
+        "top.py",
+        "Error",
+        "stopped",
+    ):
+        assert word not in everything
+    assert time.monotonic() - started < 4
+
+
+def test_patterns_that_lead_upwards_are_refused(root: Path) -> None:
+    glob, grep = tools(root)
+    for text in (glob(pattern="../*"), grep(pattern="x", include="src/../../*")):
+        assert text == (
+            "Error: '..' is not allowed in a glob pattern; give the folder to search as path."
+        )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"pattern": "("},
+        {"pattern": "a{2,1}"},
+        {"pattern": "*"},
+        {"pattern": "\0"},
+        {"pattern": "\ud800"},
+        {"pattern": "x" * 5_000},
+        {"pattern": "((((" * 300},
+        {"pattern": "x", "include": "{a,b}" * 30},
+        {"pattern": "x", "include": "*" * 5_000},
+    ],
+)
+@pytest.mark.parametrize("rg", BOTH)
+def test_patterns_that_cannot_be_used_are_explained(
+    root: Path, rg: bool, arguments: dict[str, Any]
+) -> None:
+    _, grep = tools(root, use_ripgrep=rg)
+    assert grep(**arguments).startswith("Error: the ")
+
+
+@pytest.mark.parametrize("rg", BOTH)
+def test_a_regex_that_backtracks_forever_is_stopped_and_what_was_found_is_kept(
+    root: Path, rg: bool
+) -> None:
+    (root / "src/zz").write_text("a" * 60 + "!\n")
+    _, grep = tools(root, use_ripgrep=rg, timeout=0.6)
+    started = time.monotonic()
+    # The look-ahead is nothing for ripgrep, so Python searches in both cases.
+    text = grep(pattern="TOP = 1|^(?=a)(a+)+$", path="/src", include="[az]*")
+    assert text == (
+        "/src/a.py\n[The search was stopped after 0.6 seconds. Narrow the pattern or the path.]"
+    )
+    assert time.monotonic() - started < 3
+
+
+@needs_ripgrep
+def test_ripgrep_finds_such_a_match_in_linear_time(root: Path) -> None:
+    (root / "evil").write_text("a" * 60 + "!\n")
+    _, grep = tools(root)
+    assert grep(pattern="(a+)+$", path="/", include="evil") == "No matches found."
+
+
+def test_a_hostile_glob_does_not_backtrack(root: Path) -> None:
+    (root / ("a" * 250)).write_text("x")
+    glob, _ = tools(root)
+    started = time.monotonic()
+    assert glob(pattern="*a" * 100 + "b") == "No files found."
+    assert glob(pattern="**/" * 300 + "b") == "No files found."
+    assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize("rg", BOTH)
+def test_binary_and_large_files_are_left_out(root: Path, rg: bool) -> None:
+    (root / "binary").write_bytes(b"TOP\n" + b"x" * 100_000 + b"\0")
+    (root / "utf16").write_bytes("TOP\n".encode("utf-16"))
+    with (root / "large").open("wb") as file:
+        file.write(b"TOP\n")
+        file.truncate(200 * 2**20)
+    limit = 4 / 2**20
+    (root / "fits").write_bytes(b"TOP\n")
+    (root / "one_more").write_bytes(b"TOP\n\n")
+    glob, grep = tools(root, use_ripgrep=rg)
+    assert grep(pattern="T.?O.?P", path="/", include="*") == (
+        "/docs/read me.md\n/fits\n/one_more\n/src/.hidden/c.py\n/src/a.py\n/src/deep/b.py"
+    )
+    assert "/large" in glob(pattern="*")
+    _, grep = tools(root, use_ripgrep=rg, max_file_size_mb=limit)
+    assert grep(pattern="TOP") == "/fits"
+
+
+@pytest.mark.parametrize("rg", BOTH)
+@pytest.mark.parametrize("mode", ["files_with_matches", "count", "content"])
+def test_many_results_are_cut_with_a_notice(tmp_path: Path, rg: bool, mode: str) -> None:
+    for number in range(250):
+        (tmp_path / f"{number:03}").write_text("x\n")
+    glob, grep = tools(tmp_path, use_ripgrep=rg)
+    *lines, notice = glob(pattern="*").splitlines()
+    assert (len(lines), notice[:28]) == (200, "[200 of 250 files are shown.")
+    *lines, notice = grep(pattern="x", output_mode=mode).splitlines()
+    assert (len(lines), notice[:39]) == (200, "[Only the first 200 results are shown. ")
+    assert [line[:4] for line in lines] == [f"/{number:03}" for number in range(200)]
+
+
+@pytest.mark.parametrize("rg", BOTH)
+def test_long_lines_are_cut(tmp_path: Path, rg: bool) -> None:
+    (tmp_path / "long").write_text("ä" * 3_000_000 + "\n" + "b" * 501 + "\n" + "c" * 500)
+    _, grep = tools(tmp_path, use_ripgrep=rg)
+    assert grep(pattern="^.", output_mode="content").splitlines() == [
+        f"/long:1:{'ä' * 500}...",
+        f"/long:2:{'b' * 500}...",
+        f"/long:3:{'c' * 500}",
+    ]
+
+
+@pytest.mark.parametrize("rg", BOTH)
+def test_names_and_lines_that_are_no_text_are_shown_and_forge_no_line(
+    tmp_path: Path, rg: bool
+) -> None:
+    for name in (b"bad\xff", b"two\nfake:1:x", b"\xe2\x80\xaeright"):
+        Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))).write_bytes(b"x\xffy\n")
+    glob, grep = tools(tmp_path, use_ripgrep=rg)
+    names = ["/bad\\xff", "/two\\nfake:1:x", "/\\u202eright"]
+    assert sorted(glob(pattern="*").splitlines()) == sorted(names)
+    lines = grep(pattern="x", output_mode="content").splitlines()
+    assert sorted(lines) == sorted(f"{name}:1:x\N{REPLACEMENT CHARACTER}y" for name in names)
+
+
+@pytest.mark.parametrize("rg", BOTH)
+def test_what_cannot_be_read_or_vanishes_is_left_out(
+    root: Path, rg: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_open, real_scandir = os.open, os.scandir
+
+    def failing_open(path: Any, *args: Any, **settings: Any) -> int:
+        if path in ("a.py", "deep"):
+            raise PermissionError(13, "denied")
+        return real_open(path, *args, **settings)
+
+    monkeypatch.setattr(os, "open", failing_open)
+    glob, grep = tools(root, use_ripgrep=rg)
+    assert grep(pattern="TOP", path="/src") == "/src/.hidden/c.py"
+    assert "b.py" not in glob(pattern="**/*")
+    monkeypatch.setattr(os, "scandir", lambda *_: real_scandir(str(root / "gone")))
+    assert glob(pattern="**/*") == "No files found."
+
+
+@pytest.mark.parametrize("rg", BOTH)
+def test_a_root_that_is_gone_is_told(tmp_path: Path, rg: bool) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    glob, grep = tools(root, use_ripgrep=rg)
+    root.rmdir()
+    (tmp_path / "secret").write_text("x")
+    root.symlink_to(tmp_path)
+    assert glob(pattern="*") == "No files found."
+    assert "secret" not in grep(pattern="x")
+
+
+def test_a_folder_exchanged_for_a_link_leads_nowhere(root: Path) -> None:
+    """Python's way is closed even to someone who swaps folders during the search."""
+    from agent_factory.middleware import _tree
+
+    tree = _tree.Tree(root)
+    shutil.rmtree(root / "src")
+    (root / "src").symlink_to(root.parent)
+    assert tree.read(("src", "secret.txt"), 100) is None
+    assert tree.file(("src", "secret.txt")) is None
+    assert tree.kind(("src", "secret.txt")) == "nothing"
+    assert tree.kind(("src",)) == "link"
+    scope = _tree.Scope.of("**/*", ("src",))
+    assert list(tree.walk(scope, _tree.Deadline(time.monotonic() + 9))) == []
+
+
+@pytest.mark.parametrize("descriptors", [True, False])
+def test_without_descriptors_links_lead_nowhere_either(
+    root: Path, descriptors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows has none."""
+    from agent_factory.middleware import _tree
+
+    monkeypatch.setattr(_tree, "HAS_DESCRIPTORS", descriptors)
+    booby_trapped(root)
+    glob, grep = tools(root, use_ripgrep=False)
+    assert sorted(glob(pattern="**/*.py").splitlines()) == [
+        "/src/.hidden/c.py",
+        "/src/a.py",
+        "/src/deep/b.py",
+    ]
+    assert grep(pattern="TOP = 1") == "/src/a.py"
+    for path in ("/up", "/up/secret.txt", "/inner/deep", "/src/back"):
+        assert grep(pattern="", path=path).startswith("Error: ")
+
+
+@pytest.mark.parametrize("rg", BOTH)
+def test_settings_of_the_machine_change_nothing(
+    root: Path, rg: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No configuration of ripgrep is read, and no `rg` or Python module in the folder is run."""
+    config = tmp_path / "rc"
+    config.write_text("--follow\n--files\n--invert-match\n")
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(config))
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    (root / "re.py").write_text("raise SystemExit\n")
+    (root / "rg").write_text("#!/bin/sh\necho hacked\n")
+    (root / "rg").chmod(stat.S_IRWXU)
+    _, grep = tools(root, use_ripgrep=rg)
+    monkeypatch.chdir(root)
+    assert grep(pattern="import os") == "/src/a.py"
+
+
+def test_without_ripgrep_python_searches(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(root))
+    _, grep = tools(root)
+    assert grep(pattern="import os") == "/src/a.py"
+
+
+@pytest.mark.parametrize("rg", BOTH)
+def test_searches_do_not_hold_up_the_event_loop(root: Path, rg: bool) -> None:
+    (root / "evil").write_text("a" * 60 + "!\n")
+    search: Any = FilesystemFileSearchMiddleware(root_path=root, use_ripgrep=rg, timeout=0.4)
+
+    async def both() -> int:
+        beats = 0
+        waiting = asyncio.ensure_future(
+            search.tools[1].ainvoke({"pattern": "^(?=a)(a+)+$", "path": "/evil"})
+        )
+        while not waiting.done():
+            await asyncio.sleep(0.01)
+            beats += 1
+        return beats
+
+    assert asyncio.run(both()) > 10
+
+
+def test_two_folders_have_tools_of_their_own(call: Run, root: Path, tmp_path: Path) -> None:
+    stack = [
+        FilesystemFileSearchMiddleware(root_path=root),
+        FilesystemFileSearchMiddleware(root_path=root / "docs", tool_prefix="docs_", name="docs"),
+    ]
+    model = ScriptedChatModel([[{"name": "docs_glob_search", "args": {"pattern": "*"}}], "ok"])
+    result = call(create_agent(model, middleware=stack), {"messages": "Go"})
+    assert result["messages"][2].text == "/read me.md"
+    assert len(model.requests[0].tools) == 4
+
+
+def test_a_link_as_the_root_is_followed_once(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(root)
+    glob, _ = tools(tmp_path / "link")
+    assert glob(pattern="src/*") == "/src/a.py"
+
+
+NAMES = st.sampled_from(["a", "b.py", "ä", "sub dir", "-x", ".h", "B", "a.b", "[z]", "new\nline"])
+LINES = st.text(st.sampled_from("aAb1 .ä\t\r"), max_size=8)
+CONTENTS = st.lists(LINES, max_size=4).map("\n".join).map(str.encode) | st.sampled_from(
+    [b"\0a", b"a\n\0", b"\xffa\n", b"\n", b"\n\na"]
+)
+TREES = st.dictionaries(st.lists(NAMES, min_size=1, max_size=3).map(tuple), CONTENTS, max_size=6)
+PATTERNS = st.sampled_from(
+    [
+        "a",
+        "^a",
+        "b$",
+        "[ab]1?",
+        "a.*b",
+        "^$",
+        "",
+        "ä",
+        r"\d",
+        "(?i)A",
+        r"\bab",
+        r"\s",
+        "a|1",
+        "a{2}",
+    ]
+)
+INCLUDES = st.none() | st.sampled_from(["*", "*.py", "*.{py,b}", "a/**", "**/a/*", "[!.]*", "?"])
+MODES = st.sampled_from(["files_with_matches", "content", "count"])
+
+
+def planted(root: Path, tree: dict[tuple[str, ...], bytes]) -> None:
+    """Write a tree; a name that is a file already is no folder too."""
+    for parts, content in tree.items():
+        path = root.joinpath(*parts)
+        if not path.exists() and not any(parent.is_file() for parent in path.parents):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+@needs_ripgrep
+@settings(max_examples=settings().max_examples // 3)  # each starts three processes
+@given(tree=TREES, pattern=PATTERNS, include=INCLUDES, mode=MODES)
+def test_ripgrep_and_python_find_the_same(
+    tree: dict[tuple[str, ...], bytes], pattern: str, include: str | None, mode: str
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        planted(Path(folder), tree)
+        arguments = {"pattern": pattern, "include": include, "output_mode": mode}
+        by_ripgrep, by_python = (
+            tools(Path(folder), use_ripgrep=rg)[1](**arguments) for rg in (True, False)
+        )
+    assert by_ripgrep == by_python
+
+
+@given(
+    path=st.text(st.sampled_from("/.~ab\0\\\ud800") | st.characters(), max_size=12),
+    pattern=st.text(st.sampled_from("/.*?[]{},!ab\0"), max_size=12),
+)
+def test_whatever_is_asked_for_is_answered_in_text(path: str, pattern: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "a").write_text("x")
+        glob, _ = tools(Path(folder))
+        text = glob(pattern=pattern, path=path)
+    text.encode()
+    assert text in ("/a", "No files found.") or text.startswith("Error: ")
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "problem"),
+    [
+        ({"root_path": "/no/such/folder"}, ValueError, "root_path must be a folder"),
+        ({"root_path": __file__}, ValueError, "root_path must be a folder"),
+        ({"root_path": None}, TypeError, "root_path must be the path of a folder"),
+        ({"use_ripgrep": "yes"}, TypeError, "use_ripgrep must be True or False"),
+        ({"max_file_size_mb": 0}, ValueError, "max_file_size_mb must be a number of megabytes"),
+        ({"max_file_size_mb": "10"}, ValueError, "max_file_size_mb must be a number of megabytes"),
+        ({"timeout": -1}, ValueError, "timeout must be a number of seconds"),
+        ({"timeout": None}, ValueError, "timeout must be a number of seconds"),
+        ({"tool_prefix": "my docs "}, ValueError, "tool_prefix must be"),
+        ({"tool_prefix": 3}, ValueError, "tool_prefix must be"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(
+    settings: dict[str, Any], error: type[Exception], problem: str
+) -> None:
+    with pytest.raises(error, match=problem):
+        FilesystemFileSearchMiddleware(**{"root_path": ".", **settings})
