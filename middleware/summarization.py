@@ -177,7 +177,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
             return response
         stored = _stored(request, old)
         summary = HumanMessage(
-            _HEADING + text,
+            _HEADING + text.removeprefix(_HEADING),  # a function may hand an earlier summary on
             id=stored[0] if stored else None,
             additional_kwargs={"lc_source": SUMMARY_SOURCE},
         )

@@ -273,6 +273,16 @@ def test_a_function_or_a_chain_may_summarise(ask: Ask, summarizer: Any) -> None:
     assert writer.requests == []
 
 
+def test_a_function_that_hands_an_earlier_summary_on_does_not_repeat_its_heading(ask: Ask) -> None:
+    _, middleware = summarizing(summarizer=lambda messages: "\n".join(texts(messages)))
+    model = ScriptedChatModel(["f", "h"])
+    agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "1"}}
+    ask(agent, chat("a", "b", "c", "d", "e"), config)
+    result = ask(agent, chat("g"), config)
+    assert texts(result["messages"]) == [f"{SUMMARY}a\nb\nc\nd\ne", "f", "g", "h"]
+
+
 async def test_a_coroutine_function_may_summarise_in_an_asynchronous_run() -> None:
     _, middleware = summarizing(summarizer=acount_them)
     agent: Any = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
