@@ -1,0 +1,134 @@
+"""The processes of one shell: all that it started, found, counted and ended.
+
+What belongs to a shell is what descends from it, what is in its session, and what carries its
+variable in its environment: a process may leave any two of these behind, hardly all three. They are
+read from /proc, where there is one; elsewhere (macOS) the process group alone is known.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+COOKIE = "AGENT_FACTORY_SHELL"
+"""The variable by which a process is known to belong to a shell."""
+
+_PROC = Path("/proc")
+_LONGEST_KILL = 5.0  # seconds; one that outlives this hangs in the kernel, and no signal ends it
+_PAUSE = 0.005  # seconds between two looks at what is still there
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A line of /proc: a process that is no zombie.
+
+    Args:
+        pid: Its number.
+        parent: Its parent's number.
+        session: The number of its session.
+        started: When, in clock ticks since the system's start.
+    """
+
+    pid: int
+    parent: int
+    session: int
+    started: int
+
+
+class Family:
+    """The processes of a shell.
+
+    Args:
+        leader: The shell's process id; it leads a process group and a session of its own.
+        cookie: The value of the variable `COOKIE` that it was started with.
+    """
+
+    def __init__(self, leader: int, cookie: str) -> None:
+        self.leader = leader
+        self._cookie = f"{COOKIE}={cookie}".encode()
+        own = _read(leader)
+        self._started = own.started if own else 0
+        self._fewest = _tasks()
+
+    def alive(self) -> set[int]:
+        """The process ids of all that live."""
+        # Only what is younger than the shell can belong to it; the leader's number stays taken.
+        young = [p for p in _processes() if p.started >= self._started]
+        found = {p.pid for p in young if p.pid == self.leader or p.session == self.leader}
+        found |= {p.pid for p in young if p.pid not in found and self._carries_cookie(p.pid)}
+        return found | _descendants(young, found)
+
+    def outgrew(self, limit: int) -> bool:
+        """Whether there are more processes than the limit.
+
+        The system's own count, one short read, says whether it is worth to look at each process.
+        """
+        tasks = _tasks()
+        self._fewest = min(self._fewest, tasks)
+        return tasks - self._fewest > limit // 2 and len(self.alive()) > limit
+
+    def send(self, number: int) -> None:
+        """Send all of them a signal."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.leader, number)
+        for pid in self.alive() - {self.leader}:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+    def kill(self) -> None:
+        """Kill all of them, again and again until none has slipped away by forking."""
+        deadline = time.monotonic() + _LONGEST_KILL
+        self.send(signal.SIGKILL)
+        while self.alive() and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+            self.send(signal.SIGKILL)
+
+    def _carries_cookie(self, pid: int) -> bool:
+        try:
+            return self._cookie in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        except OSError:  # gone by now, or another user's
+            return False
+
+
+def _descendants(processes: list[Process], roots: set[int]) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for process in processes:
+        children.setdefault(process.parent, []).append(process.pid)
+    found, todo = set(roots), list(roots)
+    while todo:
+        new = [pid for pid in children.get(todo.pop(), ()) if pid not in found]
+        found.update(new)
+        todo += new
+    return found
+
+
+def _processes() -> Iterator[Process]:
+    with suppress(OSError):
+        for name in os.listdir(_PROC):
+            if name.isdigit() and (process := _read(int(name))):
+                yield process
+
+
+def _read(pid: int) -> Process | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    # The name in parentheses may hold anything, parentheses too.
+    fields = text.rpartition(b")")[2].split()
+    if fields[0] in (b"Z", b"X"):
+        return None
+    return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def _tasks() -> int:
+    """How many tasks the whole system has; 0 where it does not tell."""
+    try:
+        return int((_PROC / "loadavg").read_bytes().split()[3].partition(b"/")[2])
+    except (OSError, IndexError, ValueError):
+        return 0
