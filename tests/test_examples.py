@@ -164,3 +164,16 @@ def test_long_thread_holds_with_the_local_model_too(show: Show) -> None:
     assert "tool: [cleared]" in out
     assert "human: Summary of the conversation so far:\n\nWhere is my order A-1001?" in out
     assert "Order B-2002 arrives on Thursday." in out.rpartition("--- the answer")[2]
+
+
+def test_budget_books_parent_and_subagent_in_one_ledger(show: Show) -> None:
+    out = show("budget")
+    assert "Order A-1001 leaves on Thursday." in out
+    assert "4 turns and 2 tool calls of two agents: 990 tokens, $0.0050 of $0.02" in out
+
+
+@needs_local_model
+def test_the_local_model_spends_from_one_ledger_too(show: Show) -> None:
+    out = show("budget", "--model", "local")
+    assert "order_id: A-1001" in out
+    assert re.search(r"4 turns and 2 tool calls of two agents: \d{3,4} tokens", out)
