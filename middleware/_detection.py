@@ -56,10 +56,13 @@ def _nowhere(text: str) -> int:
 
 def _after_words(text: str) -> int:
     """After the last white space."""
-    for index in range(len(text), 0, -1):
-        if text[index - 1] in " \t\n\r":
-            return index
-    return 0
+    return _word_start(text, len(text))
+
+
+def _word_start(text: str, index: int) -> int:
+    while index and text[index - 1] not in " \t\n\r":
+        index -= 1
+    return index
 
 
 _IN_NUMBERS = (
@@ -73,13 +76,21 @@ _BEGINS_NUMBER = re.compile(r"[\d+(\[\uff08\uff0b]")
 
 
 def _before_numbers(text: str) -> int:
-    """Before the run of digits at the end, and never within a word."""
-    words = _after_words(text)
-    run = len(text)
-    while run and (text[run - 1] in _IN_NUMBERS or text[run - 1].isdigit()):
-        run -= 1
-    begin = _BEGINS_NUMBER.search(text, run)
-    return min(words, _after_words(text[: begin.start()])) if begin else words
+    """Before a number in groups that the last word may belong to, and never within a word."""
+    cut = _after_words(text)
+    while cut and (cut == len(text) or _is_in_number(text[cut])):
+        run = cut
+        while run and _is_in_number(text[run - 1]):
+            run -= 1
+        begin = _BEGINS_NUMBER.search(text, run, cut)
+        if begin is None:
+            break
+        cut = _word_start(text, begin.start())
+    return cut
+
+
+def _is_in_number(char: str) -> bool:
+    return char in _IN_NUMBERS or char.isdigit()
 
 
 _BUILT_IN: Mapping[str, tuple[Callable[..., list[PIIMatch]], Callable[[str], int], str]] = {

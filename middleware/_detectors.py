@@ -36,12 +36,12 @@ Span = tuple[int, int]
 _FOREIGN = "\u2018-\u201f\u3001-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
 """Quotation marks, and the punctuation of scripts that put no space after it."""
 
+_LOCAL = rf"[^\s@\uff20<>()\[\],;:\"\\/=?&{{}}|`{_FOREIGN}]"
+_LABEL = rf"[^\s@\uff20<>()\[\],;:\"'\\/=?&{{}}|`!#$%*+^~.{_FOREIGN}]"
 _EMAIL = re.compile(
-    rf"""(?:"[^"\s]{{1,64}}"|[^\s@\uff20<>()\[\],;:"\\/=?&{{}}|`{_FOREIGN}]++)"""
-    r"[@\uff20]"
-    rf"(?:[^\s@\uff20<>()\[\],;:\"'\\/=?&{{}}|`!\#$%*+^~.{_FOREIGN}]++"
-    rf"(?:\.[^\s@\uff20<>()\[\],;:\"'\\/=?&{{}}|`!\#$%*+^~.{_FOREIGN}]++)++"
-    r"|\[[0-9A-Za-z:.]{2,64}\])"
+    # Begun only where a run begins: a run without an address is read once.
+    rf'(?:"[^"\s]{{1,64}}"|(?<!{_LOCAL}){_LOCAL}++)[@\uff20]'
+    rf"(?:{_LABEL}++(?:\.{_LABEL}++)++|\[[0-9A-Za-z:.]{{2,64}}\])"
 )
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}\Z")
 _ADDRESS = re.compile(rf"[^\s<>\"`|\\^{{}}{_FOREIGN}]++")
@@ -50,10 +50,10 @@ _IPV4 = re.compile(r"(?<![^\W_])(?<!\d\.)[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![^\W_])
 _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:.]{2,45}+(?![\w:])")
 _ZONE = re.compile(r"%[\w.-]{1,32}")
 _MAC = re.compile(
-    r"(?<![0-9A-Za-z])(?<![0-9A-Fa-f]{2}[:-])"
+    r"(?<![0-9A-Za-z])(?<![0-9A-Fa-f]{2}:)"
     r"(?:[0-9A-Fa-f]{2}([:-])(?:[0-9A-Fa-f]{2}\1){4}(?:[0-9A-Fa-f]{2}\1[0-9A-Fa-f]{2}\1)?"
     r"[0-9A-Fa-f]{2}|[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4})"
-    r"(?![0-9A-Za-z])(?![:-][0-9A-Fa-f]{2})"
+    r"(?![0-9A-Za-z])(?!:[0-9A-Fa-f]{2})"
 )
 _ESCAPED = re.compile(r"u[0-9A-Fa-f]{4}|[nrtbf]")
 
@@ -194,9 +194,8 @@ def _emails(text: str) -> Iterator[Span]:
 def _urls(text: str) -> Iterator[Span]:
     done = 0
     for start, address in sorted([*_with_scheme(text), *_with_www(text)]):
-        found = _ADDRESS.match(text, address)
-        if found and start >= done:
-            done = address + len(_without_punctuation(found[0]))
+        if start >= done and (found := _ADDRESS.match(text, address)):
+            done = found.start() + _without_punctuation(found[0])
             yield start, done
 
 
@@ -212,16 +211,22 @@ def _with_www(text: str) -> Iterator[Span]:
     return (found.span() for found in _WWW.finditer(text))
 
 
-def _without_punctuation(address: str) -> str:
-    """An address without what ends the sentence around it; a closing bracket needs its pair."""
-    while address:
-        last = address[-1]
-        opening = {")": "(", "]": "["}.get(last)
-        paired = opening is not None and address.count(opening) >= address.count(last)
-        if paired or last not in ".,;:!?'*_)]":
+_CLOSING = {")": "(", "]": "["}
+
+
+def _without_punctuation(address: str) -> int:
+    """Where an address ends, without what ends the sentence; a bracket stays with its pair."""
+    open_ones = {
+        last: address.count(first) - address.count(last) for last, first in _CLOSING.items()
+    }
+    end = len(address)
+    while end:
+        last = address[end - 1]
+        if last not in ".,;:!?'*_)]" or open_ones.get(last, -1) >= 0:
             break
-        address = address[:-1]
-    return address
+        open_ones[last] = open_ones.get(last, 0) + 1 if last in _CLOSING else -1
+        end -= 1
+    return end
 
 
 def _ipv4s(text: str) -> Iterator[Span]:
@@ -250,33 +255,42 @@ def _is_address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> bool:
     return True
 
 
-_CARD_RUN = re.compile(
-    r"(?<![^\W_])\d{3,19}(?:[ \xa0\u202f.\-\u2010-\u2015]{1,3}\d{1,19})*+(?![^\W_])"
-)
-_DIGITS = re.compile(r"\d+")
-_CARD_LENGTHS = range(13, 20)
+_CARD_RUN = re.compile(r"(?<![^\W_])\d++(?:[ \xa0\u202f.\-\u2010-\u2015]{1,3}\d++)*+")
+_DIGITS = re.compile(r"\d++")
+_CARD_SIZES = range(13, 20)
+_SHORTEST_GROUP = 4
+"""Digits of any group of a card number but its last: 4-4-4-4, 4-6-5 and their like."""
 
 
 def _cards(text: str) -> Iterator[Span]:
     is_valid = needed("stdnum.luhn", "detect_credit_card").is_valid
     for run in _CARD_RUN.finditer(text):
+        if run.end() - run.start() < _CARD_SIZES.start:
+            continue
         groups = [group.span() for group in _DIGITS.finditer(text, *run.span())]
+        if text[run.end() : run.end() + 1].isalpha():
+            groups.pop()  # it is the beginning of a word
         at = 0
         while at < len(groups):
-            length = next((n for n in _card_sizes(text, groups[at : at + 19], is_valid)), 0)
-            if length:
-                yield groups[at][0], groups[at + length - 1][1]
-            at += length or 1
+            count = _card_at(text, groups, at, is_valid)
+            if count:
+                yield groups[at][0], groups[at + count - 1][1]
+            at += count or 1
 
 
-def _card_sizes(text: str, groups: Sequence[Span], is_valid: Any) -> Iterator[int]:
-    """How many of the groups, from the first on, are a card's; the most first."""
-    digits = "".join(str(int(text[i])) for start, end in groups for i in range(start, end))
-    size = sum(end - start for start, end in groups)
-    for count in range(len(groups), 0, -1):
-        if size in _CARD_LENGTHS and digits[0] != "0" and is_valid(digits[:size]):
-            yield count
-        size -= groups[count - 1][1] - groups[count - 1][0]
+def _card_at(text: str, groups: Sequence[Span], at: int, is_valid: Any) -> int:
+    """How many groups, from one on, are a card number; the most that could be."""
+    digits, found = "", 0
+    for index in range(at, len(groups)):
+        start, end = groups[index]
+        if len(digits) + end - start >= _CARD_SIZES.stop:
+            break
+        digits += "".join(str(int(digit)) for digit in text[start:end])
+        if len(digits) in _CARD_SIZES and digits[0] != "0" and is_valid(digits):
+            found = index - at + 1
+        if end - start < _SHORTEST_GROUP:
+            break
+    return found
 
 
 _PHONE_RUN = re.compile(
@@ -287,17 +301,31 @@ _PHONE_RUN = re.compile(
 )
 
 
+_DATE = re.compile(r"(?<!\d)\d{1,2}/\d{1,2}/\d{2,4}(?!\d)")
+_FEWEST_DIGITS = 6
+
+
 def _phones(text: str, region: str | None) -> Iterator[Span]:
     phonenumbers = needed("phonenumbers", "detect_phone")
     if region is not None and region not in phonenumbers.SUPPORTED_REGIONS:
         raise ValueError(f"region must be a country code such as 'US' or 'DE', not {region!r}.")
-    for run in _PHONE_RUN.finditer(text):
-        # The characters around it tell an amount or a part of a word from a number.
-        before, after = max(0, run.start() - 1), run.end() + 1
-        if sum(map(str.isdigit, run[0])) < 6:
+    for start, end in _phone_runs(text):
+        if sum(map(str.isdigit, text[start:end])) < _FEWEST_DIGITS:
             continue
+        # What stands around it tells an amount, a time or a part of a word from a number.
+        before, after = max(0, start - 1), end + 3
         for found in phonenumbers.PhoneNumberMatcher(text[before:after], region, max_tries=maxsize):
             yield before + found.start, before + found.end
+
+
+def _phone_runs(text: str) -> Iterator[Span]:
+    """Digits with what may stand between them; a date is none, and hides none beside it."""
+    for run in _PHONE_RUN.finditer(text):
+        start = run.start()
+        for date in _DATE.finditer(text, *run.span()):
+            yield start, date.start()
+            start = date.end()
+        yield start, run.end()
 
 
 @lru_cache(maxsize=1)
