@@ -42,9 +42,12 @@ if TYPE_CHECKING:
     from agent_factory.errors import SpecError as SpecError
     from agent_factory.errors import TurnError as TurnError
     from agent_factory.factory import create_agent as create_agent
+    from agent_factory.factory import findings_of as findings_of
     from agent_factory.factory import plan_agent as plan_agent
     from agent_factory.factory import topology_of as topology_of
+    from agent_factory.findings import AgentFactoryWarning as AgentFactoryWarning
     from agent_factory.models import init_model as init_model
+    from agent_factory.ordering import Ordering as Ordering
     from agent_factory.topology import Topology as Topology
     from agent_factory.topology_file import TopologyFileError as TopologyFileError
     from agent_factory.topology_file import load_topology as load_topology
@@ -94,8 +97,10 @@ _HOME = {
         "SpecError",
         "TurnError",
     ),
-    "agent_factory.factory": ("create_agent", "plan_agent", "topology_of"),
+    "agent_factory.factory": ("create_agent", "findings_of", "plan_agent", "topology_of"),
+    "agent_factory.findings": ("AgentFactoryWarning",),
     "agent_factory.models": ("init_model",),
+    "agent_factory.ordering": ("Ordering",),
     "agent_factory.topology": ("Topology",),
     "agent_factory.topology_file": ("TopologyFileError", "load_topology"),
     "agent_factory.tracing": ("configure_trace_policy",),

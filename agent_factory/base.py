@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from agent_factory.ordering import Ordering
 from agent_factory.types import (
     AgentState,
     ContextT,
@@ -46,6 +47,9 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         tools: Tools it brings along.
         trace_policy: How its spans are recorded; None takes the process-wide default.
         transformers: Stream transformers it brings along.
+        ordering: Where it belongs in a stack; checked when an agent is built.
+        expected_tools: Names of tools it is set up for; one that the agent lacks is a finding.
+        needs_checkpointer: It keeps or waits for something between runs of a thread.
 
     >>> class Greeter(AgentMiddleware):
     ...     def before_model(self, state, runtime):
@@ -60,6 +64,9 @@ class AgentMiddleware(Generic[StateT, ContextT]):
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] = ()
     trace_policy: TracePolicy | None = None
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] = ()
+    ordering: Ordering = Ordering()
+    expected_tools: Collection[str] = ()
+    needs_checkpointer: bool = False
 
     def __init__(self, *, name: str | None = None) -> None:
         if name is not None:

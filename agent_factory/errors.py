@@ -52,9 +52,15 @@ class SpecError(AgentFactoryError, ValueError):
     """An argument of `create_agent` cannot be built. Nothing has run, nothing was built.
 
     Several mistakes found in one build arrive together: `errors` holds each of them.
+
+    Attributes:
+        severity: "error" where nothing can be built, "warning" where it may be intended.
+        ignorable: Whether `create_agent(..., ignore=[code])` silences it.
     """
 
     code = "AF100"
+    severity: ClassVar[str] = "error"
+    ignorable: ClassVar[bool] = False
 
     @property
     def errors(self) -> tuple[SpecError, ...]:
@@ -107,6 +113,7 @@ class UnknownHook(SpecError):
     """A method looks like a hook and is none, so it would never run."""
 
     code = "AF105"
+    ignorable = True
 
 
 class HookSignature(SpecError, TypeError):

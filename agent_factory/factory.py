@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -11,8 +12,10 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
-from agent_factory.errors import ArgumentError, describe, raise_all
-from agent_factory.spec import make_spec
+from agent_factory.checks import UNKNOWN
+from agent_factory.errors import ArgumentError, SpecError, describe, raise_all
+from agent_factory.findings import AgentFactoryWarning
+from agent_factory.spec import AgentSpec, make_spec
 from agent_factory.tool_errors import DEFAULT_ERRORS
 from agent_factory.topology import Topology
 from agent_factory.wiring import AgentGraph, wire
@@ -70,6 +73,8 @@ def create_agent(
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
+    strict: bool = False,
+    ignore: Collection[str] = (),
 ) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 @overload
 def create_agent(
@@ -90,6 +95,8 @@ def create_agent(
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
+    strict: bool = False,
+    ignore: Collection[str] = (),
 ) -> CompiledStateGraph[
     AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]
 ]: ...
@@ -112,6 +119,8 @@ def create_agent(
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
+    strict: bool = False,
+    ignore: Collection[str] = (),
 ) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 def create_agent(
     model: str | BaseChatModel,
@@ -131,6 +140,8 @@ def create_agent(
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
+    strict: bool = False,
+    ignore: Collection[str] = (),
 ) -> Any:
     """Build an agent: a model in a loop with tools, and a stack of middleware around it.
 
@@ -153,6 +164,8 @@ def create_agent(
         handle_tool_errors: What a failing tool leads to, in ToolNode's forms. Default: bad
             arguments are told to the model, a tool that raises ends the run. True tells the model
             of every error, so that the run goes on.
+        strict: Raise what is only likely wrong, too, instead of warning of it.
+        ignore: Codes of findings to leave unsaid, such as ["AF204"]. docs/checks.md lists them.
 
     Returns:
         A compiled LangGraph graph: invoke, stream and inspect it like any other.
@@ -160,6 +173,9 @@ def create_agent(
     Raises:
         SpecError: Something cannot be built; with several mistakes, all of them in `.errors`.
         ImportError: The model is a string and langchain is not installed.
+
+    Warns:
+        AgentFactoryWarning: The stack can be built and is likely wrong; `findings` says how.
 
     >>> from agent_factory.testing import ScriptedChatModel
     >>> def add(a: int, b: int) -> int:
@@ -187,7 +203,11 @@ def create_agent(
         interrupts={"interrupt_before": interrupt_before, "interrupt_after": interrupt_after},
         handle_tool_errors=handle_tool_errors,
         name=name,
+        checkpointer=checkpointer,
+        strict=strict,
+        ignore=ignore,
     )
+    _tell(spec)
     brought = [transformer for member in spec.middleware for transformer in member.transformers]
     agent = wire(spec, context_schema).compile(
         checkpointer=checkpointer,
@@ -200,6 +220,12 @@ def create_agent(
         transformers=[*brought, *(transformers or ())],
     )
     return agent.with_config({"recursion_limit": RECURSION_LIMIT, "metadata": _METADATA})
+
+
+def _tell(spec: AgentSpec) -> None:
+    if spec.findings:
+        # Past this function and the one that builds, to the line of the user.
+        warnings.warn(AgentFactoryWarning(spec.findings), stacklevel=3)
 
 
 def _check_services(model: Any, services: Mapping[str, Any]) -> None:
@@ -218,26 +244,53 @@ def _nodes(names: Sequence[str] | Literal["*"] | None) -> list[str] | Literal["*
 
 
 def plan_agent(
-    *,
     tools: Sequence[Any] | None = None,
+    *,
+    system_prompt: str | SystemMessage | None = None,
     middleware: Sequence[AgentMiddleware[Any, Any]] = (),
     response_format: Any = None,
     state_schema: type[Any] | None = None,
+    context_schema: type[Any] | None = None,
+    checkpointer: Checkpointer = UNKNOWN,
+    store: BaseStore | None = None,
+    interrupt_before: Sequence[str] | Literal["*"] | None = None,
+    interrupt_after: Sequence[str] | Literal["*"] | None = None,
+    debug: bool = False,
+    name: str | None = None,
+    cache: BaseCache[Any] | None = None,
+    transformers: Sequence[Any] | None = None,
+    handle_tool_errors: Any = DEFAULT_ERRORS,
+    strict: bool = False,
+    ignore: Collection[str] = (),
 ) -> Topology:
-    """The plan of the agent that `create_agent` would build, without a model.
+    """The plan of the agent that `create_agent` would build from these arguments and a model.
+
+    Everything is checked as there; whether threads are kept, only where `checkpointer` is given.
 
     Raises:
         SpecError: As `create_agent`.
 
+    Warns:
+        AgentFactoryWarning: As `create_agent`.
+
     >>> plan_agent().nodes
     ('model',)
     """
-    return make_spec(
+    spec = make_spec(
         tools=tools,
+        system_prompt=system_prompt,
         middleware=middleware,
         response_format=response_format,
         state_schema=state_schema,
-    ).topology
+        interrupts={"interrupt_before": interrupt_before, "interrupt_after": interrupt_after},
+        handle_tool_errors=handle_tool_errors,
+        name=name,
+        checkpointer=checkpointer,
+        strict=strict,
+        ignore=ignore,
+    )
+    _tell(spec)
+    return spec.topology
 
 
 def topology_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> Topology:
@@ -246,9 +299,22 @@ def topology_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> Topology:
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
     """
+    return _spec_of(agent).topology
+
+
+def findings_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[SpecError, ...]:
+    """What was found likely wrong when an agent was built, and was not silenced.
+
+    Raises:
+        ArgumentError: The graph was not built by `create_agent`.
+    """
+    return _spec_of(agent).findings
+
+
+def _spec_of(agent: Any) -> AgentSpec:
     graph = getattr(agent, "builder", None)
     if not isinstance(graph, AgentGraph):
         raise ArgumentError(
             "agent", f"{describe(agent)} was not built by create_agent.", "Pass such an agent."
         )
-    return graph.spec.topology
+    return graph.spec

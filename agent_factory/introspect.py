@@ -6,7 +6,7 @@ What looks like a hook and is none, or could not be called as one, is refused he
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -26,6 +26,7 @@ from agent_factory.errors import (
     UnknownJump,
     describe,
 )
+from agent_factory.ordering import Ordering
 from agent_factory.topology import JUMPS, Call, Hook, Layer, Phase
 
 FactT = TypeVar("FactT", Hook, Layer)
@@ -47,6 +48,9 @@ _ATTRIBUTES: dict[str, tuple[type[Any], ...]] = {
     "tools": (Sequence,),
     "transformers": (Sequence,),
     "trace_policy": (TracePolicy, type(None)),
+    "ordering": (Ordering,),
+    "expected_tools": (Collection,),
+    "needs_checkpointer": (bool,),
 }
 
 _LOOKS_LIKE_A_HOOK = (

@@ -135,10 +135,9 @@ class Topology:
         """What changes from this plan to another one; false where they are alike.
 
         >>> before = plan(Shape(has_tools=True, tools=(Tool("find"),)))
-        >>> print(before.diff(plan(Shape())))
-        removed node tools: it was after model
-        removed tool find
-        rerouted way ...
+        >>> after = plan(Shape(has_tools=True, tools=(Tool("find", return_direct=True),)))
+        >>> print(before.diff(after).changes[0])
+        changed tool find: was plain, now return_direct
         """
         return diff(self, other)
 

@@ -30,6 +30,9 @@ from agent_factory.errors import (
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import END, START, Call, Phase
 
+# Hooks here jump where a build has its doubts: where to is what is tested.
+pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+
 HOOKS = [phase.value for phase in Phase]
 
 
@@ -343,8 +346,8 @@ def test_any_drawing_shows_its_plan(stack: list[list[str]], with_tools: bool) ->
     assert drawn(agent) == {edge.source: set(edge.targets) for edge in planned.edges}
     layers = [
         (f"M{i}", call)
-        for i, methods in enumerate(stack)
         for call in Call
+        for i, methods in enumerate(stack)
         if f"around_{call}" in methods
     ]
     assert [(found.owner, found.call) for found in planned.layers] == layers

@@ -33,6 +33,9 @@ from agent_factory.middleware import ModelCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
 
+# Hooks here jump where a build has its doubts: where to is what is tested.
+pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+
 PHASES = [phase.value for phase in Phase]
 GO = {"messages": "Go"}
 TOLD = {"type": "tool_call", "name": "tell", "args": {}, "id": "1"}

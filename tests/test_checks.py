@@ -1,0 +1,240 @@
+"""What a build has its doubts about: told together, by code, and silenced or raised at will."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_factory import (
+    AgentFactoryWarning,
+    AgentMiddleware,
+    Ordering,
+    SpecError,
+    create_agent,
+    findings_of,
+    hook_config,
+    plan_agent,
+)
+from agent_factory.errors import ArgumentError, UnknownHook
+from agent_factory.findings import CyclicOrder, MissingMiddleware, WrongOrder
+from agent_factory.testing import ScriptedChatModel
+
+
+def find(query: str) -> str:
+    """Find."""
+    return query
+
+
+class Plain(AgentMiddleware):
+    """Declares what the test sets."""
+
+    def __init__(self, name: str, **declared: Any) -> None:
+        super().__init__(name=name)
+        self.ordering = Ordering(**declared)
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request)
+
+
+class Early(Plain):
+    def before_model(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+
+class Late(Plain):
+    def after_model(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+
+class Jumper(AgentMiddleware):
+    @hook_config(can_jump_to=["model"])
+    def before_model(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+
+class Reviewer(AgentMiddleware):
+    needs_checkpointer = True
+    expected_tools = ("refund",)
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+
+class Misspelt(AgentMiddleware):
+    def before_modle(self, state: Any, runtime: Any) -> None:
+        """Never runs."""
+
+
+def codes(*middleware: Any, **arguments: Any) -> list[str]:
+    """The codes of what a plan warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        plan_agent(middleware=list(middleware), **arguments)
+    return [finding.code for warning in caught for finding in _findings(warning.message)]
+
+
+def _findings(message: Any) -> Any:
+    assert isinstance(message, AgentFactoryWarning)
+    return message.findings
+
+
+@pytest.mark.parametrize(
+    ("stack", "arguments", "expected"),
+    [
+        ([Jumper()], {}, ["AF201"]),
+        ([Early("a"), Jumper()], {}, ["AF202"]),
+        ([], {"tools": [find, {"name": "find"}]}, ["AF203"]),
+        ([Plain("a"), Plain("b", before=["a"])], {}, ["AF204"]),
+        ([Plain("a", after=["b"]), Plain("b")], {}, ["AF204"]),
+        (
+            [Early("a", exposes=["user_messages"]), Early("g", guards=["user_messages"])],
+            {},
+            ["AF205"],
+        ),
+        ([Late("p", reads=["tool_calls"]), Plain("c", writes=["tool_calls"])], {}, ["AF206"]),
+        ([Late("c", writes=["tool_calls"]), Late("p", reads=["tool_calls"])], {}, ["AF206"]),
+        ([Reviewer()], {"tools": [find]}, ["AF210"]),
+        ([Reviewer()], {"tools": [find], "checkpointer": None}, ["AF210", "AF211"]),
+    ],
+)
+def test_each_doubt_has_its_code(
+    stack: list[Any], arguments: dict[str, Any], expected: list[str]
+) -> None:
+    assert codes(*stack, **arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("stack", "arguments"),
+    [
+        ([Plain("a", before=["b"]), Plain("b", after=["a"])], {}),
+        ([Plain("a", before=["nobody"], after=["nobody"], conflicts=["nobody"])], {}),
+        ([Plain("a", requires=["Plain"]), Plain("b")], {}),
+        ([Early("g", guards=["user_messages"]), Early("a", exposes=["user_messages"])], {}),
+        # A layer sees the messages after every hook.
+        ([Plain("a", exposes=["user_messages"]), Early("g", guards=["user_messages"])], {}),
+        ([Late("p", reads=["tool_calls"]), Late("c", writes=["tool_calls"])], {}),
+        ([Reviewer()], {"tools": [find], "checkpointer": InMemorySaver(), "ignore": ["AF210"]}),
+    ],
+)
+def test_what_is_in_order_is_left_unsaid(stack: list[Any], arguments: dict[str, Any]) -> None:
+    assert codes(*stack, **arguments) == []
+
+
+def test_what_a_middleware_needs_or_cannot_bear_is_refused() -> None:
+    with pytest.raises(MissingMiddleware) as missing:
+        plan_agent(middleware=[Plain("a", requires=["Guard"])])
+    assert missing.value.culprit == "a"
+    assert "Guard" in missing.value.remedy
+    with pytest.raises(SpecError, match="AF119"):
+        plan_agent(middleware=[Plain("a", conflicts=["Early"]), Early("b")])
+    assert codes(Plain("a", requires=["Guard"]), ignore=["AF118"]) == []
+
+
+def test_an_order_that_contradicts_itself_names_those_who_do() -> None:
+    stack = [
+        Plain("a", before=["b"]),
+        Plain("b", before=["a"]),
+        Plain("c", after=["a"]),
+        Plain("d", before=["a"]),
+    ]
+    with pytest.raises(CyclicOrder) as caught:
+        plan_agent(middleware=stack)
+    assert caught.value.culprit == "a and b"
+
+
+def test_all_doubts_of_a_build_are_one_warning_at_the_users_line() -> None:
+    with pytest.warns(AgentFactoryWarning) as caught:
+        create_agent(ScriptedChatModel([]), [find], middleware=[Reviewer(), Jumper()])
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert [f.code for f in _findings(warning.message)] == ["AF201", "AF210", "AF211"]
+    assert all(f.culprit and f.reason and f.remedy for f in _findings(warning.message))
+
+
+def test_a_built_agent_keeps_what_was_found() -> None:
+    with pytest.warns(AgentFactoryWarning):
+        agent = create_agent(ScriptedChatModel([]), middleware=[Jumper()])
+    assert [finding.code for finding in findings_of(agent)] == ["AF201"]
+    assert findings_of(create_agent(ScriptedChatModel([]))) == ()
+
+
+def test_strict_raises_doubts_with_the_mistakes() -> None:
+    with pytest.raises(SpecError) as caught:
+        plan_agent([find], middleware=[Reviewer(), Jumper(), Misspelt()], strict=True)
+    assert [error.code for error in caught.value.errors] == ["AF105", "AF201", "AF210"]
+
+
+def test_a_mistake_tells_of_the_doubts_too() -> None:
+    with pytest.raises(UnknownHook) as caught:
+        plan_agent(middleware=[Jumper(), Misspelt()])
+    assert [note.split()[2] for note in caught.value.__notes__] == ["[AF201]"]
+
+
+def test_what_is_ignored_is_neither_told_nor_raised() -> None:
+    stack = [Reviewer(), Jumper(), Misspelt()]
+    ignore = ["AF105", "AF201", "AF210"]
+    assert codes(*stack, tools=[find], ignore=ignore, strict=True) == []
+
+
+@pytest.mark.parametrize("ignore", [["AF999"], ["AF103"], "AF204", [3], None])
+def test_only_codes_of_what_can_be_built_can_be_ignored(ignore: Any) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        plan_agent(ignore=ignore)
+    assert caught.value.culprit == "ignore"
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [{"before": "Guard"}, {"after": [3]}, {"reads": ["feelings"]}, {"exposes": ["messages"]}],
+)
+def test_an_ordering_is_checked_where_it_is_written(declared: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match="Ordering"):
+        Ordering(**declared)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [("ordering", {"before": ["a"]}), ("expected_tools", 3), ("needs_checkpointer", "yes")],
+)
+def test_a_declaration_of_another_type_is_refused(attribute: str, value: Any) -> None:
+    middleware = Plain("a")
+    setattr(middleware, attribute, value)
+    with pytest.raises(ArgumentError, match=attribute):
+        plan_agent(middleware=[middleware])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), max_size=6),
+    st.permutations("abcd"),
+)
+def test_an_order_is_refused_told_or_kept(pairs: list[tuple[str, str]], order: list[str]) -> None:
+    """Either no order serves, or exactly the pairs that stand wrong are told."""
+    wanted = {(first, second) for first, second in pairs if first != second}
+    stack = [Plain(name, before=[b for a, b in sorted(wanted) if a == name]) for name in order]
+    found = _found(stack)
+    if _is_cyclic(wanted):
+        assert [type(finding) for finding in found] == [CyclicOrder]
+    else:
+        assert all(isinstance(finding, WrongOrder) for finding in found)
+        told = {tuple(reversed(finding.culprit.split(", "))) for finding in found}
+        assert told == {(a, b) for a, b in wanted if order.index(a) > order.index(b)}
+
+
+def _found(stack: list[Any]) -> tuple[SpecError, ...]:
+    try:
+        plan_agent(middleware=stack, strict=True)
+    except SpecError as error:
+        return error.errors
+    return ()
+
+
+def _is_cyclic(pairs: set[tuple[str, str]]) -> bool:
+    reached = set(pairs)
+    while more := {(a, d) for a, b in reached for c, d in reached if b == c} - reached:
+        reached |= more
+    return any(a == b for a, b in reached)
