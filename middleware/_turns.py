@@ -22,3 +22,21 @@ def unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[To
     answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
     calls = message.tool_calls if message else []
     return [call for call in calls if call["id"] not in answered]
+
+
+def given_up(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
+    """Answers to the calls of the last turn that will not run, for a run that ends here."""
+    message, tail = last_turn(messages)
+    unread = message.invalid_tool_calls if message else []
+    answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
+    waiting = [*unanswered(message, tail), *(c for c in unread if c["id"] not in answered)]
+    return [
+        ToolMessage(
+            "This call did not run: the run ended here.",
+            tool_call_id=call["id"],
+            name=call["name"],
+            status="error",
+        )
+        for call in waiting
+        if call["id"]
+    ]

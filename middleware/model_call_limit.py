@@ -22,6 +22,7 @@ from agent_factory import (
 
 from ._checks import check_choice, check_count
 from ._last_answer import last_answer
+from ._turns import given_up
 
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
 
@@ -125,7 +126,9 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     ) -> dict[str, Any] | None:
         """Ends the run where a limit is reached, past the hooks that might send it back."""
         last_word = self._last_word(state)
-        return {"messages": [last_word], "jump_to": "end"} if last_word else None
+        if last_word is None:
+            return None
+        return {"messages": [*given_up(state["messages"]), last_word], "jump_to": "end"}
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(

@@ -44,7 +44,7 @@ from ._tool_limits import (
     with_limit,
 )
 from ._tool_starts import tool_starts
-from ._turns import last_turn, unanswered
+from ._turns import given_up, last_turn, unanswered
 
 __all__ = ["ToolCallLimitExceededError", "ToolCallLimitMiddleware", "ToolCallLimitState"]
 
@@ -188,7 +188,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         stop = self._stop(state)
         if stop is None or self._owes_answer(stop):
             return None
-        messages = [] if stop["done"] else [self._last_word(stop)]
+        last_word = [] if stop["done"] else [self._last_word(stop)]
+        messages = [*given_up(state["messages"]), *last_word]
         return {"messages": messages, "jump_to": "end", _STOP: {**stop, "done": True}}
 
     @hook_config(can_jump_to=["end"])

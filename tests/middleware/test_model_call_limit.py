@@ -137,6 +137,14 @@ def test_a_hook_that_always_jumps_back_does_not_get_past_the_limit(ask: Ask, fir
     assert len(result["messages"]) == 5
 
 
+def test_calls_that_a_hook_has_jumped_away_from_are_answered_at_the_end(ask: Ask) -> None:
+    model = ScriptedChatModel([CALL])
+    stack = [ModelCallLimitMiddleware(run_limit=1), NeverContent()]
+    messages = ask(create_agent(model, [add], middleware=stack))["messages"]
+    assert [m.type for m in messages] == ["human", "ai", "tool", "ai"]
+    assert messages[2].text == "This call did not run: the run ended here."
+
+
 def test_a_way_to_the_model_past_the_hook_is_closed_too(ask: Ask, call: Ask) -> None:
     """Whoever edits the thread can lead the next run straight to the model."""
     limit = ModelCallLimitMiddleware(thread_limit=1)

@@ -415,6 +415,23 @@ def test_a_hook_that_always_jumps_back_cannot_go_on_after_the_limit(
     model.assert_done()
 
 
+class LooksAway(AgentMiddleware[Any, Any]):
+    """Goes back to the model whatever it has called."""
+
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"jump_to": "model"}
+
+
+def test_calls_that_a_hook_has_jumped_away_from_are_answered_at_the_end(ask: Ask) -> None:
+    limit = ToolCallLimitMiddleware(tool_name="search", run_limit=0, exit_behavior="end")
+    model = ScriptedChatModel([[s("1"), r("2")]])
+    agent = create_agent(model, [search, read], middleware=[limit, LooksAway()])
+    messages = ask(agent)["messages"]
+    assert answers(messages) == ["refused", "This call did not run: the run ended here."]
+    assert messages[-1].text.startswith("I had to stop here")
+
+
 def wait(query: str) -> str:
     """Wait for a person."""
     return f"heard {interrupt(query)}"
