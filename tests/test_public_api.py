@@ -12,12 +12,14 @@ import pytest
 
 import agent_factory
 import agent_factory.middleware
+import agent_factory.stack
 import agent_factory.structured_output
 import agent_factory.testing
 
 MODULES = [
     agent_factory,
     agent_factory.middleware,
+    agent_factory.stack,
     agent_factory.structured_output,
     agent_factory.testing,
 ]
