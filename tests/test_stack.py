@@ -49,7 +49,7 @@ def test_every_change_is_a_new_list() -> None:
 
 @pytest.mark.parametrize(
     ("which", "remedy"),
-    [("gard", "It has a, b, Guard."), ("Gaurd", "Did you mean Guard?"), (Slow, "It has a, b")],
+    [("zebra", "It has a, b, Guard."), ("Gaurd", "Did you mean Guard?"), (Slow, "It has a, b")],
 )
 def test_a_name_that_is_not_there_is_an_error_that_helps(which: Any, remedy: str) -> None:
     with pytest.raises(UnknownMember) as caught:
