@@ -18,12 +18,13 @@ _LONGEST_SHOWN = 1_000  # characters of a message or of a tool's description
 _IN_TEXT = '\n\nAnswer with a JSON list of names and nothing else, such as ["one", "other"].'
 
 
-def schema_of(names: Sequence[str]) -> dict[str, Any]:
-    """The structured answer that is asked for; only these names fit it."""
+def schema_of(names: Sequence[str], most: int | None) -> dict[str, Any]:
+    """The structured answer that is asked for; only these names fit it, and so many."""
     chosen = {
         "type": "array",
         "items": {"type": "string", "enum": list(names)},
         "description": "The names of the chosen tools, the most useful first.",
+        "maxItems": len(names) if most is None else most,
     }
     return {
         "title": "ToolSelection",

@@ -225,7 +225,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     ) -> Flow[list[str]]:
         names = [tool.name for tool in options]
         model: Any = self.model or request.model
-        structured = _structured(model, names)
+        structured = _structured(model, schema_of(names, self.max_tools))
         told = instructions(
             self.system_prompt, options, self.max_tools, structured=structured is not None
         )
@@ -275,12 +275,10 @@ def _names(value: Sequence[str] | None, argument: str) -> frozenset[str]:
     return tool_names(value, argument) or frozenset() if value else frozenset()
 
 
-def _structured(model: Any, names: list[str]) -> Runnable[Any, Any] | None:
+def _structured(model: Any, schema: dict[str, Any]) -> Runnable[Any, Any] | None:
     """The model giving structured answers; None where it cannot."""
     try:
-        answering: Runnable[Any, Any] = model.with_structured_output(
-            schema_of(names), include_raw=True
-        )
+        answering: Runnable[Any, Any] = model.with_structured_output(schema, include_raw=True)
     except (AttributeError, NotImplementedError):
         return None
     return answering

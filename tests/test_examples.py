@@ -177,3 +177,31 @@ def test_the_local_model_spends_from_one_ledger_too(show: Show) -> None:
     out = show("budget", "--model", "local")
     assert "order_id: A-1001" in out
     assert re.search(r"4 turns and 2 tool calls of two agents: \d{3,4} tokens", out)
+
+
+def test_choose_tools_offers_the_tools_that_were_chosen(show: Show) -> None:
+    out = show("choose_tools")
+    assert out.startswith("offered: refund\noffered: refund\n")
+    assert "The money for order A-1001 is on its way." in out
+
+
+@needs_local_model
+def test_choose_tools_chooses_with_the_local_model_too(show: Show) -> None:
+    out = show("choose_tools", "--model", "local")
+    assert re.match(r"(offered: \w+ refund\n){2}", out)
+    assert "order_id: A-1001" in out
+    assert "on its way" in out.rpartition("Ai Message")[2]
+
+
+def test_workspace_search_finds_files_and_lines_and_follows_no_link(show: Show) -> None:
+    out = show("workspace_search")
+    assert "\n/shop/settings.toml\n" in out
+    assert "/shop/settings.toml:2:port = 8080" in out
+    assert "way_out" not in out
+
+
+@needs_local_model
+def test_workspace_search_searches_with_the_local_model_too(show: Show) -> None:
+    out = show("workspace_search", "--model", "local")
+    assert "pattern: A-1001" in out
+    assert "\n/notes.md\n/shop/orders.csv\n" in out
