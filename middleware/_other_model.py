@@ -54,7 +54,11 @@ class OtherModel:
         Raises:
             Exception: It cannot be made: a package is missing, or a key.
         """
-        return init_model(self._given)
+        try:
+            return init_model(self._given)
+        except Exception as error:
+            error.add_note(f"This is of {self._owner}, {self._given!r}.")
+            raise
 
     def __str__(self) -> str:
         return self._given if isinstance(self._given, str) else label(self._given)

@@ -74,10 +74,9 @@ def _portable_answer(message: AIMessage) -> AIMessage | None:
     content = _portable_content(message.content)
     if not isinstance(content, str):
         content = "".join(map(_as_text, content))
-    calls = [{k: v for k, v in c.items() if k != "extras"} for c in message.tool_calls]
-    if not (content or calls or message.invalid_tool_calls):
+    if not (content or message.tool_calls or message.invalid_tool_calls):
         return None  # providers refuse an empty message of the assistant
-    return _with(message, {"content": content, "tool_calls": calls})
+    return _with(message, {"content": content})
 
 
 def _as_text(part: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from agent_factory import (
 from agent_factory.middleware import (
     ModelCallLimitExceededError,
     ModelFallbackMiddleware,
+    ModelRetryMiddleware,
     portable_request,
 )
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
@@ -387,19 +388,18 @@ def test_a_stream_has_heard_the_failed_words_and_the_history_has_not(collect: Ca
     assert [m.text for m in agent.get_state(ONE).values["messages"]] == ["Go on", "All is well."]
 
 
-class Twice(AgentMiddleware[Any, Any]):
+def retry(**settings: Any) -> ModelRetryMiddleware:
     """Ask each model up to twice."""
-
-    def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
-        try:
-            return (yield request)
-        except ConnectionError:
-            return (yield request)
+    return ModelRetryMiddleware(max_retries=1, initial_delay=0, **settings)
 
 
-def test_a_retry_further_in_tries_each_model_again_before_the_next(call: Call) -> None:
+@pytest.mark.parametrize("settings", [{}, {"on_failure": "error"}])
+def test_a_retry_further_in_tries_each_model_again_before_the_next(
+    call: Call, settings: Any
+) -> None:
+    """Also where it gives up in words, as it does by default."""
     first, second = down(2), ScriptedChatModel([ConnectionError(), "Hi."])
-    agent = create_agent(first, middleware=[ModelFallbackMiddleware(second), Twice()])
+    agent = create_agent(first, middleware=[ModelFallbackMiddleware(second), retry(**settings)])
     assert last(call(agent, ASK)) == "Hi."
     first.assert_done()
     second.assert_done()
@@ -407,34 +407,27 @@ def test_a_retry_further_in_tries_each_model_again_before_the_next(call: Call) -
 
 def test_a_retry_further_out_goes_through_all_models_again(call: Call) -> None:
     first, second = down(2), ScriptedChatModel([ConnectionError(), "Hi."])
-    agent = create_agent(first, middleware=[Twice(), ModelFallbackMiddleware(second)])
+    agent = create_agent(first, middleware=[retry(), ModelFallbackMiddleware(second)])
     assert last(call(agent, ASK)) == "Hi."
     first.assert_done()
     second.assert_done()
 
 
-def test_a_retry_that_gave_up_in_words_has_failed_too(call: Call) -> None:
-    gave_up = AIMessage("Failed.", additional_kwargs={"lc_source": "model_retry"})
-
-    @wrap_model_call
-    def retry(request: ModelRequest[Any]) -> Flow[Any]:
-        try:
-            return (yield request)
-        except ConnectionError:
-            return gave_up
-
-    fallback = ModelFallbackMiddleware(ScriptedChatModel(["Hi.", ConnectionError()]))
-    agent = create_agent(down(2), middleware=[fallback, retry])
-    assert last(call(agent, ASK)) == "Hi."
-    assert last(call(agent, ASK)) == "Failed."
+@pytest.mark.parametrize("inside", [True, False])
+def test_the_last_words_of_a_retry_stand_where_all_models_failed(call: Call, inside: bool) -> None:
+    fallback = ModelFallbackMiddleware(ScriptedChatModel([KeyError("second is down")] * 2))
+    stack: list[Any] = [fallback, retry()] if inside else [retry(), fallback]
+    assert "second is down" in last(call(create_agent(down(2), middleware=stack), ASK))
 
 
 def test_two_fallbacks_nest(call: Call) -> None:
     stack = [
-        ModelFallbackMiddleware(ScriptedChatModel(["Hi."]), name="outer"),
-        ModelFallbackMiddleware(ScriptedChatModel([TimeoutError()] * 2), name="inner"),
+        ModelFallbackMiddleware(Claude(steps=[TimeoutError(), TimeoutError()]), name="outer"),
+        ModelFallbackMiddleware(Gpt(steps=[TimeoutError(), "Hi."]), name="inner"),
     ]
-    assert last(call(create_agent(down(), middleware=stack), ASK)) == "Hi."
+    answer = call(create_agent(down(), middleware=stack), ASK)["messages"][-1]
+    assert answer.text == "Hi."
+    assert answer.response_metadata["lc_written_by"].endswith(".Gpt")
 
 
 @pytest.mark.parametrize(

@@ -274,6 +274,14 @@ def test_what_one_providers_model_is_told_does_not_leak_to_another(call: Call) -
     assert result["messages"][-1].response_metadata["lc_written_by"] == "unknown"
 
 
+def test_a_models_thoughts_do_not_come_back_to_the_one_that_refused(call: Call) -> None:
+    thought = AIMessage([{"type": "thinking", "thinking": "Hm."}], tool_calls=[ADD])
+    first = says(refusing(), "Three.")
+    agent = create_agent(first, [add], middleware=[ModelRefusalMiddleware(says(thought))])
+    call(agent, ASK)
+    assert first.requests[1].messages[1].content == ""
+
+
 def test_a_stream_hears_both_and_they_can_be_told_apart(collect: Call) -> None:
     agent = create_agent(says(refusing()), middleware=[ModelRefusalMiddleware(says("Gladly."))])
     heard: dict[str, str] = {}

@@ -16,7 +16,6 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from agent_factory import (
-    AgentMiddleware,
     Flow,
     ModelRequest,
     TurnError,
@@ -26,6 +25,7 @@ from agent_factory import (
 from agent_factory.middleware import (
     ModelChoice,
     ModelFallbackMiddleware,
+    ModelRetryMiddleware,
     ModelRouterMiddleware,
     RoutingError,
     SummarizationMiddleware,
@@ -336,6 +336,19 @@ def test_names_become_models_when_they_are_needed(
     assert made == ["openai:small", "openai:large"]
 
 
+def test_a_model_that_cannot_be_made_is_named_with_its_choice(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "langchain", None)
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+    agent = create_agent(own(), middleware=[router(says("deep"), deep="openai:large")])
+    with pytest.raises(ImportError, match="install langchain") as caught:
+        call(agent, ask())
+    assert "This is of ModelRouterMiddleware choice 'deep', 'openai:large'." in (
+        caught.value.__notes__
+    )
+
+
 def test_what_is_one_providers_own_does_not_leak_to_the_chosen_model(call: Call) -> None:
     class Claude(ScriptedChatModel):
         model_name: str = "claude-3"
@@ -353,6 +366,16 @@ def test_what_is_one_providers_own_does_not_leak_to_the_chosen_model(call: Call)
     assert quick.requests[0].kwargs == {"cache_control": {}}
 
 
+def test_the_chosen_models_thoughts_do_not_go_to_the_agents_own(call: Call) -> None:
+    thought = AIMessage([{"type": "thinking", "thinking": "Hm."}, "It is 42."])
+    mine = own("Gladly.")
+    stack = [router(says("deep", "neither"), deep=says(thought))]
+    agent = create_agent(mine, middleware=stack, checkpointer=InMemorySaver())
+    call(agent, ask(), ONE)
+    call(agent, ask("Thanks"), ONE)
+    assert mine.requests[0].messages[1].content == "It is 42."
+
+
 def test_a_choice_has_the_structured_output_that_suits_it(call: Call) -> None:
     class Answer(BaseModel):
         number: int
@@ -366,21 +389,14 @@ def test_a_choice_has_the_structured_output_that_suits_it(call: Call) -> None:
         assert call(agent, ask())["structured_response"] == Answer(number=3)
 
 
-class Twice(AgentMiddleware[Any, Any]):
-    def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
-        try:
-            return (yield request)
-        except ConnectionError:
-            return (yield request)
-
-
 @pytest.mark.parametrize(("inside", "asked"), [(True, 1), (False, 2)])
 def test_inside_the_router_a_retry_asks_the_classifier_once(
     call: Call, inside: bool, asked: int
 ) -> None:
     classifier = says(*["deep"] * asked)
     route = router(classifier, deep=says(ConnectionError(), "42."))
-    stack = [route, Twice()] if inside else [Twice(), route]
+    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0)
+    stack: list[Any] = [route, retry] if inside else [retry, route]
     assert last(call(create_agent(own(), middleware=stack), ask())) == "42."
     classifier.assert_done()
 

@@ -85,6 +85,12 @@ def test_tools_go_along_without_what_their_provider_adds() -> None:
     ]
 
 
+def test_a_tool_without_extras_goes_along_itself() -> None:
+    """What is bound to a model is remembered by the tools it was bound to."""
+    plain = StructuredTool.from_function(len, name="count", description="Count.")
+    assert sent(tools=[plain]).tools[0] is plain
+
+
 @pytest.mark.parametrize(
     "provided",
     [
@@ -170,10 +176,10 @@ def test_thoughts_calls_and_marks_stay_behind(block: dict[str, Any]) -> None:
 
 
 def test_calls_of_tools_go_along_in_the_form_for_all() -> None:
-    call = {"name": "search", "args": {"query": "x"}, "id": "1", "type": "tool_call"}
+    call: Any = {"name": "search", "args": {"query": "x"}, "id": "1", "type": "tool_call"}
     said = AIMessage(
         [{"type": "tool_use", "id": "1", "name": "search", "input": {"query": "x"}}],
-        tool_calls=[{**call, "extras": {"signature": "s"}}],
+        tool_calls=[call],
         additional_kwargs={"tool_calls": [{"id": "1"}], "lc_source": "me"},
         response_metadata={"model_provider": "anthropic", "id": "msg_1"},
         id="7",
