@@ -20,10 +20,16 @@ DEFAULT_ERRORS: Any = object()
 Handler = Literal[False] | Callable[[Exception], str]
 
 UNHANDLED = "__unhandled_by_agent_factory__"
-"""Marks an exception that came out of a tool's execution, where it was not handled."""
+"""Marks an exception that came out of a tool's execution, where it was not handled: by whom. An
+agent may be a tool of another, whose handler has not been asked yet."""
 
 
-def marking(call: Callable[[Any], Any], request: Any, kinds: type[Exception] = Exception) -> Any:
+def marking(
+    call: Callable[[Any], Any],
+    handler: Handler | None,
+    request: Any,
+    kinds: type[Exception] = Exception,
+) -> Any:
     """Make a call, in either colour; what it raises is not to be handled again outside.
 
     ToolNode has asked the handler already, or the call could not be made at all (a store or a
@@ -31,25 +37,28 @@ def marking(call: Callable[[Any], Any], request: Any, kinds: type[Exception] = E
 
     Args:
         call: The call.
+        handler: What is not to handle it again.
         request: What it is given.
         kinds: Which exceptions are marked.
     """
     try:
         result = call(request)
     except kinds as error:
-        raise _marked(error)  # noqa: B904  # the same error, with a mark
-    return _marking_later(result, kinds) if inspect.isawaitable(result) else result
+        raise _marked(error, handler)  # noqa: B904  # the same error, with a mark
+    return _marking_later(result, handler, kinds) if inspect.isawaitable(result) else result
 
 
-async def _marking_later(result: Awaitable[Any], kinds: type[Exception]) -> Any:
+async def _marking_later(
+    result: Awaitable[Any], handler: Handler | None, kinds: type[Exception]
+) -> Any:
     try:
         return await result
     except kinds as error:
-        raise _marked(error)  # noqa: B904  # the same error, with a mark
+        raise _marked(error, handler)  # noqa: B904  # the same error, with a mark
 
 
-def _marked(error: Exception) -> Exception:
-    setattr(error, UNHANDLED, True)
+def _marked(error: Exception, handler: Handler | None) -> Exception:
+    setattr(error, UNHANDLED, handler)
     return error
 
 
@@ -89,7 +98,7 @@ def _template(error: Exception) -> str:
 
 def _only(kinds: Any, text: Callable[[Exception], str]) -> Callable[[Exception], str]:
     def answer(error: Exception) -> str:
-        if not isinstance(error, kinds) or hasattr(error, UNHANDLED):
+        if not isinstance(error, kinds) or getattr(error, UNHANDLED, None) is answer:
             raise error
         return text(error)
 

@@ -20,7 +20,7 @@ from agent_factory.routing import CALL_BESIDE, DIRECT, INVALID_CALL
 from agent_factory.schema import RELAY
 from agent_factory.signals import translated
 from agent_factory.spec import AgentSpec
-from agent_factory.tool_errors import marking
+from agent_factory.tool_errors import Handler, marking
 from agent_factory.topology import TOOLS, Call, Layer
 from agent_factory.tracing import aloud, silence
 from agent_factory.updates import check_keys, pairs_of
@@ -42,7 +42,10 @@ class ToolsNode(Runnable[Any, Any]):
         self._missing = lacking(layers, asynchronous=False), lacking(layers, asynchronous=True)
         self._keys = frozenset(keys)
         self._direct = spec.toolbox.direct
-        wrap, awrap = (_composed(layers, self._missing, colour) for colour in (False, True))
+        wrap, awrap = (
+            _composed(layers, self._missing, colour, spec.handle_tool_errors)
+            for colour in (False, True)
+        )
         self.node: ToolNode = spec.toolbox.node(wrap, awrap, spec.handle_tool_errors)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
@@ -95,27 +98,33 @@ def _composed(
     layers: Sequence[Bound[Layer]],
     missing: tuple[Bound[Layer] | None, ...],
     asynchronous: bool,
+    handler: Handler | None,
 ) -> LayerCall | None:
     if missing[asynchronous]:
         return None
     composed = compose_tool_call(spanned(layers, asynchronous))
-    return partial(_run_quietly if layers else _run, composed)
+    return partial(_run_quietly if layers else _run, composed, handler)
 
 
-def _run(layers: LayerCall, request: Any, execute: Callable[[Any], Any]) -> Any:
+def _run(
+    layers: LayerCall, handler: Handler | None, request: Any, execute: Callable[[Any], Any]
+) -> Any:
     """A call through all layers; what is wrong with them is no tool's error."""
-    return marking(partial(_call, layers, execute), request, AgentFactoryError)
+    inner = partial(marking, execute, handler)
+    return marking(partial(_call, layers, inner), handler, request, AgentFactoryError)
 
 
 def _call(layers: LayerCall, execute: Callable[[Any], Any], request: Any) -> Any:
     # Commands are read here, before ToolNode merges them.
-    return then(layers(request, partial(marking, execute)), _read)
+    return then(layers(request, execute), _read)
 
 
-def _run_quietly(layers: LayerCall, request: Any, execute: Callable[[Any], Any]) -> Any:
+def _run_quietly(
+    layers: LayerCall, handler: Handler | None, request: Any, execute: Callable[[Any], Any]
+) -> Any:
     """As `_run`; what models say in a layer is not heard, what they say in a tool is."""
     silence(request.runtime.config)
-    return _run(layers, request, partial(aloud, execute))
+    return _run(layers, handler, request, partial(aloud, execute))
 
 
 def _read(result: Any) -> Any:

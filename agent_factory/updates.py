@@ -13,7 +13,7 @@ from langgraph.channels import (
     UntrackedValue,
 )
 from langgraph.channels.base import BaseChannel
-from langgraph.graph.message import add_messages
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Command
 
 from agent_factory.errors import BadReturn, UndeclaredJump, UnknownStateKey, describe
@@ -29,8 +29,10 @@ LAYER = "a wrap_model_call layer"
 class Fold:
     """Folds updates, inner first.
 
-    A key that takes one value a step gets the outermost. Messages become one list. Other keys are
-    written several times, for their reducer to fold.
+    A key that takes one value a step gets the outermost. Messages become one list, in which the
+    inner word on a message stands: a request passes the layers from the outside in, so the inner
+    one has seen what the outer one changed. Other keys are written several times, for their
+    reducer to fold.
 
     Args:
         channels: The channels of the agent's state.
@@ -44,9 +46,12 @@ class Fold:
     ) -> dict[str, Any] | Command[Any]:
         """The update as a dict, or as a Command where a key has to be written several times."""
         pairs: list[Pair] = list(update.items())
+        said: set[str] = set()
         for command in commands:
-            for pair in self._checked(command):
-                self._add(pairs, pair)
+            for key, value in self._checked(command):
+                if _is_messages(self._channels.get(key)) and isinstance(value, list):
+                    value = _news(value, said)
+                self._add(pairs, (key, value))
         folded = dict(pairs)
         return folded if len(folded) == len(pairs) else Command(update=pairs)
 
@@ -68,6 +73,14 @@ class Fold:
                 pairs[index] = (key, [*earlier, *value])
                 return
         pairs.append(new)
+
+
+def _news(messages: list[Any], said: set[str]) -> list[Any]:
+    """The messages that no layer further in has written or removed; their ids are noted."""
+    ids = [getattr(message, "id", None) for message in messages]
+    news = [message for message, id in zip(messages, ids, strict=True) if id not in said]
+    said.update(id for id in ids if id and id != REMOVE_ALL_MESSAGES)
+    return news
 
 
 def _is_messages(channel: BaseChannel[Any, Any, Any] | None) -> bool:

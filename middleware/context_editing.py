@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langgraph.types import Command
 
@@ -26,7 +26,6 @@ from agent_factory import (
 
 from ._checks import check_choice, check_count
 from ._context_size import Load, TokenCounter
-from ._thread_writes import not_yet_written, rewritten, with_note
 from ._tool_uses import calls_of_results, is_cleared, without_inputs, without_result
 
 __all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware"]
@@ -202,9 +201,8 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if _same(messages, request.messages):
             plain: ModelResponse[Any] = yield request
             return plain
-        inward, note = with_note(request.override(messages=messages))
-        response: ModelResponse[Any] = yield inward
-        written = not_yet_written(rewritten(request, messages), note)
+        response: ModelResponse[Any] = yield request.override(messages=messages)
+        written = _rewritten(request, messages)
         return ExtendedModelResponse(response, Command(update={"messages": written}))
 
     def _edited(self, request: ModelRequest[Any]) -> list[AnyMessage]:
@@ -253,3 +251,16 @@ def _same(messages: list[AnyMessage], others: list[AnyMessage]) -> bool:
     return len(messages) == len(others) and all(
         a is b for a, b in zip(messages, others, strict=True)
     )
+
+
+def _rewritten(request: ModelRequest[Any], messages: Sequence[AnyMessage]) -> list[BaseMessage]:
+    """What to write so that the thread shows these messages instead of the request's.
+
+    Messages that the thread does not hold are for one call only, and so is their order.
+    """
+    stored = {message.id for message in request.state.get("messages", ()) if message.id}
+    before = {message.id: message for message in request.messages if message.id in stored}
+    after = {message.id: message for message in messages}
+    changed = [m for key, m in after.items() if key in before and m is not before[key]]
+    removed = [RemoveMessage(id=str(key)) for key in before if key not in after]
+    return [*changed, *removed]

@@ -47,7 +47,6 @@ from ._context_size import (
 )
 from ._cutting import cut_by_count, cut_by_tokens
 from ._summarizer import Summarizer, as_runnable, is_model, text_of
-from ._thread_writes import not_yet_written, with_note
 from ._transcript import pages, render
 
 __all__ = [
@@ -181,11 +180,9 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
             id=stored[0] if stored else None,
             additional_kwargs={"lc_source": SUMMARY_SOURCE},
         )
-        inward, note = with_note(request.override(messages=_put(summary, old, request.messages)))
-        response = yield inward
+        response = yield request.override(messages=_put(summary, old, request.messages))
         # Same id, same place: whatever else is written to the thread in this step stays as it is.
-        update = [summary, *(RemoveMessage(id=gone) for gone in stored[1:])] if stored else []
-        written = not_yet_written(update, note)
+        written = [summary, *(RemoveMessage(id=gone) for gone in stored[1:])] if stored else []
         return ExtendedModelResponse(response, Command(update={"messages": written}))
 
     def _outdated(self, request: ModelRequest[Any]) -> list[AnyMessage]:

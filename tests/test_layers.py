@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NotRequired
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
 from agent_factory import (
@@ -215,6 +216,35 @@ def test_writes_to_a_reducer_are_all_folded_inner_first(call: Any) -> None:
 def test_messages_a_layer_writes_come_after_the_answer(call: Any) -> None:
     result = call(agent(writing(messages=[HumanMessage("P.S.")])), ASK)
     assert [m.text for m in result["messages"]] == ["Hello", "Hi.", "P.S."]
+
+
+OLD: Any = [HumanMessage("one", id="1"), HumanMessage("two", id="2"), HumanMessage("three", id="3")]
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "left"),
+    [
+        ([HumanMessage("outer", id="1")], [RemoveMessage(id="1")], ["two", "three"]),
+        ([RemoveMessage(id="1")], [HumanMessage("inner", id="1")], ["inner", "two", "three"]),
+        (
+            [HumanMessage("outer", id="1"), HumanMessage("outer", id="2")],
+            [HumanMessage("inner", id="1")],
+            ["inner", "outer", "three"],
+        ),
+        (
+            [RemoveMessage(id=REMOVE_ALL_MESSAGES), HumanMessage("outer", id="9")],
+            [RemoveMessage(id=REMOVE_ALL_MESSAGES), HumanMessage("inner", id="8")],
+            ["outer"],
+        ),
+    ],
+)
+def test_the_inner_word_on_a_message_stands(
+    call: Any, outer: list[Any], inner: list[Any], left: list[str]
+) -> None:
+    """The inner layer saw what the outer one had changed; brought back, it would end up last."""
+    layers = agent(writing(messages=outer), writing(messages=inner))
+    result = call(layers, {"messages": OLD})
+    assert [m.text for m in result["messages"] if m.text != "Hi."] == left
 
 
 def test_a_retried_layer_writes_once(call: Any) -> None:

@@ -122,3 +122,21 @@ def test_a_handled_error_does_not_stop_the_calls_beside_it(call: Any) -> None:
     model = ScriptedChatModel([both, "Done"])
     result = call(create_agent(model, [fail, add], handle_tool_errors="No."), GO)
     assert answers(result) == [("No.", "error"), ("3", "success")]
+
+
+@pytest.mark.parametrize("handle", [True, KeyError, "It went wrong."])
+def test_an_error_that_an_agent_inside_a_tool_did_not_handle_is_the_outer_ones(
+    call: Any, handle: Any
+) -> None:
+    inner = failing(None, "key")
+
+    @tool
+    def delegate() -> str:
+        """Ask another agent."""
+        return str(inner.invoke(GO))
+
+    model = ScriptedChatModel([[asked("delegate")], "Done"])
+    result = call(create_agent(model, [delegate], handle_tool_errors=handle), GO)
+    ((said, status),) = answers(result)
+    assert status == "error"
+    assert said == handle if isinstance(handle, str) else "KeyError('key')" in said
