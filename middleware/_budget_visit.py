@@ -13,6 +13,8 @@ from ._budget_values import Account, Limits, Spent
 _Entry = tuple[Book, float]
 """What a middleware has added within one node, and up to when its time is booked."""
 
+_OF_THE_RUN = ("told", "over", "refused", "slowest", "extra_run_")
+
 # A layer further out may call twice, and only the updates of the last call are kept. So each
 # update holds all that was spent in the node that is under way; its runtime tells which that is.
 _NODE: ContextVar[tuple[object, dict[str, _Entry]]] = ContextVar("budget_node", default=(None, {}))
@@ -89,8 +91,8 @@ class Visit:
 
     def update(self) -> dict[str, Any]:
         """What is added, for the books of the run and of the thread."""
-        book = {self._name: self.added}
-        return {"budget_run": book, "budget_thread": book}
+        kept = {key: n for key, n in self.added.items() if not key.startswith(_OF_THE_RUN)}
+        return {"budget_run": {self._name: self.added}, "budget_thread": {self._name: kept}}
 
 
 def extra_key(scope: str, name: str) -> str:

@@ -345,6 +345,21 @@ def test_seconds_pass_while_the_run_works_and_not_while_it_waits(ask: Ask, call:
     assert len(model.requests) == 2
 
 
+def test_what_a_tool_does_after_its_interrupt_takes_time(ask: Ask, call: Ask) -> None:
+    def wait_and_work() -> str:
+        """Wait for a person, then work."""
+        interrupt("Well?")
+        time.sleep(0.06)
+        return "done"
+
+    model = ScriptedChatModel([[{"name": "wait_and_work"}]])
+    budget = BudgetMiddleware(run=Limits(seconds=0.05), exit_behavior="end")
+    agent = create_agent(model, [wait_and_work], middleware=[budget], **thread())
+    ask(agent, ONE)
+    result = call(agent, Command(resume="yes"), ONE)
+    assert "of 0.05 seconds in this run are used up" in result["messages"][-1].text
+
+
 def test_a_tool_does_not_start_when_the_time_is_over(ask: Ask) -> None:
     def late(_: Any) -> AIMessage:
         time.sleep(0.03)
