@@ -144,8 +144,7 @@ def detect_name(text: str, analyzer: Any = None) -> list[PIIMatch]:
         ImportError: presidio-analyzer or its language model is not installed.
     """
     engine = _default_analyzer() if analyzer is None else analyzer
-    found = engine.analyze(text=text, language=engine.supported_languages[0], entities=["PERSON"])
-    return _matches("name", text, sorted((result.start, result.end) for result in found))
+    return _matches("name", text, _names(text, engine))
 
 
 def needed(package: str, what: str) -> Any:
@@ -326,6 +325,20 @@ def _phone_runs(text: str) -> Iterator[Span]:
             yield start, date.start()
             start = date.end()
         yield start, run.end()
+
+
+_PAGE = re.compile(r"(?s).{1,100000}(?:\s|\Z)|.{1,100000}")
+"""What presidio reads at once: spaCy takes no more than a million characters."""
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+def _names(text: str, engine: Any) -> Iterator[Span]:
+    language = engine.supported_languages[0]
+    for page in _PAGE.finditer(_SURROGATES.sub("\ufffd", text)):
+        found = engine.analyze(text=page[0], language=language, entities=["PERSON"])
+        for start, end in sorted((result.start, result.end) for result in found):
+            yield page.start() + start, page.start() + end
 
 
 @lru_cache(maxsize=1)

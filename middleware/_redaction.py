@@ -5,8 +5,10 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import maxsize
 from typing import Literal, get_args
 
 from agent_factory import TurnError
@@ -101,15 +103,20 @@ class RedactionRule:
             return text
         if self.strategy == "block":
             raise PIIDetectionError(self.pii_type, matches)
-        pieces, done = [], 0
+        pieces: list[str] = []
+        done = 0
         for match in matches:
             pieces += text[done : match["start"]], self._replacement(match["value"])
             done = match["end"]
         return "".join([*pieces, text[done:]])
 
     def find(self, text: str) -> list[PIIMatch]:
-        """The matches in a text, in order and without overlap."""
-        return self._detector.find(text)
+        """The matches in a text, in order and without overlap; the rule's own marks are none."""
+        found = self._detector.find(text)
+        if not found or self._label.lower() not in text.lower():
+            return found
+        marks = [mark.span() for mark in self._marks().finditer(text)]
+        return [match for match in found if not _lies_in(match, marks)]
 
     def settled(self, text: str) -> int:
         """How much of a text, which may go on, can be rewritten without knowing the rest.
@@ -118,18 +125,32 @@ class RedactionRule:
         """
         return self._detector.settled(text)
 
+    @property
+    def _label(self) -> str:
+        """The type in marks: without spaces, so that no mark is ever cut in two."""
+        return self.pii_type.replace(" ", "_")
+
+    def _marks(self) -> re.Pattern[str]:
+        label = re.escape(self._label)
+        return re.compile(rf"\[REDACTED_{label.upper()}\]|<{label}_hash:[0-9a-f]{{8}}>")
+
     def _replacement(self, value: str) -> str:
         if self.strategy == "redact":
-            return f"[REDACTED_{self.pii_type.upper()}]"
+            return f"[REDACTED_{self._label.upper()}]"
         if self.strategy == "mask":
             return _MASKS.get(self.pii_type, _mask_other)(value)
-        return f"<{self.pii_type}_hash:{self._digest(value)}>"
+        return f"<{self._label}_hash:{self._digest(value)}>"
 
     def _digest(self, value: str) -> str:
         key = _OF_THIS_PROCESS if self.hash_key is None else self.hash_key
         key = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
         text = value.encode("utf-8", "surrogatepass")
         return hmac.new(key, text, "sha256").hexdigest()[:8]
+
+
+def _lies_in(match: PIIMatch, spans: Sequence[tuple[int, int]]) -> bool:
+    at = bisect_right(spans, (match["start"], maxsize)) - 1
+    return at >= 0 and match["end"] <= spans[at][1]
 
 
 def _mask_email(value: str) -> str:
