@@ -187,7 +187,9 @@ _WITHOUT_SPACE = re.compile(
 
 def _by_pattern(pii_type: str, pattern: str | re.Pattern[str]) -> Detector:
     regex = needed("regex", "A regular expression as a detector")
-    source = pattern if isinstance(pattern, str) else pattern.pattern
+    source: Any = pattern if isinstance(pattern, str) else pattern.pattern
+    if not isinstance(source, str):
+        raise ValueError(f"detector of {pii_type!r} is no regular expression for text: {source!r}.")
     try:
         compiled = regex.compile(source, _flags(regex, pattern))
     except (regex.error, TypeError) as error:

@@ -314,7 +314,9 @@ def _phones(text: str, region: str | None) -> Iterator[Span]:
         # What stands around it tells an amount, a time or a part of a word from a number.
         before, after = max(0, start - 1), end + 3
         for found in phonenumbers.PhoneNumberMatcher(text[before:after], region, max_tries=maxsize):
-            yield before + found.start, before + found.end
+            # "(+1 650 253 0000)" is found without the bracket that closes it.
+            whole = ")" in found.raw_string or not found.raw_string.startswith("(")
+            yield before + found.start + (not whole), before + found.end
 
 
 def _phone_runs(text: str) -> Iterator[Span]:

@@ -72,7 +72,7 @@ class GuardedChatModel(BaseChatModel):
         return getattr(self.__dict__["inner"], name)
 
     @property
-    def _serialized(self) -> dict[str, Any]:  # type: ignore[override]  # nothing to remember
+    def _serialized(self) -> dict[str, Any]:
         """Traces and events name the model that was chosen, not what guards it."""
         return dict(getattr(self.inner, "_serialized", None) or super()._serialized)
 

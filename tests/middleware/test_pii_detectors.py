@@ -1,0 +1,336 @@
+"""What counts as personal data, what does not, and that hostile text takes no more time."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_factory import TurnError
+from agent_factory.middleware import (
+    PIIDetectionError,
+    RedactionRule,
+    detect_credit_card,
+    detect_email,
+    detect_ip,
+    detect_mac_address,
+    detect_name,
+    detect_phone,
+    detect_url,
+)
+
+BUILT_IN = ("email", "credit_card", "ip", "mac_address", "url", "phone")
+
+
+def values(detect: Callable[[str], Any], text: str) -> list[str]:
+    found = detect(text)
+    assert all(text[match["start"] : match["end"]] == match["value"] for match in found)
+    return [match["value"] for match in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("'bob@x.com', <amy@y.co.uk>.", ["bob@x.com", "amy@y.co.uk"]),
+        ("mailto:bob+tag@x.com?subject=hi", ["bob+tag@x.com"]),
+        ("o'neil@x.ie", ["o'neil@x.ie"]),
+        ("josé@exámple.com 用户@例子.公司", ["josé@exámple.com", "用户@例子.公司"]),
+        ("उपयोग@उदाहरण.भारत", ["उपयोग@उदाहरण.भारत"]),
+        ('"john.doe"@x.com root@[192.168.0.1]', ['"john.doe"@x.com', "root@[192.168.0.1]"]),
+        (r"{\"a\": \"\nbob@x.com\"}", ["bob@x.com"]),
+        ("bob\uff20x.com", ["bob\uff20x.com"]),
+        ("@scope/pkg a@b b***@****.com [REDACTED_EMAIL]", []),
+    ],
+)
+def test_mail_addresses(text: str, expected: list[str]) -> None:
+    assert values(detect_email, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4242 4242 4242 4242", ["4242 4242 4242 4242"]),
+        ("(4242-4242-4242-4242).", ["4242-4242-4242-4242"]),
+        ("card:378282246310005, 3782 822463 10005", ["378282246310005", "3782 822463 10005"]),
+        ("No 12: 4242424242424242", ["4242424242424242"]),
+        ("\uff14\uff12" * 8, ["\uff14\uff12" * 8]),
+        ("4242 4242 4242 4243", []),
+        ("a4242424242424242 4242424242424242x 0000 0000 0000 0000", []),
+    ],
+)
+def test_card_numbers(text: str, expected: list[str]) -> None:
+    assert values(detect_credit_card, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("192.168.0.1:80, 10.0.0.1/8.", ["192.168.0.1", "10.0.0.1"]),
+        ("[2001:db8::1]:80 ::ffff:1.2.3.4", ["2001:db8::1", "::ffff:1.2.3.4"]),
+        ("fe80::1%eth0", ["fe80::1%eth0"]),
+        ("::1.", ["::1"]),
+        ("v1.2.3.4 1.2.3.4.5 256.1.1.1 01.2.3.4 10:20:30 std::vector a::b ::", []),
+    ],
+)
+def test_ip_addresses(text: str, expected: list[str]) -> None:
+    assert values(detect_ip, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("00:1a:2b:3c:4d:5e, 00-1A-2B-3C-4D-5E", ["00:1a:2b:3c:4d:5e", "00-1A-2B-3C-4D-5E"]),
+        ("001a.2b3c.4d5e", ["001a.2b3c.4d5e"]),
+        ("00:11:22:33:44:55:66:77", ["00:11:22:33:44:55:66:77"]),
+        ("00:1a-2b:3c:4d:5e 00:1a:2b:3c:4d", []),
+    ],
+)
+def test_mac_addresses(text: str, expected: list[str]) -> None:
+    assert values(detect_mac_address, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(see https://a.org/x_(y)), www.b.de!", ["https://a.org/x_(y)", "www.b.de"]),
+        ("[x](http://a.b/c?d=e) <ftp://u:p@h/y>", ["http://a.b/c?d=e", "ftp://u:p@h/y"]),
+        ("postgres://u:p@db:5432/x", ["postgres://u:p@db:5432/x"]),
+        (r'{"a": "\nhttps://x.y"}', ["https://x.y"]),
+        ("http:// a.b/c ://x", []),
+    ],
+)
+def test_addresses_of_the_web(text: str, expected: list[str]) -> None:
+    assert values(detect_url, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("+44 (0)20 7031 3000 or 650-253-0000.", ["+44 (0)20 7031 3000", "650-253-0000"]),
+        ("(650) 253-0000 ext. 12", ["(650) 253-0000 ext. 12"]),
+        ("On 3/10/2011, 650-253-0000", ["650-253-0000"]),
+        ("$6502530000 2012-01-02 08:00 a6502530000 12345", []),
+    ],
+)
+def test_telephone_numbers(text: str, expected: list[str]) -> None:
+    assert values(detect_phone, text) == expected
+
+
+def test_telephone_numbers_of_another_country() -> None:
+    german = partial(detect_phone, region="DE")
+    assert values(german, "030 901820") == ["030 901820"]
+    assert values(detect_phone, "030 901820") == []
+    assert values(partial(detect_phone, region=None), "650-253-0000, +16502530000") == [
+        "+16502530000"
+    ]
+    with pytest.raises(ValueError, match="such as 'US' or 'DE', not 'Germany'"):
+        detect_phone("650-253-0000", region="Germany")
+
+
+@pytest.fixture(scope="module")
+def analyzer() -> Any:
+    """Presidio as it is, on a language model that knows words and nothing else."""
+    presidio = pytest.importorskip("presidio_analyzer", reason="the extra pii is not installed")
+    import spacy
+    from presidio_analyzer.nlp_engine import SpacyNlpEngine
+
+    class Words(SpacyNlpEngine):  # type: ignore[misc]  # presidio has no types
+        def __init__(self) -> None:
+            super().__init__(models=[{"lang_code": "en", "model_name": "none"}])
+            self.nlp = {"en": spacy.blank("en")}
+
+        def load(self) -> None:
+            """Nothing is to be loaded."""
+
+    people = presidio.PatternRecognizer(
+        supported_entity="PERSON", deny_list=["Ada Lovelace", "Grace"]
+    )
+    registry = presidio.RecognizerRegistry(recognizers=[people])
+    return presidio.AnalyzerEngine(registry=registry, nlp_engine=Words())
+
+
+def test_names_are_found_by_presidio_and_nothing_is_fetched(
+    analyzer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("the network was used")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    rule = RedactionRule("name", "mask", partial(detect_name, analyzer=analyzer))
+    assert rule.apply("Ada Lovelace met \ud800 Grace.") == "A*** L*** met \ud800 G***."
+    long = "x " * 60_000 + "Grace"
+    assert values(partial(detect_name, analyzer=analyzer), long) == ["Grace"]
+    with pytest.raises(ImportError, match="python -m spacy download en_core_web_lg"):
+        detect_name("Ada")
+
+
+def test_each_type_has_its_mark_its_mask_and_its_token() -> None:
+    text = {
+        "email": "ada@example.com",
+        "credit_card": "4242-4242-4242-4242",
+        "ip": "192.168.10.77",
+        "mac_address": "00-1a-2b-3c-4d-5e",
+        "url": "https://a.org/b",
+        "phone": "+1 650 253 0000",
+    }
+    masked = {kind: RedactionRule(kind, "mask").apply(value) for kind, value in text.items()}
+    assert masked == {
+        "email": "a***@****.com",
+        "credit_card": "****-****-****-4242",
+        "ip": "*.*.*.77",
+        "mac_address": "**-**-**-**-**-5e",
+        "url": "[MASKED_URL]",
+        "phone": "+* *** *** 0000",
+    }
+    assert RedactionRule("ip", "mask").apply("at fe80::1") == "at *:*:1"
+    for kind, value in text.items():
+        assert RedactionRule(kind).apply(f"({value})") == f"([REDACTED_{kind.upper()}])"
+        token = RedactionRule(kind, "hash").apply(value)
+        assert re.fullmatch(rf"<{kind}_hash:[0-9a-f]{{8}}>", token)
+
+
+def test_the_same_value_has_the_same_token_which_only_the_key_can_find() -> None:
+    text = "ada@example.com \ud800ada@example.com eve@example.com"
+    first, odd, third = RedactionRule("email", "hash").apply(text).split()
+    assert first == RedactionRule("email", "hash").apply(text).split()[0]
+    assert len({first, odd, third}) == 3
+    keyed = RedactionRule("email", "hash", hash_key="secret").apply(text)
+    assert keyed == RedactionRule("email", "hash", hash_key=b"secret").apply(text)
+    # hmac.new(b"secret", b"ada@example.com", "sha256"), and never the bare sha256.
+    assert keyed.split()[0] == "<email_hash:d1da3149>"
+    assert first != keyed.split()[0]
+    assert "secret" not in repr(RedactionRule("email", "hash", hash_key="secret"))
+
+
+def test_block_raises_and_says_nothing_of_the_data() -> None:
+    with pytest.raises(PIIDetectionError) as raised:
+        RedactionRule("email", "block").apply("ask ada@example.com")
+    error = raised.value
+    assert (error.code, error.pii_type) == ("AF344", "email")
+    assert error.matches == [{"type": "email", "value": "ada@example.com", "start": 4, "end": 19}]
+    assert "ada" not in f"{error} {error!r}"
+    assert RedactionRule("email", "block").apply("ask me") == "ask me"
+
+
+def test_a_regular_expression_or_a_function_finds_data_of_your_own() -> None:
+    assert RedactionRule("key", "mask", r"\bsk-\w+").apply("sk-abcd1234") == "****1234"
+    compiled = re.compile(r"SK-\w+", re.IGNORECASE)
+    assert RedactionRule("api key", detector=compiled).apply("sk-1") == "[REDACTED_API_KEY]"
+
+    def find(text: str) -> list[dict[str, int]]:
+        return [{"start": 2, "end": 9999}, {"start": -1, "end": 3}]
+
+    assert RedactionRule("all", detector=find).apply("abcd") == "[REDACTED_ALL]"
+
+
+@pytest.mark.parametrize("answer", [None, [1], [{"start": 0}], [{"start": "x", "end": 1}], "ab"])
+def test_a_function_that_returns_something_else_is_named(answer: Any) -> None:
+    rule = RedactionRule("mine", detector=lambda _: answer)
+    with pytest.raises(TurnError, match="the detector of mine: did not return matches"):
+        rule.apply("text")
+
+
+def test_the_error_of_a_function_arrives_as_it_was_raised() -> None:
+    rule = RedactionRule("mine", detector=lambda text: {"a": 1}["b"])  # type: ignore[arg-type,return-value]
+    with pytest.raises(KeyError, match="b"):
+        rule.apply("text")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (("ssn",), ValueError, "none of the known types .*Give it a detector"),
+        (("email", "remove"), ValueError, "strategy must be 'redact', 'block', 'mask' or 'hash'"),
+        (("email", "redact", "(["), ValueError, "detector of 'email' is no regular expression"),
+        (("email", "redact", re.compile(b"x")), ValueError, "expression for text: b"),
+        (("email", "redact", 3), TypeError, "regular expression or a function of a text, not 3"),
+        (("a|b", "redact", "x"), ValueError, "pii_type must be a name of letters"),
+        ((3, "redact", "x"), ValueError, "pii_type must be a name of letters"),
+        (("email", "hash", None, ""), TypeError, "hash_key must be a secret"),
+        (("email", "hash", None, 3), TypeError, "hash_key must be a secret"),
+    ],
+)
+def test_unusable_arguments_are_refused(
+    arguments: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        RedactionRule(*arguments)
+
+
+def test_a_regular_expression_that_backtracks_forever_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agent_factory.middleware._detection.TIME_LIMIT", 0.05)
+    rule = RedactionRule("bad", detector=r"(?:a|aa|a?)+(?:b|c)$")
+    with pytest.raises(TurnError, match=r"took more than 0\.05 s for a text of 60 characters"):
+        rule.apply("a" * 60)
+
+
+HOSTILE = (
+    *("a", "a@", "@", "a.", "x@a.", "'", '"a', "1", ":", "a:", "1.", "aa:", "://", "a://"),
+    *(")", "(", "+", "\\n", "www.", "http://(", "\ud800", " ", "sk-"),
+)
+
+
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_hostile_text_takes_time_in_proportion_to_its_length(kind: str) -> None:
+    """In quadratic time, any one of these would take minutes."""
+    started = time.process_time()
+    for piece in HOSTILE:
+        RedactionRule(kind).find((piece * 60_000)[:60_000])
+    assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "piece"),
+    [
+        *(("email", "a"), ("email", '"a@b.'), ("url", "a://"), ("url", "http://"), ("ip", "a:")),
+        *(("mac_address", "aa:"), ("credit_card", "1."), ("phone", "+("), ("phone", "ext")),
+    ],
+)
+def test_a_million_hostile_characters_are_read_in_a_moment(kind: str, piece: str) -> None:
+    started = time.process_time()
+    RedactionRule(kind).apply(("http://" + piece * 1_000_000)[:1_000_000] + ")")
+    assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize("piece", ["1 ", "123 ", "4242 ", "4-", "1/", "+1 650 253 0000 "])
+def test_endless_digits_take_time_in_proportion_too(piece: str) -> None:
+    started = time.process_time()
+    for kind in ("credit_card", "phone"):
+        RedactionRule(kind).find(piece * 500 + "x")
+    assert time.process_time() - started < 5
+
+
+PIECES = (
+    *("ada@x.org", "4242 4242 4242 4242", "+1 650 253 0000", "650-253-0000", "1.2.3.4", "fe80::1"),
+    *("00:1a:2b:3c:4d:5e", "https://a.b/c", "www.a.de", " ext. 12", " e", "x", "4242", "7", "12"),
+    *(*" .,:;@-/()[]%$\n\t\\", "\u3002", "\ud800", "é", "3/10/2011", "sk-ab", "\xa0"),
+)
+TEXT = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
+
+
+@given(TEXT, st.sampled_from(BUILT_IN))
+def test_redaction_is_idempotent_and_leaves_no_match(text: str, kind: str) -> None:
+    rule = RedactionRule(kind)
+    once = rule.apply(text)
+    for match in rule.find(text):
+        assert match["value"] not in rule.apply(match["value"])
+    assert rule.apply(once) == once
+
+
+@given(TEXT)
+def test_marks_that_somebody_typed_change_nothing(text: str) -> None:
+    rule = RedactionRule("word", detector=r"[A-Z_]{6,}|\d+")
+    marked = f"[REDACTED_WORD] {text} <word_hash:00000000>"
+    once = rule.apply(marked)
+    assert once.startswith("[REDACTED_WORD] ")
+    assert once.endswith(" <word_hash:00000000>")
+    assert rule.apply(once) == once
