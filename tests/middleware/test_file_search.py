@@ -406,6 +406,15 @@ def test_a_folder_exchanged_for_a_link_leads_nowhere(root: Path) -> None:
     assert list(tree.walk(scope, _tree.Deadline(time.monotonic() + 9))) == []
 
 
+def test_a_file_exchanged_for_a_pipe_or_a_device_is_not_read(root: Path) -> None:
+    from agent_factory.middleware import _tree
+
+    booby_trapped(root)
+    tree = _tree.Tree(root)
+    assert tree.read(("pipe",), 100) is None
+    assert _tree.Tree("/dev").read(("zero",), 100) is None
+
+
 @pytest.mark.parametrize("descriptors", [True, False])
 def test_without_descriptors_links_lead_nowhere_either(
     root: Path, descriptors: bool, monkeypatch: pytest.MonkeyPatch
@@ -440,6 +449,18 @@ def test_settings_of_the_machine_change_nothing(
     (root / "rg").chmod(stat.S_IRWXU)
     _, grep = tools(root, use_ripgrep=rg)
     monkeypatch.chdir(root)
+    assert grep(pattern="import os") == "/src/a.py"
+
+
+@needs_ripgrep
+def test_when_ripgrep_is_removed_python_searches(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rg").write_text("#!/bin/sh\n")
+    (tmp_path / "rg").chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    _, grep = tools(root)
+    (tmp_path / "rg").unlink()
     assert grep(pattern="import os") == "/src/a.py"
 
 
