@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextvars import ContextVar
+from time import monotonic
 from typing import Any
 
 from ._budget_state import Book, merged
@@ -37,7 +37,7 @@ class Visit:
     def __init__(self, name: str, state: Mapping[str, Any], runtime: object = None) -> None:
         added, since = _entries(runtime).get(name, ({}, state.get("budget_clock")))
         self.added: Book = added
-        self.began = time.monotonic()
+        self.began = monotonic()
         self.timed = since is not None
         self.since: float = self.began if since is None else since
         self._name = name
@@ -58,7 +58,7 @@ class Visit:
     @property
     def idle(self) -> float:
         """Seconds that are not booked yet."""
-        return time.monotonic() - self.since
+        return monotonic() - self.since
 
     def add(self, amounts: Mapping[str, float]) -> None:
         """Write something down."""
@@ -79,7 +79,7 @@ class Visit:
     def booked(self) -> dict[str, Any]:
         """The update of a model's node, with the time up to now."""
         self.add({"seconds": self.idle})
-        self.since = time.monotonic()
+        self.since = monotonic()
         if self._runtime is not None:
             entries = {**_entries(self._runtime), self._name: (self.added, self.since)}
             _NODE.set((self._runtime, entries))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,6 +9,7 @@ from functools import reduce
 from itertools import count
 from operator import add
 from threading import Lock
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -99,7 +99,7 @@ class Ledger:
             if account.missing(need):
                 raise BudgetExceededError((account,), need)
             if not self._open:
-                self._since = time.monotonic()
+                self._since = monotonic()
             number = next(self._numbers)
             self._open[number] = _without_seconds(least)
         return Reservation(self, number)
@@ -174,7 +174,7 @@ class Ledger:
         return Account("ledger", "in the shared budget", self._limits, self._now() + self._held())
 
     def _now(self) -> Spent:
-        passed = time.monotonic() - self._since if self._open else 0.0
+        passed = monotonic() - self._since if self._open else 0.0
         return self._spent + Spent(seconds=passed)
 
     def _held(self) -> Spent:

@@ -8,8 +8,8 @@ would send it back.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Mapping, Sequence
+from time import monotonic
 from typing import Any, Literal, TypeVar
 
 from langchain_core.language_models import BaseChatModel
@@ -204,7 +204,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Opens the book of a new run."""
-        return {"budget_run": {self.name: None}, "budget_clock": time.monotonic()}
+        return {"budget_run": {self.name: None}, "budget_clock": monotonic()}
 
     async def abefore_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """As `before_agent`; there is nothing to wait for."""
@@ -242,7 +242,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 return self._ended(visit, call)
             call = plan.made()
         with call.reservation as reservation:
-            began = time.monotonic()
+            began = monotonic()
             response: ModelResponse[Any]
             if call.last:
                 response = yield from last_answer(call.request, call.last)
@@ -250,7 +250,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 response = yield call.request
             spent = estimate.actual(call.request.model, response.result, self._booked_by)
             reservation.commit(self._unbooked(response, spent))
-        took = time.monotonic() - began
+        took = monotonic() - began
         visit.add(
             {**spent.written(), "slowest": took, "told": call.mark, "over": int(bool(call.last))}
         )

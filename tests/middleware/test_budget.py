@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -57,6 +56,27 @@ def turns(count: int, **usage: int) -> list[Any]:
 def ask(call: Callable[..., Any]) -> Ask:
     """Give an agent another message."""
     return lambda agent, config=None: call(agent, {"messages": [HumanMessage("Go on")]}, config)
+
+
+class Clock:
+    """Time that passes only when a test says so; loads of the machine do not count."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in ("budget", "_budget_visit", "_ledger"):
+        monkeypatch.setattr(f"agent_factory.middleware.{module}.monotonic", clock)
+    return clock
 
 
 def types(result: Any) -> list[str]:
@@ -167,7 +187,7 @@ class Cheap(ScriptedChatModel):
 
 
 def test_a_cheaper_model_is_asked_where_the_usual_one_does_not_fit(ask: Ask) -> None:
-    usual, cheap = ScriptedChatModel([]), Cheap([said("done", read=10)])
+    usual, cheap = ScriptedChatModel([]), Cheap(steps=[said("done", read=10)])
     prices = {**PRICES, "Cheap": Price(input=1, output=1)}
     budget = BudgetMiddleware(run=Limits(usd=0.001), cheaper=cheap, prices=prices)
     assert ask(create_agent(usual, [look], middleware=[budget]))["messages"][-1].text == "done"
@@ -328,44 +348,62 @@ def test_an_interrupt_gives_back_what_was_reserved(ask: Ask, call: Ask) -> None:
     assert ledger.spent.tool_calls == 1
 
 
-def test_seconds_pass_while_the_run_works_and_not_while_it_waits(ask: Ask, call: Ask) -> None:
+def test_seconds_pass_while_the_run_works_and_not_while_it_waits(
+    ask: Ask, call: Ask, clock: Clock
+) -> None:
     def slow() -> str:
         """Be slow."""
-        time.sleep(0.06)
+        clock.sleep(60)
         return "done"
 
     steps = [[{"name": "wait"}], [{"name": "slow"}], [{"name": "slow"}]]
     model = ScriptedChatModel(steps)
-    budget = BudgetMiddleware(run=Limits(seconds=0.05), exit_behavior="end")
+    budget = BudgetMiddleware(run=Limits(seconds=50), exit_behavior="end")
     agent = create_agent(model, [wait, slow], middleware=[budget], **thread())
     ask(agent, ONE)
-    time.sleep(0.06)
+    clock.sleep(60)
     result = call(agent, Command(resume="yes"), ONE)
-    assert "of 0.05 seconds in this run are used up" in result["messages"][-1].text
+    assert "60 of 50 seconds in this run are used up" in result["messages"][-1].text
     assert len(model.requests) == 2
 
 
-def test_what_a_tool_does_after_its_interrupt_takes_time(ask: Ask, call: Ask) -> None:
+def test_time_is_kept_back_for_the_last_answer(ask: Ask, clock: Clock) -> None:
+    def slow() -> str:
+        """Be slow."""
+        clock.sleep(10)
+        return "done"
+
+    def answer(_: Any) -> Any:
+        clock.sleep(10)
+        return [{"name": "slow"}]
+
+    model = ScriptedChatModel([answer] * 3)
+    ask(create_agent(model, [slow], middleware=[BudgetMiddleware(run=Limits(seconds=60))]))
+    assert [request.tools for request in model.requests] == [["slow"], ["slow"], []]
+    assert clock.now == 1050
+
+
+def test_what_a_tool_does_after_its_interrupt_takes_time(ask: Ask, call: Ask, clock: Clock) -> None:
     def wait_and_work() -> str:
         """Wait for a person, then work."""
         interrupt("Well?")
-        time.sleep(0.06)
+        clock.sleep(60)
         return "done"
 
     model = ScriptedChatModel([[{"name": "wait_and_work"}]])
-    budget = BudgetMiddleware(run=Limits(seconds=0.05), exit_behavior="end")
+    budget = BudgetMiddleware(run=Limits(seconds=50), exit_behavior="end")
     agent = create_agent(model, [wait_and_work], middleware=[budget], **thread())
     ask(agent, ONE)
     result = call(agent, Command(resume="yes"), ONE)
-    assert "of 0.05 seconds in this run are used up" in result["messages"][-1].text
+    assert "60 of 50 seconds in this run are used up" in result["messages"][-1].text
 
 
-def test_a_tool_does_not_start_when_the_time_is_over(ask: Ask) -> None:
+def test_a_tool_does_not_start_when_the_time_is_over(ask: Ask, clock: Clock) -> None:
     def late(_: Any) -> AIMessage:
-        time.sleep(0.03)
+        clock.sleep(30)
         return said(looks=1)
 
-    budget = BudgetMiddleware(run=Limits(seconds=0.02), exit_behavior="end")
+    budget = BudgetMiddleware(run=Limits(seconds=20), exit_behavior="end")
     result = ask(create_agent(ScriptedChatModel([late]), [look], middleware=[budget]))
     assert result["messages"][-2].status == "error"
     assert "seconds in this run are used up" in result["messages"][-1].text
