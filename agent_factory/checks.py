@@ -242,8 +242,8 @@ def _nothing_kept(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[Spec
             yield NoCheckpointer(
                 member.name,
                 "needs a checkpointer, and the agent has none of its own.",
-                "Give one: create_agent(..., checkpointer=InMemorySaver()). An agent inside a graph "
-                "that has one can ignore this.",
+                "Give one: create_agent(..., checkpointer=InMemorySaver()). An agent inside a "
+                "graph that has one can ignore this.",
             )
 
 

@@ -75,6 +75,7 @@ def create_agent(
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
+    decisions: Any = None,
 ) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 @overload
 def create_agent(
@@ -97,6 +98,7 @@ def create_agent(
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
+    decisions: Any = None,
 ) -> CompiledStateGraph[
     AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]
 ]: ...
@@ -121,6 +123,7 @@ def create_agent(
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
+    decisions: Any = None,
 ) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 def create_agent(
     model: str | BaseChatModel,
@@ -142,6 +145,7 @@ def create_agent(
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
+    decisions: Any = None,
 ) -> Any:
     """Build an agent: a model in a loop with tools, and a stack of middleware around it.
 
@@ -166,6 +170,8 @@ def create_agent(
             of every error, so that the run goes on.
         strict: Raise what is only likely wrong, too, instead of warning of it.
         ignore: Codes of findings to leave unsaid, such as ["AF204"]. docs/checks.md lists them.
+        decisions: Records what hooks, layers and routes decide: True sends custom stream events, a
+            function takes each `Decision`, and a list or a `DecisionLog` several do.
 
     Returns:
         A compiled LangGraph graph: invoke, stream and inspect it like any other.
@@ -206,6 +212,7 @@ def create_agent(
         checkpointer=checkpointer,
         strict=strict,
         ignore=ignore,
+        decisions=decisions,
     )
     _tell(spec)
     brought = [transformer for member in spec.middleware for transformer in member.transformers]
@@ -262,6 +269,7 @@ def plan_agent(
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
+    decisions: Any = None,
 ) -> Topology:
     """The plan of the agent that `create_agent` would build from these arguments and a model.
 
@@ -288,6 +296,7 @@ def plan_agent(
         checkpointer=checkpointer,
         strict=strict,
         ignore=ignore,
+        decisions=decisions,
     )
     _tell(spec)
     return spec.topology

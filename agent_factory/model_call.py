@@ -15,6 +15,7 @@ from langchain_core.tools import BaseTool
 
 from agent_factory.answers import AnswerReader, times_explained
 from agent_factory.compose import ModelCall, Outcome, compose_model_call
+from agent_factory.decisions import DecisionLog
 from agent_factory.errors import (
     HistoryError,
     ModelCannotCallTools,
@@ -33,6 +34,7 @@ from agent_factory.structured_output import (
 from agent_factory.topology import Call, Layer
 from agent_factory.tracing import Spanned, heard, policy_of
 from agent_factory.types import ModelRequest
+from agent_factory.watching import watched_layer
 
 
 def model_call(spec: AgentSpec, *, asynchronous: bool) -> ModelCall:
@@ -44,7 +46,8 @@ def model_call(spec: AgentSpec, *, asynchronous: bool) -> ModelCall:
     if missing := lacking(layers, asynchronous=asynchronous):
         return partial(refuse, missing, asynchronous=asynchronous)
     ask = AskModel(spec)
-    return compose_model_call(spanned(layers, asynchronous), ask.a if asynchronous else ask.sync)
+    named = spanned(layers, asynchronous, spec.decisions)
+    return compose_model_call(named, ask.a if asynchronous else ask.sync)
 
 
 def lacking(layers: Collection[Bound[Layer]], *, asynchronous: bool) -> Bound[Layer] | None:
@@ -65,13 +68,15 @@ def refuse(bound: Bound[Layer], *_: Any, asynchronous: bool) -> Any:
 
 
 def spanned(
-    layers: Collection[Bound[Layer]], asynchronous: bool
+    layers: Collection[Bound[Layer]], asynchronous: bool, log: DecisionLog | None
 ) -> list[tuple[str, Callable[..., Any]]]:
-    """Each layer with its name, as a span where a tracer listens."""
+    """Each layer with its name, as a span where a tracer listens, recorded where there is a log."""
     found: list[tuple[str, Callable[..., Any]]] = []
     for bound in layers:
         method = bound.a if asynchronous else bound.sync
         assert method is not None  # `lacking` was asked before
+        if log is not None:
+            method = watched_layer(log, bound.fact.owner, bound.fact.method, method)
         name = f"{bound.fact.owner}.{bound.fact.method}"
         found.append((name, Spanned(name, policy_of(bound.owner), method)))
     return found

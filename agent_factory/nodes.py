@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from langchain_core.runnables.config import run_in_executor
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
+from agent_factory.decisions import REASON
 from agent_factory.errors import (
     BadReturn,
     CommandNotSupported,
@@ -47,6 +48,26 @@ class Path(Runnable[Any, Any]):
     ) -> str | list[Send]:
         """Decide."""
         return self._choose(input)
+
+
+class WatchedPath(Runnable[Any, Any]):
+    """A decision that is recorded, as LangGraph wants it."""
+
+    def __init__(self, route: Callable[[State, Any], str | list[Send]], name: str) -> None:
+        self.name = name
+        self._route = route
+
+    def invoke(
+        self, input: Any, config: RunnableConfig | None = None, **_: Any
+    ) -> str | list[Send]:
+        """Decide."""
+        return self._route(input, config)
+
+    async def ainvoke(
+        self, input: Any, config: RunnableConfig | None = None, **_: Any
+    ) -> str | list[Send]:
+        """Decide."""
+        return self._route(input, config)
 
 
 class HookNode(Runnable[Any, Any]):
@@ -95,13 +116,18 @@ class HookNode(Runnable[Any, Any]):
         if isinstance(result, Command):
             return self._finish_command(state, result)
         if result is None or isinstance(result, Mapping):
-            update = result or {}
+            update = self._unreasoned(result or {})
             self._check(update)
-            forgotten = self._forgotten(state)
-            return {**forgotten, **update} if forgotten else result
+            return {**self._forgotten(state), **update} or None
         raise BadReturn(
             self.name, f"returned {describe(result)}.", "Return a dict of updates, or None."
         )
+
+    def _unreasoned(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The update without its reason, which is for the decision log alone."""
+        if REASON not in update or REASON in self._keys:
+            return update
+        return {key: value for key, value in update.items() if key != REASON}
 
     def _finish_command(self, state: State, command: Command[Any]) -> Command[Any]:
         if command.graph is not None:

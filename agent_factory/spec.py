@@ -22,6 +22,7 @@ from agent_factory.checks import (
     unknown_interrupts,
     wrong_types,
 )
+from agent_factory.decisions import DecisionLog, decision_log
 from agent_factory.errors import ArgumentError, SpecError, describe, raise_all
 from agent_factory.introspect import Bound, hooks_of, layers_of, mistakes_of
 from agent_factory.models import init_model
@@ -57,6 +58,7 @@ class AgentSpec:
         name: The agent's name, written on what it says.
         middleware: The stack it was made from.
         findings: What is likely wrong with it, and was not silenced.
+        decisions: Where its decisions are recorded, or None.
     """
 
     model: Any
@@ -71,6 +73,7 @@ class AgentSpec:
     name: str | None
     middleware: tuple[AgentMiddleware[Any, Any], ...]
     findings: tuple[SpecError, ...] = ()
+    decisions: DecisionLog | None = None
 
     @property
     def has_tools(self) -> bool:
@@ -96,6 +99,7 @@ def make_spec(
     checkpointer: Any = UNKNOWN,
     strict: bool = False,
     ignore: Collection[str] = (),
+    decisions: Any = None,
 ) -> AgentSpec:
     """Check and normalise the arguments of an agent.
 
@@ -106,7 +110,8 @@ def make_spec(
     mistakes = [*wrong_types(tools, system_prompt, interrupts or {}, name), *unknown_codes(ignore)]
     members, wrong = members_of(middleware)
     handler, refused = _attempt(handler_for, handle_tool_errors)
-    raise_all([*mistakes, *wrong, *refused])  # nothing below could be read without these
+    log, no_log = _attempt(decision_log, decisions)
+    raise_all([*mistakes, *wrong, *refused, *no_log])  # nothing below could be read without these
     mistakes = [mistake for m in members for mistake in mistakes_of(m)]
     format_, wrong = _attempt(as_response_format, response_format)
     toolbox, clashes = sort_tools(_all_tools(tools, members), output_tools(format_))
@@ -139,6 +144,7 @@ def make_spec(
         name=name,
         middleware=members,
         findings=findings,
+        decisions=log,
     )
 
 

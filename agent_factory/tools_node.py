@@ -43,7 +43,7 @@ class ToolsNode(Runnable[Any, Any]):
         self._keys = frozenset(keys)
         self._direct = spec.toolbox.direct
         wrap, awrap = (
-            _composed(layers, self._missing, colour, spec.handle_tool_errors)
+            None if self._missing[colour] else _composed(spec, layers, asynchronous=colour)
             for colour in (False, True)
         )
         self.node: ToolNode = spec.toolbox.node(wrap, awrap, spec.handle_tool_errors)
@@ -94,16 +94,9 @@ class ToolsNode(Runnable[Any, Any]):
         return bool(ran & self._direct)
 
 
-def _composed(
-    layers: Sequence[Bound[Layer]],
-    missing: tuple[Bound[Layer] | None, ...],
-    asynchronous: bool,
-    handler: Handler | None,
-) -> LayerCall | None:
-    if missing[asynchronous]:
-        return None
-    composed = compose_tool_call(spanned(layers, asynchronous))
-    return partial(_run_quietly if layers else _run, composed, handler)
+def _composed(spec: AgentSpec, layers: Sequence[Bound[Layer]], *, asynchronous: bool) -> LayerCall:
+    composed = compose_tool_call(spanned(layers, asynchronous, spec.decisions))
+    return partial(_run_quietly if layers else _run, composed, spec.handle_tool_errors)
 
 
 def _run(

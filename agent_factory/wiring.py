@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
 
 from agent_factory.errors import InvalidSchema
+from agent_factory.introspect import Bound
 from agent_factory.model_call import model_call
 from agent_factory.model_node import ModelNode
-from agent_factory.nodes import HookNode, Path
+from agent_factory.nodes import HookNode, Path, WatchedPath
 from agent_factory.routing import (
     Choice,
     Rules,
@@ -21,9 +23,10 @@ from agent_factory.routing import (
 )
 from agent_factory.spec import AgentSpec, output_tools
 from agent_factory.tools_node import ToolsNode
-from agent_factory.topology import MODEL, TOOLS, Edge, Phase, Route
+from agent_factory.topology import MODEL, TOOLS, Edge, Hook, Phase, Route
 from agent_factory.tracing import policy_of
 from agent_factory.updates import Fold
+from agent_factory.watching import watched_hook, watched_route
 
 
 class AgentGraph(StateGraph[Any, Any, Any, Any]):
@@ -53,7 +56,7 @@ def wire(spec: AgentSpec, context_schema: type[Any] | None = None) -> AgentGraph
     graph = _graph(spec, context_schema)
     rules = Rules(spec.toolbox.client, spec.toolbox.direct, output_tools(spec.response_format))
     for bound in spec.hooks:
-        node = HookNode(bound, spec.topology, rules, graph.channels)
+        node = HookNode(_watched(bound, spec), spec.topology, rules, graph.channels)
         graph.add_node(
             node.name,
             node,
@@ -66,6 +69,18 @@ def wire(spec: AgentSpec, context_schema: type[Any] | None = None) -> AgentGraph
     for edge in spec.topology.edges:
         _add(graph, edge, rules)
     return graph
+
+
+def _watched(bound: Bound[Hook], spec: AgentSpec) -> Bound[Hook]:
+    """The hook, recording what it decides where that is wanted."""
+    if (log := spec.decisions) is None:
+        return bound
+    fact = bound.fact
+    sync, a = (
+        method and watched_hook(log, fact.owner, str(fact.phase), method)
+        for method in (bound.sync, bound.a)
+    )
+    return replace(bound, sync=sync, a=a)
 
 
 def _graph(spec: AgentSpec, context_schema: type[Any] | None) -> AgentGraph:
@@ -100,8 +115,16 @@ def _add(graph: AgentGraph, edge: Edge, rules: Rules) -> None:
         (target,) = edge.targets
         graph.add_edge(edge.source, target)
     else:
-        choice = _choice(graph.spec, edge, rules)
-        graph.add_conditional_edges(edge.source, Path(choice, edge.route), list(edge.targets))
+        graph.add_conditional_edges(edge.source, _path(graph.spec, edge, rules), list(edge.targets))
+
+
+def _path(spec: AgentSpec, edge: Edge, rules: Rules) -> Runnable[Any, Any]:
+    choice, name = _choice(spec, edge, rules), str(edge.route)
+    if spec.decisions is None:
+        return Path(choice, name)
+    ways = [way for way in spec.topology.ways if way.source == edge.source]
+    reasons = {way.target: " or ".join(str(reason.why) for reason in way.reasons) for way in ways}
+    return WatchedPath(watched_route(spec.decisions, edge.source, choice, reasons), name)
 
 
 def _choice(spec: AgentSpec, edge: Edge, rules: Rules) -> Choice:
