@@ -280,6 +280,8 @@ def _cards(text: str) -> Iterator[Span]:
 def _card_at(text: str, groups: Sequence[Span], at: int, is_valid: Any) -> int:
     """How many groups, from one on, are a card number; the most that could be."""
     digits, found = "", 0
+    if groups[at][1] - groups[at][0] < _SHORTEST_GROUP:
+        return 0
     for index in range(at, len(groups)):
         start, end = groups[index]
         if len(digits) + end - start >= _CARD_SIZES.stop:

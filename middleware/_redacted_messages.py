@@ -89,7 +89,7 @@ def walk(value: Any, visit: Visit, path: Path = ("content",)) -> Any:
     if isinstance(value, str):
         return visit(path, value)
     if isinstance(value, list):
-        return [walk(item, visit, (*path, _place(item))) for item in value]
+        return [walk(item, visit, (*path, *_place(item))) for item in value]
     if not isinstance(value, dict) or is_call(value):
         return value
     within = path[0] == EXTRAS or any(step in _IN_BLOCKS for step in path[1:])
@@ -99,11 +99,13 @@ def walk(value: Any, visit: Visit, path: Path = ("content",)) -> Any:
     }
 
 
-def _place(item: Any) -> Hashable:
-    """What a member of a list is merged by when chunks are added."""
+def _place(item: Any) -> Path:
+    """What a member of a list is merged by when chunks are added; a bare text is a text block."""
+    if isinstance(item, str):
+        return ((("type", "text"),), "text")
     if not isinstance(item, dict):
-        return None
-    return tuple((key, item[key]) for key in ("type", "index") if key in item)
+        return ((),)
+    return (tuple((key, item[key]) for key in ("type", "index") if key in item),)
 
 
 def _has_text(key: Any, within: bool) -> bool:

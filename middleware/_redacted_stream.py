@@ -172,14 +172,11 @@ def _says_nothing(block: Any) -> bool:
 def _at(path: Path, text: str) -> dict[str, Any]:
     """A text at its place, so that it is added to what was let out before."""
     value: Any = text
+    step: Any
     for step in reversed(path):
-        value = {step: value} if isinstance(step, str) else [_member(step, value)]
+        value = {step: value} if isinstance(step, str) else [{**dict(step), **value}]
     found: dict[str, Any] = value
     return found
-
-
-def _member(place: Any, value: Any) -> Any:
-    return value if place is None else {**dict(place), **value}
 
 
 def _is_empty(chunk: AIMessageChunk) -> bool:

@@ -1,0 +1,438 @@
+"""Whoever listens to an agent hears its answer as the guard lets it out, token by token."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from pydantic import BaseModel
+
+from agent_factory import AgentMiddleware, ModelRequest, create_agent
+from agent_factory.middleware import PIIDetectionError, PIIMiddleware, RedactionRule
+from agent_factory.middleware._guarded_model import guarded
+from agent_factory.middleware._redacted_messages import Guard
+from agent_factory.middleware._redacted_stream import TextStream
+from agent_factory.testing import ScriptedChatModel
+
+HELLO: Any = {"messages": [("user", "Hello")]}
+DATA = "ada@example.com"
+
+
+class Chunked(BaseChatModel):
+    """A model that says what it is given, in the pieces that it is given."""
+
+    chunks: list[Any]
+
+    @property
+    def _llm_type(self) -> str:
+        return "chunked"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self.bind(tools=[tool.name for tool in tools], **kwargs)
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
+        whole = self.chunks[0]
+        for chunk in self.chunks[1:]:
+            whole = whole + chunk
+        message = AIMessage(**whole.model_dump(exclude={"type", "tool_call_chunks"}))
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(
+        self, messages: list[BaseMessage], *_: Any, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        for chunk in self.chunks:
+            yield ChatGenerationChunk(message=chunk.model_copy(deep=True))
+
+    async def _astream(
+        self, messages: list[BaseMessage], *_: Any, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in self._stream(messages):
+            yield chunk
+
+
+def said(*contents: Any, **more: Any) -> list[AIMessageChunk]:
+    return [AIMessageChunk(content=content, id="run-1", **more) for content in contents]
+
+
+def spelled(text: str) -> list[AIMessageChunk]:
+    return said(*text)
+
+
+def streamed(parts: list[Any]) -> AIMessageChunk:
+    chunks = [chunk for chunk, _ in parts if isinstance(chunk, AIMessageChunk)]
+    whole = chunks[0]
+    for chunk in chunks[1:]:
+        whole = whole + chunk
+    return whole
+
+
+def guard(**options: Any) -> PIIMiddleware:
+    return PIIMiddleware("email", **{"apply_to_output": True, **options})
+
+
+TEXT = f"Ask {DATA}, or bob@x.org \u2013 soon."
+CLEAN = "Ask [REDACTED_EMAIL], or [REDACTED_EMAIL] \u2013 soon."
+
+
+def test_a_match_that_spans_chunks_is_never_let_out_in_part(
+    collect: Callable[..., Any], call: Callable[..., Any]
+) -> None:
+    agent = create_agent(Chunked(chunks=spelled(TEXT)), middleware=[guard()])
+    parts = collect(agent, HELLO, stream_mode="messages")
+    tokens = [chunk.text for chunk, _ in parts]
+    assert "".join(tokens) == CLEAN
+    assert not any("ada" in token or "@" in token for token in tokens)
+    # What is no address comes as it is said, a word behind.
+    assert tokens[:3] == ["Ask ", "[REDACTED_EMAIL], ", "or "]
+    assert call(agent, HELLO)["messages"][-1].text == CLEAN
+
+
+def events_of(agent: Any) -> list[Any]:
+    async def gather() -> list[Any]:
+        return [event async for event in agent.astream_events(HELLO)]
+
+    return asyncio.run(gather())
+
+
+class Ear(BaseCallbackHandler):
+    """Hears everything that handlers are told."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def on_llm_new_token(self, *args: Any, **kwargs: Any) -> None:
+        self.heard.append((args, kwargs))
+
+    def on_llm_end(self, *args: Any, **kwargs: Any) -> None:
+        self.heard.append((args, kwargs))
+
+
+@settings(max_examples=15)  # each is a run
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=30))
+def test_no_event_of_a_run_shows_the_data(sizes: list[int]) -> None:
+    text, pieces = TEXT, []
+    for size in sizes:
+        pieces.append(text[:size])
+        text = text[size:]
+    agent = create_agent(Chunked(chunks=said(*pieces, text)), middleware=[guard()])
+    parts = list(agent.stream(HELLO, stream_mode=["messages", "updates", "values", "debug"]))
+    assert not any(name in repr(part) for part in parts for name in ("ada@", "bob@"))
+    assert streamed([part for mode, part in parts if mode == "messages"]).text == CLEAN
+
+
+def test_events_and_handlers_are_told_no_more(call: Callable[..., Any]) -> None:
+    ear, own = Ear(), Ear()
+    model = Chunked(chunks=spelled(TEXT), callbacks=[own])
+    agent = create_agent(model, middleware=[guard()])
+    events = events_of(agent)
+    assert any(event["event"] == "on_chat_model_stream" for event in events)
+    assert {e["name"] for e in events if "chat_model" in e["event"]} == {"Chunked"}
+    call(agent, HELLO, {"callbacks": [ear]})
+    assert ear.heard
+    assert own.heard
+    for heard in (*events, *ear.heard, *own.heard):
+        assert "ada@" not in repr(heard)
+        assert "@x.org" not in repr(heard)
+
+
+def summary(text: str) -> dict[str, Any]:
+    part = {"type": "summary_text", "text": text, "index": 0}
+    return {"type": "reasoning", "summary": [part], "index": 2}
+
+
+def test_the_text_of_blocks_and_reasoning_is_guarded_and_all_else_is_kept(
+    collect: Callable[..., Any], call: Callable[..., Any]
+) -> None:
+    image = {"type": "image", "url": "https://a.b/c.png", "index": 3}
+    usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    chunks = [
+        *said("", additional_kwargs={"reasoning_content": "From ada@"}),
+        *said("", additional_kwargs={"reasoning_content": "example.com"}),
+        *said([{"type": "thinking", "thinking": "ada@exa", "index": 0}]),
+        *said([{"type": "thinking", "thinking": "mple.com", "index": 0}]),
+        *said([{"type": "thinking", "signature": "s@x.org", "index": 0}]),
+        *said([{"type": "text", "text": "ask ada@", "index": 1}]),
+        *said([{"type": "text", "text": "example.com", "index": 1}]),
+        *said([summary("ada@e")], [summary(".org!")]),
+        *said([{"type": "text", "text": "", "annotations": [{"title": "bob@x.org"}], "index": 1}]),
+        *said([image], usage_metadata=usage, response_metadata={"finish_reason": "stop"}),
+    ]
+    agent = create_agent(Chunked(chunks=chunks), middleware=[guard()])
+    mark = "[REDACTED_EMAIL]"
+    for message in (
+        streamed(collect(agent, HELLO, stream_mode="messages")),
+        call(agent, HELLO)["messages"][-1],
+    ):
+        assert message.additional_kwargs == {"reasoning_content": f"From {mark}"}
+        assert message.content == [
+            *([""] if message.content[0] == "" else []),
+            {"type": "thinking", "thinking": mark, "signature": "s@x.org", "index": 0},
+            {"type": "text", "text": f"ask {mark}", "annotations": [{"title": mark}], "index": 1},
+            summary(f"{mark}!"),
+            image,
+        ]
+        assert message.usage_metadata == usage
+        assert message.response_metadata["finish_reason"] == "stop"
+        assert message.id == "run-1"
+
+
+def test_blocks_without_an_index_are_guarded_across_chunks(collect: Callable[..., Any]) -> None:
+    chunks = said(
+        [{"type": "text", "text": "ask ada@"}], ["exam"], [{"type": "text", "text": "ple.com."}]
+    )
+    agent = create_agent(Chunked(chunks=chunks), middleware=[guard()])
+    parts = collect(agent, HELLO, stream_mode="messages")
+    assert all("ada@" not in repr(chunk) for chunk, _ in parts)
+    assert streamed(parts).text == "ask [REDACTED_EMAIL]."
+
+
+def send(to: str, note: dict[str, Any]) -> str:
+    """Send."""
+    return f"sent to {to}"
+
+
+CALL = {"to": DATA, "note": {"cc": ["bob@x.org", 7], "eve@x.org": None}}
+CLEAN_CALL = {
+    "to": "[REDACTED_EMAIL]",
+    "note": {"cc": ["[REDACTED_EMAIL]", 7], "[REDACTED_EMAIL]": None},
+}
+
+
+def calling(arguments: str) -> list[AIMessageChunk]:
+    """A call as a provider streams it, in its three places."""
+    pieces = [arguments[i : i + 5] for i in range(0, len(arguments), 5)]
+    first = {"type": "tool_use", "id": "c1", "name": "send", "input": {}, "index": 1}
+    raw = {"index": 0, "id": "c1", "type": "function"}
+    chunks = [
+        *said([{"type": "text", "text": "I ask ada@x.org", "index": 0}]),
+        AIMessageChunk(
+            content=[first],
+            tool_call_chunks=[{"name": "send", "args": "", "id": "c1", "index": 1}],
+            additional_kwargs={
+                "tool_calls": [{**raw, "function": {"name": "send", "arguments": ""}}]
+            },
+        ),
+    ]
+    for piece in pieces:
+        chunks.append(
+            AIMessageChunk(
+                content=[{"type": "input_json_delta", "partial_json": piece, "index": 1}],
+                tool_call_chunks=[{"name": None, "args": piece, "id": None, "index": 1}],
+                additional_kwargs={"tool_calls": [{"index": 0, "function": {"arguments": piece}}]},
+            )
+        )
+    return chunks
+
+
+def test_the_arguments_of_calls_are_guarded_wherever_they_stand(
+    collect: Callable[..., Any],
+) -> None:
+    model = Chunked(chunks=calling(json.dumps(CALL)))
+    agent = create_agent(
+        model,
+        [send],
+        middleware=[guard(apply_to_tool_calls=True)],
+        interrupt_before=["tools"],
+    )
+    parts = collect(agent, HELLO, stream_mode="messages")
+    assert all("@" not in repr(chunk) for chunk, _ in parts)
+    whole = streamed(parts)
+    assert [call["args"] for call in whole.tool_calls] == [CLEAN_CALL]
+    assert (
+        json.loads(whole.additional_kwargs["tool_calls"][0]["function"]["arguments"]) == CLEAN_CALL
+    )
+    content: Any = whole.content
+    text, block = content
+    assert text == {"type": "text", "text": "I ask [REDACTED_EMAIL]", "index": 0}
+    assert json.loads(block["partial_json"]) == CLEAN_CALL
+
+
+def test_calls_are_left_alone_where_only_the_text_is_guarded(collect: Callable[..., Any]) -> None:
+    agent = create_agent(
+        Chunked(chunks=calling(json.dumps(CALL))),
+        [send],
+        middleware=[guard()],
+        interrupt_before=["tools"],
+    )
+    whole = streamed(collect(agent, HELLO, stream_mode="messages"))
+    assert whole.tool_calls[0]["args"] == CALL
+    assert whole.text == "I ask [REDACTED_EMAIL]"
+
+
+def test_arguments_that_are_no_json_are_guarded_as_text(collect: Callable[..., Any]) -> None:
+    agent = create_agent(
+        Chunked(chunks=calling('{"to": "ada@x.org", "note": [}')),
+        [send],
+        middleware=[guard(apply_to_tool_calls=True)],
+        interrupt_before=["tools"],
+    )
+    parts = collect(agent, HELLO, stream_mode="messages")
+    assert all("@" not in repr(chunk) for chunk, _ in parts)
+    whole = streamed(parts)
+    assert "[REDACTED_EMAIL]" in str(whole.tool_calls + whole.invalid_tool_calls)
+
+
+class Contact(BaseModel):
+    """A contact."""
+
+    mail: str
+
+
+@pytest.mark.parametrize("by", ["tool", "provider"])
+def test_a_structured_answer_is_an_answer(call: Callable[..., Any], by: str) -> None:
+    """Guarded with the output, in either strategy; calls of other tools are not."""
+    step: Any = [{"name": "Contact", "args": {"mail": DATA}}]
+    if by == "provider":
+        step = json.dumps({"mail": DATA})
+    model = ScriptedChatModel(
+        [[{"name": "send", "args": CALL}], step], profile={"structured_output": by == "provider"}
+    )
+    agent = create_agent(model, [send], middleware=[guard()], response_format=Contact)
+    result = call(agent, HELLO)
+    assert result["structured_response"] == Contact(mail="[REDACTED_EMAIL]")
+    assert result["messages"][1].tool_calls[0]["args"] == CALL
+    assert DATA not in repr(result["messages"][3:])
+    strategy = {"response_format"} if by == "provider" else set()
+    assert strategy == set(model.requests[-1].kwargs)
+    assert model.requests[-1].tools == (["send"] if by == "provider" else ["send", "Contact"])
+
+
+def test_a_match_ends_the_run_before_it_is_heard_where_the_strategy_is_to_block(
+    collect: Callable[..., Any],
+) -> None:
+    agent = create_agent(Chunked(chunks=spelled(TEXT)), middleware=[guard(strategy="block")])
+    parts: Any = agent.stream(HELLO, stream_mode="messages")
+    assert next(parts)[0].text == "Ask "
+    with pytest.raises(PIIDetectionError):
+        next(parts)
+    with pytest.raises(PIIDetectionError):
+        collect(agent, HELLO)
+
+
+def test_several_guards_each_take_their_own(collect: Callable[..., Any]) -> None:
+    card = "4242 4242 4242 4242"
+    stack = [guard(), PIIMiddleware("credit_card", strategy="mask", apply_to_output=True)]
+    agent = create_agent(Chunked(chunks=spelled(f"{card}, {TEXT}")), middleware=stack)
+    whole = streamed(collect(agent, HELLO, stream_mode="messages"))
+    assert whole.text == f"**** **** **** 4242, {CLEAN}"
+
+
+def test_a_model_that_a_later_layer_chooses_is_guarded_too(collect: Callable[..., Any]) -> None:
+    other = Chunked(chunks=spelled(TEXT))
+
+    class Other(AgentMiddleware):
+        def around_model(self, request: ModelRequest[Any]) -> Any:
+            again = request.override(model=other).override(model=request.model)
+            assert again.model is request.model
+            return (yield request.override(model=other.bind(stop=["x"])))
+
+    agent = create_agent(Chunked(chunks=said("no")), middleware=[guard(), Other()])
+    parts = collect(agent, HELLO, stream_mode="messages")
+    assert streamed(parts).text == CLEAN
+
+
+def test_an_answer_that_a_layer_gives_by_itself_is_guarded(call: Callable[..., Any]) -> None:
+    class Answers(AgentMiddleware):
+        def around_model(self, request: ModelRequest[Any]) -> Any:
+            return AIMessage(TEXT)
+            yield
+
+    agent = create_agent(Chunked(chunks=said("no")), middleware=[guard(), Answers()])
+    assert call(agent, HELLO)["messages"][-1].text == CLEAN
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_a_model_that_does_not_stream_is_guarded(
+    collect: Callable[..., Any], streaming: bool
+) -> None:
+    model = FakeListChatModel(responses=[TEXT], disable_streaming=not streaming)
+    agent = create_agent(model, middleware=[guard()])
+    parts = collect(agent, HELLO, stream_mode="messages")
+    assert "".join(chunk.text for chunk, _ in parts) == CLEAN
+    assert (len(parts) > 2) is streaming
+
+
+def test_whatever_else_is_asked_of_the_guarded_model_is_asked_of_the_other() -> None:
+    class Sized(FakeListChatModel):
+        window: int = 1000
+
+        def get_num_tokens(self, text: str) -> int:
+            return 7
+
+        def get_token_ids(self, text: str) -> list[int]:
+            return [1]
+
+        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+            return ("structured", schema)
+
+    profile: Any = {"max_input_tokens": 9}
+    inner = Sized(responses=["x"], profile=profile, tags=["t"], name="sized")
+    model = guarded(inner, Guard(RedactionRule("email"), text=True))
+    assert model.profile == profile
+    assert (model.window, model.responses, model.tags) == (1000, ["x"], ["t"])
+    assert (model.get_num_tokens("a"), model.get_token_ids("a")) == (7, [1])
+    assert model.get_num_tokens_from_messages([AIMessage("a")]) == 7
+    assert model.with_structured_output(int) == ("structured", int)
+    with pytest.raises(AttributeError):
+        _ = model.nothing
+    assert guarded(model, model.guard) is model
+    assert model.invoke("hi").text == "x"
+
+
+PIECES = (
+    "ada@x.org",
+    "4242 4242 4242 4242",
+    "+1 650 253 0000",
+    "1.2.3.4",
+    "fe80::1",
+    "é",
+    "12",
+    "x",
+)
+MORE = (
+    "00:1a:2b:3c:4d:5e",
+    "https://a.b/c",
+    "www.a.de",
+    " ext. 12",
+    " e",
+    "sk-abcd",
+    *" .,:@-/()\n\t%",
+)
+RULES = [
+    *(RedactionRule(kind, "mask") for kind in ("email", "credit_card", "ip", "mac_address", "url")),
+    RedactionRule("phone"),
+    RedactionRule("key", detector=r"(?i)\bsk-\w{4,}\b"),
+    RedactionRule("any", detector=r"a.*?b"),
+    RedactionRule("mine", detector=lambda text: [{"start": 0, "end": 3}]),
+]
+
+
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=14).map("".join),
+    st.lists(st.integers(1, 9), min_size=1, max_size=9),
+)
+def test_the_pieces_joined_are_what_the_rule_makes_of_the_whole(
+    text: str, sizes: list[int]
+) -> None:
+    for rule in RULES:
+        stream, out, rest, step = TextStream(rule), [], text, 0
+        while rest:
+            size = sizes[step % len(sizes)]
+            out.append(stream.feed(rest[:size]))
+            rest, step = rest[size:], step + 1
+        assert "".join([*out, stream.close()]) == rule.apply(text)
+
+
+def test_a_text_without_an_end_is_held_back_in_linear_time() -> None:
+    stream = TextStream(RedactionRule("credit_card"))
+    assert all(stream.feed("1 1 ") == "" for _ in range(50_000))
+    assert len(stream.close()) == 200_000
