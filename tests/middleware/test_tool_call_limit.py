@@ -474,6 +474,25 @@ def test_a_structured_answer_does_not_count_and_may_still_be_given(ask: Ask) -> 
     assert counts(agent) == {}
 
 
+class DropsReplies(AgentMiddleware[Any, Any]):
+    """Hands on what the model said, without the reply to its structured answer."""
+
+    def around_model(self, request: Any) -> Flow[Any]:
+        response = yield request
+        return response.result[0]
+
+
+def test_a_structured_answer_that_waits_for_its_reply_is_no_call_of_a_tool(ask: Ask) -> None:
+    final = {"name": "Answer", "args": {"text": "so"}}
+    agent = create_agent(
+        ScriptedChatModel([[final]]),
+        [search],
+        middleware=[ToolCallLimitMiddleware(run_limit=0), DropsReplies()],
+        response_format=Answer,
+    )
+    assert ask(agent)["structured_response"] == Answer(text="so")
+
+
 def test_a_last_answer_may_be_structured_and_is_asked_for_again(ask: Ask) -> None:
     final = {"name": "Answer", "args": {"text": "so"}}
     limit = ToolCallLimitMiddleware(run_limit=0, exit_behavior="answer")

@@ -20,7 +20,7 @@ RUNS = 2
 """Each thread gets so many messages."""
 
 EXITS = st.sampled_from(["continue", "end", "error", "answer"])
-TURNS = st.lists(st.lists(st.sampled_from(TOOLS), max_size=4), max_size=5)
+TURNS = st.lists(st.lists(st.sampled_from(TOOLS), max_size=3), max_size=4)
 JUMPS = st.lists(st.sampled_from([None, "model", "tools", "end"]), max_size=5)
 
 
