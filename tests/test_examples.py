@@ -205,3 +205,21 @@ def test_workspace_search_searches_with_the_local_model_too(show: Show) -> None:
     out = show("workspace_search", "--model", "local")
     assert "pattern: A-1001" in out
     assert "\n/notes.md\n/shop/orders.csv\n" in out
+
+
+def test_privacy_keeps_addresses_and_cards_out_of_all_that_is_shown(show: Show) -> None:
+    out = show("privacy")
+    token = re.search(r"questions to (<email_hash:[0-9a-f]{8}>)\.", out)
+    assert token
+    assert out.count(token[1]) == 3
+    assert "Your card **** **** **** 4242 was charged." in out
+    assert "@example" not in out
+
+
+@needs_local_model
+def test_privacy_guards_the_local_model_too(show: Show) -> None:
+    out = show("privacy", "--model", "local")
+    assert re.search(r"I am <email_hash:[0-9a-f]{8}>\.", out)
+    assert re.search(r"questions to <email_hash:[0-9a-f]{8}>\.", out)
+    assert "order_id: A-1001" in out
+    assert "@example" not in out

@@ -1,0 +1,350 @@
+"""Personal data stays out of what an agent reads, keeps, and hands to its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, Overwrite
+
+from agent_factory import AgentMiddleware, TurnError, create_agent
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    PIIDetectionError,
+    PIIMiddleware,
+    SummarizationMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel
+
+Call = Callable[..., Any]
+ONE: Any = {"configurable": {"thread_id": "1"}}
+MARK = "[REDACTED_EMAIL]"
+
+
+def hello(text: Any = "I am ada@x.org") -> Any:
+    return {"messages": [HumanMessage(text)]}
+
+
+def seen(model: ScriptedChatModel, request: int = -1) -> list[Any]:
+    return [message.content for message in model.requests[request].messages]
+
+
+def test_every_message_of_the_user_is_redacted_before_the_model_reads_it(call: Call) -> None:
+    model = ScriptedChatModel(["a", "b"])
+    saver = InMemorySaver()
+    agent = create_agent(
+        model, middleware=[PIIMiddleware("email"), PIIMiddleware("ip")], checkpointer=saver
+    )
+    history: list[AnyMessage] = [
+        HumanMessage("ada@x.org", id="1"),
+        AIMessage("bob@x.org said so"),
+        HumanMessage([{"type": "text", "text": "or eve@x.org"}, "from 1.2.3.4"]),
+        SystemMessage("Write to boss@x.org"),
+    ]
+    result = call(agent, {"messages": history}, ONE)
+    expected: list[Any] = [
+        MARK,
+        "bob@x.org said so",
+        [{"type": "text", "text": f"or {MARK}"}, "from [REDACTED_IP]"],
+        "Write to boss@x.org",
+    ]
+    assert seen(model) == expected
+    assert set(result) == {"messages"}
+    assert result["messages"][0].id == "1"
+    call(agent, hello("and zoe@x.org"), ONE)
+    assert seen(model) == [*expected, "a", f"and {MARK}"]
+    assert history[0].content == "ada@x.org", "the caller's own message is left alone"
+
+
+def test_nothing_after_the_guard_ever_sees_the_raw_text(call: Call) -> None:
+    """Hooks of the middleware behind it; and only the input itself is kept raw, by LangGraph."""
+    heard: list[Any] = []
+
+    class Curious(AgentMiddleware):
+        def before_agent(self, state: Any, runtime: Any) -> None:
+            heard.extend(state["messages"])
+
+        before_model = before_agent
+        after_model = before_agent
+
+    saver = InMemorySaver()
+    agent = create_agent(
+        ScriptedChatModel(["a"]),
+        middleware=[PIIMiddleware("email"), Curious()],
+        checkpointer=saver,
+    )
+    call(agent, hello(), ONE)
+    assert len(heard) == 4
+    assert "ada@" not in repr(heard)
+    kept = [state for state in agent.get_state_history(ONE) if "ada@" in repr(state.values)]
+    assert all(state.metadata and state.metadata["step"] <= 0 for state in kept)
+
+
+def counted(text: str, looked: list[str]) -> list[Any]:
+    looked.append(text)
+    return []
+
+
+def test_each_message_is_looked_at_once_however_long_the_thread_is(call: Call) -> None:
+    looked: list[str] = []
+    guard = PIIMiddleware("mine", detector=lambda text: counted(text, looked))
+    model = ScriptedChatModel(["ok"] * 6)
+    agent = create_agent(
+        model, middleware=[guard, PIIMiddleware("email")], checkpointer=InMemorySaver()
+    )
+    for number in range(4):
+        looked.clear()
+        call(agent, hello(f"{number} ada@x.org"), ONE)
+        # By the hook before the run, and by the one before the model: after the other guard.
+        assert looked == [f"{number} ada@x.org", f"{number} {MARK}"]
+
+
+def test_a_message_put_in_the_place_of_an_earlier_one_is_looked_at(call: Call) -> None:
+    """As a client does that sends the whole conversation each time, as it knows it."""
+    model = ScriptedChatModel(["a", "b", "c"])
+    agent = create_agent(model, middleware=[PIIMiddleware("email")], checkpointer=InMemorySaver())
+    first, second = HumanMessage("ada@x.org", id="1"), HumanMessage("hi", id="2")
+    call(agent, {"messages": [first]}, ONE)
+    call(agent, {"messages": [first, second]}, ONE)
+    assert seen(model) == [MARK, "a", "hi"]
+    call(agent, {"messages": [first, second]}, ONE)
+    assert seen(model) == [MARK, "a", "hi", "b"]
+
+
+def test_where_the_last_message_it_knew_is_gone_all_are_looked_at(call: Call) -> None:
+    looked: list[str] = []
+    guard = PIIMiddleware("mine", detector=lambda text: counted(text, looked))
+    agent = create_agent(
+        ScriptedChatModel(["a", "b"]), middleware=[guard], checkpointer=InMemorySaver()
+    )
+    call(agent, {"messages": [HumanMessage("one", id="1"), HumanMessage("two", id="2")]}, ONE)
+    looked.clear()
+    call(agent, {"messages": [RemoveMessage(id="2"), HumanMessage("three")]}, ONE)
+    assert set(looked) == {"one", "three"}
+
+
+def test_what_a_tool_says_in_the_name_of_the_user_is_looked_at(call: Call) -> None:
+    @tool
+    def ask(tool_call_id: str = "c1") -> Any:
+        """Ask."""
+        told = [ToolMessage("asked", tool_call_id="c1"), HumanMessage("I am ada@x.org")]
+        return Command(update={"messages": told})
+
+    model = ScriptedChatModel([[{"name": "ask", "args": {}, "id": "c1"}], "ok"])
+    agent = create_agent(model, [ask], middleware=[PIIMiddleware("email")])
+    call(agent, hello("hi"))
+    assert seen(model)[-1] == f"I am {MARK}"
+
+
+def test_the_model_of_a_summary_behind_the_guard_sees_no_more_than_the_agents(call: Call) -> None:
+    """Neither of the user's messages nor of the tools' results."""
+
+    def look_up(who: str) -> str:
+        """Look up."""
+        return f"{who} is eve@x.org"
+
+    writer, model = (
+        ScriptedChatModel(["A summary."]),
+        ScriptedChatModel([[{"name": "look_up", "args": {"who": "Eve"}}], "ok", "done"]),
+    )
+    stack: list[Any] = [
+        PIIMiddleware("email", apply_to_tool_results=True, apply_to_output=True),
+        SummarizationMiddleware(writer, trigger=("messages", 5), keep=("messages", 1)),
+    ]
+    agent = create_agent(model, [look_up], middleware=stack, checkpointer=InMemorySaver())
+    call(agent, hello(), ONE)
+    call(agent, hello("and bob@x.org"), ONE)
+    assert f"Eve is {MARK}" in str(seen(writer))
+    assert "@x.org" not in str(seen(writer))
+    assert "@x.org" not in str(seen(model))
+
+
+class TestBlock:
+    """`strategy="block"`: the run ends before the model is asked, and the thread lives on."""
+
+    def test_a_message_is_refused_and_the_thread_can_be_used_again(self, call: Call) -> None:
+        model = ScriptedChatModel(["fine", "again"])
+        guard = PIIMiddleware("email", strategy="block")
+        saver = InMemorySaver()
+        agent = create_agent(model, middleware=[guard], checkpointer=saver)
+        with pytest.raises(PIIDetectionError) as raised:
+            call(agent, hello(), ONE)
+        assert [match["value"] for match in raised.value.matches] == ["ada@x.org"]
+        assert isinstance(raised.value, TurnError)
+        assert not model.requests
+        assert "ada@" not in str(agent.get_state(ONE))
+        call(agent, hello("I am Ada"), ONE)
+        assert seen(model) == [f"I am {MARK}", "I am Ada"]
+        with pytest.raises(PIIDetectionError):
+            call(agent, hello("bob@x.org"), ONE)
+
+    def test_a_run_resumed_after_the_refusal_goes_on_without_the_data(self, call: Call) -> None:
+        model = ScriptedChatModel(["fine"])
+        guard = PIIMiddleware("email", strategy="block")
+        agent = create_agent(model, middleware=[guard], checkpointer=InMemorySaver())
+        with pytest.raises(PIIDetectionError):
+            call(agent, hello(), ONE)
+        assert call(agent, None, ONE)["messages"][-1].text == "fine"
+        assert seen(model) == [f"I am {MARK}"]
+
+    def test_what_arises_within_the_run_is_refused_too(self, call: Call) -> None:
+        class Injects(AgentMiddleware):
+            def before_model(self, state: Any, runtime: Any) -> Any:
+                return {"messages": [HumanMessage("ada@x.org")]}
+
+        model = ScriptedChatModel(["fine"])
+        stack: list[Any] = [Injects(), PIIMiddleware("email", strategy="block")]
+        with pytest.raises(PIIDetectionError):
+            call(create_agent(model, middleware=stack), hello("hi"))
+        assert not model.requests
+
+    def test_a_tool_result_is_refused_before_it_is_kept(self, call: Call) -> None:
+        def look_up() -> str:
+            """Look up."""
+            return "eve@x.org"
+
+        model = ScriptedChatModel([[{"name": "look_up", "args": {}}], "ok"])
+        guard = PIIMiddleware("email", strategy="block", apply_to_tool_results=True)
+        agent = create_agent(model, [look_up], middleware=[guard], checkpointer=InMemorySaver())
+        with pytest.raises(PIIDetectionError):
+            call(agent, hello("hi"), ONE)
+        assert "eve@" not in str(agent.get_state(ONE))
+        assert call(agent, hello("never mind"), ONE)["messages"][-1].text == "ok"
+
+
+@tool(response_format="content_and_artifact")
+def report() -> Any:
+    """Report."""
+    return [{"type": "text", "text": "ada@x.org"}], {"mail": "ada@x.org"}
+
+
+@tool
+def command() -> Any:
+    """Command."""
+    told = [ToolMessage("ada@x.org", tool_call_id="c1"), ("user", "eve@x.org")]
+    return Command(update={"messages": told})
+
+
+@tool
+def fails() -> str:
+    """Fail."""
+    raise ValueError("no ada@x.org")
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (report, [[{"type": "text", "text": MARK}]]),
+        (command, [MARK, MARK]),
+        (fails, [f"ValueError: no {MARK}"]),
+    ],
+)
+def test_what_tools_return_is_redacted_in_every_form(
+    call: Call, made: Any, expected: list[Any]
+) -> None:
+    model = ScriptedChatModel([[{"name": made.name, "args": {}, "id": "c1"}], "ok"])
+    agent = create_agent(
+        model,
+        [made],
+        middleware=[PIIMiddleware("email", apply_to_input=False, apply_to_tool_results=True)],
+        handle_tool_errors=lambda error: f"ValueError: {error}",
+    )
+    result = call(agent, hello("hi"))["messages"]
+    assert seen(model)[2:] == expected
+    if made is report:
+        assert result[2].artifact == {"mail": "ada@x.org"}, "no model reads an artifact"
+
+
+@pytest.mark.parametrize("form", [dict, list, Overwrite])
+def test_what_a_layer_gives_in_the_place_of_a_tool_is_looked_at(call: Call, form: Any) -> None:
+    asked = AIMessage("", tool_calls=[{"name": "report", "args": {}, "id": "c1"}])
+    told = [HumanMessage("ada@x.org"), asked, ToolMessage("bob@x.org", tool_call_id="c1")]
+    messages = Overwrite(told) if form is Overwrite else told
+    update: Any = [("messages", messages)] if form is list else {"messages": messages}
+
+    class Forgets(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            return Command(update=update)
+            yield
+
+    model = ScriptedChatModel([asked, "ok"])
+    guard = PIIMiddleware("email", apply_to_tool_results=True)
+    call(create_agent(model, [report], middleware=[guard, Forgets()]), hello("hi"))
+    assert seen(model)[-3:] == [MARK, "", MARK]
+
+
+def test_arguments_are_redacted_before_a_tool_has_them(call: Call) -> None:
+    """Those of the model, and those that a reviewer put in their place."""
+    got: list[Any] = []
+
+    def send(to: str, copies: list[dict[str, str]], urgent: bool) -> str:
+        """Send."""
+        got.append((to, copies, urgent))
+        return "sent"
+
+    arguments = {"to": "ada@x.org", "copies": [{"bob@x.org": "eve@x.org"}], "urgent": True}
+    model = ScriptedChatModel([[{"name": "send", "args": arguments, "id": "c1"}], "ok"])
+    agent = create_agent(
+        model,
+        [send],
+        middleware=[
+            HumanInTheLoopMiddleware({"send": True}),
+            PIIMiddleware("email", apply_to_tool_calls=True),
+        ],
+        checkpointer=InMemorySaver(),
+    )
+    asked = call(agent, hello("hi"), ONE)
+    assert "@x.org" not in str(asked)
+    edit = {"name": "send", "args": arguments}
+    decision = {"type": "edit", "edited_action": edit}
+    call(agent, Command(resume={"decisions": [decision]}), ONE)
+    assert got == [(MARK, [{MARK: MARK}], True)]
+
+
+def test_forged_marks_are_text_like_any_other(call: Call) -> None:
+    model = ScriptedChatModel(["ok"])
+    agent = create_agent(
+        model,
+        middleware=[PIIMiddleware("email"), PIIMiddleware("email", strategy="hash", name="2")],
+    )
+    text = f"{MARK} <email_hash:00000000> [/REDACTED] ada@x.org"
+    call(agent, hello(text))
+    assert seen(model) == [f"{MARK} <email_hash:00000000> [/REDACTED] {MARK}"]
+
+
+def test_malformed_text_is_no_problem(call: Call) -> None:
+    kinds = ("email", "credit_card", "ip", "mac_address", "url", "phone")
+    stack = [PIIMiddleware(kind, strategy="hash", apply_to_output=True) for kind in kinds]
+    odd = "\ud800\udfff\x00 \ud800ada@x.org \ufeff"
+    model = ScriptedChatModel([odd])
+    result = call(create_agent(model, middleware=stack), hello(odd))
+    assert "ada@" not in str(seen(model))
+    assert "ada@" not in result["messages"][-1].text
+
+
+def test_guards_of_several_types_need_no_names() -> None:
+    assert PIIMiddleware("email").name == "PIIMiddleware[email]"
+    assert PIIMiddleware("email", name="mail").name == "mail"
+    create_agent(ScriptedChatModel([]), middleware=[PIIMiddleware("email"), PIIMiddleware("ip")])
+    with pytest.raises(ValueError, match=r"PIIMiddleware\[email\]: 2 middleware"):
+        create_agent(
+            ScriptedChatModel([]), middleware=[PIIMiddleware("email"), PIIMiddleware("email")]
+        )
+
+
+def test_a_guard_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"is applied to nothing\. Let apply_to_input"):
+        PIIMiddleware("email", apply_to_input=False)
+    with pytest.raises(ValueError, match="none of the known types"):
+        PIIMiddleware("ssn")

@@ -1,0 +1,93 @@
+"""The model in the model's place, and the law of what it lets out piece by piece."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage
+
+from agent_factory.middleware import RedactionRule
+from agent_factory.middleware._guarded_model import guarded
+from agent_factory.middleware._redacted_messages import Guard
+from agent_factory.middleware._redacted_stream import TextStream
+
+
+def test_whatever_else_is_asked_of_the_guarded_model_is_asked_of_the_other() -> None:
+    class Sized(FakeListChatModel):
+        window: int = 1000
+
+        def get_num_tokens(self, text: str) -> int:
+            return 7
+
+        def get_token_ids(self, text: str) -> list[int]:
+            return [1]
+
+        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+            return ("structured", schema)
+
+    profile: Any = {"max_input_tokens": 9}
+    inner = Sized(responses=["x"], profile=profile, tags=["t"], name="sized")
+    model = guarded(inner, Guard(RedactionRule("email"), text=True))
+    assert model.profile == profile
+    assert (model.window, model.responses, model.tags) == (1000, ["x"], ["t"])
+    assert (model.get_num_tokens("a"), model.get_token_ids("a")) == (7, [1])
+    assert model.get_num_tokens_from_messages([AIMessage("a")]) == 7
+    assert model.with_structured_output(int) == ("structured", int)
+    with pytest.raises(AttributeError):
+        _ = model.nothing
+    assert guarded(model, model.guard) is model
+    assert model.invoke("hi").text == "x"
+
+
+PIECES = (
+    "ada@x.org",
+    "4242 4242 4242 4242",
+    "+1 650 253 0000",
+    "1.2.3.4",
+    "fe80::1",
+    "é",
+    "12",
+    "x",
+)
+MORE = (
+    "00:1a:2b:3c:4d:5e",
+    "https://a.b/c",
+    "www.a.de",
+    " ext. 12",
+    " e",
+    "sk-abcd",
+    *" .,:@-/()\n\t%",
+)
+RULES = [
+    *(RedactionRule(kind, "mask") for kind in ("email", "credit_card", "ip", "mac_address", "url")),
+    RedactionRule("phone"),
+    RedactionRule("key", detector=r"(?i)\bsk-\w{4,}\b"),
+    RedactionRule("any", detector=r"a.*?b"),
+    RedactionRule("mine", detector=lambda text: [{"start": 0, "end": 3}]),
+]
+
+
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=14).map("".join),
+    st.lists(st.integers(1, 9), min_size=1, max_size=9),
+)
+def test_the_pieces_joined_are_what_the_rule_makes_of_the_whole(
+    text: str, sizes: list[int]
+) -> None:
+    for rule in RULES:
+        stream, out, rest, step = TextStream(rule), [], text, 0
+        while rest:
+            size = sizes[step % len(sizes)]
+            out.append(stream.feed(rest[:size]))
+            rest, step = rest[size:], step + 1
+        assert "".join([*out, stream.close()]) == rule.apply(text)
+
+
+def test_a_text_without_an_end_is_held_back_in_linear_time() -> None:
+    stream = TextStream(RedactionRule("credit_card"))
+    assert all(stream.feed("1 1 ") == "" for _ in range(50_000))
+    assert len(stream.close()) == 200_000
