@@ -13,12 +13,11 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 COOKIE = "AGENT_FACTORY_SHELL"
 """The variable by which a process is known to belong to a shell."""
 
-_PROC = Path("/proc")
+_PROC = "/proc"
 _LONGEST_KILL = 5.0  # seconds; one that outlives this hangs in the kernel, and no signal ends it
 _PAUSE = 0.005  # seconds between two looks at what is still there
 
@@ -51,12 +50,15 @@ class Family:
     def __init__(self, leader: int, cookie: str) -> None:
         self.leader = leader
         self._cookie = f"{COOKIE}={cookie}".encode()
+        self._sees = os.path.exists(f"{_PROC}/self/stat")
         own = _read(leader)
         self._started = own.started if own else 0
         self._fewest = _tasks()
 
     def alive(self) -> set[int]:
-        """The process ids of all that live."""
+        """The process ids of all that live; of a group that nobody can look into, its leader's."""
+        if not self._sees:
+            return {self.leader} if self._send_to_group(0) else set()
         # Only what is younger than the shell can belong to it; the leader's number stays taken.
         young = [p for p in _processes() if p.started >= self._started]
         found = {p.pid for p in young if p.pid == self.leader or p.session == self.leader}
@@ -67,32 +69,55 @@ class Family:
         """Whether there are more processes than the limit.
 
         The system's own count, one short read, says whether it is worth to look at each process.
+        They are stopped meanwhile: looking takes longer than forking.
         """
         tasks = _tasks()
         self._fewest = min(self._fewest, tasks)
-        return tasks - self._fewest > limit // 2 and len(self.alive()) > limit
+        if tasks - self._fewest <= limit // 2:
+            return False
+        self._send_to_group(signal.SIGSTOP)
+        if len(self.alive()) > limit:
+            return True
+        self._send_to_group(signal.SIGCONT)
+        return False
 
     def send(self, number: int) -> None:
         """Send all of them a signal."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.leader, number)
-        for pid in self.alive() - {self.leader}:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
+        self._send_to_group(number)
+        _send(self.alive() - {self.leader}, number)
 
     def kill(self) -> None:
         """Kill all of them, again and again until none has slipped away by forking."""
         deadline = time.monotonic() + _LONGEST_KILL
-        self.send(signal.SIGKILL)
-        while self.alive() and time.monotonic() < deadline:
+        self._send_to_group(signal.SIGKILL)
+        while self._sees and (left := self.alive()) and time.monotonic() < deadline:
+            _send(left, signal.SIGKILL)
             time.sleep(_PAUSE)
-            self.send(signal.SIGKILL)
+
+    def _send_to_group(self, number: int) -> bool:
+        """Whether there was anybody to send it to."""
+        try:
+            os.killpg(self.leader, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
 
     def _carries_cookie(self, pid: int) -> bool:
         try:
-            return self._cookie in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+            return self._cookie in _contents(f"{pid}/environ").split(b"\0")
         except OSError:  # gone by now, or another user's
             return False
+
+
+def _send(pids: set[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _contents(name: str) -> bytes:
+    with open(f"{_PROC}/{name}", "rb", buffering=0) as file:
+        return file.read()
 
 
 def _descendants(processes: list[Process], roots: set[int]) -> set[int]:
@@ -116,7 +141,7 @@ def _processes() -> Iterator[Process]:
 
 def _read(pid: int) -> Process | None:
     try:
-        text = (_PROC / str(pid) / "stat").read_bytes()
+        text = _contents(f"{pid}/stat")
     except OSError:
         return None
     # The name in parentheses may hold anything, parentheses too.
@@ -129,6 +154,6 @@ def _read(pid: int) -> Process | None:
 def _tasks() -> int:
     """How many tasks the whole system has; 0 where it does not tell."""
     try:
-        return int((_PROC / "loadavg").read_bytes().split()[3].partition(b"/")[2])
+        return int(_contents("loadavg").split()[3].partition(b"/")[2])
     except (OSError, IndexError, ValueError):
         return 0

@@ -18,7 +18,7 @@ from ._processes import COOKIE, Family
 from ._shell_output import KEPT_BYTES, Output, readable
 from ._shell_protocol import OPENING, new_token, request, split
 
-POLL = 0.05
+POLL = 0.02
 """Seconds between two looks at the clock, at cancellation and at the number of processes."""
 
 _CHUNK = 1 << 16
@@ -86,15 +86,16 @@ class Shell:
         self._left = b""
         self._silent = False
         self._looked = 0.0
+        self._status = 0
         self._answer(timeout, cancelled)
-        self._own = len(self._family.alive())
 
     def _answer(self, timeout: float, cancelled: Callable[[], bool]) -> None:
         """Wait for a sign of life, its limits set."""
         outcome = self.run(self._launch.limits or ":", timeout, cancelled)
         if outcome.ending == "finished" and outcome.exit_code == 0:
             return
-        self.kill()
+        if outcome.ending == "finished":
+            self.kill()
         said = readable(outcome.output.ends()[0]).strip() or "it printed nothing"
         how = {
             "timeout": f"it did not answer within {timeout:g} seconds",
@@ -105,13 +106,16 @@ class Shell:
 
     @property
     def alive(self) -> bool:
-        """Whether it can take a command."""
+        """Whether it can take a command. One that cannot is to be killed at once.
+
+        Its number may then be another process's; until somebody asks, it is kept for it.
+        """
         return self._process.poll() is None
 
     @property
     def has_company(self) -> bool:
-        """Whether commands have left processes in the background."""
-        return self.alive and len(self._family.alive()) > self._own
+        """Whether there may be processes in the background: more than the shell's own."""
+        return len(self._family.alive()) > 1
 
     def run(self, command: str, timeout: float, cancelled: Callable[[], bool]) -> Outcome:
         """Run a command to its end, or to where it has to be ended; then the shell is gone.
@@ -125,12 +129,14 @@ class Shell:
             ValueError: No shell can read it.
         """
         token = new_token()
-        self._to_write = memoryview(bytes(self._to_write) + request(command, token))
+        sent = request(command, token, self._status)
+        self._to_write = memoryview(bytes(self._to_write) + sent)
         output, deadline = Output(self._keep), time.monotonic() + timeout
         while True:
             certain, self._left, code = split(self._left, token)
             output.add(certain)
             if code is not None:
+                self._status = code
                 return Outcome("finished", output, code)
             if ending := self._must_end(deadline, cancelled):
                 return self._ended(Outcome(ending, output), token)
@@ -161,16 +167,16 @@ class Shell:
         with suppress(OSError):
             cast("IO[bytes]", self._process.stdin).close()  # a shell ends with its input
         self._wait_until(deadline, lambda: cancelled() or not self.alive)
-        if not self.alive and self._family.alive():
+        if self._family.alive():
             self._family.send(signal.SIGTERM)
             self._wait_until(deadline, lambda: cancelled() or not self._family.alive())
-        self.kill()
+            self._family.kill()
+        self._bury()
 
     def _wait_until(self, deadline: float, done: Callable[[], bool]) -> None:
         while not done() and time.monotonic() < deadline:
-            while self._read():  # who waits for a reader would not end
-                pass
-            time.sleep(_PAUSE)
+            if not self._read():  # who waits for a reader would not end
+                time.sleep(_PAUSE)
 
     def _must_end(self, deadline: float, cancelled: Callable[[], bool]) -> Ending | None:
         if cancelled():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -58,7 +57,7 @@ def carry_out(
     *,
     command: str | None,
     restart: bool,
-    seen_before: Callable[[], bool],
+    seen_before: bool,
 ) -> Answer:
     """What a call of the tool asks for.
 
@@ -103,11 +102,11 @@ def _run(keeper: Keeper, cancelled: Cancelled, command: str, news: str) -> Answe
     return Answer(_joined(news, body, _ending(keeper.settings, outcome)), failed, facts)
 
 
-def _news(keeper: Keeper, cancelled: Cancelled, seen_before: Callable[[], bool]) -> str:
+def _news(keeper: Keeper, cancelled: Cancelled, seen_before: bool) -> str:
     """What the model has to know before it reads what its command printed."""
     keeper.ensure(cancelled)
     why, keeper.untold = keeper.untold, ""
-    if not why or (why == NEW and not seen_before()):
+    if not why or (why == NEW and not seen_before):
         return ""
     temporary = why == NEW and keeper.settings.root is None
     files = "and so are the files of its temporary folder" if temporary else "files are kept"

@@ -104,6 +104,7 @@ class Keeper:
         self.untold = NEW
         self._shell: Shell | None = None
         self._folder: TemporaryDirectory[str] | None = None
+        self._has_company: bool | None = None
 
     def ensure(self, cancelled: Cancelled) -> Shell:
         """The shell; a new one where there is none, or none any more.
@@ -115,6 +116,7 @@ class Keeper:
             self._lose("The shell had ended, so a new one was started")
         if self._shell is None:
             self._shell = self._start(cancelled)
+        self._has_company = None
         return self._shell
 
     def run(self, command: str, cancelled: Cancelled) -> Outcome:
@@ -142,20 +144,27 @@ class Keeper:
         self.ensure(cancelled)
 
     @property
-    def has_company(self) -> bool:
-        """Whether there are processes in the background whose number is limited."""
-        limited = self._shell is not None and self.settings.policy.max_processes is not None
-        return limited and self._shell is not None and self._shell.has_company
+    def limited(self) -> bool:
+        """Whether there is a shell, and a number of processes that it may not exceed."""
+        return self._shell is not None and self.settings.policy.max_processes is not None
 
     def watch(self) -> bool:
-        """End the shell if there are too many; whether it has to be watched on."""
-        if self._shell is not None and self._shell.crowded():
+        """End the shell if there are too many processes; whether it has to be watched on.
+
+        Without a process in the background, nothing can multiply before the next command.
+        """
+        if self._shell is None:
+            return False
+        if self._shell.crowded():
             limit = self.settings.policy.max_processes
             self._lose(
                 f"More than {limit} processes were running in the background, so all were killed, "
                 "with the shell, and a new one was started"
             )
-        return self._shell is not None
+            return False
+        if self._has_company is None:
+            self._has_company = self._shell.has_company
+        return self._has_company
 
     def close(self, cancelled: Cancelled) -> None:
         """Run the shutdown commands and end well; what fails here is logged, the run is over."""

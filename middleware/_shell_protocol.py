@@ -22,8 +22,13 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
-def request(command: str, token: str) -> bytes:
+def request(command: str, token: str, status: int = 0) -> bytes:
     """What a shell is sent so that it runs a command and then prints the mark.
+
+    Args:
+        command: One or more lines.
+        token: The word of the mark.
+        status: What `$?` is to the command: the exit code of the one before.
 
     Raises:
         ValueError: The command has a character that no shell can be sent: NUL, or half of a pair
@@ -36,7 +41,8 @@ def request(command: str, token: str) -> bytes:
     mark = f"""command printf '\\036%s:%d\\036' {token} "$?" >&9"""
     try:
         # One line: after a syntax error bash reads what begins the next one wrongly.
-        return f"eval {word} </dev/null 9>&-; {{ {mark}; }} 2>/dev/null\n".encode()
+        line = f"eval {word} </dev/null 9>&-; {{ {mark}; }} 2>/dev/null\n"
+        return (f"(exit {status}) 2>/dev/null; {line}" if status else line).encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"the command cannot be written as UTF-8: {error.reason}") from None
 

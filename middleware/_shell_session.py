@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 from weakref import WeakSet, finalize
 
 from ._shell import POLL
-from ._shell_keeper import Cancelled, Keeper, Settings
+from ._shell_keeper import Cancelled, Keeper, Settings, ShellError
 
 T = TypeVar("T")
 Work = Callable[[Keeper, Cancelled], T]
@@ -43,14 +43,21 @@ class Job(Generic[T]):
         self._future: Future[T] = Future()
         self._given_up = False
 
-    def do(self, keeper: Keeper, abandoned: Cancelled) -> None:
-        """Do it, in the session's thread."""
+    def do(self, keeper: Keeper, abandoned: Cancelled) -> bool:
+        """Do it, in the session's thread; whether the session can go on."""
         if not self._future.set_running_or_notify_cancel():
-            return
+            return True
         try:
             self._future.set_result(self._work(keeper, lambda: self._given_up or abandoned()))
         except BaseException as error:
             self._future.set_exception(error)
+            return False
+        return True
+
+    def refuse(self) -> None:
+        """Fail, since the session has ended."""
+        if self._future.set_running_or_notify_cancel():
+            self._future.set_exception(ShellError("it was ended with its run."))
 
     def cancel(self) -> None:
         """Do not do it, or stop doing it."""
@@ -106,10 +113,9 @@ class Session:
                 return False
             self._jobs.put(job)  # type: ignore[arg-type]  # a queue of jobs of any type
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._serve, name="agent-factory-shell", daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=self._serve, name="agent-factory", daemon=True)
+                thread.start()
+                self._thread = thread  # now that it lives: others look at it without the lock
                 _live.add(self)
             return True
 
@@ -131,27 +137,32 @@ class Session:
             self._thread.join(seconds)
 
     def _serve(self) -> None:
-        while True:
-            job = self._next()
-            if job is not None:
-                job.do(self._keeper, lambda: self._abandoned)
-            elif self._ends():
-                break
+        while self._serve_one():
+            pass
         self._keeper.kill()
         while not self._jobs.empty():
             if (left := self._jobs.get()) is not None:
-                left.cancel()
+                left.refuse()
         self._on_end(self)
+
+    def _serve_one(self) -> bool:
+        """Do the next job; whether there may be another. A job that is done is not held on to."""
+        job = self._next()
+        if job is None:
+            return not self._ends()
+        # What the model is not told ends the run, and the session with it.
+        self._abandoned |= not job.do(self._keeper, lambda: self._abandoned)
+        return True
 
     def _next(self) -> Job[object] | None:
         """The next job; None if there is none for too long, or never will be."""
         deadline = time.monotonic() + self._keeper.settings.policy.idle_timeout
-        watched = self._keeper.has_company
+        watched = self._keeper.limited
         while not self._abandoned and (left := deadline - time.monotonic()) > 0:
             try:
                 return self._jobs.get(timeout=min(left, POLL) if watched else left)
             except Empty:
-                watched = self._keeper.watch()
+                watched = watched and self._keeper.watch()
         return None
 
     def _ends(self) -> bool:

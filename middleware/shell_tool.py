@@ -22,6 +22,7 @@ from weakref import finalize
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.runtime import Runtime
+from pydantic import BaseModel, Field
 
 from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, ToolRuntime
 
@@ -50,8 +51,13 @@ __all__ = [
 ]
 
 
-_Command = Annotated[str | None, "One or more lines for the shell to run."]
-_Restart = Annotated[bool, "Start a new shell, before the command if there is one."]
+class ShellInput(BaseModel):
+    """What the model gives to the tool."""
+
+    command: str | None = Field(default=None, description="Lines for the shell to run.")
+    restart: bool = Field(
+        default=False, description="Start a new shell, before the command if there is one."
+    )
 
 
 class ShellState(AgentState[Any]):
@@ -154,6 +160,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
                 coroutine=self._acall,
                 name=tool_name,
                 description=tool_description or description(shell, settings.policy),
+                args_schema=ShellInput,
             )
         ]
 
@@ -200,8 +207,8 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
 
     def _call(
         self,
-        command: _Command = None,
-        restart: _Restart = False,
+        command: str | None = None,
+        restart: bool = False,
         *,
         runtime: ToolRuntime[Any, Any],
     ) -> ToolMessage:
@@ -209,8 +216,8 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
 
     async def _acall(
         self,
-        command: _Command = None,
-        restart: _Restart = False,
+        command: str | None = None,
+        restart: bool = False,
         *,
         runtime: ToolRuntime[Any, Any],
     ) -> ToolMessage:
@@ -220,7 +227,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
     def _submitted(
         self, command: str | None, restart: bool, runtime: ToolRuntime[Any, Any]
     ) -> Job[Answer]:
-        seen_before = partial(_has_results_of, self.tool_name, runtime.state)
+        seen_before = _has_results_of(self.tool_name, runtime.state)
         work = partial(carry_out, command=command, restart=restart, seen_before=seen_before)
         return self._sessions.submit(self._key(runtime.state, runtime), work)
 
@@ -241,8 +248,10 @@ def _thread_of(runtime: Any) -> str | None:
 
 
 def _has_results_of(tool: str, state: Any) -> bool:
+    """Whether a shell has answered before; refusals that ran nothing do not count."""
     messages = state.get("messages", ()) if isinstance(state, Mapping) else ()
-    return any(isinstance(message, ToolMessage) and message.name == tool for message in messages)
+    told = (m for m in messages if isinstance(m, ToolMessage) and m.name == tool)
+    return any(message.artifact or message.status != "error" for message in told)
 
 
 def _check_system(system: str) -> None:

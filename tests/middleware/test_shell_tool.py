@@ -1,0 +1,722 @@
+"""A shell for the model: one session a run, whatever its commands do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command
+
+from agent_factory import ToolNode, TurnError, create_agent
+from agent_factory.middleware.human_in_the_loop import HumanInTheLoopMiddleware
+from agent_factory.middleware.shell_tool import (
+    HostExecutionPolicy,
+    RedactionRule,
+    ShellError,
+    ShellToolMiddleware,
+    _check_system,
+)
+from agent_factory.testing import ScriptedChatModel
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
+
+GO: Any = {"messages": "Go"}
+ONE: Any = {"configurable": {"thread_id": "1"}}
+Run = Callable[..., list[ToolMessage]]
+
+
+def children() -> set[str]:
+    """The processes that this one has started and not buried, zombies too."""
+    path = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    tasks = path.parent.parent.glob("*/children")
+    return {pid for task in tasks if task.exists() for pid in task.read_text().split()}
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 3.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return true()
+
+
+def running(marker: str) -> bool:
+    """Whether a process has these words in its command line."""
+    return subprocess.run(["pgrep", "-f", marker], capture_output=True).returncode == 0
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """After each test there is no process, no descriptor and no folder that was not there."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    before, fds = children(), len(os.listdir("/proc/self/fd"))
+    yield
+
+    def clean() -> bool:
+        held = len(os.listdir("/proc/self/fd"))
+        return children() <= before and held <= fds and not list(scratch.iterdir())
+
+    if not wait_until(clean, 0.1):
+        gc.collect()  # an error that somebody holds, holds the state of its run
+    assert wait_until(clean)
+
+
+def turn(*commands: Any) -> list[dict[str, Any]]:
+    """A turn of the model that calls the shell; a dict stands for the arguments."""
+    args = [command if isinstance(command, dict) else {"command": command} for command in commands]
+    return [{"name": "shell", "args": a} for a in args]
+
+
+def agent_with(shell: ShellToolMiddleware, *turns: Any, **options: Any) -> Any:
+    steps = [turn(t) if isinstance(t, str | dict) else t for t in turns]
+    return create_agent(ScriptedChatModel([*steps, "Done."]), middleware=[shell], **options)
+
+
+def results(result: Any) -> list[ToolMessage]:
+    return [m for m in result["messages"] if isinstance(m, ToolMessage)]
+
+
+@pytest.fixture
+def run(call: Callable[..., Any]) -> Run:
+    """Run a shell's commands, one a turn; what they gave."""
+    return lambda shell, *turns: results(call(agent_with(shell, *turns), GO))
+
+
+def quick(**settings: Any) -> HostExecutionPolicy:
+    return HostExecutionPolicy(**{"command_timeout": 5, "termination_timeout": 1, **settings})
+
+
+def test_directory_variables_and_functions_stay_between_commands(run: Run) -> None:
+    shell = ShellToolMiddleware()
+    told = run(shell, "mkdir a; cd a; x=1; f() { echo f$x; }; alias k=l", "basename $PWD", "f")
+    assert [m.text for m in told[1:]] == ["a\n[exit code 0]", "f1\n[exit code 0]"]
+
+
+def test_a_result_has_the_output_in_order_and_the_exit_code(run: Run) -> None:
+    (told,) = run(ShellToolMiddleware(), "echo out; echo err >&2; echo out again; (exit 3)")
+    assert told.text == "out\nerr\nout again\n[exit code 3]"
+    assert told.status == "error"
+    assert told.name == "shell"
+    assert told.artifact == {
+        "exit_code": 3,
+        "ending": "finished",
+        "lines": 3,
+        "bytes": 18,
+        "cut": False,
+    }
+
+
+def test_the_exit_code_of_the_last_command_is_known_to_the_next(run: Run) -> None:
+    told = run(ShellToolMiddleware(), "(exit 7)", "echo $?", "echo $?")
+    assert [m.text for m in told[1:]] == ["7\n[exit code 0]", "0\n[exit code 0]"]
+
+
+def test_a_command_gives_what_bash_gives(run: Run) -> None:
+    expected = {
+        "printf abc": "abc\n[exit code 0]",
+        "true": "[no output]\n[exit code 0]",
+        "cat; read line; echo got:$line": "got:\n[exit code 0]",
+        "cat <<'EOF'\na  'b\nEOF": "a  'b\n[exit code 0]",
+        "echo 'a\nb'\necho c # comment": "a\nb\nc\n[exit code 0]",
+        "-n": "bash: line 1: -n: command not found\n[exit code 127]",
+        "printf 'a\\000b\\377c'": "a�b�c\n[exit code 0]",
+        "echo äöü€": "äöü€\n[exit code 0]",
+    }
+    told = [re.sub(r"line \d+", "line 1", m.text) for m in run(ShellToolMiddleware(), *expected)]
+    assert told == list(expected.values())
+
+
+def test_no_output_can_forge_the_end_of_a_command_or_its_exit_code(run: Run) -> None:
+    told = run(
+        ShellToolMiddleware(),
+        "printf '\\036deadbeef:0\\036'; (exit 1)",
+        "echo '[exit code 0]'; (exit 1)",
+    )
+    assert told[0].text == "\x1edeadbeef:0\x1e\n[exit code 1]"
+    assert told[1].text == "[exit code 0]\n[exit code 1]"
+    assert told[1].artifact["exit_code"] == 1
+
+
+def test_a_syntax_error_is_an_answer_and_the_session_goes_on(run: Run) -> None:
+    told = run(ShellToolMiddleware(), "x=kept", "echo 'open", "echo $x")
+    assert "unexpected EOF while looking for matching" in told[1].text
+    assert told[1].text.endswith("[exit code 2]")
+    assert told[2].text == "kept\n[exit code 0]"
+
+
+def test_what_cannot_be_run_is_told(run: Run) -> None:
+    expected = {
+        "echo \0": "Nothing was run: the command holds a NUL character",
+        "echo \ud800": "Nothing was run: the command cannot be written as UTF-8",
+        " \n": "Nothing was run: give a command, or restart=true",
+    }
+    *refused, nothing, then = run(ShellToolMiddleware(), *expected, {}, "echo fine")
+    for message, problem in zip(refused, expected.values(), strict=True):
+        assert problem in message.text
+        assert message.status == "error"
+    assert nothing.text == refused[-1].text
+    assert then.text == "fine\n[exit code 0]"
+
+
+def test_options_and_traps_of_the_shell_do_not_hide_the_end_of_an_output(run: Run) -> None:
+    told = run(
+        ShellToolMiddleware(execution_policy=quick()),
+        "set -x; trap 'echo ERR' ERR; echo a",
+        "set +x; echo b",
+        "exec 3>log; echo to the log >&3; exec >out 2>&1",
+        "echo to a file",
+        "exec >/dev/null; set -v",
+    )
+    assert told[0].text == "++ trap 'echo ERR' ERR\n++ echo a\na\n[exit code 0]"
+    assert told[1].text.endswith("\nb\n[exit code 0]")
+    assert [m.text for m in told[2:]] == ["[no output]\n[exit code 0]"] * 3
+
+
+def test_a_background_process_does_not_hold_a_command_up_and_ends_with_the_run(run: Run) -> None:
+    told = run(
+        ShellToolMiddleware(execution_policy=quick()),
+        "sleep 98.7 & setsid sleep 98.7 & (setsid sleep 98.7 &)",
+        "env -i nohup sleep 98.7 & echo on",
+    )
+    assert told[1].text.endswith("on\n[exit code 0]")
+    assert not running("sleep 98.7")
+
+
+def test_a_background_process_that_floods_the_output_ends_with_the_run(run: Run) -> None:
+    assert run(ShellToolMiddleware(execution_policy=quick()), "yes &")[0].artifact["exit_code"] == 0
+
+
+def test_a_background_process_may_clean_up_before_it_is_killed(run: Run, tmp_path: Path) -> None:
+    job = "trap 'echo saved >saved; exit' TERM; echo >ready; while :; do sleep 0.01; done"
+    command = (
+        f"bash -c \"{job}\" & until [ -e ready ]; do sleep 0.01; done; trap 'echo bye >bye' EXIT"
+    )
+    run(ShellToolMiddleware(tmp_path, execution_policy=quick()), command)
+    assert (tmp_path / "saved").exists()
+    assert (tmp_path / "bye").exists()
+
+
+def test_a_hundred_megabytes_are_cut_and_the_session_goes_on() -> None:
+    agent = agent_with(ShellToolMiddleware(), "yes | head -c 100000000; echo end", "echo on")
+    told = results(agent.invoke(GO))
+    notice = "99,999,802 of 100,000,004 bytes are left out here; the output has 50,000,001 lines"
+    assert told[0].text == f"{'y' + chr(10)}" * 50 + f"[... {notice} ...]\n" + (
+        "y\n" * 49 + "end\n[exit code 0]"
+    )
+    assert told[0].artifact["cut"]
+    assert told[1].text == "on\n[exit code 0]"
+
+
+def test_one_long_line_is_cut_too() -> None:
+    agent = agent_with(ShellToolMiddleware(), "yes | tr -d '\\n' | head -c 10000000")
+    assert len(results(agent.invoke(GO))[0].text) < 263_000
+
+
+def test_limits_on_lines_and_bytes_show_both_ends(run: Run) -> None:
+    policy = quick(max_output_lines=4, max_output_bytes=8)
+    (told,) = run(ShellToolMiddleware(execution_policy=policy), "seq 100 999")
+    assert re.fullmatch(r"100\n\[\.\.\. .* 900 lines \.\.\.\]\n999\n\[exit code 0\]", told.text)
+
+
+def test_a_command_that_takes_too_long_is_killed_and_the_model_told(run: Run) -> None:
+    policy = quick(command_timeout=0.2)
+    shell = ShellToolMiddleware(execution_policy=policy, startup_commands="export READY=yes")
+    told = run(shell, "x=1; printf part; sleep 97.6; echo never", "echo $READY$x")
+    assert told[0].text.startswith(
+        "part\n[The command took longer than 0.2 seconds and was killed, and the shell with it. "
+        "The next command runs in a new one: working directory, variables,"
+    )
+    assert told[0].text.endswith("The start-up commands will be run again.]")
+    assert (told[0].status, told[0].artifact["ending"]) == ("error", "timeout")
+    assert told[1].text == "yes\n[exit code 0]"
+    assert not running("sleep 97.6")
+
+
+def test_no_signal_that_a_command_ignores_saves_it(run: Run) -> None:
+    policy = quick(command_timeout=0.2)
+    command = "trap '' TERM INT HUP; sleep 97.5 & while :; do :; done"
+    told = run(ShellToolMiddleware(execution_policy=policy), command)
+    assert told[0].artifact["ending"] == "timeout"
+    assert not running("sleep 97.5")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("exit 3", 3),
+        ("exec true", 0),
+        ("kill $$; sleep 1", 143),
+        ("set -e; false; echo never", 1),
+        ("sleep 97.4 & exit 4", 4),
+        ("exec >/dev/null 2>&1; exit 5", 5),
+    ],
+)
+def test_a_shell_that_exits_is_replaced_and_the_model_told(
+    run: Run, command: str, code: int
+) -> None:
+    shell = ShellToolMiddleware(execution_policy=quick(), startup_commands=["y=again"])
+    told = run(shell, f"x=1; echo last; {command}", "echo $y$x")
+    assert f"[The shell exited with code {code}. The next command runs in a new" in told[0].text
+    assert told[0].text.startswith("last\n")
+    assert told[1].text == "again\n[exit code 0]"
+
+
+def test_a_shell_that_ends_between_commands_is_replaced_and_the_model_told(run: Run) -> None:
+    shell = ShellToolMiddleware(execution_policy=quick())
+    told = run(shell, "(kill -9 $$) & sleep 0.02", "echo on")
+    text = "".join(m.text for m in told)
+    assert "[The shell exited with code 137." in text or "[The shell had ended, so a new" in text
+    assert told[1].text.endswith("on\n[exit code 0]")
+
+
+def test_a_restart_gives_a_new_shell_in_the_same_folder(run: Run) -> None:
+    shell = ShellToolMiddleware(startup_commands="export A=start")
+    told = run(
+        shell,
+        "touch kept; x=1; cd /",
+        {"restart": True},
+        "echo $A$x; ls",
+        {"restart": True, "command": "echo $A"},
+    )
+    assert told[1].text == (
+        "[The shell was restarted: working directory, variables, functions and background "
+        "processes are lost, files are kept. The start-up commands were run again.]"
+    )
+    assert told[2].text == "start\nkept\n[exit code 0]"
+    assert told[3].text.endswith("]\nstart\n[exit code 0]")
+
+
+def test_calls_of_one_turn_run_one_after_another(run: Run, tmp_path: Path) -> None:
+    command = "echo in >>log; sleep 0.02; echo out >>log"
+    run(ShellToolMiddleware(tmp_path), turn(*[command] * 4))
+    assert (tmp_path / "log").read_text() == "in\nout\n" * 4
+
+
+def test_runs_of_one_agent_side_by_side_have_a_shell_each() -> None:
+    """The same object serves many threads; no run sees what another does."""
+    shell = ShellToolMiddleware()
+    told: dict[int, str] = {}
+
+    def one(number: int) -> None:
+        agent = agent_with(shell, f"x={number}; touch f$x; sleep 0.02", "echo $x; ls")
+        told[number] = results(agent.invoke(GO))[1].text
+
+    threads = [threading.Thread(target=one, args=[n]) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert told == {n: f"{n}\nf{n}\n[exit code 0]" for n in range(6)}
+
+
+async def test_an_event_loop_is_not_held_up() -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.01)
+            ticks += 1
+
+    clock = asyncio.ensure_future(tick())
+    agent = agent_with(ShellToolMiddleware(startup_commands="sleep 0.1"), "sleep 0.1")
+    await agent.ainvoke(GO)
+    clock.cancel()
+    assert ticks >= 8
+
+
+async def test_a_cancelled_run_kills_its_command_before_it_returns() -> None:
+    shell = ShellToolMiddleware(execution_policy=quick(command_timeout=30))
+    task = asyncio.ensure_future(agent_with(shell, turn("sleep 97.3", "sleep 97.3")).ainvoke(GO))
+    while not running("^sleep 97.3"):
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not running("^sleep 97.3")
+
+
+def test_a_run_that_raises_leaves_no_shell_behind(call: Callable[..., Any]) -> None:
+
+    def broken(messages: list[Any]) -> Any:
+        raise ValueError("broken")
+
+    steps = [turn("sleep 97.2 & echo on"), broken]
+    agent = create_agent(ScriptedChatModel(steps), middleware=[ShellToolMiddleware()])
+    with pytest.raises(ValueError, match="broken"):
+        call(agent, GO)
+    gc.collect()
+    assert wait_until(lambda: not running("sleep 97.2"))
+
+
+def reviewed(shell: ShellToolMiddleware, *turns: Any, saver: Any) -> Any:
+    """An agent whose calls of the shell with `# ask` in them are reviewed."""
+    review = HumanInTheLoopMiddleware(
+        {"shell": {"when": lambda request: "# ask" in str(request.tool_call["args"])}}
+    )
+    steps = [turn(t) for t in turns]
+    return create_agent(
+        ScriptedChatModel([*steps, "Done."]), middleware=[shell, review], checkpointer=saver
+    )
+
+
+APPROVED: Any = Command(resume={"decisions": [{"type": "approve"}]})
+
+
+def test_a_session_waits_for_a_review(call: Callable[..., Any]) -> None:
+    shell = ShellToolMiddleware(shutdown_commands="echo closed >closed")
+    agent = reviewed(shell, "x=1; touch file", "echo $x; ls # ask", saver=InMemorySaver())
+    assert "__interrupt__" in call(agent, GO, ONE)
+    assert results(call(agent, APPROVED, ONE))[1].text == "1\nfile\n[exit code 0]"
+
+
+def test_another_process_starts_a_new_session_and_tells_the_model(
+    call: Callable[..., Any], tmp_path: Path
+) -> None:
+    saver = InMemorySaver()
+    first = ShellToolMiddleware(tmp_path)
+    agent = reviewed(first, "x=1", "echo on$x # ask", saver=saver)
+    assert "__interrupt__" in call(agent, GO, ONE)
+    other = ShellToolMiddleware(tmp_path, startup_commands="x=2")
+    agent = reviewed(other, "echo once more", saver=saver)
+    told = results(call(agent, APPROVED, ONE))
+    assert told[1].text == (
+        "[A new shell was started: working directory, variables, functions and background "
+        "processes of the one before are lost, files are kept. The start-up commands were run "
+        "again.]\non2\n[exit code 0]"
+    )
+    assert told[2].text == "once more\n[exit code 0]"
+
+
+def test_the_next_run_of_a_thread_has_a_new_shell_and_the_model_is_told(
+    call: Callable[..., Any],
+) -> None:
+    shell = ShellToolMiddleware()
+    model = ScriptedChatModel([turn("x=1"), "Done.", turn("echo on$x"), turn("echo"), "Done."])
+    agent = create_agent(model, middleware=[shell], checkpointer=InMemorySaver())
+    assert call(agent, GO, ONE)["messages"][2].text == "[no output]\n[exit code 0]"
+    told = results(call(agent, GO, ONE))
+    assert told[1].text == (
+        "[A new shell was started: working directory, variables, functions and background "
+        "processes of the one before are lost, and so are the files of its temporary folder.]\n"
+        "on\n[exit code 0]"
+    )
+    assert told[2].text == "\n[exit code 0]"
+
+
+def test_a_run_that_failed_keeps_its_shell_until_the_thread_goes_on_anew(
+    call: Callable[..., Any],
+) -> None:
+    """It may be taken up where it failed; a new message gives that up."""
+    shell = ShellToolMiddleware()
+    down = RuntimeError("down")
+    steps = [turn("x=1; sleep 97.1 &"), down, turn("echo $x"), down, "Done."]
+    agent = create_agent(ScriptedChatModel(steps), middleware=[shell], checkpointer=InMemorySaver())
+    with pytest.raises(RuntimeError, match="down"):
+        call(agent, GO, ONE)
+    with pytest.raises(RuntimeError, match="down"):
+        call(agent, None, ONE)
+    assert results(agent.get_state(ONE).values)[1].text == "1\n[exit code 0]"
+    assert running("sleep 97.1")
+    call(agent, GO, ONE)
+    assert wait_until(lambda: not running("sleep 97.1"))
+
+
+def test_a_session_that_nobody_uses_ends(call: Callable[..., Any]) -> None:
+    shell = ShellToolMiddleware(execution_policy=quick(idle_timeout=0.1))
+    agent = reviewed(shell, "x=1; sleep 97.0 &", "echo on$x # ask", saver=InMemorySaver())
+    call(agent, GO, ONE)
+    assert wait_until(lambda: not running("sleep 97.0"))
+    told = results(call(agent, APPROVED, ONE))
+    assert told[1].text.startswith("[A new shell was started:")
+    assert told[1].text.endswith("]\non\n[exit code 0]")
+
+
+def test_sessions_end_with_their_middleware() -> None:
+    agent = reviewed(ShellToolMiddleware(), "sleep 96.9 &", "# ask", saver=InMemorySaver())
+    agent.invoke(GO, ONE)
+    assert running("sleep 96.9")
+    del agent
+    gc.collect()
+    assert wait_until(lambda: not running("sleep 96.9"))
+
+
+def test_sessions_end_with_the_process(tmp_path: Path) -> None:
+    script = """
+import sys, tempfile
+from agent_factory.middleware._execution_policy import HostExecutionPolicy
+from agent_factory.middleware._shell_keeper import Settings
+from agent_factory.middleware._shell_session import Sessions
+tempfile.tempdir = sys.argv[1]
+sessions = Sessions(Settings(HostExecutionPolicy(), None, ("bash",), {}, (), (), ()))
+job = sessions.submit("1", lambda keeper, _: keeper.run("trap '' TERM; sleep 96.8 & pwd", _))
+print(job.result().output.ends()[0].decode())
+sessions.submit("2", lambda keeper, _: keeper.run("sleep 96.8", _))
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "scratch")],
+        timeout=20,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout.startswith(str(tmp_path))
+    assert not running("sleep 96.8")
+
+
+def test_a_shell_ends_where_its_process_is_killed(tmp_path: Path) -> None:
+    """Nothing can be cleaned up then; the shell sees that its input has ended."""
+    script = """
+import os, pathlib, sys
+from agent_factory.middleware._execution_policy import HostExecutionPolicy
+from agent_factory.middleware._shell import Shell
+launch = HostExecutionPolicy().launch(["bash"], pathlib.Path(sys.argv[1]), {}, "t")
+Shell(launch, "t", 5, lambda: False).run("trap 'echo >ended' EXIT", 5, lambda: False)
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=20, check=False)
+    assert wait_until((tmp_path / "ended").exists)
+
+
+def test_a_start_up_command_that_fails_ends_the_run_before_the_model_is_asked(
+    call: Callable[..., Any],
+) -> None:
+    shell = ShellToolMiddleware(
+        startup_commands=["true", "echo for ada@example.com; (exit 9)"],
+        redaction_rules=[RedactionRule("email")],
+    )
+    with pytest.raises(ShellError, match=r"failed with exit code 9: for \[REDACTED") as caught:
+        call(create_agent(ScriptedChatModel([]), middleware=[shell]), GO)
+    error = caught.value
+    assert isinstance(error, TurnError)
+    assert error.code == "AF345"
+    assert error.command == "echo for ada@example.com; (exit 9)"
+    assert (error.exit_code, error.output) == (9, "for [REDACTED_EMAIL]")
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"startup_commands": "sleep 96.7"}, "took longer than 0.2 seconds"),
+        ({"startup_commands": "exit 4"}, "ended the shell with exit code 4"),
+        ({"shell_command": "no-such-shell"}, "no program 'no-such-shell' in the PATH"),
+        ({"shell_command": "cat"}, r"did not answer within 0.2 seconds: exec 9>&1"),
+        (
+            {"shell_command": ["bash", "--no-such-option"]},
+            "ended with exit code 2: bash: --no-such",
+        ),
+    ],
+)
+def test_a_shell_that_cannot_be_started_is_an_error_that_says_why(
+    call: Callable[..., Any], settings: dict[str, Any], problem: str
+) -> None:
+    shell = ShellToolMiddleware(execution_policy=quick(startup_timeout=0.2), **settings)
+    with pytest.raises(ShellError, match=problem):
+        call(agent_with(shell, "echo"), GO)
+
+
+def test_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    shell = ShellToolMiddleware(root)
+    root.rmdir()
+    with pytest.raises(ShellError, match="is gone"):
+        agent_with(shell, "echo").invoke(GO)
+
+
+def test_start_up_commands_run_although_the_model_never_calls_the_shell(
+    call: Callable[..., Any], tmp_path: Path
+) -> None:
+    shell = ShellToolMiddleware(
+        tmp_path, startup_commands=["x=1", "echo $x >a"], shutdown_commands=["cp a b", "echo $x >c"]
+    )
+    call(agent_with(shell), GO)
+    assert {p.name: p.read_text() for p in tmp_path.iterdir() if p.is_file()} == {
+        "a": "1\n",
+        "b": "1\n",
+        "c": "1\n",
+    }
+
+
+def test_shutdown_commands_run_also_where_the_shell_has_ended(run: Run, tmp_path: Path) -> None:
+    run(ShellToolMiddleware(tmp_path, shutdown_commands="touch end"), "exit")
+    assert (tmp_path / "end").exists()
+
+
+def test_shutdown_commands_that_fail_are_logged_and_the_run_ends_well(
+    call: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shell = ShellToolMiddleware(
+        tmp_path,
+        shutdown_commands=["(exit 3)", "sleep 5", "touch end"],
+        execution_policy=quick(command_timeout=0.1),
+    )
+    with caplog.at_level(logging.WARNING):
+        assert call(agent_with(shell), GO)["messages"][-1].text == "Done."
+    assert [r.getMessage().split("failed: ")[1] for r in caplog.records] == ["3", "timeout"]
+    assert (tmp_path / "end").exists()
+
+
+def test_without_a_command_no_shell_is_started(call: Callable[..., Any]) -> None:
+    shell = ShellToolMiddleware(shell_command="no-such-shell")
+    assert call(agent_with(shell), GO)["messages"][-1].text == "Done."
+
+
+def test_outputs_are_redacted(run: Run) -> None:
+    rules = [RedactionRule("email"), RedactionRule("key", "mask", detector=r"sk-\w{20}")]
+    shell = ShellToolMiddleware(redaction_rules=rules)
+    (told,) = run(shell, "echo a@b.example and sk-abcdefghij0123456789; echo '[REDACTED_EMAIL]'")
+    assert told.text == "[REDACTED_EMAIL] and ****6789\n[REDACTED_EMAIL]\n[exit code 0]"
+
+
+def test_an_output_that_a_rule_blocks_is_withheld(run: Run) -> None:
+    shell = ShellToolMiddleware(redaction_rules=[RedactionRule("email", "block")])
+    told = run(shell, "x=1; echo a@b.example", "echo $x")
+    assert told[0].text == "[The output is withheld: it holds email.]\n[exit code 0]"
+    assert told[0].status == "error"
+    assert told[1].text == "1\n[exit code 0]"
+
+
+def test_a_rule_that_takes_too_long_withholds_the_output(run: Run) -> None:
+    def slow(text: str) -> list[Any]:
+        raise TurnError("the expression", "took longer than 1 second.")
+
+    shell = ShellToolMiddleware(redaction_rules=[RedactionRule("slow", detector=slow)])
+    (told,) = run(shell, "echo secret")
+    assert told.text.startswith("[The output is withheld: the expression took longer")
+
+
+def test_a_fork_bomb_is_stopped(run: Run) -> None:
+    """As root, too, for whom the system's own limit does not hold."""
+    shell = ShellToolMiddleware(execution_policy=quick(max_processes=30))
+    told = run(shell, "for i in $(seq 500); do sleep 96.6 & done; wait", "echo on")
+    assert "[The command started more than 30 processes and was killed" in told[0].text
+    assert told[1].text == "on\n[exit code 0]"
+    assert not running("sleep 96.6")
+
+
+def test_a_fork_bomb_in_the_background_is_stopped_while_the_model_thinks(run: Run) -> None:
+    shell = ShellToolMiddleware(execution_policy=quick(max_processes=30))
+    told: list[str] = []
+
+    def think(messages: list[Any]) -> Any:
+        time.sleep(0.2)
+        return turn("echo on")
+
+    agent = create_agent(
+        ScriptedChatModel([turn(":(){ :|:& };:"), think, "Done."]), middleware=[shell]
+    )
+    told = [m.text for m in results(agent.invoke(GO))]
+    assert "more than 30 processes" in "".join(told).lower()
+    assert told[1].endswith("on\n[exit code 0]")
+
+
+def test_memory_and_processor_time_are_limited(run: Run) -> None:
+    policy = quick(memory_bytes=2**28, cpu_time_seconds=60)
+    big = f"{sys.executable} -c 'b\"x\" * 2**28'"
+    told = run(ShellToolMiddleware(execution_policy=policy), "ulimit -v; ulimit -t", big, "echo on")
+    assert told[0].text == "262144\n60\n[exit code 0]"
+    assert "MemoryError" in told[1].text
+    assert told[2].text == "on\n[exit code 0]"
+
+
+def test_a_shell_has_the_variables_it_is_given_and_no_secrets_of_this_process(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    shell = ShellToolMiddleware(env={"GIVEN": "a 'b' $c"})
+    (told,) = run(shell, 'echo "${SOME_API_KEY-none} $GIVEN"; printenv PATH')
+    assert told.text == f"none a 'b' $c\n{os.environ['PATH']}\n[exit code 0]"
+
+
+def test_another_shell_than_bash_will_do(run: Run) -> None:
+    shell = ShellToolMiddleware(shell_command="sh -u", execution_policy=quick())
+    told = run(
+        shell, "cd /; x=1; printf a; echo b >&2", "pwd; echo $x; (exit 2)", "echo $?; exit 7"
+    )
+    assert [m.text for m in told[:2]] == ["ab\n[exit code 0]", "/\n1\n[exit code 2]"]
+    assert told[2].text.startswith("2\n[The shell exited with code 7.")
+
+
+def test_two_shells_in_one_agent_are_two_sessions(call: Callable[..., Any]) -> None:
+    shells = [
+        ShellToolMiddleware(startup_commands="x=one", name="one", tool_name="one"),
+        ShellToolMiddleware(startup_commands="x=two", name="two", tool_name="two"),
+    ]
+    calls = [{"name": name, "args": {"command": "echo $x"}} for name in ("one", "two")]
+    agent = create_agent(ScriptedChatModel([calls, "Done."]), middleware=shells)
+    told = {m.name: m.text for m in results(call(agent, GO))}
+    assert told == {"one": "one\n[exit code 0]", "two": "two\n[exit code 0]"}
+
+
+def test_the_tool_works_in_a_graph_without_the_hooks(call: Callable[..., Any]) -> None:
+    shell = ShellToolMiddleware()
+    graph = StateGraph(MessagesState)
+    graph.add_node("tools", ToolNode(list(shell.tools)))
+    graph.add_edge(START, "tools")
+    asked = ScriptedChatModel([turn("echo on")]).invoke("Go")
+    told = call(graph.compile(), {"messages": [asked]})["messages"][-1]
+    assert told.text == "on\n[exit code 0]"
+
+
+def test_the_model_is_told_how_to_use_the_tool() -> None:
+    policy = HostExecutionPolicy(command_timeout=7, max_output_lines=33)
+    (tool,) = ShellToolMiddleware(execution_policy=policy, tool_name="sh").tools
+    assert tool.name == "sh"
+    assert "7 seconds" in tool.description
+    assert "33 lines" in tool.description
+    (tool,) = ShellToolMiddleware(tool_description="Run.").tools
+    assert tool.description == "Run."
+    assert set(tool.tool_call_schema.model_json_schema()["properties"]) == {"command", "restart"}
+
+
+def test_windows_is_refused_plainly() -> None:
+    with pytest.raises(OSError, match="on Windows run your program in WSL"):
+        _check_system("nt")
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "problem"),
+    [
+        ({"workspace_root": "/no/such/folder"}, ValueError, "workspace_root must be a folder"),
+        ({"workspace_root": __file__}, ValueError, "workspace_root must be a folder"),
+        ({"workspace_root": 3}, ValueError, "workspace_root must be a folder"),
+        ({"workspace_root": ""}, ValueError, "workspace_root must be a folder"),
+        ({"startup_commands": ["ls", ""]}, ValueError, "startup_commands: '' is no command"),
+        ({"startup_commands": 3}, ValueError, "startup_commands must be a command or a list"),
+        ({"shutdown_commands": [3]}, ValueError, "shutdown_commands: 3 is no command"),
+        ({"execution_policy": HostExecutionPolicy}, TypeError, "execution_policy must be an inst"),
+        ({"execution_policy": "host"}, TypeError, "execution_policy must be an instance"),
+        ({"redaction_rules": ["email"]}, TypeError, "redaction_rules must be a list of Redaction"),
+        ({"redaction_rules": RedactionRule("email")}, TypeError, "redaction_rules must be a list"),
+        ({"tool_name": ""}, ValueError, "tool_name must be a text"),
+        ({"tool_description": ""}, ValueError, "tool_description must be a text"),
+        ({"shell_command": []}, ValueError, "shell_command must be a shell"),
+        ({"shell_command": ["bash", 3]}, ValueError, "each word of shell_command"),
+        ({"shell_command": 3}, ValueError, "shell_command must be a shell"),
+        ({"env": {"A": 3}}, ValueError, r"env\['A'\] must be a text"),
+        ({"env": {"A=B": "x"}}, ValueError, "'A=B' is no name of a variable"),
+        ({"env": ["A"]}, ValueError, "env must be a dict"),
+    ],
+)
+def test_arguments_that_cannot_work_are_refused(
+    settings: dict[str, Any], error: type[Exception], problem: str
+) -> None:
+    with pytest.raises(error, match=problem):
+        ShellToolMiddleware(**settings)
