@@ -23,6 +23,7 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.findings import (
+    ErrorsHidden,
     JumpBack,
     JumpWithoutEffect,
     NoCheckpointer,
@@ -173,12 +174,14 @@ class Suspect:
         topology: The plan.
         runs_unknown_tools: A layer may run tools that are known only at run time.
         checkpointer: What keeps the threads; None for nothing, UNKNOWN where nobody said.
+        tells_errors: Exceptions of tools become messages before a layer sees them.
     """
 
     members: Sequence[AgentMiddleware[Any, Any]]
     topology: Topology
     runs_unknown_tools: bool
     checkpointer: Any
+    tells_errors: bool
 
 
 def doubts(suspect: Suspect) -> Iterator[SpecError]:
@@ -190,6 +193,8 @@ def doubts(suspect: Suspect) -> Iterator[SpecError]:
     yield from _odd_jumps(suspect.topology)
     yield from _shadowed(suspect.topology)
     yield from _tools_not_found(suspect)
+    if suspect.tells_errors:
+        yield from _errors_hidden(suspect.members)
     if suspect.checkpointer is None:
         yield from _nothing_kept(suspect.members)
 
@@ -233,6 +238,16 @@ def _tools_not_found(suspect: Suspect) -> Iterator[SpecError]:
                 member.name,
                 f"is set up for the tool {name!r}, and the agent has no such tool.{late}",
                 f"Its tools are: {there}.",
+            )
+
+
+def _errors_hidden(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
+    for member in members:
+        if "tool_errors" in member.ordering.reads:
+            yield ErrorsHidden(
+                member.name,
+                "handles exceptions of tools, and handle_tool_errors makes messages of them first.",
+                "Leave handle_tool_errors out, or take the middleware out.",
             )
 
 

@@ -77,6 +77,12 @@ class JudgedTooEarly(Doubt):
     code = "AF206"
 
 
+class ErrorsHidden(Doubt):
+    """A middleware handles exceptions of tools, and `handle_tool_errors` does so before it."""
+
+    code = "AF207"
+
+
 class ToolNotFound(Doubt):
     """A middleware is set up for a tool that the agent does not have."""
 

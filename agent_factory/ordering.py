@@ -17,8 +17,8 @@ from agent_factory.findings import (
     WrongOrder,
 )
 
-Aspect = Literal["user_messages", "answers", "tool_calls", "tool_results"]
-"""A part of a conversation that middleware look at or change."""
+Aspect = Literal["user_messages", "answers", "tool_calls", "tool_results", "tool_errors"]
+"""A part of a conversation that middleware look at or change; tool errors are exceptions."""
 
 ASPECTS: Final[tuple[str, ...]] = get_args(Aspect)
 
@@ -48,10 +48,10 @@ class Ordering:
     after: Collection[str] = ()
     requires: Collection[str] = ()
     conflicts: Collection[str] = ()
-    reads: Collection[Aspect] = ()
-    writes: Collection[Aspect] = ()
-    exposes: Collection[Aspect] = ()
-    guards: Collection[Aspect] = ()
+    reads: Collection[str] = ()
+    writes: Collection[str] = ()
+    exposes: Collection[str] = ()
+    guards: Collection[str] = ()
 
     def __post_init__(self) -> None:
         for field in fields(self):

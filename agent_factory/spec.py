@@ -129,7 +129,8 @@ def make_spec(
     mistakes += unknown_interrupts(interrupts or {}, topology)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         runs_others = any(bound.fact.call is Call.TOOL for bound in layers)
-        mistakes += doubts(Suspect(members, topology, runs_others, checkpointer))
+        tells = handler is not None and handler is not False
+        mistakes += doubts(Suspect(members, topology, runs_others, checkpointer, tells))
     findings = _refused_or_told(mistakes, strict, ignore)
     return AgentSpec(
         model=_model(model),

@@ -26,6 +26,7 @@ from agent_factory import (
     Flow,
     ModelRequest,
     ModelResponse,
+    Ordering,
     ToolCallRequest,
     hook_config,
     init_model,
@@ -137,6 +138,8 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     state_schema = BudgetState
 
+    ordering = Ordering(after=("ModelRetryMiddleware", "ModelFallbackMiddleware"))
+
     def __init__(
         self,
         *,
@@ -160,6 +163,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             raise TypeError(f"token_counter must be a function on messages, not {token_counter!r}.")
         check_choice("exit_behavior", exit_behavior, ("answer", "end", "error", "ask"))
         self.exit_behavior = exit_behavior
+        self.needs_checkpointer = thread is not None or exit_behavior == "ask"
         self.token_counter = token_counter
         limited = self._limited()
         self._in_money = "usd" in limited

@@ -22,6 +22,7 @@ from agent_factory import (
     ExtendedModelResponse,
     ModelRequest,
     ModelResponse,
+    Ordering,
 )
 
 from ._checks import check_choice, check_count
@@ -174,6 +175,10 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
     >>> middleware.edits[0].trigger
     30000
     """
+
+    ordering = Ordering(
+        before=("SummarizationMiddleware", "ModelRetryMiddleware", "ModelFallbackMiddleware")
+    )
 
     def __init__(
         self,

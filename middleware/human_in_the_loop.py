@@ -14,7 +14,7 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from agent_factory import AgentMiddleware, AgentState, ToolCallRequest
+from agent_factory import AgentMiddleware, AgentState, Ordering, ToolCallRequest
 
 from ._interrupt_on import InterruptOnConfig, checked
 from ._review import (
@@ -103,6 +103,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
     ['send_email']
     """
 
+    ordering = Ordering(before=("ToolRetryMiddleware",), reads=("tool_calls",))
+    needs_checkpointer = True
+
     def __init__(
         self,
         interrupt_on: Mapping[str, bool | InterruptOnConfig],
@@ -129,6 +132,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             for tool, config in interrupt_on.items()
             if config is not False
         }
+        self.expected_tools = tuple(self.interrupt_on)
         self.description_prefix = description_prefix
         self.edit_notice = edit_notice
         self.interrupt_mode = interrupt_mode

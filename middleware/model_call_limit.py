@@ -63,6 +63,7 @@ class ModelCallLimitExceededError(TurnError):
         self.thread_count = thread_count
         self.run_count = run_count
         self.thread_limit = thread_limit
+        self.needs_checkpointer = thread_limit is not None
         self.run_limit = run_limit
         reached = _reached(thread_count, run_count, thread_limit, run_limit)
         super().__init__(

@@ -19,6 +19,7 @@ from agent_factory import (
     Flow,
     ModelRequest,
     ModelResponse,
+    Ordering,
     OutputError,
 )
 
@@ -95,6 +96,8 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
     >>> agent.invoke({"messages": "Hi"})["messages"][-1].text
     'Hello!'
     """
+
+    ordering = Ordering(before=("ModelRetryMiddleware",))
 
     def __init__(
         self,

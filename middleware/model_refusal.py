@@ -17,6 +17,7 @@ from agent_factory import (
     Flow,
     ModelRequest,
     ModelResponse,
+    Ordering,
     OutputError,
     TurnError,
 )
@@ -116,6 +117,8 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
     >>> agent.invoke({"messages": "How do locks work?"})["messages"][-1].text
     'Gladly.'
     """
+
+    ordering = Ordering(before=("ModelRetryMiddleware",))
 
     def __init__(
         self,

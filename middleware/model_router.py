@@ -22,6 +22,7 @@ from agent_factory import (
     Invoke,
     ModelRequest,
     ModelResponse,
+    Ordering,
     TurnError,
     init_model,
 )
@@ -136,6 +137,11 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
     """
 
     state_schema = ModelRouterState
+
+    ordering = Ordering(
+        before=("ModelRefusalMiddleware", "ModelFallbackMiddleware", "ModelRetryMiddleware"),
+        exposes=("user_messages", "answers"),
+    )
 
     def __init__(
         self,

@@ -32,6 +32,7 @@ from agent_factory import (
     Invoke,
     ModelRequest,
     ModelResponse,
+    Ordering,
     init_model,
 )
 
@@ -134,6 +135,11 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
     >>> middleware.keep
     ('messages', 20)
     """
+
+    ordering = Ordering(
+        before=("ModelRetryMiddleware", "ModelFallbackMiddleware", "ModelRefusalMiddleware"),
+        exposes=("user_messages", "answers", "tool_calls", "tool_results"),
+    )
 
     def __init__(
         self,

@@ -22,6 +22,7 @@ from agent_factory import (
     ExtendedModelResponse,
     ModelRequest,
     ModelResponse,
+    Ordering,
     PrivateStateAttr,
     ToolCallRequest,
     TurnError,
@@ -154,6 +155,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
 
     state_schema = ToolCallLimitState
 
+    ordering = Ordering(before=("ToolErrorMiddleware", "ToolRetryMiddleware"))
+
     def __init__(
         self,
         *,
@@ -176,7 +179,9 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             )
         check_choice("exit_behavior", exit_behavior, get_args(ExitBehavior))
         self.tool_name = tool_name
+        self.expected_tools = () if tool_name is None else (tool_name,)
         self.thread_limit = thread_limit
+        self.needs_checkpointer = thread_limit is not None
         self.run_limit = run_limit
         self.exit_behavior: ExitBehavior = exit_behavior
 

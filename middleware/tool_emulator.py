@@ -30,6 +30,7 @@ from agent_factory import (
     Invoke,
     ModelRequest,
     ModelResponse,
+    Ordering,
     ToolCallRequest,
     TurnError,
     init_model,
@@ -91,6 +92,11 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
 
     SIZE = 256
     """How many messages with calls that wait for their results are remembered at a time."""
+
+    ordering = Ordering(
+        after=("HumanInTheLoopMiddleware", "ToolCallLimitMiddleware", "ToolRetryMiddleware"),
+        exposes=("tool_calls",),
+    )
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     Invoke,
+    Ordering,
     ToolCallRequest,
     TurnError,
 )
@@ -71,6 +72,8 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
     'No: float division by zero.'
     """
 
+    ordering = Ordering(before=("ToolRetryMiddleware",), reads=("tool_errors",))
+
     def __init__(
         self,
         on_error: OnError | None = None,
@@ -82,6 +85,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
         super().__init__(name=name)
         _check_handlers(on_error, aon_error)
         self.tool_names = tool_names(tools)
+        self.expected_tools = self.tool_names or ()
         if aon_error is None:
             on_error = on_error or _tell
         self._handler = _Handler(on_error, aon_error)

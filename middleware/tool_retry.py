@@ -15,7 +15,7 @@ from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
-from agent_factory import AgentMiddleware, AgentState, ToolCallRequest
+from agent_factory import AgentMiddleware, AgentState, Ordering, ToolCallRequest
 
 from ._backoff import Backoff
 from ._retries import OnFailure, Retries, RetryOn
@@ -65,6 +65,8 @@ class ToolRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     frozenset({'search'})
     """
 
+    ordering = Ordering(reads=("tool_errors",))
+
     def __init__(
         self,
         *,
@@ -80,6 +82,7 @@ class ToolRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     ) -> None:
         super().__init__(name=name)
         self.tool_names = tool_names(tools)
+        self.expected_tools = self.tool_names or ()
         self.max_retries = max_retries
         backoff = Backoff(backoff_factor, initial_delay, max_delay, jitter)
         self._retries = Retries(self.name, max_retries, retry_on, on_failure, backoff)

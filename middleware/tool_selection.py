@@ -26,6 +26,7 @@ from agent_factory import (
     Invoke,
     ModelRequest,
     ModelResponse,
+    Ordering,
     PrivateStateAttr,
     TurnError,
     init_model,
@@ -145,6 +146,10 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
 
     state_schema = ToolSelectionState
 
+    ordering = Ordering(
+        before=("ModelRetryMiddleware", "ModelFallbackMiddleware"), exposes=("user_messages",)
+    )
+
     def __init__(
         self,
         *,
@@ -173,6 +178,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         self.system_prompt = system_prompt
         self.max_tools = max_tools
         self.always_include = _names(always_include, "always_include")
+        self.expected_tools = tuple(self.always_include)
         self.max_retries = max_retries
         self.on_parsing_failure = on_parsing_failure
 

@@ -98,6 +98,7 @@ def _findings(message: Any) -> Any:
         ),
         ([Late("p", reads=["tool_calls"]), Plain("c", writes=["tool_calls"])], {}, ["AF206"]),
         ([Late("c", writes=["tool_calls"]), Late("p", reads=["tool_calls"])], {}, ["AF206"]),
+        ([Plain("r", reads=["tool_errors"])], {"handle_tool_errors": True}, ["AF207"]),
         ([Reviewer()], {"tools": [find]}, ["AF210"]),
         ([Reviewer()], {"tools": [find], "checkpointer": None}, ["AF210", "AF211"]),
     ],
@@ -118,6 +119,8 @@ def test_each_doubt_has_its_code(
         # A layer sees the messages after every hook.
         ([Plain("a", exposes=["user_messages"]), Early("g", guards=["user_messages"])], {}),
         ([Late("p", reads=["tool_calls"]), Late("c", writes=["tool_calls"])], {}),
+        ([Plain("r", reads=["tool_errors"])], {"handle_tool_errors": False}),
+        ([Plain("r", reads=["tool_errors"])], {}),
         ([Reviewer()], {"tools": [find], "checkpointer": InMemorySaver(), "ignore": ["AF210"]}),
     ],
 )

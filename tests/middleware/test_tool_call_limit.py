@@ -176,7 +176,7 @@ def test_an_error_carries_the_numbers_and_all_work_is_kept(ask: Ask) -> None:
 
 def test_a_call_for_which_there_is_no_place_reaches_no_reviewer(ask: Ask) -> None:
     model = ScriptedChatModel([[s("1")], [s("2")], "Done."])
-    stack = [
+    stack: list[Any] = [
         HumanInTheLoopMiddleware({"search": {"allowed_decisions": ["approve"]}}),
         ToolCallLimitMiddleware(run_limit=0),
     ]
@@ -192,7 +192,7 @@ def test_a_call_that_people_reject_does_not_count(ask: Ask, call: Ask, limit_fir
     model = ScriptedChatModel([[s("1"), s("2")], [s("3")], "Done."])
     limit = ToolCallLimitMiddleware(thread_limit=2)
     review = HumanInTheLoopMiddleware({"search": True})
-    stack = [limit, review] if limit_first else [review, limit]
+    stack: list[Any] = [limit, review] if limit_first else [review, limit]
     agent = create_agent(model, [search], middleware=stack, **thread())
     ask(agent, ONE)
     call(agent, Command(resume={"decisions": [REJECT, APPROVE]}), ONE)
@@ -207,7 +207,7 @@ def test_nor_one_that_they_reject_as_it_is_run(ask: Ask, call: Ask, limit_first:
     model = ScriptedChatModel([[s("1")], "Done."])
     limit = ToolCallLimitMiddleware(thread_limit=1)
     review = HumanInTheLoopMiddleware({"search": True}, interrupt_mode="per_call")
-    stack = [limit, review] if limit_first else [review, limit]
+    stack: list[Any] = [limit, review] if limit_first else [review, limit]
     agent = create_agent(model, [search], middleware=stack, **thread())
     ask(agent, ONE)
     messages = call(agent, Command(resume=REJECT), ONE)["messages"]
@@ -220,7 +220,7 @@ def test_an_edited_call_counts_as_what_has_run(ask: Ask, call: Ask, limit_first:
     model = ScriptedChatModel([[s("1"), r("2")], "Done."])
     limit = ToolCallLimitMiddleware(tool_name="read", thread_limit=1)
     review = HumanInTheLoopMiddleware({"search": True})
-    stack = [limit, review] if limit_first else [review, limit]
+    stack: list[Any] = [limit, review] if limit_first else [review, limit]
     agent = create_agent(model, [search, read], middleware=stack, **thread())
     ask(agent, ONE)
     edit = {"type": "edit", "edited_action": {"name": "read", "args": {"page": "x"}}}
@@ -262,7 +262,7 @@ class Guard(AgentMiddleware[Any, Any]):
 def test_a_call_that_a_guard_refuses_does_not_count(ask: Ask, limit_first: bool) -> None:
     model = ScriptedChatModel([[s("secret")], [s("1")], [s("2")], "Done."])
     limit = ToolCallLimitMiddleware(thread_limit=1)
-    stack = [limit, Guard()] if limit_first else [Guard(), limit]
+    stack: list[Any] = [limit, Guard()] if limit_first else [Guard(), limit]
     agent = create_agent(model, [search], middleware=stack, **thread())
     assert answers(ask(agent, ONE)["messages"]) == ["No.", "found 1", "refused"]
     assert counts(agent) == {"search": 1}
@@ -332,7 +332,7 @@ class Retries(AgentMiddleware[Any, Any]):
 @pytest.mark.parametrize("limit_first", [True, False])
 def test_what_layers_do_within_a_call_counts_as_one(ask: Ask, limit_first: bool) -> None:
     limit = ToolCallLimitMiddleware(thread_limit=2)
-    stack = [limit, Retries()] if limit_first else [Retries(), limit]
+    stack: list[Any] = [limit, Retries()] if limit_first else [Retries(), limit]
     model = ScriptedChatModel([[s("1")], [s("2")], [s("3")], "Done."])
     agent = create_agent(model, [search], middleware=stack, **thread())
     assert answers(ask(agent, ONE)["messages"]) == ["found 1", "found 2", "refused"]
@@ -351,7 +351,7 @@ def test_a_call_that_one_limit_refuses_leaves_its_place_to_others(
         ToolCallLimitMiddleware(tool_name="search", thread_limit=1),
     ]
     model = ScriptedChatModel([[s("1"), s("2"), r("3"), r("4")], "Done."])
-    stack = [limits[index] for index in order]
+    stack: list[Any] = [limits[index] for index in order]
     agent = create_agent(model, [search, read], middleware=stack, **thread())
     messages = ask(agent, ONE)["messages"]
     assert answers(messages) == ["found 1", "refused", "read 3", "refused"]
@@ -368,7 +368,7 @@ def test_a_limit_that_ends_the_run_does_so_beside_one_that_goes_on(
         ToolCallLimitMiddleware(run_limit=1, exit_behavior="end"),
         ToolCallLimitMiddleware(tool_name="search", run_limit=1),
     ]
-    stack = [limits[index] for index in order]
+    stack: list[Any] = [limits[index] for index in order]
     for script in ([[s("1")], [s("2")]], [[s("1"), s("2")]]):
         model = ScriptedChatModel(script)
         messages = ask(create_agent(model, [search], middleware=stack))["messages"]
@@ -387,7 +387,7 @@ class Hurries(AgentMiddleware[Any, Any]):
 @pytest.mark.parametrize("first", [True, False])
 def test_a_jump_to_the_tools_does_not_get_past_the_limit(ask: Ask, first: bool) -> None:
     limit = ToolCallLimitMiddleware(run_limit=1)
-    stack = [limit, Hurries()] if first else [Hurries(), limit]
+    stack: list[Any] = [limit, Hurries()] if first else [Hurries(), limit]
     model = ScriptedChatModel([[s("1"), s("2")], "Done."])
     assert answers(ask(create_agent(model, [search], middleware=stack))["messages"]) == [
         "found 1",
@@ -408,7 +408,7 @@ def test_a_hook_that_always_jumps_back_cannot_go_on_after_the_limit(
     ask: Ask, exit_behavior: Any, last: str, first: bool
 ) -> None:
     limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior=exit_behavior)
-    stack = [limit, NeverContent()] if first else [NeverContent(), limit]
+    stack: list[Any] = [limit, NeverContent()] if first else [NeverContent(), limit]
     model = ScriptedChatModel([[s("1"), s("2")], *(["So."] if exit_behavior == "answer" else [])])
     messages = ask(create_agent(model, [search], middleware=stack))["messages"]
     assert messages[-1].text.startswith(last)
