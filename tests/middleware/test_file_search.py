@@ -47,7 +47,7 @@ def root(tmp_path: Path) -> Path:
         "src/deep/b.py": "def top():\n    return 'TOP'\n",
         "src/.hidden/c.py": "TOP = 3\n",
         "docs/read me.md": "# Top\r\nTOP of it\r\n",
-        ".gitignore": "*.py\n",
+        ".ignore": "*.py\n",
     }
     for name, text in files.items():
         (inside / name).write_bytes(text.encode())
@@ -66,7 +66,7 @@ def test_an_agent_finds_files_and_lines(call: Run, root: Path, rg: bool) -> None
     agent = create_agent(ScriptedChatModel([calls, "ok"]), middleware=[search])
     found = {m.tool_call_id: m for m in call(agent, {"messages": "Go"})["messages"][2:6]}
     assert found["1"].text == "/src/a.py"
-    assert found["2"].text.splitlines() == [
+    assert found["2"].text.split("\n") == [
         "/docs/read me.md:2:TOP of it",
         "/src/.hidden/c.py:1:TOP = 3",
         "/src/a.py:2:TOP = 1",
@@ -104,13 +104,13 @@ def test_glob_patterns(root: Path, pattern: str, path: str, found: list[str]) ->
 def test_the_most_recently_changed_files_come_first_then_by_path(root: Path) -> None:
     for age, name in enumerate(["src/deep/b.py", "src/a.py"]):
         os.utime(root / name, (1_000 - age, 1_000 - age))
-    for name in ("src/.hidden/c.py", "docs/read me.md", ".gitignore"):
+    for name in ("src/.hidden/c.py", "docs/read me.md", ".ignore"):
         os.utime(root / name, (5, 5))
     glob, _ = tools(root)
     assert glob(pattern="**/*").splitlines() == [
         "/src/deep/b.py",
         "/src/a.py",
-        "/.gitignore",
+        "/.ignore",
         "/docs/read me.md",
         "/src/.hidden/c.py",
     ]
@@ -453,6 +453,20 @@ def test_settings_of_the_machine_change_nothing(
 
 
 @needs_ripgrep
+def test_a_program_in_the_folder_is_not_taken_for_ripgrep(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rg").symlink_to(shutil.which("rg") or "")
+    (root / "rg").write_text("#!/bin/sh\necho > hacked\n")
+    (root / "rg").chmod(stat.S_IRWXU)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", ".")
+    _, grep = tools(root)
+    assert grep(pattern="import os") == "/src/a.py"
+    assert not (root / "hacked").exists()
+
+
+@needs_ripgrep
 def test_when_ripgrep_is_removed_python_searches(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -508,7 +522,7 @@ def test_a_link_as_the_root_is_followed_once(root: Path, tmp_path: Path) -> None
 NAMES = st.sampled_from(["a", "b.py", "ä", "sub dir", "-x", ".h", "B", "a.b", "[z]", "new\nline"])
 LINES = st.text(st.sampled_from("aAb1 .ä\t\r"), max_size=8)
 CONTENTS = st.lists(LINES, max_size=4).map("\n".join).map(str.encode) | st.sampled_from(
-    [b"\0a", b"a\n\0", b"\xffa\n", b"\n", b"\n\na"]
+    [b"\0a", b"a\n\0", b"\xffa\n", b"\n", b"\n\na", b"\xef\xbb\xbfa"]
 )
 TREES = st.dictionaries(st.lists(NAMES, min_size=1, max_size=3).map(tuple), CONTENTS, max_size=6)
 PATTERNS = st.sampled_from(
