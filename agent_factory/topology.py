@@ -127,6 +127,36 @@ class Topology:
         """
         return to_mermaid(self)
 
+    def to_svg(self) -> str:
+        """The plan as a picture: an SVG file that stands alone, for light and dark screens.
+
+        Equal plans give equal files, from one version of Graphviz.
+
+        Raises:
+            ImportError: The extra `draw`, which brings Graphviz, is not installed.
+
+        >>> plan(Shape()).to_svg().startswith("<svg ")
+        True
+        """
+        from agent_factory.render.svg import to_svg
+
+        return to_svg(self)
+
+    def to_html(self) -> str:
+        """The plan as one page to move about in: zoom, search, and details of every part.
+
+        It needs no network, can be opened as a file, and can be read without its script.
+
+        Raises:
+            ImportError: The extra `draw`, which brings Graphviz, is not installed.
+
+        >>> plan(Shape()).to_html().startswith("<!doctype html>")
+        True
+        """
+        from agent_factory.render.html import to_html
+
+        return to_html(self)
+
     def to_json(self) -> str:
         """The plan as JSON in one canonical form; `load_topology` reads it back."""
         return to_json(self)

@@ -12,13 +12,14 @@ from agent_factory.ways import Reason, Way, Why
 if TYPE_CHECKING:
     from agent_factory.topology import Topology
 
-_ORDERS = {
+ORDERS = {
     Phase.BEFORE_AGENT: "once, when a run starts; in the order of the list",
     Phase.BEFORE_MODEL: "before each call of the model; in the order of the list",
     Phase.AFTER_MODEL: "after each call of the model; the list backwards, so the first has the "
     "last word",
     Phase.AFTER_AGENT: "once, when a run ends; the list backwards",
 }
+"""When the hooks of a phase run, and in which order."""
 
 _MEANINGS = {
     Why.NEXT: "It comes next: nothing decides.",
@@ -38,7 +39,7 @@ _MEANINGS = {
 
 def explain(plan: Topology) -> str:
     """The order of all hooks and layers, and where it comes from."""
-    parts = [_hooks(plan, phase) for phase in _ORDERS]
+    parts = [_hooks(plan, phase) for phase in ORDERS]
     parts += [_layers(plan, call) for call in Call]
     parts.append([f"{'corners':<14} {_corners(plan)}"])
     return "\n".join(line for part in parts for line in part)
@@ -48,14 +49,20 @@ def _hooks(plan: Topology, phase: Phase) -> list[str]:
     owners = [hook.owner for hook in plan.hooks if hook.phase is phase]
     if phase in (Phase.AFTER_MODEL, Phase.AFTER_AGENT):
         owners.reverse()
-    return _numbered(str(phase), _ORDERS[phase], owners) if owners else []
+    return _numbered(str(phase), ORDERS[phase], owners) if owners else []
 
 
 def _layers(plan: Topology, call: Call) -> list[str]:
     layers = [f"{layer.owner}.{layer.method}" for layer in plan.layers if layer.call is call]
-    why = f"around each {call} call; the first of the list is the outermost: it sees the request "
-    why += "first and the response last"
-    return _numbered(f"{call} layers", why, layers) if layers else []
+    return _numbered(f"{call} layers", layer_order(call), layers) if layers else []
+
+
+def layer_order(call: Call) -> str:
+    """Where layers lie, and in which order."""
+    return (
+        f"around each {call} call; the first of the list is the outermost: it sees the request "
+        "first and the response last"
+    )
 
 
 def _numbered(title: str, why: str, names: Sequence[str]) -> list[str]:
@@ -80,11 +87,12 @@ def explain_way(plan: Topology, source: str, target: str) -> str:
             raise KeyError(name)
     for way in plan.ways:
         if (way.source, way.target) == (source, target):
-            return "\n".join([way_line(way), *(f"- {_meaning(r)}" for r in way.reasons)])
+            return "\n".join([way_line(way), *(f"- {meaning(r)}" for r in way.reasons)])
     return "\n".join(_no_way(plan, source, target))
 
 
-def _meaning(reason: Reason) -> str:
+def meaning(reason: Reason) -> str:
+    """A reason as a sentence."""
     return _MEANINGS[reason.why].format(by=", ".join(reason.by))
 
 
