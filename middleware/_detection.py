@@ -176,7 +176,7 @@ _WITHOUT_SPACE = re.compile(
     r"""(?:
         \\[dwSb] | \\[^\w\s]                                  # escapes
       | \[(?!\^)(?:\\[dw] | \\[^\w\s] | [^\\\]\[\x00-\x20])++\]  # sets that name what they hold
-      | \(\?(?:[ai]*:|P<\w+>|<?[=!]) | \((?!\?)                 # groups, looking around
+      | \(\?(?:[ai]+\)|[ai]*:|P<\w+>|<?[=!]) | \((?!\?)                 # groups, looking around
       | \{\d*,?\d*\}
       | [^\\\[\].^$({}\x00-\x20]
     )*+""",

@@ -147,12 +147,8 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         """Rewrites what users wrote before any later hook can read it."""
         if not self.apply_to_input:
             return None
-        messages, mark = _users(state["messages"]), self._mark(state)
-        known = _known(messages, mark)
-        update = self._rewritten(state, messages[known:])
-        if mark and not known:
-            update["pii_looked_at"] = self._marked(state, [])
-        return update or None
+        messages = _users(state["messages"])
+        return self._rewritten(state, messages[_known(messages, self._mark(state)) :]) or None
 
     async def abefore_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """As `before_agent`; there is nothing to wait for."""
@@ -170,7 +166,11 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         update = self._rewritten(state, new)
         written = {message.id: message for message in update.get("messages", ())}
         users = [written.get(m.id, m) for m in _users(state["messages"])]
-        return {**update, "pii_looked_at": self._marked(state, [users[-1].id, _digest(users)])}
+        marks = state.get("pii_looked_at", {})
+        return {
+            **update,
+            "pii_looked_at": {**marks, self.name: [users[-1].id, _digest(users)]},
+        }
 
     async def abefore_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """As `before_model`; there is nothing to wait for."""
@@ -220,9 +220,6 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
 
     def _mark(self, state: PIIState) -> list[str] | None:
         return state.get("pii_looked_at", {}).get(self.name) or None
-
-    def _marked(self, state: PIIState, mark: list[Any]) -> dict[str, list[Any]]:
-        return {**state.get("pii_looked_at", {}), self.name: mark}
 
     def _rewritten(self, state: PIIState, messages: Sequence[HumanMessage]) -> dict[str, Any]:
         """What to write of messages; a guard that blocks takes the data out, and says so."""

@@ -174,14 +174,20 @@ class TestBlock:
     """`strategy="block"`: the run ends before the model is asked, and the thread lives on."""
 
     def test_a_message_is_refused_and_the_thread_can_be_used_again(self, call: Call) -> None:
+        ran: list[str] = []
+
+        class Behind(AgentMiddleware):
+            def before_model(self, state: Any, runtime: Any) -> None:
+                ran.append("before_model")
+
         model = ScriptedChatModel(["fine", "again"])
-        guard = PIIMiddleware("email", strategy="block")
-        saver = InMemorySaver()
-        agent = create_agent(model, middleware=[guard], checkpointer=saver)
+        stack: list[Any] = [PIIMiddleware("email", strategy="block"), Behind()]
+        agent = create_agent(model, middleware=stack, checkpointer=InMemorySaver())
         with pytest.raises(PIIDetectionError) as raised:
             call(agent, hello(), ONE)
         assert [match["value"] for match in raised.value.matches] == ["ada@x.org"]
         assert isinstance(raised.value, TurnError)
+        assert not ran
         assert not model.requests
         assert "ada@" not in str(agent.get_state(ONE))
         call(agent, hello("I am Ada"), ONE)

@@ -285,7 +285,7 @@ def test_hostile_text_takes_time_in_proportion_to_its_length(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "piece"),
     [
-        *(("email", "a"), ("email", '"a@b.'), ("url", "a://"), ("url", "http://"), ("ip", "a:")),
+        *(("email", "a"), ("email", '"a@b.'), ("url", "a://"), ("ip", "a:")),
         *(("mac_address", "aa:"), ("credit_card", "1."), ("phone", "+("), ("phone", "ext")),
     ],
 )

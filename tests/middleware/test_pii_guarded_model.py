@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage
@@ -71,6 +71,7 @@ RULES = [
 ]
 
 
+@example(" 4242 4242 4242 4242@+1 650 253 0000ada@x.org%", [1])
 @given(
     st.lists(st.sampled_from(PIECES), max_size=14).map("".join),
     st.lists(st.integers(1, 9), min_size=1, max_size=9),
@@ -85,6 +86,31 @@ def test_the_pieces_joined_are_what_the_rule_makes_of_the_whole(
             out.append(stream.feed(rest[:size]))
             rest, step = rest[size:], step + 1
         assert "".join([*out, stream.close()]) == rule.apply(text)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("id [a-z]+", r"id\sb", "id[^x]b", "id.b", r"id[\x20]b", "id[!-\u3000]?(?= b)", r"id\Wb"),
+        *("id{e<=1}b", "id$", r"id\B", "(?s:id.*d)", "id[ -~]b", "(?m)^id$", r"id\N{SPACE}b"),
+    ],
+)
+def test_a_pattern_that_can_match_white_space_sees_the_whole_text(pattern: str) -> None:
+    rule = RedactionRule("mine", detector=pattern)
+    for text in ("id b", "id bid", "idx b", "id b id"):
+        stream = TextStream(rule)
+        assert "".join([*map(stream.feed, text), stream.close()]) == rule.apply(text)
+
+
+def test_any_other_pattern_sees_word_for_word() -> None:
+    for pattern in (
+        r"\bid-[0-9a-f]{4,}\b",
+        r"(?i)(?:sk|pk)_\w+",
+        r"(?<!\d)\d{3}-\d{2}(?!\d)",
+        "[!-~]+id",
+    ):
+        stream = TextStream(RedactionRule("mine", detector=pattern))
+        assert stream.feed("Some words, ") == "Some words, "
 
 
 def test_a_text_without_an_end_is_held_back_in_linear_time() -> None:
