@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
     from agent_factory.base import AgentMiddleware as AgentMiddleware
     from agent_factory.base import hook_config as hook_config
+    from agent_factory.decision_sinks import DecisionFile as DecisionFile
+    from agent_factory.decision_sinks import DecisionSpanEvents as DecisionSpanEvents
     from agent_factory.decisions import Decision as Decision
     from agent_factory.decisions import DecisionLog as DecisionLog
     from agent_factory.decisions import Jump as Jump
     from agent_factory.decisions import Verdict as Verdict
+    from agent_factory.decisions import because as because
     from agent_factory.decorators import after_agent as after_agent
     from agent_factory.decorators import after_model as after_model
     from agent_factory.decorators import before_agent as before_agent
@@ -93,7 +96,8 @@ _HOME = {
         "wrap_model_call",
         "wrap_tool_call",
     ),
-    "agent_factory.decisions": ("Decision", "DecisionLog", "Jump", "Verdict"),
+    "agent_factory.decision_sinks": ("DecisionFile", "DecisionSpanEvents"),
+    "agent_factory.decisions": ("Decision", "DecisionLog", "Jump", "Verdict", "because"),
     "agent_factory.effects": ("Flow", "Invoke", "Sleep", "arun", "run", "then"),
     "agent_factory.errors": (
         "AgentFactoryError",

@@ -7,15 +7,19 @@ unless asked for.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from threading import Lock
+from time import time
 from typing import Any, Final
 from uuid import uuid4
 
-from langgraph.runtime import Runtime, get_runtime
+from langgraph.runtime import Runtime
 
 from agent_factory.errors import ArgumentError, describe
 
@@ -26,23 +30,38 @@ class Verdict(StrEnum):
     PASSED = "passed"
     """It changed nothing."""
     WROTE = "wrote"
-    """A hook wrote to the state."""
+    """It wrote to the state."""
     JUMPED = "jumped"
     """A hook sent the run elsewhere; `detail` says where."""
     CHANGED_REQUEST = "changed request"
-    """A layer passed on another request; `detail` names the fields."""
+    """A layer passed on another request; `detail` names the fields, and `response` where it
+    changed what came back, too."""
     CHANGED_RESPONSE = "changed response"
     """A layer returned something else than it was given."""
     ANSWERED = "answered"
     """A layer answered without calling inward."""
     REPEATED = "repeated"
-    """A layer called inward more than once; `detail` says how often."""
+    """A layer called inward more than once; `detail` says how often, what it changed and after
+    which exceptions."""
+    RECOVERED = "recovered"
+    """A layer answered where its call inward failed; `detail` is the type of the exception."""
     ROUTED = "routed"
     """A route was taken; `detail` says where to."""
+    SKIPPED = "skipped"
+    """A hook or the model did not run, since tools have ended the run."""
+    TOLD = "told the model"
+    """A call of a tool failed, and the model was told; `detail` is the type of the exception."""
+    REPAIRED = "repaired"
+    """A history was mended before the model saw it; `detail` says how."""
+    EXPLAINED = "explained"
+    """The model is told what is wrong with its structured answer; `detail` says how often so far.
+    """
     INTERRUPTED = "interrupted"
-    """It waits for an answer from outside, or handed the run over."""
+    """It waits for an answer from outside."""
+    HANDED_OVER = "handed over"
+    """It gave a command to the parent graph."""
     RAISED = "raised"
-    """It raised; `detail` is the type of the exception."""
+    """It raised, or what it returned was refused; `detail` is the type of the exception."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +69,23 @@ class Decision:
     """One decision of a run.
 
     Args:
-        run: The run's id: that of its config, or one made for it.
-        thread: The thread's id; None without a checkpointer.
-        step: The super-step of the graph.
-        middleware: Who decided; empty for the agent's own routes.
-        hook: The hook, layer or route, by the name of its method or node.
+        run: The run's id: that of its config, or one made for it. A run of a subagent belongs to
+            the run that called it. Empty where it cannot be known: outside of a graph.
+        thread: The thread's id; None without one.
+        step: The super-step of the graph, as in its checkpoints; 0 where it cannot be known.
+        middleware: Who decided; empty for what the agent itself decides.
+        hook: The hook or layer, by the name of its method, or the node.
         verdict: What was decided.
         detail: More of it in a word.
-        reason: Why, where the hook gave a reason or the route has one.
-        subject: The tool that a layer closes around, with the id of the call.
+        reason: Why, where the author gave a reason or the engine knows one.
+        tool: The tool that is called, for decisions about a call.
+        call_id: The id of that call.
         changed: The state keys it wrote; of messages, how many were written and removed.
         seconds: How long it took, in seconds, with all that it called.
-        contents: What it returned, where contents are asked for.
+        agent: The name of the agent; empty without one.
+        namespace: The tasks that lead to a subagent, as in `stream(..., subgraphs=True)`.
+        at: When it was recorded, in seconds since 1970 (UTC).
+        contents: What it returned or raised, where contents are asked for.
     """
 
     run: str
@@ -72,26 +96,35 @@ class Decision:
     verdict: Verdict
     detail: str = ""
     reason: str = ""
-    subject: str = ""
+    tool: str = ""
+    call_id: str = ""
     changed: tuple[str, ...] = ()
     seconds: float = 0.0
+    agent: str = ""
+    namespace: tuple[str, ...] = ()
+    at: float = 0.0
     contents: Any = None
 
+    @property
+    def error(self) -> str:
+        """The type of the exception that was raised or met; empty without one."""
+        failed = self.verdict in (Verdict.RAISED, Verdict.RECOVERED, Verdict.TOLD)
+        return self.detail if failed else ""
+
     def to_data(self) -> dict[str, Any]:
-        """The record as plain values, for JSON; without contents where there are none."""
-        data = asdict(replace(self, contents=None))
-        data.update(verdict=str(self.verdict), changed=list(self.changed))
-        data.pop("contents")
-        return data if self.contents is None else {**data, "contents": repr(self.contents)}
+        """The record as plain values, for JSON; contents, where there are any, as their repr."""
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        contents = data.pop("contents")
+        data.update(
+            verdict=str(self.verdict), changed=list(self.changed), namespace=list(self.namespace)
+        )
+        return data if contents is None else {**data, "contents": repr(contents)}
 
     def __str__(self) -> str:
         who = f"{self.middleware}.{self.hook}" if self.middleware else self.hook
-        words = " ".join(filter(None, (who, self.subject and f"({self.subject})", self.verdict)))
-        return (
-            words
-            + (f": {self.detail}" if self.detail else "")
-            + (f" [{self.reason}]" if self.reason else "")
-        )
+        words = " ".join(filter(None, (who, self.tool and f"({self.tool})", self.verdict)))
+        detail = self.detail or ", ".join(self.changed)
+        return words + (detail and f": {detail}") + (self.reason and f" [{self.reason}]")
 
 
 class Jump(dict[str, Any]):
@@ -106,13 +139,29 @@ class Jump(dict[str, Any]):
     {'jump_to': 'end'}
     """
 
-    def __init__(self, to: str, *, reason: str = "", **update: Any) -> None:
+    def __init__(self, to: str, /, *, reason: str = "", **update: Any) -> None:
         super().__init__({**update, "jump_to": to})
         self.reason = reason
 
 
 REASON: Final = "reason"
 """The key under which a hook's update may say why; it is not written to the state."""
+
+_reasons: ContextVar[list[str] | None] = ContextVar("reasons", default=None)
+
+
+def because(reason: str) -> None:
+    """Say why, from within a hook or a layer, for the decision log; the last word counts.
+
+    Costs nothing and does nothing where no log is kept.
+
+    Args:
+        reason: In the author's own words. They are recorded as they are: keep what users and
+            models said out of them.
+    """
+    if (said := _reasons.get()) is not None:
+        said.append(str(reason))
+
 
 Sink = Callable[[Decision], None]
 
@@ -121,57 +170,90 @@ class DecisionLog:
     """Where decisions go.
 
     Args:
-        sinks: Functions that each take a `Decision`.
-        contents: Also record what hooks and layers returned: it may hold personal data.
+        sinks: Functions that each take a `Decision`; they may be called in several threads at
+            once. Without any, decisions become custom stream events. One that raises is warned of
+            once, and the run goes on.
+        contents: Also record what hooks and layers returned or raised: it may hold personal data.
 
     Raises:
-        ArgumentError: A sink cannot be called.
+        ArgumentError: A sink cannot be called with a decision.
     """
-
-    REMEMBERED = 1024
-    """How many runs without an id of their own keep the one made for them."""
 
     def __init__(self, *sinks: Sink, contents: bool = False) -> None:
         for sink in sinks:
-            if not callable(sink):
-                raise ArgumentError(
-                    "decisions",
-                    f"{describe(sink)} cannot take a decision.",
-                    "Give True, a function of a Decision, a list of them, or a DecisionLog.",
-                )
-        self.sinks = sinks
+            _check(sink)
+        self.sinks = sinks or (to_stream,)
         self.contents = contents
-        self._runs: OrderedDict[int, tuple[object, str]] = OrderedDict()
+        self._failed: set[int] = set()
 
-    def record(self, noted: Decision, runtime: Runtime[Any] | None, step: int) -> None:
+    def record(self, noted: Decision, runtime: Runtime[Any] | None) -> None:
         """Complete a record with where it was made, and hand it to every sink."""
         info = runtime.execution_info if runtime else None
         decision = replace(
             noted,
-            run=self._run_of(runtime),
+            run=_run_of(runtime),
             thread=info.thread_id if info else None,
-            step=step,
+            namespace=tuple(info.checkpoint_ns.split("|")[:-1]) if info else (),
+            at=time(),
             contents=noted.contents if self.contents else None,
         )
-        for sink in self.sinks:
-            try:
-                sink(decision)
-            except Exception as error:  # a log must not decide how a run ends
-                warnings.warn(f"A sink of the decision log failed: {error!r}", stacklevel=2)
+        token = _runtime.set(runtime)
+        try:
+            for index, sink in enumerate(self.sinks):
+                self._tell(index, sink, decision)
+        finally:
+            _runtime.reset(token)
 
-    def _run_of(self, runtime: Runtime[Any] | None) -> str:
-        if runtime is None:
-            return ""
-        if runtime.execution_info and runtime.execution_info.run_id:
-            return runtime.execution_info.run_id
-        run = runtime.control
-        if run is None:
-            return ""
+    def _tell(self, index: int, sink: Sink, decision: Decision) -> None:
+        try:
+            sink(decision)
+        except Exception as error:  # a log must not decide how a run ends
+            if index not in self._failed:
+                self._failed.add(index)
+                warnings.warn(
+                    f"A sink of the decision log failed, and is not warned of again: {error!r}",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+
+
+def _check(sink: Any) -> None:
+    wrong = None
+    if not callable(sink):
+        wrong = "cannot take a decision."
+    elif isinstance(sink, type):
+        wrong = "is a class, and would be made anew for each decision."
+    elif inspect.iscoroutinefunction(sink) or inspect.iscoroutinefunction(type(sink).__call__):
+        wrong = "is a coroutine, and would not be awaited."
+    if wrong:
+        raise ArgumentError(
+            "decisions",
+            f"{describe(sink)} {wrong}",
+            "Give True, a function of a Decision, a list of them, or a DecisionLog.",
+        )
+
+
+_runtime: ContextVar[Runtime[Any] | None] = ContextVar("runtime", default=None)
+
+_REMEMBERED = 1024
+"""How many runs keep their ids: more than are likely to be under way at once."""
+
+_runs: OrderedDict[int, tuple[object, str]] = OrderedDict()
+_lock = Lock()
+
+
+def _run_of(runtime: Runtime[Any] | None) -> str:
+    """The run's id: it is one for all that a run calls, whichever agents and logs they are."""
+    given = runtime.execution_info.run_id if runtime and runtime.execution_info else None
+    if runtime is None or (control := runtime.control) is None:
+        return given or ""
+    with _lock:
         # Holding the run keeps its number from being given to another one.
-        _, name = self._runs.setdefault(id(run), (run, str(uuid4())))
-        if len(self._runs) > self.REMEMBERED:
-            self._runs.popitem(last=False)
-        return name
+        _, name = _runs.setdefault(id(control), (control, given or str(uuid4())))
+        _runs.move_to_end(id(control))
+        if len(_runs) > _REMEMBERED:
+            _runs.popitem(last=False)
+    return given or name
 
 
 def decision_log(value: Any) -> DecisionLog | None:
@@ -183,14 +265,15 @@ def decision_log(value: Any) -> DecisionLog | None:
     if value is None or value is False:
         return None
     if value is True:
-        return DecisionLog(to_stream)
+        return DecisionLog()
     if isinstance(value, DecisionLog):
         return value
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return DecisionLog(*value)
+    if isinstance(value, Iterable) and not callable(value) and not isinstance(value, str):
+        return DecisionLog(*sinks) if (sinks := list(value)) else None
     return DecisionLog(value)
 
 
 def to_stream(decision: Decision) -> None:
     """The sink of `decisions=True`: a custom stream event, `{"decision": {...}}`."""
-    get_runtime().stream_writer({"decision": decision.to_data()})
+    if (runtime := _runtime.get()) is not None:
+        runtime.stream_writer({"decision": decision.to_data()})

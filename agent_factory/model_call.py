@@ -15,7 +15,6 @@ from langchain_core.tools import BaseTool
 
 from agent_factory.answers import AnswerReader, times_explained
 from agent_factory.compose import ModelCall, Outcome, compose_model_call
-from agent_factory.decisions import DecisionLog
 from agent_factory.errors import (
     HistoryError,
     ModelCannotCallTools,
@@ -34,10 +33,10 @@ from agent_factory.structured_output import (
 from agent_factory.topology import Call, Layer
 from agent_factory.tracing import Spanned, heard, policy_of
 from agent_factory.types import ModelRequest
-from agent_factory.watching import watched_layer
+from agent_factory.watching import Watch
 
 
-def model_call(spec: AgentSpec, *, asynchronous: bool) -> ModelCall:
+def model_call(spec: AgentSpec, watch: Watch | None = None, *, asynchronous: bool) -> ModelCall:
     """The model's call with all layers around it, in one colour.
 
     Where a layer lacks the colour, the call refuses with PathNotSupported.
@@ -45,8 +44,8 @@ def model_call(spec: AgentSpec, *, asynchronous: bool) -> ModelCall:
     layers = spec.layers_around(Call.MODEL)
     if missing := lacking(layers, asynchronous=asynchronous):
         return partial(refuse, missing, asynchronous=asynchronous)
-    ask = AskModel(spec)
-    named = spanned(layers, asynchronous, spec.decisions)
+    ask = AskModel(spec, watch)
+    named = spanned(layers, asynchronous, watch)
     return compose_model_call(named, ask.a if asynchronous else ask.sync)
 
 
@@ -68,15 +67,15 @@ def refuse(bound: Bound[Layer], *_: Any, asynchronous: bool) -> Any:
 
 
 def spanned(
-    layers: Collection[Bound[Layer]], asynchronous: bool, log: DecisionLog | None
+    layers: Collection[Bound[Layer]], asynchronous: bool, watch: Watch | None
 ) -> list[tuple[str, Callable[..., Any]]]:
-    """Each layer with its name, as a span where a tracer listens, recorded where there is a log."""
+    """Each layer with its name, as a span where a tracer listens, recorded where one watches."""
     found: list[tuple[str, Callable[..., Any]]] = []
     for bound in layers:
         method = bound.a if asynchronous else bound.sync
         assert method is not None  # `lacking` was asked before
-        if log is not None:
-            method = watched_layer(log, bound.fact.owner, bound.fact.method, method)
+        if watch is not None:
+            method = watch.layer(bound.fact, method)
         name = f"{bound.fact.owner}.{bound.fact.method}"
         found.append((name, Spanned(name, policy_of(bound.owner), method)))
     return found
@@ -87,14 +86,16 @@ class AskModel:
 
     Args:
         spec: The agent it belongs to.
+        watch: Records what is mended, or None.
     """
 
-    def __init__(self, spec: AgentSpec) -> None:
+    def __init__(self, spec: AgentSpec, watch: Watch | None = None) -> None:
         self._reader = AnswerReader(spec)
         # A tool layer may run tools that were unknown when the agent was built.
         known = None if spec.layers_around(Call.TOOL) else frozenset(spec.toolbox.client)
         self._bound = _BoundModels(known)
         # Only layers are silenced, so without any there is nothing to be heard through.
+        self._repair = repair if watch is None else watch.repairing(repair)
         self._heard = heard if spec.layers_around(Call.MODEL) else nullcontext
 
     def sync(self, request: ModelRequest[Any]) -> Outcome:
@@ -113,22 +114,21 @@ class AskModel:
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, list[AnyMessage]]:
         strategy = strategy_for(request.response_format, request.model)
-        return strategy, self._bound.bind(request, strategy), _shown(request)
+        return strategy, self._bound.bind(request, strategy), self._shown(request)
 
-
-def _shown(request: ModelRequest[Any]) -> list[AnyMessage]:
-    """What the model is shown: the system message and a valid history."""
-    messages = request.messages
-    # The node has seen to the state's own list; a layer's list is looked at here.
-    if messages is not request.state.get("messages") and (mended := repair(messages)):
-        messages = mended.messages
-    if request.system_message is not None:
-        return [request.system_message, *messages]
-    if not messages:
-        raise HistoryError(
-            "messages", "are empty, and there is no system prompt.", "Pass a message in."
-        )
-    return messages
+    def _shown(self, request: ModelRequest[Any]) -> list[AnyMessage]:
+        """What the model is shown: the system message and a valid history."""
+        messages = request.messages
+        # The node has seen to the state's own list; a layer's list is looked at here.
+        if messages is not request.state.get("messages") and (mended := self._repair(messages)):
+            messages = mended.messages
+        if request.system_message is not None:
+            return [request.system_message, *messages]
+        if not messages:
+            raise HistoryError(
+                "messages", "are empty, and there is no system prompt.", "Pass a message in."
+            )
+        return messages
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage
@@ -10,7 +11,8 @@ from langgraph.runtime import Runtime, get_runtime
 
 from agent_factory.answers import AnswerReader, times_explained
 from agent_factory.compose import ModelCall, Outcome
-from agent_factory.history import Seen, call_ids, repair
+from agent_factory.history import Repair, Seen, call_ids, repair
+from agent_factory.route_reasons import ended_by_tools
 from agent_factory.routing import Rules, State
 from agent_factory.schema import RETRIES
 from agent_factory.signals import passed_on
@@ -20,6 +22,7 @@ from agent_factory.topology import MODEL, Call
 from agent_factory.tracing import silence
 from agent_factory.types import ModelRequest, ModelResponse
 from agent_factory.updates import Fold
+from agent_factory.watching import Watch
 
 Update = Any
 """What a node may return to LangGraph: a dict, a Command, a list of both, or None."""
@@ -34,6 +37,7 @@ class ModelNode(Runnable[Any, Any]):
         a: The composed call for asynchronous runs.
         fold: Makes one update of the node's own and those of the layers.
         rules: What routing knows of the agent.
+        watch: Records what it decides, or None.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class ModelNode(Runnable[Any, Any]):
         a: ModelCall,
         fold: Fold,
         rules: Rules,
+        watch: Watch | None = None,
     ) -> None:
         self.name = MODEL
         self._spec = spec
@@ -54,10 +59,16 @@ class ModelNode(Runnable[Any, Any]):
         self._offered = spec.toolbox.offered
         self._layered = bool(spec.layers_around(Call.MODEL))
         self._seen = Seen()
+        self._watch = watch
+        self._repair: Callable[..., Repair | None] = repair
+        self._passed_on: Callable[[State, Rules], Any] = passed_on
+        if watch is not None:
+            self._repair = watch.repairing(repair)
+            self._passed_on = watch.passing("", MODEL, passed_on, ended_by_tools)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Ask the model in a synchronous run."""
-        if passed := passed_on(input, self._rules):
+        if passed := self._passed_on(input, self._rules):
             return passed
         runtime = get_runtime()
         state, healing = self._healed(input, runtime)
@@ -68,7 +79,7 @@ class ModelNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Ask the model in an asynchronous run."""
-        if passed := passed_on(input, self._rules):
+        if passed := self._passed_on(input, self._rules):
             return passed
         runtime = get_runtime()
         state, healing = self._healed(input, runtime)
@@ -80,7 +91,7 @@ class ModelNode(Runnable[Any, Any]):
     def _healed(self, state: State, runtime: Runtime[Any]) -> tuple[State, list[Any]]:
         """The state with a valid history, and what to write so that the thread has it too."""
         messages: list[AnyMessage] = state["messages"]
-        mended = repair(messages, self._seen.of(runtime.control, messages))
+        mended = self._repair(messages, self._seen.of(runtime.control, messages))
         if mended is not None:
             messages = mended.messages
             state = {**state, "messages": messages}
@@ -110,6 +121,8 @@ class ModelNode(Runnable[Any, Any]):
         update |= self._structured(state, response)
         if any(map(is_explanation, response.result)):
             update[RETRIES] = failures + 1
+            if self._watch is not None:
+                self._watch.explained(failures + 1)
         if not any(isinstance(m, AIMessage) and call_ids(m) for m in response.result):
             self._seen.forget(runtime.control)
         if not outcome.commands:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,11 +20,13 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.introspect import Bound, colour_error
+from agent_factory.route_reasons import ended_by_tools
 from agent_factory.routing import Choice, Rules, State
 from agent_factory.signals import passed_on
 from agent_factory.topology import JUMPS, Hook, Phase, Topology
 from agent_factory.tracing import silence
 from agent_factory.updates import check_keys, pairs_of
+from agent_factory.watching import Watch
 
 Update = Any
 """What a node may return to LangGraph: a dict, a Command, a list of both, or None."""
@@ -78,21 +80,32 @@ class HookNode(Runnable[Any, Any]):
         plan: The agent's plan.
         rules: What routing knows of it.
         keys: The keys of its state.
+        watch: Records what it decides, or None.
     """
 
     def __init__(
-        self, bound: Bound[Hook], plan: Topology, rules: Rules, keys: Collection[str]
+        self,
+        bound: Bound[Hook],
+        plan: Topology,
+        rules: Rules,
+        keys: Collection[str],
+        watch: Watch | None = None,
     ) -> None:
         self.name: str = bound.fact.node
         self._bound = bound
+        self._passed_on: Callable[[State, Rules], Any] = passed_on
         self._rules = rules
         self._keys = frozenset(keys)
         self._enters = self.name == plan.entry
         self._in_loop = bound.fact.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
+        if watch is not None:
+            owner, hook = bound.fact.owner, str(bound.fact.phase)
+            self._bound = watch.hook(bound, self._finish, reasoned=REASON not in self._keys)
+            self._passed_on = watch.passing(owner, hook, passed_on, ended_by_tools)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Run the hook in a synchronous run."""
-        if self._in_loop and (passed := passed_on(input, self._rules)):
+        if self._in_loop and (passed := self._passed_on(input, self._rules)):
             return passed
         if self._bound.sync is None:
             raise HookPathNotSupported(*colour_error(self._bound, asynchronous=False))
@@ -101,7 +114,7 @@ class HookNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Run the hook in an asynchronous run; one that is synchronous only runs in a thread."""
-        if self._in_loop and (passed := passed_on(input, self._rules)):
+        if self._in_loop and (passed := self._passed_on(input, self._rules)):
             return passed
         silence(config)
         runtime = get_runtime()
@@ -116,18 +129,20 @@ class HookNode(Runnable[Any, Any]):
         if isinstance(result, Command):
             return self._finish_command(state, result)
         if result is None or isinstance(result, Mapping):
-            update = self._unreasoned(result or {})
+            update = result or {}
+            if REASON in update:
+                update = dict(self._unreasoned(update.items()))
             self._check(update)
             return {**self._forgotten(state), **update} or None
         raise BadReturn(
             self.name, f"returned {describe(result)}.", "Return a dict of updates, or None."
         )
 
-    def _unreasoned(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The update without its reason, which is for the decision log alone."""
-        if REASON not in update or REASON in self._keys:
-            return update
-        return {key: value for key, value in update.items() if key != REASON}
+    def _unreasoned(self, pairs: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
+        """An update without its reason, which is for the decision log alone."""
+        if REASON in self._keys:
+            return pairs
+        return ((key, value) for key, value in pairs if key != REASON)
 
     def _finish_command(self, state: State, command: Command[Any]) -> Command[Any]:
         if command.graph is not None:
@@ -139,7 +154,7 @@ class HookNode(Runnable[Any, Any]):
                 "as well.",
                 "Return {'jump_to': ...} and declare it with hook_config(can_jump_to=[...]).",
             )
-        pairs = pairs_of(command, self.name)
+        pairs = list(self._unreasoned(pairs_of(command, self.name)))
         self._check(dict(pairs))
         return replace(command, update=[*self._forgotten(state).items(), *pairs])
 

@@ -24,6 +24,7 @@ from agent_factory.tool_errors import Handler, marking
 from agent_factory.topology import TOOLS, Call, Layer
 from agent_factory.tracing import aloud, silence
 from agent_factory.updates import check_keys, pairs_of
+from agent_factory.watching import Watch
 
 
 class ToolsNode(Runnable[Any, Any]):
@@ -34,19 +35,24 @@ class ToolsNode(Runnable[Any, Any]):
     Args:
         spec: The agent.
         keys: The keys of the agent's state.
+        watch: Records what it decides, or None.
     """
 
-    def __init__(self, spec: AgentSpec, keys: Collection[str]) -> None:
+    def __init__(self, spec: AgentSpec, keys: Collection[str], watch: Watch | None = None) -> None:
         self.name = TOOLS
         layers = spec.layers_around(Call.TOOL)
         self._missing = lacking(layers, asynchronous=False), lacking(layers, asynchronous=True)
         self._keys = frozenset(keys)
         self._direct = spec.toolbox.direct
         wrap, awrap = (
-            None if self._missing[colour] else _composed(spec, layers, asynchronous=colour)
+            None if self._missing[colour] else _composed(spec, layers, watch, asynchronous=colour)
             for colour in (False, True)
         )
-        self.node: ToolNode = spec.toolbox.node(wrap, awrap, spec.handle_tool_errors)
+        handler: Any = spec.handle_tool_errors
+        self._refused: Callable[[dict[str, Any]], ToolMessage] = _refused
+        if watch is not None:
+            handler, self._refused = watch.handler(handler), watch.refusing(_refused)
+        self.node: ToolNode = spec.toolbox.node(wrap, awrap, handler)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Run the calls in a synchronous run."""
@@ -67,7 +73,7 @@ class ToolsNode(Runnable[Any, Any]):
             raise PathNotSupported(*colour_error(missing, asynchronous=asynchronous))
         if not isinstance(input, list):
             return input, []
-        refused = [_refused(call) for call in input if call.get("type") == INVALID_CALL]
+        refused = [self._refused(call) for call in input if call.get("type") == INVALID_CALL]
         calls = [
             {**call, "type": "tool_call"} for call in input if call.get("type") != INVALID_CALL
         ]
@@ -94,9 +100,12 @@ class ToolsNode(Runnable[Any, Any]):
         return bool(ran & self._direct)
 
 
-def _composed(spec: AgentSpec, layers: Sequence[Bound[Layer]], *, asynchronous: bool) -> LayerCall:
-    composed = compose_tool_call(spanned(layers, asynchronous, spec.decisions))
-    return partial(_run_quietly if layers else _run, composed, spec.handle_tool_errors)
+def _composed(
+    spec: AgentSpec, layers: Sequence[Bound[Layer]], watch: Watch | None, *, asynchronous: bool
+) -> LayerCall:
+    composed = compose_tool_call(spanned(layers, asynchronous, watch))
+    run = partial(_run_quietly if layers else _run, composed, spec.handle_tool_errors)
+    return run if watch is None else watch.tools(run)
 
 
 def _run(

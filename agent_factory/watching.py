@@ -1,251 +1,349 @@
-"""Hooks, layers and routes that record what they decide, each in its own colour."""
+"""Hooks, layers, routes and tools that record what they decide, each in its own colour."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import isawaitable
 from time import perf_counter
 from typing import Any
 
-from langchain_core.messages import RemoveMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
-from langgraph.errors import GraphBubbleUp, GraphInterrupt
-from langgraph.runtime import get_runtime
-from langgraph.types import Command, Send
+from langgraph.runtime import Runtime, get_runtime
+from langgraph.types import Send
 
-from agent_factory.decisions import REASON, Decision, DecisionLog, Verdict
-from agent_factory.types import ExtendedModelResponse, ModelRequest
+from agent_factory.decisions import Decision, DecisionLog, Verdict, _reasons
+from agent_factory.history import Repair
+from agent_factory.introspect import Bound
+from agent_factory.notes import (
+    Inward,
+    fields_of,
+    note_hook,
+    note_layer,
+    note_repair,
+    note_route,
+    note_tool,
+    noted,
+)
+from agent_factory.topology import MODEL, TOOLS, Hook, Layer
 
-Noted = Callable[[Any, BaseException | None], Decision]
+Note = Callable[[Any, BaseException | None], Decision | None]
 """Reads a decision off what a call returned or raised."""
 
 
-def watched(log: DecisionLog, note: Noted, call: Callable[[], Any]) -> Any:
-    """Make a call in either colour, and record what it decided."""
-    start = perf_counter()
-    try:
-        result = call()
-    except BaseException as error:
-        _told(log, note, start, None, error)
-        raise
-    if isawaitable(result):
-        return _watched_later(log, note, start, result)
-    _told(log, note, start, result, None)
-    return result
-
-
-async def _watched_later(
-    log: DecisionLog, note: Noted, start: float, result: Awaitable[Any]
-) -> Any:
-    try:
-        value = await result
-    except BaseException as error:
-        _told(log, note, start, None, error)
-        raise
-    _told(log, note, start, value, None)
-    return value
-
-
-def _told(
-    log: DecisionLog, note: Noted, start: float, value: Any, error: BaseException | None
-) -> None:
-    noted = replace(note(value, error), seconds=perf_counter() - start)
-    config = var_child_runnable_config.get()
-    step = (config or {}).get("metadata", {}).get("langgraph_step", 0)
-    log.record(noted, get_runtime() if config else None, step)
-
-
-def _failed(error: BaseException) -> tuple[Verdict, str]:
-    if isinstance(error, GraphInterrupt):
-        return Verdict.INTERRUPTED, "waits for an answer"
-    if isinstance(error, GraphBubbleUp):
-        return Verdict.INTERRUPTED, "handed over"
-    return Verdict.RAISED, type(error).__name__
-
-
-def _noted(who: str, hook: str, verdict: Verdict, detail: str = "", **more: Any) -> Decision:
-    return Decision("", None, 0, who, hook, verdict, detail, **more)
-
-
-# Hooks
-
-
-def watched_hook(
-    log: DecisionLog, owner: str, hook: str, method: Callable[[Any, Any], Any]
-) -> Callable[[Any, Any], Any]:
-    """A node hook that records what it decides, in the colour of the hook."""
-    note = partial(_note_hook, owner, hook)
-    return lambda state, runtime: watched(log, note, partial(method, state, runtime))
-
-
-def _note_hook(owner: str, hook: str, result: Any, error: BaseException | None) -> Decision:
-    if error is not None:
-        return _noted(owner, hook, *_failed(error))
-    update = _update_of(result)
-    more = {"reason": _reason_of(result, update), "changed": _changed(update), "contents": result}
-    if jump := update.get("jump_to"):
-        return _noted(owner, hook, Verdict.JUMPED, str(jump), **more)
-    return _noted(owner, hook, Verdict.WROTE if update else Verdict.PASSED, **more)
-
-
-def _update_of(result: Any) -> dict[str, Any]:
-    if isinstance(result, Command):
-        result = result.update
-    try:
-        return dict(result or {})
-    except (TypeError, ValueError):  # no update at all: the node will say so
-        return {}
-
-
-def _reason_of(result: Any, update: Mapping[str, Any]) -> str:
-    return str(getattr(result, "reason", "") or update.get(REASON, ""))
-
-
-def _changed(update: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(
-        _key(key, value) for key, value in update.items() if key not in (REASON, "jump_to")
-    )
-
-
-def _key(key: str, value: Any) -> str:
-    if key != "messages":
-        return key
-    written = value if isinstance(value, list) else [value]
-    removed = sum(isinstance(message, RemoveMessage) for message in written)
-    return f"messages +{len(written) - removed} -{removed}"
-
-
-# Layers
-
-
-def watched_layer(
-    log: DecisionLog, owner: str, method: str, layer: Callable[[Any, Any], Any]
-) -> Callable[[Any, Any], Any]:
-    """A layer that records what it decides, in the colour of the layer."""
-
-    def watching(request: Any, handler: Callable[[Any], Any]) -> Any:
-        inward = _Inward(handler)
-        note = partial(_note_layer, owner, method, request, inward)
-        return watched(log, note, partial(layer, request, inward))
-
-    return watching
-
-
-class _Inward:
-    """The call inward, with what it was given and what came back."""
-
-    def __init__(self, handler: Callable[[Any], Any]) -> None:
-        self._handler = handler
-        self.requests: list[Any] = []
-        self.responses: list[Any] = []
-
-    def __call__(self, request: Any) -> Any:
-        self.requests.append(request)
-        result = self._handler(request)
-        if isawaitable(result):
-            return self._later(result)
-        self.responses.append(result)
-        return result
-
-    async def _later(self, result: Awaitable[Any]) -> Any:
-        value = await result
-        self.responses.append(value)
-        return value
-
-
-def _note_layer(
-    owner: str,
-    method: str,
-    request: Any,
-    inward: _Inward,
-    result: Any,
-    error: BaseException | None,
-) -> Decision:
-    subject = _subject(request)
-    if error is not None:
-        return _noted(owner, method, *_failed(error), subject=subject)
-    command = result.command if isinstance(result, ExtendedModelResponse) else None
-    changed = _changed(_update_of(command)) if command else ()
-    verdict, detail = _layer_verdict(request, inward, result)
-    more = {"subject": subject, "changed": changed, "contents": result}
-    return _noted(owner, method, verdict, detail, **more)
-
-
-def _layer_verdict(request: Any, inward: _Inward, result: Any) -> tuple[Verdict, str]:
-    if not inward.requests:
-        return Verdict.ANSWERED, ""
-    if len(inward.requests) > 1:
-        return Verdict.REPEATED, f"{len(inward.requests)} times"
-    if fields := _differing(request, inward.requests[0]):
-        return Verdict.CHANGED_REQUEST, ", ".join(fields)
-    plain = result.model_response if isinstance(result, ExtendedModelResponse) else result
-    if not any(plain is response for response in inward.responses):
-        return Verdict.CHANGED_RESPONSE, ""
-    return Verdict.PASSED, ""
-
-
-def _differing(before: Any, after: Any) -> list[str]:
-    """The fields in which two requests differ; what one layer did not touch is the same object."""
-    if before is after:
-        return []
-    if isinstance(before, ModelRequest):
-        old, new = vars(before), vars(after)
-        return [field for field in old if old[field] is not new[field]]
-    names = ("tool_call", "tool", "state", "runtime")
-    return [n for n in names if getattr(before, n, None) is not getattr(after, n, None)]
-
-
-def _subject(request: Any) -> str:
-    call = getattr(request, "tool_call", None)
-    return f"{call['name']} {call['id']}" if call else ""
-
-
-# Routes
-
-
-def watched_route(
-    log: DecisionLog,
-    source: str,
-    choose: Callable[[Any], str | list[Send]],
-    reasons: Mapping[str, str],
-) -> Callable[[Any, RunnableConfig | None], str | list[Send]]:
-    """A route that records where it leads.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a run something is decided.
 
     Args:
-        log: The log.
-        source: The node it leaves.
-        choose: The decision.
-        reasons: For each target, why it may be taken.
+        runtime: The run, as LangGraph knows it.
+        step: The super-step.
     """
-    note = partial(_note_route, source, reasons)
 
-    def route(state: Any, config: RunnableConfig | None) -> str | list[Send]:
-        # LangGraph hands the config to a route and does not make it current.
-        token = var_child_runnable_config.set(config)
+    runtime: Runtime[Any] | None
+    step: int = 0
+
+
+def here(runtime: Runtime[Any] | None = None) -> Place:
+    """The place of the call under way.
+
+    Args:
+        runtime: What is known where the context is lost, as in a thread that a layer started.
+    """
+    config = var_child_runnable_config.get() or getattr(runtime, "config", None)
+    if not config:
+        return Place(runtime)
+    with _current(config):
+        return Place(get_runtime(), config.get("metadata", {}).get("langgraph_step", 0))
+
+
+@contextmanager
+def _current(config: RunnableConfig | None) -> Iterator[None]:
+    token = var_child_runnable_config.set(config)
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+@contextmanager
+def _within(said: list[str] | None) -> Iterator[None]:
+    """Reasons that are given inside are heard by this list, or by nobody."""
+    before = _reasons.get()
+    _reasons.set(said)
+    try:
+        yield
+    finally:
+        # Not by a token: a coroutine that is dropped may be closed in another context.
+        _reasons.set(before)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The call of a tool under way.
+
+    Args:
+        request: What was asked for.
+        told: The types of the exceptions that the model was told of.
+    """
+
+    request: Any
+    told: list[str]
+
+
+_running: ContextVar[_Running | None] = ContextVar("running", default=None)
+
+
+class Watch:
+    """Makes the parts of one agent record what they decide.
+
+    Args:
+        log: Where it goes.
+        agent: The agent's name, or None.
+    """
+
+    REMEMBERED = 1024
+    """How many jumps wait for their route; one whose route never comes is forgotten in time."""
+
+    def __init__(self, log: DecisionLog, agent: str | None) -> None:
+        self._log = log
+        self._agent = agent or ""
+        self._jumps: OrderedDict[str, str] = OrderedDict()
+
+    # What is common to all
+
+    def _tell(self, decision: Decision, place: Place) -> None:
+        complete = replace(decision, step=place.step, agent=self._agent)
+        self._log.record(complete, place.runtime)
+
+    def _watched(self, note: Note, place: Place, call: Callable[[], Any]) -> Any:
+        """Make a call in either colour, and record what it decided."""
+        told = _Told(self, note, place)
         try:
-            jump = state.get("jump_to")
-            chosen: str | list[Send] = watched(log, partial(note, jump), partial(choose, state))
-        finally:
-            var_child_runnable_config.reset(token)
-        return chosen
+            with _within(told.reasons):
+                result = call()
+        except BaseException as error:
+            told(None, error)
+            raise
+        if isawaitable(result):
+            return self._watched_later(told, result)
+        told(result, None)
+        return result
 
-    return route
+    async def _watched_later(self, told: _Told, result: Awaitable[Any]) -> Any:
+        try:
+            with _within(told.reasons):
+                value = await result
+        except BaseException as error:
+            told(None, error)
+            raise
+        told(value, None)
+        return value
+
+    # Hooks
+
+    def hook(
+        self, bound: Bound[Hook], finish: Callable[[Any, Any], Any], *, reasoned: bool
+    ) -> Bound[Hook]:
+        """The hook, recording what it decides.
+
+        Args:
+            bound: The hook.
+            finish: What the node makes of a state and what the hook returned; raises where it
+                refuses that.
+            reasoned: Whether an update may say why; not where the state has such a key.
+        """
+        made = partial(self._hook, bound.fact, finish, reasoned)
+        sync, a = (method and made(method) for method in (bound.sync, bound.a))
+        return replace(bound, sync=sync, a=a)
+
+    def _hook(
+        self,
+        fact: Hook,
+        finish: Callable[[Any, Any], Any],
+        reasoned: bool,
+        method: Callable[[Any, Any], Any],
+    ) -> Callable[[Any, Any], Any]:
+        def watching(state: Any, runtime: Any) -> Any:
+            note = partial(note_hook, fact, partial(finish, state), reasoned)
+            place = here(runtime)
+            remembering = partial(self._remembering, note, place)
+            return self._watched(remembering, place, partial(method, state, runtime))
+
+        return watching
+
+    def _remembering(
+        self, note: Note, place: Place, result: Any, error: BaseException | None
+    ) -> Decision | None:
+        decision = note(result, error)
+        if decision is not None and decision.verdict is Verdict.JUMPED:
+            self._remember(place, f"jump to {decision.detail} by {decision.middleware}")
+        return decision
+
+    def _remember(self, place: Place, reason: str) -> None:
+        if place.runtime is None or (info := place.runtime.execution_info) is None:
+            return
+        self._jumps[info.task_id] = reason
+        if len(self._jumps) > self.REMEMBERED:
+            self._jumps.popitem(last=False)
+
+    def passing(
+        self,
+        owner: str,
+        hook: str,
+        passed_on: Callable[[Any, Any], Any],
+        why: Callable[[Any, Any], str],
+    ) -> Callable[[Any, Any], Any]:
+        """What a node hands on without working, recorded where there is something."""
+
+        def watching(state: Any, rules: Any) -> Any:
+            passed = passed_on(state, rules)
+            if passed:
+                reason, place = why(state, rules), here()
+                self._remember(place, reason)
+                self._tell(noted(owner, hook, Verdict.SKIPPED, reason=reason), place)
+            return passed
+
+        return watching
+
+    # Layers
+
+    def layer(self, fact: Layer, method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        """A layer that records what it decides."""
+
+        def watching(request: Any, handler: Callable[[Any], Any]) -> Any:
+            inward = Inward(handler, partial(_within, None))
+            note = partial(note_layer, fact, request, fields_of(request), inward)
+            place = here(request.runtime)
+            return self._watched(note, place, partial(method, request, inward))
+
+        return watching
+
+    # Tools
+
+    def tools(self, wrap: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        """All layers around a call of a tool, with the call itself recorded where it fails."""
+
+        def watching(request: Any, execute: Callable[[Any], Any]) -> Any:
+            # Left as it is at the end: ToolNode asks its handler after that, in this context.
+            _running.set(_Running(request, []))
+            return wrap(request, partial(self._execute, execute))
+
+        return watching
+
+    def _execute(self, execute: Callable[[Any], Any], request: Any) -> Any:
+        running = _running.get()
+        told = running.told if running else []
+        note = partial(note_tool, request, told, len(told))
+        return self._watched(note, here(request.runtime), partial(execute, request))
+
+    def handler(self, handler: Any) -> Any:
+        """A handler of tools' errors, recording what it tells the model of."""
+        if not callable(handler):
+            return handler
+
+        def watching(error: Exception) -> str:
+            text: str = handler(error)
+            self._told(type(error).__name__)
+            return text
+
+        return watching
+
+    def _told(self, kind: str) -> None:
+        request = None
+        if running := _running.get():
+            request = running.request
+            running.told.append(kind)
+        self._tell(noted("", TOOLS, Verdict.TOLD, kind, request=request), here())
+
+    def refusing(
+        self, refuse: Callable[[dict[str, Any]], ToolMessage]
+    ) -> Callable[[dict[str, Any]], ToolMessage]:
+        """What answers a call that cannot be read, recorded."""
+
+        def watching(call: dict[str, Any]) -> ToolMessage:
+            where = {"tool": str(call["name"]), "call_id": str(call["id"])}
+            self._tell(noted("", TOOLS, Verdict.TOLD, "unreadable arguments", **where), here())
+            return refuse(call)
+
+        return watching
+
+    # The model
+
+    def repairing(self, repair: Callable[..., Repair | None]) -> Callable[..., Repair | None]:
+        """A repair of histories, recorded where there was something to mend."""
+
+        def watching(messages: Sequence[Any], start: int = 0) -> Repair | None:
+            mended = repair(messages, start)
+            if mended is not None:
+                self._tell(note_repair(messages, mended.messages), here())
+            return mended
+
+        return watching
+
+    def explained(self, times: int) -> None:
+        """The model is told what is wrong with its structured answer."""
+        detail = f"{times} time{'s' * (times != 1)}"
+        self._tell(noted("", MODEL, Verdict.EXPLAINED, detail), here())
+
+    # Routes
+
+    def route(
+        self,
+        source: str,
+        choose: Callable[[Any], str | list[Send]],
+        why: Callable[[Any, str, str], str],
+    ) -> Callable[[Any, RunnableConfig | None], str | list[Send]]:
+        """A route that records where it leads.
+
+        Args:
+            source: The node it leaves.
+            choose: The decision.
+            why: Its reason, from the state, the node that was chosen, and what is known of a jump.
+        """
+
+        def route(state: Any, config: RunnableConfig | None) -> str | list[Send]:
+            # LangGraph hands the config to a route and does not make it current.
+            with _current(config):
+                place = here()
+                note = partial(note_route, source, partial(why, state), self._recall(place))
+                chosen: str | list[Send] = self._watched(note, place, partial(choose, state))
+            return chosen
+
+        return route
+
+    def _recall(self, place: Place) -> str:
+        info = place.runtime.execution_info if place.runtime else None
+        return self._jumps.pop(info.task_id, "") if info else ""
 
 
-def _note_route(
-    source: str,
-    reasons: Mapping[str, str],
-    jump: str | None,
-    chosen: Any,
-    error: BaseException | None,
-) -> Decision:
-    if error is not None:
-        return _noted("", source, *_failed(error))
-    sends: Sequence[Any] = chosen if isinstance(chosen, list) else []
-    target = sends[0].node if sends else str(chosen)
-    detail = f"{target} ({len(sends)} task{'s' * (len(sends) != 1)})" if sends else target
-    reason = f"jump to {jump}" if jump else reasons.get(target, "")
-    return _noted("", source, Verdict.ROUTED, detail, reason=reason)
+class _Told:
+    """Records one decision, with how long it took and the reasons that were given on the way."""
+
+    __slots__ = ("_note", "_place", "_start", "_watch", "reasons")
+
+    def __init__(self, watch: Watch, note: Note, place: Place) -> None:
+        self._watch = watch
+        self._note = note
+        self._place = place
+        self.reasons: list[str] = []
+        self._start = perf_counter()
+
+    def __call__(self, value: Any, error: BaseException | None) -> None:
+        seconds = perf_counter() - self._start
+        decision = self._note(value, error)
+        if decision is None:
+            return
+        reason = self.reasons[-1] if self.reasons else decision.reason
+        self._watch._tell(replace(decision, seconds=seconds, reason=reason), self._place)
+
+
+def watch_of(log: DecisionLog | None, agent: str | None) -> Watch | None:
+    """What watches an agent; None where nothing is recorded."""
+    return None if log is None else Watch(log, agent)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
 
 from agent_factory.errors import InvalidSchema
-from agent_factory.introspect import Bound
 from agent_factory.model_call import model_call
 from agent_factory.model_node import ModelNode
 from agent_factory.nodes import HookNode, Path, WatchedPath
+from agent_factory.route_reasons import reason_for
 from agent_factory.routing import (
     Choice,
     Rules,
@@ -23,10 +22,10 @@ from agent_factory.routing import (
 )
 from agent_factory.spec import AgentSpec, output_tools
 from agent_factory.tools_node import ToolsNode
-from agent_factory.topology import MODEL, TOOLS, Edge, Hook, Phase, Route
+from agent_factory.topology import MODEL, TOOLS, Edge, Phase, Route
 from agent_factory.tracing import policy_of
 from agent_factory.updates import Fold
-from agent_factory.watching import watched_hook, watched_route
+from agent_factory.watching import Watch, watch_of
 
 
 class AgentGraph(StateGraph[Any, Any, Any, Any]):
@@ -55,32 +54,21 @@ def wire(spec: AgentSpec, context_schema: type[Any] | None = None) -> AgentGraph
     """
     graph = _graph(spec, context_schema)
     rules = Rules(spec.toolbox.client, spec.toolbox.direct, output_tools(spec.response_format))
+    watch = watch_of(spec.decisions, spec.name)
     for bound in spec.hooks:
-        node = HookNode(_watched(bound, spec), spec.topology, rules, graph.channels)
+        node = HookNode(bound, spec.topology, rules, graph.channels, watch)
         graph.add_node(
             node.name,
             node,
             input_schema=_seen_by(spec, node.name),
             trace_policy=policy_of(bound.owner),
         )
-    graph.add_node(MODEL, _model_node(spec, graph, rules))
+    graph.add_node(MODEL, _model_node(spec, graph, rules, watch))
     if spec.has_tools:
-        graph.add_node(TOOLS, ToolsNode(spec, graph.channels))
+        graph.add_node(TOOLS, ToolsNode(spec, graph.channels, watch))
     for edge in spec.topology.edges:
-        _add(graph, edge, rules)
+        _add(graph, edge, rules, watch)
     return graph
-
-
-def _watched(bound: Bound[Hook], spec: AgentSpec) -> Bound[Hook]:
-    """The hook, recording what it decides where that is wanted."""
-    if (log := spec.decisions) is None:
-        return bound
-    fact = bound.fact
-    sync, a = (
-        method and watched_hook(log, fact.owner, str(fact.phase), method)
-        for method in (bound.sync, bound.a)
-    )
-    return replace(bound, sync=sync, a=a)
 
 
 def _graph(spec: AgentSpec, context_schema: type[Any] | None) -> AgentGraph:
@@ -100,31 +88,34 @@ def _seen_by(spec: AgentSpec, node: str) -> type[Any]:
     return spec.schemas.state if entered else spec.schemas.hook
 
 
-def _model_node(spec: AgentSpec, graph: AgentGraph, rules: Rules) -> Runnable[Any, Any]:
+def _model_node(
+    spec: AgentSpec, graph: AgentGraph, rules: Rules, watch: Watch | None
+) -> Runnable[Any, Any]:
     return ModelNode(
         spec,
-        model_call(spec, asynchronous=False),
-        model_call(spec, asynchronous=True),
+        model_call(spec, watch, asynchronous=False),
+        model_call(spec, watch, asynchronous=True),
         Fold(graph.channels),
         rules,
+        watch,
     )
 
 
-def _add(graph: AgentGraph, edge: Edge, rules: Rules) -> None:
+def _add(graph: AgentGraph, edge: Edge, rules: Rules, watch: Watch | None) -> None:
     if edge.route is None:
         (target,) = edge.targets
         graph.add_edge(edge.source, target)
     else:
-        graph.add_conditional_edges(edge.source, _path(graph.spec, edge, rules), list(edge.targets))
+        path = _path(graph.spec, edge, rules, watch)
+        graph.add_conditional_edges(edge.source, path, list(edge.targets))
 
 
-def _path(spec: AgentSpec, edge: Edge, rules: Rules) -> Runnable[Any, Any]:
+def _path(spec: AgentSpec, edge: Edge, rules: Rules, watch: Watch | None) -> Runnable[Any, Any]:
     choice, name = _choice(spec, edge, rules), str(edge.route)
-    if spec.decisions is None:
+    if watch is None:
         return Path(choice, name)
-    ways = [way for way in spec.topology.ways if way.source == edge.source]
-    reasons = {way.target: " or ".join(str(reason.why) for reason in way.reasons) for way in ways}
-    return WatchedPath(watched_route(spec.decisions, edge.source, choice, reasons), name)
+    why = reason_for(edge, spec.topology, rules)
+    return WatchedPath(watch.route(edge.source, choice, why), name)
 
 
 def _choice(spec: AgentSpec, edge: Edge, rules: Rules) -> Choice:
