@@ -68,9 +68,13 @@ class Family:
     def outgrew(self, limit: int) -> bool:
         """Whether there are more processes than the limit.
 
-        The system's own count, one short read, says whether it is worth to look at each process.
-        They are stopped meanwhile: looking takes longer than forking.
+        Descendants are counted every time: few reads, and in a sandbox, whose first process adopts
+        all orphans, they are all there are. Elsewhere orphans are counted too, where the number of
+        tasks in the whole system says that it is worth to look at each; the group is stopped
+        meanwhile, since looking takes longer than forking.
         """
+        if self._has_descendants(limit):
+            return True
         tasks = _tasks()
         self._fewest = min(self._fewest, tasks)
         if tasks - self._fewest <= limit // 2:
@@ -79,6 +83,15 @@ class Family:
         if len(self.alive()) > limit:
             return True
         self._send_to_group(signal.SIGCONT)
+        return False
+
+    def _has_descendants(self, count: int) -> bool:
+        """Whether there are so many; looks at no more than that, where `alive` looks at all."""
+        found = [self.leader]
+        for pid in found:
+            if len(found) > count:
+                return True
+            found += _children(pid)
         return False
 
     def send(self, number: int) -> None:
@@ -118,6 +131,13 @@ def _send(pids: set[int], number: int) -> None:
 def _contents(name: str) -> bytes:
     with open(f"{_PROC}/{name}", "rb", buffering=0) as file:
         return file.read()
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in _contents(f"{pid}/task/{pid}/children").split()]
+    except OSError:  # gone by now, or the system does not tell
+        return []
 
 
 def _descendants(processes: list[Process], roots: set[int]) -> set[int]:

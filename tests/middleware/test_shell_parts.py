@@ -315,5 +315,5 @@ def test_without_proc_the_process_group_is_what_is_known(
     shell = start(tmp_path, max_processes=5)
     assert shell.run("sleep 95.3 & echo", 5, never).exit_code == 0
     assert not shell.crowded()
-    shell.close(1, never)
+    shell.close(0.1, never)
     assert subprocess.run(["pgrep", "-f", "sleep 95.3"], capture_output=True).returncode

@@ -1,0 +1,420 @@
+"""Where a shell runs: what each policy would start, and what its sandbox keeps from a command."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+
+from agent_factory import create_agent
+from agent_factory.middleware._execution_policy import as_toml
+from agent_factory.middleware.shell_tool import (
+    BubblewrapExecutionPolicy,
+    CodexSandboxExecutionPolicy,
+    DockerExecutionPolicy,
+    ExecutionPolicy,
+    HostExecutionPolicy,
+    ShellError,
+    ShellToolMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
+
+POLICIES = [
+    HostExecutionPolicy,
+    BubblewrapExecutionPolicy,
+    DockerExecutionPolicy,
+    CodexSandboxExecutionPolicy,
+]
+Run = Callable[..., list[str]]
+
+MANY_PROCESSES = (
+    "grow() { [ $1 = 0 ] || { grow $(($1 - 1)) & grow $(($1 - 1)) & }; setsid sleep 3; }; grow 8"
+)
+"""Doubles as a fork bomb does, and stops at 511: a test that fails must not take the machine."""
+
+
+@pytest.fixture
+def run(call: Callable[..., Any]) -> Run:
+    """Run commands in a shell, one a turn; what the model read."""
+
+    def told(policy: ExecutionPolicy, folder: Path, *commands: str, **options: Any) -> list[str]:
+        shell = ShellToolMiddleware(folder, execution_policy=policy, **options)
+        steps = [[{"name": "shell", "args": {"command": command}}] for command in commands]
+        agent = create_agent(ScriptedChatModel([*steps, "Done."]), middleware=[shell])
+        messages = call(agent, {"messages": "Go"})["messages"]
+        return [m.text for m in messages if isinstance(m, ToolMessage)]
+
+    return told
+
+
+# Every policy
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_has_the_same_limits_and_is_a_value(policy: Any) -> None:
+    one = policy()
+    assert (one.command_timeout, one.startup_timeout, one.termination_timeout) == (30, 30, 10)
+    assert (one.max_output_lines, one.max_output_bytes) == (100, None)
+    assert (one.memory_bytes, one.cpu_time_seconds, one.max_processes) == (None, None, 512)
+    assert one == policy()
+    with pytest.raises(FrozenInstanceError):
+        one.command_timeout = 3
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"command_timeout": 0}, "command_timeout must be a number of seconds of at least 0.001"),
+        ({"command_timeout": None}, "command_timeout must be a number"),
+        ({"startup_timeout": "3"}, "startup_timeout must be a number of seconds"),
+        ({"termination_timeout": float("inf")}, "termination_timeout must be a number"),
+        ({"idle_timeout": -1}, "idle_timeout must be a number"),
+        ({"max_output_lines": 0}, "max_output_lines must be a whole number of at least 1"),
+        ({"max_output_lines": None}, "max_output_lines must be a number"),
+        ({"max_output_bytes": 1.5}, "max_output_bytes must be a whole number"),
+        ({"memory_bytes": 1000}, "memory_bytes must be a whole number of at least 16777216"),
+        ({"cpu_time_seconds": True}, "cpu_time_seconds must be a whole number"),
+        ({"max_processes": 0}, "max_processes must be a whole number"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(
+    policy: Any, settings: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        policy(**settings)
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "problem"),
+    [
+        (DockerExecutionPolicy, {"image": ""}, "image must be a text"),
+        (DockerExecutionPolicy, {"binary": None}, "binary must be a text"),
+        (DockerExecutionPolicy, {"user": ""}, "user must be a text"),
+        (DockerExecutionPolicy, {"cpus": "two"}, "cpus must be a number"),
+        (DockerExecutionPolicy, {"extra_run_args": "--gpus all"}, r"in \['--gpus', 'all'\]"),
+        (DockerExecutionPolicy, {"extra_run_args": [1]}, "an argument in extra_run_args"),
+        (BubblewrapExecutionPolicy, {"binary": ""}, "binary must be a text"),
+        (BubblewrapExecutionPolicy, {"read_only_paths": ["opt"]}, "'opt' must be an absolute path"),
+        (BubblewrapExecutionPolicy, {"read_only_paths": "/opt"}, r"a list, as in \['/opt'\]"),
+        (BubblewrapExecutionPolicy, {"tmpfs_bytes": 1}, "tmpfs_bytes must be a whole number"),
+        (BubblewrapExecutionPolicy, {"tmpfs_bytes": None}, "tmpfs_bytes must be a whole number"),
+        (CodexSandboxExecutionPolicy, {"platform": "windows"}, "platform must be 'auto'"),
+        (CodexSandboxExecutionPolicy, {"config_overrides": ["a"]}, "must be a dict"),
+        (CodexSandboxExecutionPolicy, {"config_overrides": {"a": None}}, "None is no text"),
+    ],
+)
+def test_arguments_that_cannot_work_are_refused(
+    policy: Any, settings: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        policy(**settings)
+
+
+# The host
+
+
+def test_the_host_runs_the_shell_itself_with_few_variables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    policy = HostExecutionPolicy(memory_bytes=2**30, cpu_time_seconds=9, max_processes=None)
+    launch = policy.launch(["bash", "-u"], Path("/srv"), {"A": "b"}, "t1")
+    assert launch.argv == ("bash", "-u")
+    assert launch.folder == Path("/srv")
+    assert launch.limits == "ulimit -v 1048576 && ulimit -t 9"
+    assert launch.max_processes is None
+    assert launch.env["A"] == "b"
+    assert "SOME_API_KEY" not in launch.env
+
+
+# bubblewrap
+
+
+def has_bubblewrap() -> str:
+    """Why there is no bubblewrap here; empty where there is one."""
+    if shutil.which("bwrap") is None:
+        return "bubblewrap is not installed"
+    tried = subprocess.run(
+        ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"], capture_output=True, text=True
+    )
+    return f"bubblewrap may not make namespaces here: {tried.stderr}" if tried.returncode else ""
+
+
+needs_bubblewrap = pytest.mark.skipif(bool(has_bubblewrap()), reason=has_bubblewrap())
+
+
+def test_bubblewrap_is_told_to_share_nothing_but_the_system_and_the_folder() -> None:
+    policy = BubblewrapExecutionPolicy(read_only_paths=["/opt"], memory_bytes=2**30)
+    launch = policy.launch(["bash"], Path("/srv/w"), {"A": "b"}, "t1")
+    text = " ".join(launch.argv)
+    assert launch.argv[-2:] == ("--", "bash")
+    for part in (
+        "--die-with-parent --new-session --unshare-all --cap-drop ALL",
+        "--clearenv",
+        "--setenv A b",
+        "--ro-bind-try /usr /usr",
+        "--size 268435456 --tmpfs /tmp --ro-bind /opt /opt --bind /srv/w /workspace",
+        "--remount-ro /",
+    ):
+        assert part in text
+    for part in ("--share-net", "resolv.conf", "/home", "/etc/shadow", "--dev-bind"):
+        assert part not in text
+    assert launch.limits == "ulimit -v 1048576"
+    shared = BubblewrapExecutionPolicy(network_enabled=True).launch([], Path(), {}, "").argv
+    assert {"--share-net", "/etc/resolv.conf"} <= set(shared)
+
+
+@needs_bubblewrap
+def test_in_bubblewrap_a_session_is_as_elsewhere(run: Run, tmp_path: Path) -> None:
+    told = run(
+        BubblewrapExecutionPolicy(),
+        tmp_path,
+        "pwd; mkdir a; cd a; x=1; sleep 94.1 & setsid sleep 94.1 & echo $A",
+        "echo $x >file; pwd; (exit 3)",
+        "exit 4",
+        "pwd",
+        env={"A": "given"},
+    )
+    assert told[0] == "/workspace\ngiven\n[exit code 0]"
+    assert told[1] == "/workspace/a\n[exit code 3]"
+    assert "[The shell exited with code 4." in told[2]
+    assert told[3] == "/workspace\n[exit code 0]"
+    assert (tmp_path / "a" / "file").read_text() == "1\n"
+    assert subprocess.run(["pgrep", "-f", "^sleep 94.1"], capture_output=True).returncode
+
+
+@needs_bubblewrap
+def test_nothing_gets_out_of_bubblewrap(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a prompt makes the model try."""
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    folder, outside = tmp_path / "w", tmp_path / "outside"
+    folder.mkdir()
+    outside.write_text("secret")
+    (folder / "link").symlink_to(outside)
+    attempts = [
+        f"cat {outside} ../outside link /workspace/../outside",
+        "cat /etc/shadow /proc/1/environ | tr '\\0' '\\n'",
+        f"echo pwned >{outside}; cd ..; echo pwned >outside",
+        "touch /usr/x /etc/x /x /dev/x; rm -rf /usr/bin/env",
+        f"kill -9 {os.getpid()}; ls /proc | grep -cx {os.getpid()}",
+        "echo $SOME_API_KEY; env | grep -c KEY",
+        "chroot / true; mount -t tmpfs none /usr; unshare -m true",
+        "mknod /tmp/disk b 8 0; nsenter -t 1 -m true",
+    ]
+    told = run(BubblewrapExecutionPolicy(), folder, *attempts, "ls -A /home /root; ls /tmp")
+    assert not [text for text in told if "secret" in text]
+    assert outside.read_text() == "secret"
+    assert Path("/usr/bin/env").exists()
+    assert not [path for path in ("/usr/x", "/etc/x", "/x", "/dev/x") if Path(path).exists()]
+    assert "Operation not permitted" in told[6]
+    assert told[-1].count("No such file or directory") == 2
+    assert told[-1].endswith("directory\n[exit code 0]")
+
+
+@needs_bubblewrap
+def test_bubblewrap_has_no_network_unless_it_is_given(run: Run, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        command = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo connected"
+        (told,) = run(BubblewrapExecutionPolicy(), tmp_path, command)
+        assert "Connection refused" in told
+        (told,) = run(BubblewrapExecutionPolicy(network_enabled=True), tmp_path, command)
+        assert told == "connected\n[exit code 0]"
+
+
+@needs_bubblewrap
+def test_the_limits_of_bubblewrap_hold(run: Run, tmp_path: Path) -> None:
+    policy = BubblewrapExecutionPolicy(
+        memory_bytes=2**28, max_processes=30, tmpfs_bytes=2**20, command_timeout=5
+    )
+    told = run(
+        policy,
+        tmp_path,
+        "ulimit -v; ulimit -v unlimited",
+        "head -c 2000000 /dev/zero >/tmp/big; stat -c %s /tmp/big",
+        MANY_PROCESSES,
+        "echo on",
+    )
+    assert told[0].startswith("262144\n")
+    assert "cannot modify limit" in told[0]
+    assert "1048576" in told[1]
+    assert "more than 30 processes" in "".join(told[2:]).lower()
+    assert told[3].endswith("on\n[exit code 0]")
+
+
+@needs_bubblewrap
+def test_a_timeout_in_bubblewrap_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
+    policy = BubblewrapExecutionPolicy(command_timeout=0.2)
+    told = run(policy, tmp_path, "setsid sleep 94.2 & sleep 94.2", "echo on")
+    assert "[The command took longer than 0.2 seconds" in told[0]
+    assert told[1] == "on\n[exit code 0]"
+    assert subprocess.run(["pgrep", "-f", "^sleep 94.2"], capture_output=True).returncode
+
+
+@needs_bubblewrap
+def test_a_sandbox_that_cannot_be_made_is_an_error_that_says_why(run: Run, tmp_path: Path) -> None:
+    policy = BubblewrapExecutionPolicy(read_only_paths=["/no/such/path"])
+    with pytest.raises(ShellError, match="/no/such/path"):
+        run(policy, tmp_path, "echo")
+
+
+@needs_bubblewrap
+def test_bubblewrap_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    """Also in the middle of a command, and when nobody can clean up."""
+    script = """
+import os, pathlib, sys, threading
+from agent_factory.middleware._sandbox_policies import BubblewrapExecutionPolicy
+from agent_factory.middleware._shell import Shell
+launch = BubblewrapExecutionPolicy().launch(["bash"], pathlib.Path(sys.argv[1]), {}, "t")
+shell = Shell(launch, "t", 5, lambda: False)
+shell.run("sleep 94.3 &", 5, lambda: False)
+os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=20, check=False)
+    for _ in range(100):
+        if subprocess.run(["pgrep", "-f", "^sleep 94.3"], capture_output=True).returncode:
+            return
+    pytest.fail("it lives on")
+
+
+# Docker
+
+
+def test_docker_is_told_to_make_a_container_of_its_own() -> None:
+    policy = DockerExecutionPolicy(
+        image="debian",
+        memory_bytes=2**30,
+        cpu_time_seconds=9,
+        max_processes=64,
+        cpus="1.5",
+        read_only_rootfs=True,
+        user="1000:1000",
+        extra_run_args=["--gpus", "all"],
+    )
+    launch = policy.launch(["bash"], Path("/srv/w"), {"A": "b"}, "t1")
+    text = " ".join(launch.argv)
+    assert text.startswith("docker run --interactive --init --name agent-factory-t1 ")
+    assert text.endswith("--env A=b --gpus all debian bash")
+    for part in (
+        "--workdir /workspace --volume /srv/w:/workspace",
+        "--security-opt no-new-privileges",
+        "--rm --network none --read-only --tmpfs /tmp --user 1000:1000",
+        "--memory 1073741824 --memory-swap 1073741824 --ulimit cpu=9 --pids-limit 64 --cpus 1.5",
+    ):
+        assert part in text
+    assert launch.cleanup == ("docker", "rm", "--force", "agent-factory-t1")
+    assert launch.limits == ""
+    assert launch.max_processes is None
+
+
+def test_docker_leaves_out_what_is_not_asked_for() -> None:
+    policy = DockerExecutionPolicy(
+        network_enabled=True, remove_container_on_exit=False, max_processes=None, binary="podman"
+    )
+    launch = policy.launch(["bash"], Path("/w"), {}, "t1")
+    absent = {"--rm", "--network", "--memory", "--pids-limit", "--cpus", "--user", "--read-only"}
+    assert not absent & set(launch.argv)
+    assert launch.cleanup == ("podman", "kill", "agent-factory-t1")
+
+
+FAKE = """#!/bin/bash
+printf '%s ' "$@" >>"$LOG"; echo >>"$LOG"
+[ "$1" = run ] || [ "$1" = sandbox ] || exit 0
+while [ "$1" != bash ]; do shift; done
+exec "$@"
+"""
+"""Stands for a program that runs a shell somewhere else: it runs it here."""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Put a program of a name in the PATH; where it logs its arguments."""
+
+    def put(name: str) -> Path:
+        program = tmp_path / "bin" / name
+        program.parent.mkdir()
+        program.write_text(FAKE.replace("$LOG", str(tmp_path / "log")))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+        return tmp_path / "log"
+
+    return put
+
+
+def test_a_session_goes_through_docker_and_its_container_is_removed(
+    run: Run, tmp_path: Path, fake: Callable[[str], Path]
+) -> None:
+    log = fake("docker")
+    told = run(
+        DockerExecutionPolicy(command_timeout=0.3), tmp_path, "x=1", "echo $x; sleep 9", "echo $x."
+    )
+    assert told[1].startswith("1\n[The command took longer")
+    assert told[2] == ".\n[exit code 0]"
+    lines = [line.split() for line in log.read_text().splitlines()]
+    assert [line[0] for line in lines] == ["run", "rm", "run", "rm"]
+    names = [line[line.index("--name") + 1] for line in lines if line[0] == "run"]
+    assert names == [line[-1] for line in lines if line[0] == "rm"]
+    assert len(set(names)) == 2
+
+
+def test_without_a_daemon_dockers_own_words_are_told(
+    run: Run, tmp_path: Path, fake: Callable[[str], Path]
+) -> None:
+    fake("docker")
+    (tmp_path / "bin" / "docker").write_text("#!/bin/sh\necho Cannot connect >&2; exit 125\n")
+    with pytest.raises(ShellError, match="exit code 125: Cannot connect"):
+        run(DockerExecutionPolicy(), tmp_path, "echo")
+
+
+# Codex
+
+
+def test_codex_is_told_its_settings_in_toml() -> None:
+    settings = {"sandbox_mode": "workspace-write", "sandbox_workspace_write.network_access": True}
+    policy = CodexSandboxExecutionPolicy(platform="linux", config_overrides=settings)
+    assert policy.launch(["bash"], Path("/w"), {}, "t").argv == (
+        "codex",
+        "sandbox",
+        "linux",
+        "-c",
+        'sandbox_mode="workspace-write"',
+        "-c",
+        "sandbox_workspace_write.network_access=true",
+        "--",
+        "bash",
+    )
+    assert CodexSandboxExecutionPolicy().launch(["bash"], Path("/w"), {}, "t").argv == (
+        "codex",
+        "sandbox",
+        "--",
+        "bash",
+    )
+
+
+def test_values_are_written_as_toml_reads_them() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    value = {"text": 'a "b" \\ \n\x00é', "n": [1, -2.5, True], "in": {"a b": [{"c": "d"}]}, "e": []}
+    assert tomllib.loads(f"x = {as_toml(value)}") == {"x": value}
+
+
+def test_a_session_goes_through_codex(
+    run: Run, tmp_path: Path, fake: Callable[[str], Path]
+) -> None:
+    log = fake("codex")
+    policy = CodexSandboxExecutionPolicy(config_overrides={"default_permissions": ":workspace"})
+    assert run(policy, tmp_path, "x=1", "echo $x")[1] == "1\n[exit code 0]"
+    assert log.read_text().startswith('sandbox -c default_permissions=":workspace" -- bash')
