@@ -147,10 +147,10 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """The tool, or a marked copy; the same one each time, as models are bound to objects."""
         if not isinstance(tool, BaseTool) or tool.name not in deferred or _mark(tool):
             return tool
-        original, copy = self._copies.get(id(tool), (None, None))
-        if copy is None or original is not tool:
-            copy = tool.model_copy(update={"extras": {**(tool.extras or {}), _MARK: True}})
-            self._copies[id(tool)] = (tool, copy)
+        if known := self._copies.get(id(tool)):
+            return known[1]
+        copy = tool.model_copy(update={"extras": {**(tool.extras or {}), _MARK: True}})
+        self._copies[id(tool)] = (tool, copy)  # held, so that no other tool gets its id
         if len(self._copies) > self.SIZE:
             self._copies.popitem(last=False)
         return copy

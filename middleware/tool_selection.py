@@ -295,5 +295,4 @@ def _offering(
 ) -> ModelRequest[Any]:
     dropped = {tool.name for tool in options} - set(chosen)
     tools = [tool for tool in request.tools if getattr(tool, "name", None) not in dropped]
-    # A provider refuses a tool choice where there is no tool.
-    return request.override(tools=tools, tool_choice=request.tool_choice if tools else None)
+    return request.override(tools=tools)
