@@ -44,6 +44,23 @@ if TYPE_CHECKING:
     from agent_factory import wrap_model_call as wrap_model_call
     from agent_factory import wrap_tool_call as wrap_tool_call
 
+    from .budget import BudgetExceededError as BudgetExceededError
+    from .budget import BudgetMiddleware as BudgetMiddleware
+    from .budget import BudgetRequest as BudgetRequest
+    from .budget import BudgetResponse as BudgetResponse
+    from .budget import BudgetState as BudgetState
+    from .budget import Ledger as Ledger
+    from .budget import Limits as Limits
+    from .budget import Price as Price
+    from .budget import RaiseBudget as RaiseBudget
+    from .budget import Reservation as Reservation
+    from .budget import Spent as Spent
+    from .budget import StopRun as StopRun
+    from .budget import UnknownPriceError as UnknownPriceError
+    from .context_editing import ClearToolUsesEdit as ClearToolUsesEdit
+    from .context_editing import ContextEdit as ContextEdit
+    from .context_editing import ContextEditingMiddleware as ContextEditingMiddleware
+    from .file_search import FilesystemFileSearchMiddleware as FilesystemFileSearchMiddleware
     from .human_in_the_loop import Action as Action
     from .human_in_the_loop import ActionRequest as ActionRequest
     from .human_in_the_loop import ApproveDecision as ApproveDecision
@@ -61,9 +78,50 @@ if TYPE_CHECKING:
     from .model_call_limit import ModelCallLimitExceededError as ModelCallLimitExceededError
     from .model_call_limit import ModelCallLimitMiddleware as ModelCallLimitMiddleware
     from .model_call_limit import ModelCallLimitState as ModelCallLimitState
+    from .model_fallback import ModelFallbackMiddleware as ModelFallbackMiddleware
+    from .model_fallback import portable_request as portable_request
+    from .model_refusal import ModelRefusalError as ModelRefusalError
+    from .model_refusal import ModelRefusalMiddleware as ModelRefusalMiddleware
+    from .model_refusal import refusal_of as refusal_of
+    from .model_retry import ModelRetryMiddleware as ModelRetryMiddleware
+    from .model_router import ModelChoice as ModelChoice
+    from .model_router import ModelRouterMiddleware as ModelRouterMiddleware
+    from .model_router import ModelRouterState as ModelRouterState
+    from .model_router import RoutingError as RoutingError
+    from .pii import PIIDetectionError as PIIDetectionError
+    from .pii import PIIMatch as PIIMatch
+    from .pii import PIIMiddleware as PIIMiddleware
+    from .pii import detect_credit_card as detect_credit_card
+    from .pii import detect_email as detect_email
+    from .pii import detect_ip as detect_ip
+    from .pii import detect_mac_address as detect_mac_address
+    from .pii import detect_name as detect_name
+    from .pii import detect_phone as detect_phone
+    from .pii import detect_url as detect_url
+    from .provider_tool_search import ProviderToolSearchMiddleware as ProviderToolSearchMiddleware
+    from .shell_tool import BubblewrapExecutionPolicy as BubblewrapExecutionPolicy
+    from .shell_tool import CodexSandboxExecutionPolicy as CodexSandboxExecutionPolicy
+    from .shell_tool import DockerExecutionPolicy as DockerExecutionPolicy
+    from .shell_tool import ExecutionPolicy as ExecutionPolicy
+    from .shell_tool import HostExecutionPolicy as HostExecutionPolicy
+    from .shell_tool import RedactionRule as RedactionRule
+    from .shell_tool import ShellError as ShellError
+    from .shell_tool import ShellState as ShellState
+    from .shell_tool import ShellToolMiddleware as ShellToolMiddleware
     from .summarization import ContextSize as ContextSize
     from .summarization import SummarizationMiddleware as SummarizationMiddleware
     from .summarization import TriggerClause as TriggerClause
+    from .todo import PlanningState as PlanningState
+    from .todo import Todo as Todo
+    from .todo import TodoListMiddleware as TodoListMiddleware
+    from .tool_call_limit import ToolCallLimitExceededError as ToolCallLimitExceededError
+    from .tool_call_limit import ToolCallLimitMiddleware as ToolCallLimitMiddleware
+    from .tool_call_limit import ToolCallLimitState as ToolCallLimitState
+    from .tool_emulator import LLMToolEmulator as LLMToolEmulator
+    from .tool_error import ToolErrorMiddleware as ToolErrorMiddleware
+    from .tool_retry import ToolRetryMiddleware as ToolRetryMiddleware
+    from .tool_selection import LLMToolSelectorMiddleware as LLMToolSelectorMiddleware
+    from .tool_selection import ToolSelectionError as ToolSelectionError
 
 _HOME = {
     "agent_factory": (
@@ -94,6 +152,23 @@ _HOME = {
         "wrap_model_call",
         "wrap_tool_call",
     ),
+    ".budget": (
+        "BudgetExceededError",
+        "BudgetMiddleware",
+        "BudgetRequest",
+        "BudgetResponse",
+        "BudgetState",
+        "Ledger",
+        "Limits",
+        "Price",
+        "RaiseBudget",
+        "Reservation",
+        "Spent",
+        "StopRun",
+        "UnknownPriceError",
+    ),
+    ".context_editing": ("ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware"),
+    ".file_search": ("FilesystemFileSearchMiddleware",),
     ".human_in_the_loop": (
         "Action",
         "ActionRequest",
@@ -115,7 +190,50 @@ _HOME = {
         "ModelCallLimitMiddleware",
         "ModelCallLimitState",
     ),
+    ".model_fallback": ("ModelFallbackMiddleware", "portable_request"),
+    ".model_refusal": ("ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"),
+    ".model_retry": ("ModelRetryMiddleware",),
+    ".model_router": (
+        "ModelChoice",
+        "ModelRouterMiddleware",
+        "ModelRouterState",
+        "RoutingError",
+    ),
+    ".pii": (
+        "PIIDetectionError",
+        "PIIMatch",
+        "PIIMiddleware",
+        "detect_credit_card",
+        "detect_email",
+        "detect_ip",
+        "detect_mac_address",
+        "detect_name",
+        "detect_phone",
+        "detect_url",
+    ),
+    ".provider_tool_search": ("ProviderToolSearchMiddleware",),
+    ".shell_tool": (
+        "BubblewrapExecutionPolicy",
+        "CodexSandboxExecutionPolicy",
+        "DockerExecutionPolicy",
+        "ExecutionPolicy",
+        "HostExecutionPolicy",
+        "RedactionRule",
+        "ShellError",
+        "ShellState",
+        "ShellToolMiddleware",
+    ),
     ".summarization": ("ContextSize", "SummarizationMiddleware", "TriggerClause"),
+    ".todo": ("PlanningState", "Todo", "TodoListMiddleware"),
+    ".tool_call_limit": (
+        "ToolCallLimitExceededError",
+        "ToolCallLimitMiddleware",
+        "ToolCallLimitState",
+    ),
+    ".tool_emulator": ("LLMToolEmulator",),
+    ".tool_error": ("ToolErrorMiddleware",),
+    ".tool_retry": ("ToolRetryMiddleware",),
+    ".tool_selection": ("LLMToolSelectorMiddleware", "ToolSelectionError"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
