@@ -47,19 +47,15 @@ kbd {{ font: 12px {MONO}; border: 1px solid var(--rim); border-radius: 4px; padd
 .legend svg {{ display: inline-block; margin-right: 7px; vertical-align: -3px; }}
 .keys {{ display: none; }}
 .topology {{ display: block; max-width: none; }}
-.topology a:focus-visible {{ outline: none; }}
-.topology a:focus-visible .core, .topology .chosen .core {{ stroke: var(--mark);
-  stroke-width: 2.5; }}
-.topology a:focus-visible .line, .topology .chosen .line {{ stroke: var(--mark);
-  stroke-width: 2.8; }}
-.topology .chosen .tip {{ fill: var(--mark); }}
-.topology .near .line {{ stroke: var(--ink); stroke-width: 2.4; }}
-.topology .near .tip {{ fill: var(--ink); }}
-.topology .found > a > .core, .topology .found > .frame {{ stroke: var(--mark);
-  stroke-width: 2.5; }}
-.topology .found.item tspan, .topology .found.layer text {{ fill: var(--mark);
-  font-weight: 700; }}
-.topology .faint {{ opacity: 0.22; }}
+#stage a:focus-visible {{ outline: none; }}
+#stage a:focus-visible .core, #stage .chosen .core, #stage .found > a > .core,
+#stage .found > .frame {{ stroke: var(--mark); stroke-width: 2.5; }}
+#stage .near .line {{ stroke: var(--ink); stroke-width: 2.4; }}
+#stage .near .tip {{ fill: var(--ink); }}
+#stage a:focus-visible .line, #stage .chosen .line {{ stroke: var(--mark); stroke-width: 2.8; }}
+#stage a:focus-visible .tip, #stage .chosen .tip {{ fill: var(--mark); }}
+#stage .found.item tspan, #stage .found.layer text {{ fill: var(--mark); font-weight: 700; }}
+#stage .faint {{ opacity: 0.22; }}
 .live, .live body {{ height: 100%; }}
 .live body {{ display: flex; flex-direction: column; overflow: hidden; }}
 .live main {{ flex: 1; min-height: 0; flex-wrap: nowrap; }}
@@ -74,6 +70,7 @@ kbd {{ font: 12px {MONO}; border: 1px solid var(--rim); border-radius: 4px; padd
   .live #stage {{ flex: 1 1 0; min-height: 0; }}
   aside {{ border-left: 0; border-top: 1px solid var(--rim); }}
   .live aside {{ width: auto; flex: 0 0 40%; }}
+  .live header p {{ display: none; }}
 }}
 """
 
@@ -154,24 +151,23 @@ SCRIPT: Final = r"""
     }
   }
 
-  function choose() {
-    const key = location.hash.replace("#about-", "");
+  function choose(key) {
     chosen = parts.some((part) => part.id === key) ? key : "";
     tell(chosen);
     if (chosen) reveal(byId(chosen));
     document.querySelector("aside").scrollTop = 0;
-    stage.scrollTop = stage.scrollLeft = 0;
   }
 
+  const keyOf = (link) => link.replace(/^.*#about-/, "");
   const partOf = (event) => event.target.closest("g[id]");
   for (const [over, out] of [["pointerover", "pointerout"], ["focusin", "focusout"]]) {
-    svg.addEventListener(over, (event) => tell(partOf(event)?.id ?? chosen));
-    svg.addEventListener(out, () => tell(chosen));
+    stage.addEventListener(over, (event) => tell(partOf(event)?.id ?? chosen));
+    stage.addEventListener(out, () => tell(chosen));
   }
-  svg.addEventListener("focusin", (event) => {
-    if (event.target.matches(":focus-visible")) reveal(partOf(event));
+  stage.addEventListener("focusin", (event) => {
+    if (event.target.matches("a:focus-visible")) reveal(partOf(event));
   });
-  window.addEventListener("hashchange", choose);
+  window.addEventListener("hashchange", () => choose(keyOf(location.hash)));
 
   // Moving about: one finger moves, two also zoom. A press that moved is no click.
   const held = new Map();
@@ -209,13 +205,15 @@ SCRIPT: Final = r"""
     });
   }
   stage.addEventListener("dragstart", (event) => event.preventDefault());
-  stage.addEventListener("click", (event) => {
-    const pressed = moved;
+  document.addEventListener("click", (event) => {
+    const dragged = event.detail > 0 && moved >= 4;
+    const link = event.target.closest("a");
     moved = 0;
-    const byMouse = event.detail > 0;
-    if (byMouse && pressed >= 4) event.preventDefault();
-    else if (!partOf(event)) location.hash = "about-all";
-  }, true);
+    if (link) event.preventDefault();
+    if (dragged) return;
+    if (link) choose(keyOf(link.getAttribute("href")));
+    else if (event.target.closest("#stage")) choose("");
+  });
   stage.addEventListener("wheel", (event) => {
     event.preventDefault();
     const lines = event.deltaMode === 1 ? 20 : 1;
@@ -226,7 +224,7 @@ SCRIPT: Final = r"""
   const STEP = 60;
   const keys = {
     "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8), "0": fit, f: fit,
-    "/": () => search.focus(), Escape: () => { location.hash = "about-all"; },
+    "/": () => search.focus(), Escape: () => choose(""),
     ArrowLeft: () => move(STEP, 0), ArrowRight: () => move(-STEP, 0),
     ArrowUp: () => move(0, STEP), ArrowDown: () => move(0, -STEP),
   };
@@ -260,7 +258,7 @@ SCRIPT: Final = r"""
   search.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && hits.length) {
       const hit = hits[turn++ % hits.length];
-      location.hash = `about-${hit.closest("g[id]").id}`;
+      choose(hit.closest("g[id]").id);
       reveal(hit);
     }
     if (event.key === "Escape") {
@@ -290,7 +288,7 @@ SCRIPT: Final = r"""
     if (untouched) begin();
     else show({ ...view, x: middle.x - size.width / view.k / 2,
       y: middle.y - size.height / view.k / 2 });
-    if (first) choose();
+    if (first) choose(keyOf(location.hash));
   }).observe(stage);
 })();
 """
