@@ -22,7 +22,7 @@ from weakref import finalize
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.runtime import Runtime
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, ToolRuntime
 
@@ -54,10 +54,16 @@ __all__ = [
 class ShellInput(BaseModel):
     """What the model gives to the tool."""
 
-    command: str | None = Field(default=None, description="Lines for the shell to run.")
+    command: str | None = Field(description="Lines for the shell to run; null only to restart.")
     restart: bool = Field(
         default=False, description="Start a new shell, before the command if there is one."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_nothing(cls, given: Any) -> Any:
+        """Models are told to give a command; one that only wants to restart may leave it out."""
+        return {"command": None, **given} if isinstance(given, dict) else given
 
 
 class ShellState(AgentState[Any]):

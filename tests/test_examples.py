@@ -223,3 +223,19 @@ def test_privacy_guards_the_local_model_too(show: Show) -> None:
     assert re.search(r"questions to <email_hash:[0-9a-f]{8}>\.", out)
     assert "order_id: A-1001" in out
     assert "@example" not in out
+
+
+def test_workspace_works_in_a_folder_of_its_own_and_hides_addresses(show: Show) -> None:
+    out = show("workspace")
+    assert "On Monday [REDACTED_EMAIL] returned a lamp.\n[exit code 0]" in out
+    assert "/done\n" in out
+    if out.startswith("commands run under Bubblewrap"):
+        assert "/workspace/done\nls: cannot access '/home': No such file" in out
+
+
+@needs_local_model
+def test_workspace_works_with_the_local_model_too(show: Show) -> None:
+    out = show("workspace", "--model", "local")
+    assert "command: cat A-1001.txt" in out
+    assert "On Monday [REDACTED_EMAIL] returned a lamp.\n[exit code 0]" in out
+    assert "lamp" in out.rpartition("Ai Message")[2]
