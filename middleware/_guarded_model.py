@@ -1,8 +1,9 @@
 """A chat model whose answers nobody hears before they were looked at.
 
-It stands in the place of the model it asks. That one answers to it alone, without callbacks: what
-listens to the run (a stream, events, tracers, handlers) hears this one, in whose answers the
-personal data is already replaced, token by token where they are streamed.
+It stands in the place of the model it asks. Of that one it takes the methods alone that speak with
+a provider, which tell nobody: what listens to the run (a stream, events, tracers, handlers, a
+cache) hears this model, in whose answers the personal data is already replaced, token by token
+where they are streamed.
 """
 
 from __future__ import annotations
@@ -14,35 +15,37 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.base import RunnableBinding
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
-from langsmith import tracing_context
 
 from ._redacted_messages import Guard
 from ._redacted_stream import AnswerStream
 
 _UNHEARD: RunnableConfig = {"callbacks": [], "tags": [TAG_NOSTREAM]}
 
+_SHARED = (
+    *("cache", "callbacks", "disable_streaming", "metadata", "name", "output_version", "profile"),
+    *("rate_limiter", "tags", "verbose"),
+)
+"""What LangChain does around any model, and does now around the guarded one."""
+
 
 def guarded(model: Any, guard: Guard) -> Any:
     """The model with a guard at its mouth; itself if it has this one already."""
-    if isinstance(model, RunnableBinding):
-        return RunnableBinding(
-            bound=guarded(model.bound, guard),
-            kwargs=model.kwargs,
-            config=model.config,
-            config_factories=model.config_factories,
-        )
+    if isinstance(model, RunnableBindingBase):
+        return model.model_copy(update={"bound": guarded(model.bound, guard)})
+    if isinstance(model, RunnableWithFallbacks):
+        others = [guarded(other, guard) for other in model.fallbacks]
+        first = guarded(model.runnable, guard)
+        return model.model_copy(update={"runnable": first, "fallbacks": others})
     if any(known == guard for known in _guards_of(model)):
         return model
-    own = ("cache", "callbacks", "metadata", "tags", "verbose")
-    if not isinstance(model, BaseChatModel):
-        return GuardedChatModel(inner=model, guard=guard, cache=False)
-    heard = {name: getattr(model, name) for name in own[1:]}
-    # Handlers that were given to the model itself would hear it as well.
-    inner = model.model_copy(update={"callbacks": None}) if model.callbacks else model
-    return GuardedChatModel(inner=inner, guard=guard, cache=False, profile=model.profile, **heard)
+    shared = {}
+    if isinstance(model, BaseChatModel):
+        shared = {key: getattr(model, key) for key in _SHARED if key in model.model_fields_set}
+    return GuardedChatModel(inner=model, guard=guard, **shared)
 
 
 def _guards_of(model: Any) -> Iterator[Guard]:
@@ -118,6 +121,18 @@ class GuardedChatModel(BaseChatModel):
             return self.inner._streaming_disabled(**kwargs)
         return super()._streaming_disabled(**kwargs)
 
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return dict(getattr(self.inner, "_identifying_params", {}))
+
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        """What a cache of answers goes by: those of another guard are other answers."""
+        if isinstance(self.inner, BaseChatModel):
+            named = self.inner._get_llm_string(stop=stop, **kwargs)
+        else:
+            named = super()._get_llm_string(stop=stop, **kwargs)
+        return f"{named} {self.guard!r}"
+
     def _generate(
         self,
         messages: list[BaseMessage],
@@ -125,9 +140,10 @@ class GuardedChatModel(BaseChatModel):
         run_manager: Any = None,
         **kwargs: Any,
     ) -> ChatResult:
-        with tracing_context(enabled=False):
-            answer = self.inner.invoke(messages, _UNHEARD, **_with_stop(stop, kwargs))
-        return self._result(answer)
+        if isinstance(self.inner, BaseChatModel):
+            return self._result(self.inner._generate(messages, stop=stop, **kwargs))
+        answer = self.inner.invoke(messages, _UNHEARD, **_with_stop(stop, kwargs))
+        return self._result(ChatResult(generations=[ChatGeneration(message=answer)]))
 
     async def _agenerate(
         self,
@@ -136,12 +152,20 @@ class GuardedChatModel(BaseChatModel):
         run_manager: Any = None,
         **kwargs: Any,
     ) -> ChatResult:
-        with tracing_context(enabled=False):
-            answer = await self.inner.ainvoke(messages, _UNHEARD, **_with_stop(stop, kwargs))
-        return self._result(answer)
+        if isinstance(self.inner, BaseChatModel):
+            return self._result(await self.inner._agenerate(messages, stop=stop, **kwargs))
+        answer = await self.inner.ainvoke(messages, _UNHEARD, **_with_stop(stop, kwargs))
+        return self._result(ChatResult(generations=[ChatGeneration(message=answer)]))
 
-    def _result(self, answer: AIMessage) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self.guard.answer(answer))])
+    def _result(self, result: ChatResult) -> ChatResult:
+        generations = [
+            ChatGeneration(
+                message=self.guard.answer(generation.message),
+                generation_info=generation.generation_info,
+            )
+            for generation in result.generations
+        ]
+        return ChatResult(generations=generations, llm_output=result.llm_output)
 
     def _stream(
         self,
@@ -150,16 +174,13 @@ class GuardedChatModel(BaseChatModel):
         run_manager: Any = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
+        if not _streams(self.inner, "_stream"):
+            yield from map(_as_chunk, self._generate(messages, stop, **kwargs).generations)
+            return
         said = AnswerStream(self.guard)
-        chunks = self.inner.stream(messages, _UNHEARD, **_with_stop(stop, kwargs))
-        while True:
-            # Set anew at each step: between two steps, the context is that of the listener.
-            with tracing_context(enabled=False):
-                chunk = next(chunks, None)
-            if chunk is None:
-                break
-            yield from map(_generated, said.feed(self._as_chunk(chunk)))
-        yield from map(_generated, said.close())
+        for chunk in self.inner._stream(messages, stop=stop, **kwargs):
+            yield from _let_out(said, chunk)
+        yield from _closing(said)
 
     async def _astream(
         self,
@@ -168,28 +189,55 @@ class GuardedChatModel(BaseChatModel):
         run_manager: Any = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
+        if not _streams(self.inner, "_stream", "_astream"):
+            result = await self._agenerate(messages, stop, **kwargs)
+            for generation in result.generations:
+                yield _as_chunk(generation)
+            return
         said = AnswerStream(self.guard)
-        chunks = self.inner.astream(messages, _UNHEARD, **_with_stop(stop, kwargs))
-        while True:
-            with tracing_context(enabled=False):
-                chunk = await anext(chunks, None)
-            if chunk is None:
-                break
-            for part in said.feed(self._as_chunk(chunk)):
-                yield _generated(part)
-        for part in said.close():
-            yield _generated(part)
+        async for chunk in self.inner._astream(messages, stop=stop, **kwargs):
+            for part in _let_out(said, chunk):
+                yield part
+        for part in _closing(said):
+            yield part
 
-    def _as_chunk(self, message: AIMessage) -> AIMessageChunk:
-        """A model that does not stream gives its answer in one piece."""
-        if isinstance(message, AIMessageChunk):
-            return message
-        return AIMessageChunk(**message.model_dump(exclude={"type"}))
+
+def _streams(model: Any, *methods: str) -> bool:
+    """Whether a model streams by one of the methods that LangChain's models have for it."""
+    if not isinstance(model, BaseChatModel):
+        return False
+    return any(getattr(type(model), name) is not getattr(BaseChatModel, name) for name in methods)
+
+
+def _let_out(said: AnswerStream, chunk: ChatGenerationChunk) -> Iterator[ChatGenerationChunk]:
+    """What a chunk lets out; facts about the generation go with the last of it."""
+    info = chunk.generation_info
+    parts = [ChatGenerationChunk(message=part) for part in said.feed(_message_of(chunk))]
+    if info and not parts:
+        parts = [ChatGenerationChunk(message=AIMessageChunk(content="", id=chunk.message.id))]
+    if info:
+        parts[-1].generation_info = info
+    return iter(parts)
+
+
+def _closing(said: AnswerStream) -> Iterator[ChatGenerationChunk]:
+    return (ChatGenerationChunk(message=part) for part in said.close())
+
+
+def _message_of(chunk: ChatGenerationChunk) -> AIMessageChunk:
+    message = chunk.message
+    if not isinstance(message, AIMessageChunk):
+        raise TypeError(f"a chat model streams AIMessageChunks, not {type(message).__name__}.")
+    return message
+
+
+def _as_chunk(generation: ChatGeneration) -> ChatGenerationChunk:
+    """The answer of a model that does not stream, in one piece."""
+    message = generation.message
+    if not isinstance(message, AIMessageChunk):
+        message = AIMessageChunk(**message.model_dump(exclude={"type"}))
+    return ChatGenerationChunk(message=message, generation_info=generation.generation_info)
 
 
 def _with_stop(stop: list[str] | None, kwargs: dict[str, Any]) -> dict[str, Any]:
     return kwargs if stop is None else {**kwargs, "stop": stop}
-
-
-def _generated(chunk: AIMessageChunk) -> ChatGenerationChunk:
-    return ChatGenerationChunk(message=chunk)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.caches import InMemoryCache
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
 
-from agent_factory.middleware import RedactionRule
+from agent_factory import create_agent
+from agent_factory.middleware import PIIMiddleware, RedactionRule
 from agent_factory.middleware._guarded_model import guarded
 from agent_factory.middleware._redacted_messages import Guard
 from agent_factory.middleware._redacted_stream import TextStream
@@ -41,6 +45,70 @@ def test_whatever_else_is_asked_of_the_guarded_model_is_asked_of_the_other() -> 
         _ = model.nothing
     assert guarded(model, model.guard) is model
     assert model.invoke("hi").text == "x"
+
+
+HELLO: Any = {"messages": [("user", "Hello")]}
+
+
+def guard(**options: Any) -> PIIMiddleware:
+    return PIIMiddleware("email", apply_to_output=True, **options)
+
+
+class Silent(FakeListChatModel):
+    """A model that cannot stream."""
+
+    _stream = BaseChatModel._stream
+    _astream = BaseChatModel._astream
+
+
+def test_a_model_that_cannot_stream_answers_in_one_piece(collect: Callable[..., Any]) -> None:
+    agent = create_agent(
+        Silent(responses=["Ask ada@x.org!"]),
+        middleware=[guard()],
+    )
+    parts = collect(agent, HELLO, stream_mode="messages")
+    assert [chunk.text for chunk, _ in parts if chunk.text] == ["Ask [REDACTED_EMAIL]!"]
+
+
+def test_what_a_provider_tells_of_its_answer_is_kept(collect: Callable[..., Any]) -> None:
+    class Telling(FakeListChatModel):
+        def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+            for text, info in (("ada@", None), ("x.org", {"finish_reason": "stop"})):
+                yield ChatGenerationChunk(
+                    message=AIMessageChunk(content=text), generation_info=info
+                )
+
+        _astream = BaseChatModel._astream
+
+    agent = create_agent(Telling(responses=[]), middleware=[guard()])
+    parts = collect(agent, HELLO, stream_mode=["messages", "values"])
+    message = parts[-1][1]["messages"][-1]
+    assert message.text == "[REDACTED_EMAIL]"
+    assert message.response_metadata["finish_reason"] == "stop"
+
+
+class Kept(InMemoryCache):
+    """A cache that shows what it was given to keep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Any] = []
+
+    def update(self, prompt: str, llm_string: str, return_val: Any) -> None:
+        self.kept.append(return_val)
+        super().update(prompt, llm_string, return_val)
+
+
+def test_no_cache_keeps_what_a_guard_takes_out(call: Callable[..., Any]) -> None:
+    cache = Kept()
+    model = Silent(responses=["ada@x.org", "bob@x.org"], cache=cache)
+    for _ in range(2):
+        agent = create_agent(model, middleware=[guard()])
+        assert call(agent, HELLO)["messages"][-1].text == "[REDACTED_EMAIL]"
+    assert len(cache.kept) == 1
+    assert "@x.org" not in repr(cache.kept)
+    masking = create_agent(model, middleware=[guard(strategy="mask")])
+    assert call(masking, HELLO)["messages"][-1].text == "b***@****.org"
 
 
 PIECES = (

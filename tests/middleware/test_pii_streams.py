@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.tracers.context import collect_runs
 from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, ModelRequest, create_agent
@@ -128,12 +129,18 @@ def test_no_event_of_a_run_shows_the_data(sizes: list[int]) -> None:
 
 def test_events_and_handlers_are_told_no_more(call: Callable[..., Any]) -> None:
     ear, own = Ear(), Ear()
-    model = Chunked(chunks=spelled(TEXT), callbacks=[own])
+    counted: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    facts = {"model_name": "chunked"}
+    last = said("", usage_metadata=counted, response_metadata=facts)
+    model = Chunked(chunks=[*spelled(TEXT), *last], callbacks=[own])
     agent = create_agent(model, middleware=[guard()])
     events = events_of(agent)
     assert any(event["event"] == "on_chat_model_stream" for event in events)
     assert {e["name"] for e in events if "chat_model" in e["event"]} == {"Chunked"}
-    call(agent, HELLO, {"callbacks": [ear]})
+    with collect_runs() as runs, get_usage_metadata_callback() as usage:
+        call(agent, HELLO, {"callbacks": [ear]})
+    assert "ada@" not in repr([run.outputs for run in runs.traced_runs])
+    assert usage.usage_metadata["chunked"]["total_tokens"] == 3, "counted once"
     assert ear.heard
     assert own.heard
     for heard in (*events, *ear.heard, *own.heard):
@@ -345,6 +352,25 @@ def test_an_answer_that_a_layer_gives_by_itself_is_guarded(call: Callable[..., A
 
     agent = create_agent(Chunked(chunks=said("no")), middleware=[guard(), Answers()])
     assert call(agent, HELLO)["messages"][-1].text == CLEAN
+
+
+@pytest.mark.parametrize("wrapped", ["with_fallbacks", "bind"])
+def test_a_model_in_a_wrapping_is_guarded_in_there(
+    collect: Callable[..., Any], wrapped: str
+) -> None:
+    class Fails(Chunked):
+        def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+            raise ConnectionError("down")
+            yield
+
+    model: Any = Chunked(chunks=spelled(TEXT))
+    if wrapped == "with_fallbacks":
+        model = Fails(chunks=[]).with_fallbacks([model])
+    else:
+        model = getattr(model, wrapped)()
+    parts = collect(create_agent(model, middleware=[guard()]), HELLO, stream_mode="messages")
+    assert len(parts) > 5, "it streams"
+    assert streamed(parts).text == CLEAN
 
 
 @pytest.mark.parametrize("streaming", [True, False])
