@@ -209,7 +209,8 @@ def test_without_the_extra_the_command_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    monkeypatch.delitem(sys.modules, "agent_factory.commands")
+    for name in [name for name in sys.modules if name.startswith("agent_factory.commands")]:
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert missing in str(end.value)

@@ -1,4 +1,4 @@
-"""The commands behind `agent-factory`; they need the extra `cli`."""
+"""`agent-factory demo`: a support desk for a small shop."""
 
 from __future__ import annotations
 
@@ -11,14 +11,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from agent_factory.commands.trouble import ShowTraceback
 from agent_factory.demo import DemoError
 from agent_factory.demo.interrupt import STOPPED
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Agents from middleware: look at them, and see one work.",
-)
 
 
 class Decision(StrEnum):
@@ -28,12 +23,6 @@ class Decision(StrEnum):
     REJECT = "reject"
 
 
-@app.callback()
-def agent_factory() -> None:
-    """Agents from middleware: look at them, and see one work."""
-
-
-@app.command()
 def demo(
     decide: Annotated[
         Decision | None,
@@ -49,6 +38,7 @@ def demo(
     model: Annotated[
         str, typer.Option(help="The embedded model, local, or provider:name through langchain.")
     ] = "local",
+    traceback: ShowTraceback = False,
 ) -> None:
     """A support desk for a small shop: tools, a review, a summary, a thread that lives on."""
     console, trouble = Console(), Console(stderr=True)

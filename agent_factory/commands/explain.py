@@ -1,0 +1,125 @@
+"""`agent-factory explain`: in which order everything runs, and why; or one way, or one code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from agent_factory.commands import screen
+from agent_factory.commands.loading import load
+from agent_factory.commands.screen import AsJson
+from agent_factory.commands.trouble import ShowTraceback, Trouble
+from agent_factory.facts import END, START, Call, Phase
+from agent_factory.render.explained import ORDERS, layer_order, meaning
+from agent_factory.topology import Topology
+from agent_factory.ways import Way
+
+EXAMPLES = """Examples:
+
+agent-factory explain shop.desk:agent
+
+agent-factory explain shop.desk:agent model tools"""
+
+_SHORT = {"start": START, "end": END}
+"""What people call the two ends of a run."""
+
+
+def explain(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="As `show` takes it.")],
+    source: Annotated[
+        str | None, typer.Argument(metavar="[FROM]", help="The node a way leaves.")
+    ] = None,
+    to: Annotated[str | None, typer.Argument(metavar="[TO]", help="The node it reaches.")] = None,
+    json: AsJson = False,
+    traceback: ShowTraceback = False,
+) -> None:
+    """Explain in which order hooks and layers run, and why; or why one node leads to another.
+
+    `start` and `end` may be said for __start__ and __end__.
+    """
+    if source is not None and to is None:
+        raise Trouble("FROM needs TO: name the node that the way reaches, too.")
+    plan = load(target).plan
+    if source is None or to is None:
+        _print(plan.explain(), _order(target, plan) if json else None)
+        return
+    source, to = _node(plan, source), _node(plan, to)
+    _print(plan.explain(source, to), _way(target, plan, source, to) if json else None)
+
+
+def _node(plan: Topology, name: str) -> str:
+    known = list(dict.fromkeys(node for way in plan.ways for node in (way.source, way.target)))
+    node = name if name in known else _SHORT.get(name, name)
+    if node in known:
+        return node
+    close = get_close_matches(name, known, n=1)
+    remedy = f"Did you mean {close[0]}?" if close else f"Its nodes are {', '.join(known)}."
+    raise Trouble(f"{name} is no node of this agent. {remedy}")
+
+
+def _print(words: str, data: Any) -> None:
+    if data is not None:
+        screen.write_json(data)
+    elif screen.is_terminal():
+        screen.show(_coloured(words))
+    else:
+        screen.write(words)
+
+
+def _coloured(words: str) -> Text:
+    text = Text(words)
+    text.highlight_regex(r"(?m)^[a-z_]+( layers)?(?= {2,})", "bold")
+    text.highlight_regex(r"(?m)(?<=^  \d\. )[^.\n]+", "cyan")
+    text.highlight_regex(r"(?m)^\S+ -> \S+", "bold")
+    return text
+
+
+def _order(target: str, plan: Topology) -> dict[str, Any]:
+    return {
+        "target": target,
+        "order": [*_hooks(plan), *_layers(plan)],
+        "corners": {
+            "entry": plan.entry,
+            "loop_entry": plan.loop_entry,
+            "loop_exit": plan.loop_exit,
+            "exit": plan.exit,
+        },
+    }
+
+
+def _hooks(plan: Topology) -> Iterator[dict[str, Any]]:
+    for phase, why in ORDERS.items():
+        owners = [hook.owner for hook in plan.hooks if hook.phase is phase]
+        if phase in (Phase.AFTER_MODEL, Phase.AFTER_AGENT):
+            owners.reverse()
+        if owners:
+            yield {"part": str(phase), "why": why, "names": owners}
+
+
+def _layers(plan: Topology) -> Iterator[dict[str, Any]]:
+    for call in Call:
+        names = [f"{x.owner}.{x.method}" for x in plan.layers if x.call is call]
+        if names:
+            yield {"part": f"{call} layers", "why": layer_order(call), "names": names}
+
+
+def _way(target: str, plan: Topology, source: str, to: str) -> dict[str, Any]:
+    leaving = [way for way in plan.ways if way.source == source]
+    found = [way for way in leaving if way.target == to]
+    return {
+        "target": target,
+        "from": source,
+        "to": to,
+        "exists": bool(found),
+        "reasons": [reason for way in found for reason in _reasons(way)],
+        "instead": [] if found else [way.target for way in leaving],
+    }
+
+
+def _reasons(way: Way) -> Iterator[dict[str, Any]]:
+    for reason in way.reasons:
+        yield {"why": str(reason.why), "by": list(reason.by), "meaning": meaning(reason)}

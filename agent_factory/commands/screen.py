@@ -1,0 +1,56 @@
+"""Where a command writes: as tables and colours for people, as plain text for everything else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+
+from agent_factory.commands.trouble import Trouble
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with the same keys always.")]
+
+
+def is_terminal() -> bool:
+    """Whether a person reads along."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def show(renderable: RenderableType) -> None:
+    """Print what is made for people."""
+    Console().print(renderable)
+
+
+def write(text: str) -> None:
+    """Print plain text as it is, with one line break at its end."""
+    print(text.removesuffix("\n"))
+
+
+def write_json(data: Any) -> None:
+    """Print data as JSON."""
+    write(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def save(text: str, file: Path) -> None:
+    """Write a file, and say so where a person reads along.
+
+    Raises:
+        Trouble: It cannot be written.
+    """
+    try:
+        file.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise Trouble(f"{file} cannot be written: {error.strerror}.", error) from None
+    note(f"Wrote {file} ({len(text.encode())} bytes).")
+
+
+def note(words: str) -> None:
+    """Say something beside the output, where a person reads along."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        Console(stderr=True, highlight=False, markup=False).print(
+            words, style="dim", soft_wrap=True
+        )
