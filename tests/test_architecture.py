@@ -99,7 +99,8 @@ def test_every_public_name_has_a_docstring(path: Path) -> None:
             assert overload or ast.get_docstring(node), node.name
 
 
-FORMS = ("as_json", "explained", "mermaid", "text")
+PICTURES = ("about", "figure", "html", "layout", "page", "palette", "svg")
+FORMS = ("as_json", "explained", "mermaid", "text", *PICTURES)
 PLAN = ("facts", "ways", "diff", "topology", *(f"render.{form}" for form in FORMS))
 
 

@@ -43,15 +43,15 @@ DAY = Theme(
     frame="#f6f8fa",
     rim="#c4ccd4",
     jump="#a8320f",
-    mark="#b35900",
+    mark="#a04e00",
     kinds=MappingProxyType(
         {
-            "before_agent": ("#f1f7ff", "#a9d0ff"),
-            "before_model": ("#e7f1ff", "#4f9bf5"),
-            "model": ("#e8e8fb", "#2b2a7a"),
-            "after_model": ("#e4f5ee", "#17805a"),
-            "tools": ("#fff1dc", "#dd9320"),
-            "after_agent": ("#f7effd", "#d6b4f2"),
+            "before_agent": ("#f1f7ff", "#bfdcff"),
+            "before_model": ("#e7f1ff", "#3f87e5"),
+            "model": ("#e8e8fb", "#232269"),
+            "after_model": ("#e4f5ee", "#0d6b49"),
+            "tools": ("#fff1dc", "#df9620"),
+            "after_agent": ("#f7effd", "#cfa6f0"),
             "terminal": ("#1c2128", "#1c2128"),
         }
     ),
@@ -67,12 +67,12 @@ NIGHT = Theme(
     mark="#ffb454",
     kinds=MappingProxyType(
         {
-            "before_agent": ("#152031", "#c3defd"),
-            "before_model": ("#14243b", "#5aa2f7"),
-            "model": ("#21214d", "#f1f0ff"),
-            "after_model": ("#102a22", "#1d8a62"),
+            "before_agent": ("#152031", "#d5e8ff"),
+            "before_model": ("#14243b", "#4a90ea"),
+            "model": ("#21214d", "#ffffff"),
+            "after_model": ("#102a22", "#1a7d58"),
             "tools": ("#33260f", "#e6a23c"),
-            "after_agent": ("#271b33", "#8d5fb3"),
+            "after_agent": ("#271b33", "#7646a0"),
             "terminal": ("#e6edf3", "#e6edf3"),
         }
     ),

@@ -1,0 +1,410 @@
+"""A plan in pictures: they show all of it, are readable and harmless, and agree with the graph."""
+
+from __future__ import annotations
+
+import re
+import sys
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+from itertools import combinations
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.tools import tool
+
+from agent_factory import (
+    AgentMiddleware,
+    Topology,
+    create_agent,
+    hook_config,
+    plan_agent,
+    topology_of,
+)
+from agent_factory.facts import END, START, Phase
+from agent_factory.render.about import about_parts
+from agent_factory.render.figure import LETTER, Figure, figure_of
+from agent_factory.render.html import page
+from agent_factory.render.layout import Layout, Route, read_layout, to_dot
+from agent_factory.render.palette import DAY, NIGHT, Theme
+from agent_factory.render.svg import draw
+from agent_factory.testing import ScriptedChatModel
+
+# Hooks here jump where a build has its doubts: where to is what is tested.
+pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "</script><img onerror=alert(1) src='x'>&\"]; \x00\ud800{}"
+
+
+@tool
+def find(query: str) -> str:
+    """Find."""
+    return query
+
+
+@tool(return_direct=True)
+def answer(text: str) -> str:
+    """Answer."""
+    return text
+
+
+class Guard(AgentMiddleware):
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request)
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+
+def full() -> Topology:
+    return plan_agent(
+        tools=[find, answer, {"type": "web_search"}],
+        middleware=[Guard(), Guard(name="other")],
+        response_format={"title": "Answer", "type": "object"},
+    )
+
+
+def stub_layout(figure: Figure) -> Layout:
+    """Everything in one column: a layout that needs no Graphviz."""
+    middles = {box.key: (400.0, 100.0 + 300 * place) for place, box in enumerate(figure.boxes)}
+    routes = {
+        arrow.key: Route(
+            (middles[arrow.source.key], (0, 0), (0, 0), (90, 90)),
+            middles[arrow.target.key],
+            (50, 50) if arrow.label else None,
+        )
+        for arrow in figure.arrows
+    }
+    return Layout((800, 300 * len(figure.boxes)), middles, routes, ((0, 0, 9, 9),) * 3)
+
+
+def picture(plan: Topology, *, linked: bool = False) -> str:
+    figure = figure_of(plan)
+    layout = stub_layout(figure)
+    groups = layout.groups[: len(figure.groups)]
+    placed = Layout(layout.size, layout.boxes, layout.routes, groups)
+    return draw(figure, placed, about_parts(plan, figure), linked=linked)
+
+
+def document(plan: Topology) -> str:
+    figure = figure_of(plan)
+    return page(plan, figure, picture(plan, linked=True), about_parts(plan, figure))
+
+
+def parts(svg: str) -> dict[str, ElementTree.Element]:
+    root = ElementTree.fromstring(svg)
+    return {part.get("id", ""): part for part in root.iter(f"{SVG}g") if part.get("id")}
+
+
+def words(element: ElementTree.Element) -> str:
+    return " ".join(element.itertext())
+
+
+# What a picture shows
+
+
+def test_each_node_and_each_way_has_its_part() -> None:
+    plan = full()
+    drawn = parts(picture(plan))
+    nodes = [part for part in drawn.values() if "node" in (part.get("class") or "").split()]
+    ways = [part for part in drawn.values() if "way" in (part.get("class") or "").split()]
+    titles = [(part.findtext(f"{SVG}title") or "").splitlines()[0] for part in [*nodes, *ways]]
+    assert titles[: len(nodes)] == [START, *plan.nodes, END]
+    assert titles[len(nodes) :] == [f"{way.source} -> {way.target}" for way in plan.ways]
+
+
+def test_layers_are_frames_and_the_outermost_comes_first_and_is_the_largest() -> None:
+    drawn = parts(picture(full()))
+    [model] = [part for part in drawn.values() if part.get("class") == "node model"]
+    layers = [part for part in model.iter(f"{SVG}g") if part.get("class") == "layer"]
+    assert [layer.get("data-words") for layer in layers] == ["Guard", "other"]
+    rects = [layer.find(f"{SVG}rect") for layer in layers]
+    widths = [float(rect.get("width", "0")) for rect in rects if rect is not None]
+    assert widths == sorted(widths, reverse=True)
+    assert len(set(widths)) == 2
+
+
+def test_tools_stand_where_they_run_and_are_marked() -> None:
+    drawn = parts(picture(full()))
+    [model] = [words(part) for part in drawn.values() if part.get("class") == "node model"]
+    [tools] = [words(part) for part in drawn.values() if part.get("class") == "node tools"]
+    assert "web_search run by the provider" in model
+    assert "Answer structured answer" in model
+    assert "answer return_direct" in tools
+    assert "web_search" not in tools
+
+
+def test_what_only_a_jump_takes_is_dashed_and_says_who_jumps() -> None:
+    figure = figure_of(full())
+    dashed = {(a.source.name, a.target.name) for a in figure.arrows if a.dashed}
+    last = "other.after_agent"
+    assert dashed == {("Guard.before_model", last), ("other.before_model", last)}
+    jump = next(arrow.key for arrow in figure.arrows if arrow.dashed)
+    tooltip = parts(picture(full()))[jump].findtext(f"{SVG}title") or ""
+    assert "Guard declares that it may jump there" in tooltip
+
+
+def test_reasons_are_short_on_an_arrow_and_whole_in_its_tooltip() -> None:
+    figure = figure_of(full())
+    arrow = next(a for a in figure.arrows if (a.source.name, a.target.name) == ("model", "tools"))
+    assert arrow.label == ("pending calls",)
+    tooltip = parts(picture(full()))[arrow.key].findtext(f"{SVG}title") or ""
+    assert "The model asked for tools that nothing has answered" in tooltip
+
+
+def test_a_picture_has_a_title_and_a_description() -> None:
+    root = ElementTree.fromstring(picture(full()))
+    assert root.get("role") == "graphics-document"
+    for name, attribute in (("title", "aria-labelledby"), ("desc", "aria-describedby")):
+        element = root.find(f"{SVG}{name}")
+        assert element is not None
+        assert element.get("id") == root.get(attribute)
+        assert element.text
+
+
+def test_a_long_name_is_cut_and_kept_whole_in_its_details() -> None:
+    name = "Guard" * 30
+    figure = figure_of(plan_agent(middleware=[Guard(name=name)]))
+    assert max(box.size[0] for box in figure.boxes) < 45 * LETTER + 60
+    drawn = picture(plan_agent(middleware=[Guard(name=name)]))
+    assert f"<title>{name}.before_model" in drawn
+    assert "Guard…" in drawn
+
+
+def test_many_tools_stand_in_even_columns() -> None:
+    tools = [{"type": "function", "function": {"name": f"t{n}"}} for n in range(21)]
+    box = next(box for box in figure_of(plan_agent(tools=tools)).boxes if box.rows)
+    assert (len(box.rows), box.columns, box.lines) == (21, 3, 7)
+
+
+def test_wide_letters_get_more_room() -> None:
+    def width(name: str) -> float:
+        figure = figure_of(plan_agent(middleware=[Guard(name=name)]))
+        return next(box.size[0] for box in figure.boxes if box.owner == name)
+
+    assert width("保護" * 8) == width("guards__" * 4)
+
+
+# Colours
+
+
+def luminance(colour: str) -> float:
+    """As WCAG 2 defines it."""
+    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    dark, bright = sorted([luminance(one), luminance(other)])
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [DAY, NIGHT], ids=["day", "night"])
+def test_texts_stand_out_from_what_is_below_them(theme: Theme) -> None:
+    """4.5 to 1 is WCAG's measure for text."""
+    tints = [tint for kind, (tint, _) in theme.kinds.items() if kind != "terminal"]
+    for ground in [theme.paper, theme.frame, *tints]:
+        assert contrast(theme.ink, ground) >= 4.5
+        assert contrast(theme.muted, ground) >= 4.5
+        assert contrast(theme.mark, ground) >= 4.5
+    assert contrast(theme.jump, theme.paper) >= 4.5
+    assert contrast(theme.paper, theme.kinds["terminal"][0]) >= 4.5
+
+
+@pytest.mark.parametrize("theme", [DAY, NIGHT], ids=["day", "night"])
+def test_kinds_differ_without_colours_too(theme: Theme) -> None:
+    stripes = [stripe for kind, (_, stripe) in theme.kinds.items() if kind != "terminal"]
+    assert min(contrast(a, b) for a, b in combinations(stripes, 2)) >= 1.2
+
+
+# The page
+
+
+class Reader(HTMLParser):
+    """The tags and attributes of a page, and whether its tags close as they open."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in ("meta", "input", "option"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def values(self, name: str) -> list[str]:
+        return [value or "" for key, value in self.attributes if key == name]
+
+
+def test_the_page_is_whole_and_asks_for_nothing() -> None:
+    text = document(full())
+    reader = Reader(text)
+    assert reader.open == []
+    assert not {"src", "srcset", "style", "onclick", "onerror"} & {k for k, _ in reader.attributes}
+    assert not {"link", "img", "iframe", "object", "base"} & set(reader.tags)
+    assert all(link.startswith("#") for link in reader.values("href"))
+    assert not re.search(r"url\(|@import|https?://(?!www\.w3\.org/2000/svg)", text)
+
+
+def test_the_page_lets_only_its_own_script_run() -> None:
+    text = document(full())
+    [script] = re.findall(r"<script>(.*?)</script>", text, flags=re.S)
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
+
+
+def test_every_part_of_the_picture_leads_to_its_details() -> None:
+    reader = Reader(document(full()))
+    ids = reader.values("id")
+    assert len(ids) == len(set(ids))
+    assert {link.removeprefix("#") for link in reader.values("href")} <= set(ids)
+    plan = full()
+    articles = [name for name in ids if name.startswith("about-")]
+    assert len(articles) == 1 + len(plan.nodes) + 2 + len(plan.ways)
+
+
+def test_details_say_owner_phase_order_and_why() -> None:
+    plan = full()
+    figure = figure_of(plan)
+    key = next(box.key for box in figure.boxes if box.name == "other.after_agent")
+    facts = dict(about_parts(plan, figure)[key].facts)
+    assert facts["middleware"] == "other"
+    assert facts["phase"] == "after_agent"
+    assert facts["order"] == "1 of 2"
+    assert "the list backwards" in facts["why here"]
+    assert facts["corner"] == "A run that leaves the loop goes here."
+
+
+@pytest.mark.parametrize("make", [picture, document])
+def test_no_name_can_break_out(make: Any) -> None:
+    plan = plan_agent(
+        tools=[{"type": "function", "function": {"name": HOSTILE}}],
+        middleware=[Guard(name=HOSTILE.replace(":", ""))],
+    )
+    text = make(plan)
+    assert "<img" not in text
+    assert text.count("</script>") == (make is document)
+    text.encode()
+    reader = Reader(text)
+    assert reader.open == []
+    assert not {name for name, _ in reader.attributes} & {"onerror", "src"}
+
+
+@given(name=st.text(min_size=1).filter(lambda name: not set(name) & set("|:")))
+def test_any_name_gives_sound_xml(name: str) -> None:
+    plan = plan_agent(middleware=[Guard(name=name)])
+    assert len(parts(picture(plan))) == len(plan.nodes) + 2 + len(plan.ways)
+
+
+# Layout: what Graphviz is asked and what it says
+
+
+def test_graphviz_sees_no_name() -> None:
+    source = to_dot(figure_of(plan_agent(middleware=[Guard(name='x"]; a')])))
+    assert "x" not in re.sub(r"box|fixedsize", "", source).replace("FIXEDSIZE", "").lower()
+    assert '"];' in source
+
+
+def test_places_are_counted_from_the_upper_left_corner() -> None:
+    layout = read_layout(
+        '{"bb": "0,0,200,100", "objects": [{"name": "cluster_0", "bb": "10,20,110,80"},'
+        ' {"name": "n0", "pos": "50,90"}, {"name": "n1", "pos": "50,10"}],'
+        ' "edges": [{"id": "e0", "pos": "e,50,20 50,80 50,60 50,50 50,30", "lp": "70,50"}]}'
+    )
+    assert layout.size == (200, 100)
+    assert layout.boxes == {"n0": (50, 10), "n1": (50, 90)}
+    assert layout.groups == ((10, 20, 110, 80),)
+    route = layout.routes["e0"]
+    assert (route.points[0], route.tip, route.label) == ((50, 20), (50, 80), (70, 50))
+
+
+def test_without_graphviz_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    with pytest.raises(ImportError, match=re.escape("pip install 'agent-factory[draw]'")):
+        plan_agent().to_svg()
+    with pytest.raises(ImportError, match="Graphviz"):
+        plan_agent().to_html()
+
+
+def test_equal_plans_give_equal_pictures() -> None:
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    assert full().to_svg() == full().to_svg()
+    assert full().to_html() == full().to_html()
+    assert "0x" not in full().to_svg()
+
+
+def test_boxes_stay_apart_and_inside() -> None:
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    rects = []
+    for part in parts(full().to_svg()).values():
+        if "node" in (part.get("class") or ""):
+            rect = next(iter(part.iter(f"{SVG}rect")))
+            x, y, width, height = (float(rect.get(k, "")) for k in ("x", "y", "width", "height"))
+            rects.append((x, y, x + width, y + height))
+    for a, b in combinations(rects, 2):
+        assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+    assert min(min(rect) for rect in rects) >= 0
+
+
+# The plan, the graph and the picture agree
+
+
+JUMPS = ["end", "model"]
+
+
+@st.composite
+def stacks(draw_: st.DrawFn) -> list[AgentMiddleware]:
+    made = []
+    for index in range(draw_(st.integers(0, 4))):
+        body: dict[str, Any] = {}
+        for phase in draw_(st.sets(st.sampled_from(list(Phase)))):
+            jumps: Any = draw_(st.lists(st.sampled_from(JUMPS), unique=True))
+            body[phase] = hook_config(can_jump_to=jumps)(lambda self, state, runtime: None)
+        for flow in draw_(st.sets(st.sampled_from(["around_model", "around_tool"]))):
+            body[flow] = Guard.around_model
+        made.append(type("Member", (AgentMiddleware,), body)(name=f"M{index}"))
+    return made
+
+
+@given(
+    stack=stacks(),
+    tools=st.lists(st.sampled_from([find, answer]), unique_by=id),
+    structured=st.booleans(),
+)
+def test_what_langgraph_draws_is_the_plan(
+    stack: list[AgentMiddleware], tools: list[Any], structured: bool
+) -> None:
+    """Nodes, edges, and which of them are conditional; and the picture shows the same."""
+    schema = {"title": "Answer", "type": "object"} if structured else None
+    agent = create_agent(ScriptedChatModel([]), tools, middleware=stack, response_format=schema)
+    plan = topology_of(agent)
+    graph = agent.get_graph()
+    assert set(graph.nodes) == {START, *plan.nodes, END}
+    drawn = {(edge.source, edge.target, edge.conditional) for edge in graph.edges}
+    routed = {edge.source: edge.route is not None for edge in plan.edges}
+    assert drawn == {(way.source, way.target, routed[way.source]) for way in plan.ways}
+    shown = {(arrow.source.name, arrow.target.name) for arrow in figure_of(plan).arrows}
+    assert shown == {(source, target) for source, target, _ in drawn}
