@@ -1,7 +1,70 @@
-"""For tests of agents and middleware: a chat model that says what it was told to say."""
+"""For tests of agents and middleware: models that follow a script, single hooks, laws, snapshots.
+
+>>> from agent_factory.testing import ScriptedChatModel, run_hook
+
+Names are loaded when they are first used: pytest imports this package at every start.
+"""
 
 from __future__ import annotations
 
-from agent_factory.testing.scripted import ModelCallRecord, ScriptedChatModel, ScriptError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["ModelCallRecord", "ScriptError", "ScriptedChatModel"]
+if TYPE_CHECKING:
+    from agent_factory.testing.cassettes import CassetteError as CassetteError
+    from agent_factory.testing.cassettes import CassetteMismatch as CassetteMismatch
+    from agent_factory.testing.colours import both_ways as both_ways
+    from agent_factory.testing.divergence import Divergence as Divergence
+    from agent_factory.testing.divergence import areplay_with as areplay_with
+    from agent_factory.testing.divergence import replay_with as replay_with
+    from agent_factory.testing.families import each_stack as each_stack
+    from agent_factory.testing.histories import InvalidHistory as InvalidHistory
+    from agent_factory.testing.histories import assert_valid_history as assert_valid_history
+    from agent_factory.testing.hooks import arun_hook as arun_hook
+    from agent_factory.testing.hooks import run_hook as run_hook
+    from agent_factory.testing.laws import LAWS as LAWS
+    from agent_factory.testing.laws import BrokenLaw as BrokenLaw
+    from agent_factory.testing.laws import check_middleware as check_middleware
+    from agent_factory.testing.layers import LayerRun as LayerRun
+    from agent_factory.testing.layers import arun_layer as arun_layer
+    from agent_factory.testing.layers import run_layer as run_layer
+    from agent_factory.testing.recording import RecordingChatModel as RecordingChatModel
+    from agent_factory.testing.recording import record as record
+    from agent_factory.testing.replaying import ReplayChatModel as ReplayChatModel
+    from agent_factory.testing.replaying import ReplayedError as ReplayedError
+    from agent_factory.testing.replaying import replay as replay
+    from agent_factory.testing.replies import Reply as Reply
+    from agent_factory.testing.replies import ScriptError as ScriptError
+    from agent_factory.testing.scripted import ModelCallRecord as ModelCallRecord
+    from agent_factory.testing.scripted import ScriptedChatModel as ScriptedChatModel
+
+_HOME = {
+    "cassettes": ("CassetteError", "CassetteMismatch"),
+    "colours": ("both_ways",),
+    "divergence": ("Divergence", "areplay_with", "replay_with"),
+    "families": ("each_stack",),
+    "histories": ("InvalidHistory", "assert_valid_history"),
+    "hooks": ("arun_hook", "run_hook"),
+    "laws": ("LAWS", "BrokenLaw", "check_middleware"),
+    "layers": ("LayerRun", "arun_layer", "run_layer"),
+    "recording": ("RecordingChatModel", "record"),
+    "replaying": ("ReplayChatModel", "ReplayedError", "replay"),
+    "replies": ("Reply", "ScriptError"),
+    "scripted": ("ModelCallRecord", "ScriptedChatModel"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module = _MODULE_OF[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

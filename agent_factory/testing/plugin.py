@@ -1,0 +1,71 @@
+"""The pytest plugin that comes with the package. It imports what a fixture needs when it is used.
+
+Fixtures:
+    topology_snapshot: `assert agent == topology_snapshot` holds while the plan stays as it is.
+    agent_colour: runs an agent, a hook or a layer; each test that takes it runs in both colours.
+    agent_stack: the stack of a test that `each_stack` decorates.
+    scripted_model: makes scripted models, and insists that their scripts were used up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from agent_factory.testing.colours import Colour
+    from agent_factory.testing.scripted import ScriptedChatModel
+    from agent_factory.testing.snapshots import TopologySnapshot
+
+
+@pytest.fixture
+def topology_snapshot(request: pytest.FixtureRequest) -> TopologySnapshot:
+    """The stored plan of this test: `assert agent == topology_snapshot`."""
+    from agent_factory.testing.extras import needs
+
+    needs("syrupy")
+    from agent_factory.testing.snapshots import TopologyExtension, TopologySnapshot
+
+    plain = request.getfixturevalue("snapshot")
+    return TopologySnapshot(
+        session=plain.session,
+        extension_class=TopologyExtension,
+        test_location=plain.test_location,
+        update_snapshots=plain.update_snapshots,
+        update_new_snapshots_only=plain.update_new_snapshots_only,
+    )
+
+
+@pytest.fixture(params=["sync", "async"])
+def agent_colour(request: pytest.FixtureRequest) -> Colour:
+    """Runs agents, hooks and layers in one colour; the test runs once in each."""
+    from agent_factory.testing.colours import Colour
+
+    return Colour(request.param)
+
+
+@pytest.fixture
+def agent_stack(request: pytest.FixtureRequest) -> list[Any]:
+    """The stack of this run of a test that `each_stack` decorates."""
+    if not hasattr(request, "param"):
+        pytest.fail("agent_stack: decorate the test with each_stack({...}).", pytrace=False)
+    stack = request.param
+    return list(stack() if callable(stack) else stack)
+
+
+@pytest.fixture
+def scripted_model() -> Iterator[Callable[..., ScriptedChatModel]]:
+    """Makes a `ScriptedChatModel`; the test fails if a step of its script was never asked for."""
+    from agent_factory.testing.scripted import ScriptedChatModel
+
+    made: list[ScriptedChatModel] = []
+
+    def make(*args: Any, **kwargs: Any) -> ScriptedChatModel:
+        made.append(ScriptedChatModel(*args, **kwargs))
+        return made[-1]
+
+    yield make
+    for model in made:
+        model.assert_done()
