@@ -33,7 +33,7 @@ class Ordering:
         requires: One of each must be in the stack.
         conflicts: None of these may be.
         reads: What it judges: a change that comes later would go unjudged.
-        writes: What it changes.
+        writes: What it changes after the model has answered.
         exposes: What it sends to a model of its own.
         guards: What it cleans before others see it.
 

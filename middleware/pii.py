@@ -23,6 +23,7 @@ from agent_factory import (
     ExtendedModelResponse,
     ModelRequest,
     ModelResponse,
+    Ordering,
     PrivateStateAttr,
     ToolCallRequest,
 )
@@ -131,6 +132,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         self.apply_to_output = apply_to_output
         self.apply_to_tool_results = apply_to_tool_results
         self.apply_to_tool_calls = apply_to_tool_calls
+        self.ordering = _ordering(places)
         self._models: OrderedDict[Any, tuple[Any, Any]] = OrderedDict()
 
     @property
@@ -313,3 +315,8 @@ def _output_tools(response_format: Any) -> Sequence[str]:
     """The tools by which a structured answer is given."""
     by_tool = getattr(response_format, "by_tool", response_format)
     return list(getattr(by_tool, "bindings", ()))
+
+
+def _ordering(places: tuple[bool, ...]) -> Ordering:
+    aspects = ("user_messages", "answers", "tool_results", "tool_calls")
+    return Ordering(guards=[a for a, applies in zip(aspects, places, strict=True) if applies])
