@@ -19,6 +19,7 @@ from time import time
 from typing import Any, Final
 from uuid import uuid4
 
+from langgraph.config import get_stream_writer
 from langgraph.runtime import Runtime
 
 from agent_factory.errors import ArgumentError, describe
@@ -197,12 +198,8 @@ class DecisionLog:
             at=time(),
             contents=noted.contents if self.contents else None,
         )
-        token = _runtime.set(runtime)
-        try:
-            for index, sink in enumerate(self.sinks):
-                self._tell(index, sink, decision)
-        finally:
-            _runtime.reset(token)
+        for index, sink in enumerate(self.sinks):
+            self._tell(index, sink, decision)
 
     def _tell(self, index: int, sink: Sink, decision: Decision) -> None:
         try:
@@ -232,8 +229,6 @@ def _check(sink: Any) -> None:
             "Give True, a function of a Decision, a list of them, or a DecisionLog.",
         )
 
-
-_runtime: ContextVar[Runtime[Any] | None] = ContextVar("runtime", default=None)
 
 _REMEMBERED = 1024
 """How many runs keep their ids: more than are likely to be under way at once."""
@@ -275,5 +270,4 @@ def decision_log(value: Any) -> DecisionLog | None:
 
 def to_stream(decision: Decision) -> None:
     """The sink of `decisions=True`: a custom stream event, `{"decision": {...}}`."""
-    if (runtime := _runtime.get()) is not None:
-        runtime.stream_writer({"decision": decision.to_data()})
+    get_stream_writer()({"decision": decision.to_data()})

@@ -44,23 +44,27 @@ class Place:
     Args:
         runtime: The run, as LangGraph knows it.
         step: The super-step.
+        config: Its config.
     """
 
     runtime: Runtime[Any] | None
     step: int = 0
+    config: RunnableConfig | None = None
+
+
+_place: ContextVar[Place | None] = ContextVar("place", default=None)
 
 
 def here(runtime: Runtime[Any] | None = None) -> Place:
     """The place of the call under way.
 
     Args:
-        runtime: What is known where the context is lost, as in a thread that a layer started.
+        runtime: What else is known of it.
     """
-    config = var_child_runnable_config.get() or getattr(runtime, "config", None)
-    if not config:
-        return Place(runtime)
-    with _current(config):
-        return Place(get_runtime(), config.get("metadata", {}).get("langgraph_step", 0))
+    config: RunnableConfig | None = var_child_runnable_config.get()
+    if config is None:  # the context is lost, as in a thread that a layer started
+        return _place.get() or Place(runtime)
+    return Place(get_runtime(), config.get("metadata", {}).get("langgraph_step", 0), config)
 
 
 @contextmanager
@@ -82,6 +86,18 @@ def _within(said: list[str] | None) -> Iterator[None]:
     finally:
         # Not by a token: a coroutine that is dropped may be closed in another context.
         _reasons.set(before)
+
+
+@contextmanager
+def _inward(place: Place) -> Iterator[None]:
+    """Within a layer's call inward: the place stays known, and nobody speaks in its name."""
+    before = _place.get()
+    _place.set(place)
+    try:
+        with _within(None):
+            yield
+    finally:
+        _place.set(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +136,8 @@ class Watch:
 
     def _tell(self, decision: Decision, place: Place) -> None:
         complete = replace(decision, step=place.step, agent=self._agent)
-        self._log.record(complete, place.runtime)
+        with _current(place.config):
+            self._log.record(complete, place.runtime)
 
     def _watched(self, note: Note, place: Place, call: Callable[[], Any]) -> Any:
         """Make a call in either colour, and record what it decided."""
@@ -218,9 +235,9 @@ class Watch:
         """A layer that records what it decides."""
 
         def watching(request: Any, handler: Callable[[Any], Any]) -> Any:
-            inward = Inward(handler, partial(_within, None))
-            note = partial(note_layer, fact, request, fields_of(request), inward)
             place = here(request.runtime)
+            inward = Inward(handler, partial(_inward, place))
+            note = partial(note_layer, fact, request, fields_of(request), inward)
             return self._watched(note, place, partial(method, request, inward))
 
         return watching

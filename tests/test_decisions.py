@@ -1,0 +1,511 @@
+"""The decision log: who decided what, where in which run, and that it is not there unless asked."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NotRequired
+from uuid import uuid4
+
+import pytest
+from langchain_core.messages import HumanMessage, RemoveMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Command, interrupt
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Decision,
+    DecisionLog,
+    Jump,
+    SpecError,
+    TurnError,
+    Verdict,
+    because,
+    create_agent,
+    hook_config,
+)
+from agent_factory.testing import ScriptedChatModel
+
+ASK: Any = {"messages": [("user", "2 + 3?")]}
+THREAD: Any = {"configurable": {"thread_id": "one"}}
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def adding(*ids: str) -> list[Any]:
+    return [{"name": "add", "args": {"a": 2, "b": 3}, "id": id} for id in ids]
+
+
+class Idle(AgentMiddleware):
+    """Has everything, and does nothing."""
+
+    def before_agent(self, state: Any, runtime: Any) -> None:
+        return None
+
+    def before_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request)
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+def seen(log: list[Decision]) -> list[str]:
+    return [str(decision) for decision in log]
+
+
+def of(log: list[Decision], hook: str) -> list[Decision]:
+    return [decision for decision in log if decision.hook == hook]
+
+
+def test_every_hook_layer_and_route_is_recorded_in_the_order_of_the_run(call: Any) -> None:
+    log: list[Decision] = []
+    model = ScriptedChatModel([adding("1"), "Five."])
+    call(create_agent(model, [add], middleware=[Idle()], decisions=log.append), ASK)
+    turn = ["Idle.before_model passed", "Idle.around_model passed", "Idle.after_model passed"]
+    assert seen(log) == [
+        "Idle.before_agent passed",
+        *turn,
+        "Idle.after_model routed: tools (1 task) [pending calls]",
+        "Idle.around_tool (add) passed",
+        "tools routed: Idle.before_model [tool results]",
+        *turn,
+        "Idle.after_model routed: __end__ [no calls left]",
+    ]
+    assert all(decision.seconds >= 0 for decision in log)
+    assert sorted(decision.at for decision in log) == [decision.at for decision in log]
+
+
+# Not there unless asked
+
+
+def reached(start: Any) -> Iterator[Any]:
+    """Everything that an object holds: attributes, closures, arguments, elements."""
+    todo, known = [start], set()
+    while todo:
+        thing = todo.pop()
+        if id(thing) in known or isinstance(thing, type | str | int):
+            continue
+        known.add(id(thing))
+        yield thing
+        todo += getattr(thing, "__dict__", {}).values()
+        todo += [getattr(thing, n, None) for c in type(thing).__mro__ for n in _slots(c)]
+        todo += [cell.cell_contents for cell in getattr(thing, "__closure__", None) or ()]
+        if isinstance(thing, partial):
+            todo += [thing.func, *thing.args]
+        if isinstance(thing, list | tuple | dict):
+            todo += thing.values() if isinstance(thing, dict) else thing
+
+
+def _slots(cls: type[Any]) -> tuple[str, ...]:
+    slots = vars(cls).get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def watchers(agent: Any) -> set[str]:
+    """The names of what watches in an agent's nodes and branches."""
+    parts = [(node.runnable for node in agent.builder.nodes.values()), agent.builder.branches]
+    return {
+        getattr(thing, "__qualname__", type(thing).__name__)
+        for thing in reached([list(parts[0]), parts[1]])
+        if getattr(thing, "__module__", "") == "agent_factory.watching"
+    }
+
+
+def test_without_a_log_no_wrapper_is_in_the_graph() -> None:
+    make = partial(create_agent, ScriptedChatModel([]), [add], middleware=[Idle()])
+    assert watchers(make()) == watchers(make(decisions=False)) == set()
+    assert watchers(make(decisions=[])) == set()
+    assert {name.split(".")[1] for name in watchers(make(decisions=print)) if "." in name} >= {
+        "_hook",
+        "layer",
+        "tools",
+        "repairing",
+        "route",
+    }
+
+
+# Where it was decided
+
+
+def test_a_run_has_one_id_that_is_made_for_it_where_its_config_has_none(call: Any) -> None:
+    log: list[Decision] = []
+    agent = create_agent(ScriptedChatModel(["a", "b"]), middleware=[Idle()], decisions=log.append)
+    call(agent, ASK)
+    first = {decision.run for decision in log}
+    log.clear()
+    call(agent, ASK)
+    second = {decision.run for decision in log}
+    assert len(first) == len(second) == 1
+    assert first != second
+    assert "" not in first | second
+
+
+def test_a_run_has_the_id_of_its_config_and_its_subagents_have_it_too(call: Any) -> None:
+    outer: list[Decision] = []
+    inner: list[Decision] = []
+    helper = create_agent(ScriptedChatModel(["in"]), middleware=[Idle()], decisions=inner.append)
+
+    def ask() -> str:
+        """Ask a colleague."""
+        return str(helper.invoke(ASK)["messages"][-1].text)
+
+    model = ScriptedChatModel([[{"name": "ask", "args": {}}], "out"])
+    agent = create_agent(model, [ask], middleware=[Idle()], decisions=outer.append)
+    run = uuid4()
+    call(agent, ASK, {"run_id": run})
+    assert {decision.run for decision in [*outer, *inner]} == {str(run)}
+    assert inner
+    assert outer
+
+
+def test_the_thread_is_the_checkpointers_and_the_step_that_of_its_checkpoints(call: Any) -> None:
+    log: list[Decision] = []
+    saver = InMemorySaver()
+    model = ScriptedChatModel([adding("1"), "Five."])
+    agent = create_agent(
+        model, [add], middleware=[Idle()], checkpointer=saver, decisions=log.append
+    )
+    call(agent, ASK, THREAD)
+    assert {decision.thread for decision in log} == {"one"}
+    steps = {
+        task.name: snapshot.metadata["step"] + 1
+        for snapshot in agent.get_state_history(THREAD)
+        if snapshot.metadata
+        for task in snapshot.tasks
+        if snapshot.metadata["step"] < 5
+    }
+    recorded = {f"{d.middleware}.{d.hook}": d.step for d in reversed(log)}
+    assert recorded["Idle.before_agent"] == steps["Idle.before_agent"] == 1
+    assert recorded["Idle.around_model"] == steps["model"] == 3
+    assert recorded["Idle.around_tool"] == steps["tools"] == 5
+
+
+def test_without_a_checkpointer_there_is_no_thread(call: Any) -> None:
+    log: list[Decision] = []
+    agent = create_agent(ScriptedChatModel(["a"]), middleware=[Idle()], decisions=log.append)
+    call(agent, ASK)
+    assert {decision.thread for decision in log} == {None}
+    assert [decision.step for decision in log] == [1, 2, 3, 4, 4]
+
+
+def test_a_resumed_run_is_a_run_of_its_own_in_the_same_thread_and_step(call: Any) -> None:
+    class Asking(AgentMiddleware):
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            interrupt("Well?")
+
+    log: list[Decision] = []
+    agent = create_agent(
+        ScriptedChatModel(["a"]),
+        middleware=[Asking()],
+        checkpointer=InMemorySaver(),
+        decisions=log.append,
+    )
+    call(agent, ASK, THREAD)
+    asked = log[-1]
+    assert asked.verdict is Verdict.INTERRUPTED
+    log.clear()
+    call(agent, Command(resume="yes"), THREAD)
+    answered = log[0]
+    assert (answered.hook, answered.verdict) == ("after_model", Verdict.PASSED)
+    assert (answered.thread, answered.step) == (asked.thread, asked.step) == ("one", 2)
+    assert answered.run != asked.run
+
+
+def test_a_subagent_is_found_by_its_name_and_the_namespace_its_stream_has(collect: Any) -> None:
+    log: list[Decision] = []
+    helper = create_agent(
+        ScriptedChatModel(["in"]), middleware=[Idle()], name="helper", decisions=log.append
+    )
+
+    def ask() -> str:
+        """Ask a colleague."""
+        return str(helper.invoke(ASK)["messages"][-1].text)
+
+    model = ScriptedChatModel([[{"name": "ask", "args": {}}], "out"])
+    agent = create_agent(model, [ask], middleware=[Idle()], name="boss", decisions=log.append)
+    chunks = collect(agent, ASK, stream_mode="updates", subgraphs=True)
+    streamed = {namespace for namespace, _ in chunks}
+    found = {decision.agent: decision.namespace for decision in log}
+    assert found["boss"] == ()
+    assert len(found["helper"]) == 1
+    assert {found["boss"], found["helper"]} == streamed
+    inside = [decision for decision in log if decision.agent == "helper"]
+    assert [decision.step for decision in inside] == [1, 2, 3, 4, 4]
+
+
+def test_each_of_several_calls_of_a_tool_is_told_apart(call: Any) -> None:
+    log: list[Decision] = []
+    model = ScriptedChatModel([adding("1", "2", "3"), "Five."])
+    call(create_agent(model, [add], middleware=[Idle()], decisions=log.append), ASK)
+    around = of(log, "around_tool")
+    assert sorted(decision.call_id for decision in around) == ["1", "2", "3"]
+    assert {(decision.tool, decision.step) for decision in around} == {("add", 5)}
+    assert len({decision.run for decision in log}) == 1
+
+
+async def test_a_synchronous_hook_in_an_asynchronous_run_is_recorded_from_its_thread() -> None:
+    threads: list[str] = []
+
+    class Sync(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            threads.append(threading.current_thread().name)
+            because("it is in a thread")
+
+    log: list[Decision] = []
+    agent = create_agent(ScriptedChatModel(["a"]), middleware=[Sync()], decisions=log.append)
+    await agent.ainvoke(ASK, {"run_id": (run := uuid4())})
+    assert threads != [threading.main_thread().name]
+    assert (log[0].run, log[0].step, log[0].reason) == (str(run), 1, "it is in a thread")
+
+
+class Aside(AgentMiddleware):
+    """Calls inward from a bare thread, in which LangGraph's context is lost."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.append(handler(request)))
+        thread.start()
+        thread.join()
+        return found[0]
+
+
+def test_in_a_bare_thread_the_run_is_known_and_the_stream_goes_on() -> None:
+    log: list[Decision] = []
+    middleware = [Aside(), Idle()]
+    agent = create_agent(ScriptedChatModel(["a"]), middleware=middleware, decisions=[log.append])
+    agent.invoke(ASK)
+    inner = of(log, "around_model")[0]
+    assert inner.run == log[0].run
+    assert inner.step == of(log, "wrap_model_call")[0].step == 3
+    streaming = create_agent(ScriptedChatModel(["a"]), middleware=middleware, decisions=True)
+    events = [event["decision"] for event in streaming.stream(ASK, stream_mode="custom")]
+    assert "around_model" in [event["hook"] for event in events]
+
+
+def test_outside_of_a_run_nothing_is_made_up() -> None:
+    log: list[Decision] = []
+    DecisionLog(log.append).record(Decision("", None, 0, "A", "before_model", Verdict.PASSED), None)
+    assert (log[0].run, log[0].thread, log[0].namespace) == ("", None, ())
+
+
+# What a hook decided
+
+
+def hook_of(method: Callable[..., Any], *jumps: Any) -> AgentMiddleware:
+    """A middleware whose before_model is this function of the state."""
+
+    class Hook(AgentMiddleware):
+        state_schema = Noted
+
+        @hook_config(can_jump_to=list(jumps))
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return method(state)
+
+    return Hook()
+
+
+class Noted(AgentState):
+    note: NotRequired[str]
+
+
+def decided(call: Any, method: Callable[..., Any], *jumps: Any) -> Decision:
+    """What is recorded of a hook; errors of the run are of no interest."""
+    log: list[Decision] = []
+    middleware = [hook_of(method, *jumps)]
+    agent = create_agent(ScriptedChatModel(["a"]), middleware=middleware, decisions=log.append)
+    try:
+        call(agent, ASK)
+    except (TurnError, OSError):
+        assert log[-1].verdict is Verdict.RAISED
+    return log[0]
+
+
+def raising(state: Any) -> Any:
+    raise OSError("no")
+
+
+MESSAGE = HumanMessage("Hi", id="1")
+
+
+@pytest.mark.parametrize(
+    ("method", "verdict", "detail", "changed"),
+    [
+        (lambda state: None, Verdict.PASSED, "", ()),
+        (lambda state: {}, Verdict.PASSED, "", ()),
+        (lambda state: {"note": "x"}, Verdict.WROTE, "", ("note",)),
+        (lambda state: {"messages": MESSAGE}, Verdict.WROTE, "", ("messages +1 -0",)),
+        (
+            lambda state: {"messages": [MESSAGE, RemoveMessage(id=state["messages"][0].id)]},
+            Verdict.WROTE,
+            "",
+            ("messages +1 -1",),
+        ),
+        (
+            lambda state: {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), MESSAGE]},
+            Verdict.WROTE,
+            "",
+            ("messages +1 -all",),
+        ),
+        (lambda state: Command(update={"note": "x"}), Verdict.WROTE, "", ("note",)),
+        (lambda state: Command(update=[("note", "x")]), Verdict.WROTE, "", ("note",)),
+        (lambda state: {"jump_to": "end", "note": "x"}, Verdict.JUMPED, "end", ("note",)),
+        (lambda state: Command(update={"jump_to": "end"}), Verdict.JUMPED, "end", ()),
+        (raising, Verdict.RAISED, "OSError", ()),
+        (lambda state: "junk", Verdict.RAISED, "BadReturn", ()),
+        (lambda state: {"nowhere": 1}, Verdict.RAISED, "UnknownStateKey", ()),
+        (lambda state: {"jump_to": "tools"}, Verdict.RAISED, "UndeclaredJump", ()),
+        (lambda state: Command(goto="model"), Verdict.RAISED, "CommandNotSupported", ()),
+    ],
+)
+def test_the_verdict_on_a_hook_is_what_comes_of_its_return(
+    call: Any, method: Any, verdict: Verdict, detail: str, changed: Any
+) -> None:
+    decision = decided(call, method, "end")
+    assert (decision.verdict, decision.detail) == (verdict, detail)
+    assert decision.changed == changed
+
+
+def test_a_hook_that_commands_the_parent_graph_hands_over(call: Any) -> None:
+    log: list[Decision] = []
+    over = hook_of(lambda state: Command(graph=Command.PARENT, goto="other"))
+    agent = create_agent(ScriptedChatModel([]), middleware=[over], decisions=log.append)
+    parent: Any = StateGraph(MessagesState)
+    parent.add_node("agent", agent)
+    parent.add_node("other", lambda state: {"messages": [("ai", "Mine.")]})
+    parent.add_edge(START, "agent")
+    assert call(parent.compile(), ASK)["messages"][-1].text == "Mine."
+    assert [decision.verdict for decision in log] == [Verdict.HANDED_OVER]
+
+
+async def test_a_cancelled_hook_is_recorded_and_stays_cancelled() -> None:
+    class Slow(AgentMiddleware):
+        async def abefore_model(self, state: Any, runtime: Any) -> None:
+            await asyncio.sleep(60)
+
+    log: list[Decision] = []
+    agent = create_agent(ScriptedChatModel([]), middleware=[Slow()], decisions=log.append)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(agent.ainvoke(ASK), 0.05)
+    assert [(d.verdict, d.detail) for d in log] == [(Verdict.RAISED, "CancelledError")]
+
+
+# Why
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        {"jump_to": "end", "reason": "closed"},
+        Jump("end", reason="closed"),
+        Command(update={"jump_to": "end", "reason": "closed"}),
+        Command(update=[("jump_to", "end"), ("reason", "closed")]),
+    ],
+)
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_hook_says_why_in_its_update_and_the_state_knows_nothing_of_it(
+    call: Any, returned: Any, kept: bool
+) -> None:
+    log: list[Decision] = []
+    agent = create_agent(
+        ScriptedChatModel([]),
+        middleware=[hook_of(lambda state: returned, "end")],
+        decisions=log.append if kept else None,
+    )
+    done = call(agent, ASK)
+    assert "reason" not in done
+    assert [(d.reason, d.changed) for d in log][:1] == ([("closed", ())] if kept else [])
+
+
+def test_a_state_key_of_that_name_is_the_authors_and_no_reason(call: Any) -> None:
+    class Reasoning(AgentState):
+        reason: NotRequired[str]
+
+    class Thinks(AgentMiddleware):
+        state_schema = Reasoning
+
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"reason": "private"}
+
+    log: list[Decision] = []
+    agent = create_agent(ScriptedChatModel(["a"]), middleware=[Thinks()], decisions=log.append)
+    assert call(agent, ASK)["reason"] == "private"
+    assert (log[0].reason, log[0].changed) == ("", ("reason",))
+
+
+def test_hooks_and_layers_say_why_and_the_last_word_counts(call: Any) -> None:
+    class Talks(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            because("first")
+            because("hook")
+
+        def around_model(self, request: Any) -> Any:
+            because("layer")
+            return (yield request)
+
+        def around_tool(self, request: Any) -> Any:
+            response = yield request
+            because("tool layer")
+            return response
+
+    log: list[Decision] = []
+    model = ScriptedChatModel([adding("1"), "Five."])
+    call(create_agent(model, [add], middleware=[Talks(), Idle()], decisions=log.append), ASK)
+    said = {(d.middleware, d.hook): d.reason for d in log if d.middleware}
+    assert said["Talks", "before_model"] == "hook"
+    assert said["Talks", "around_model"] == "layer"
+    assert said["Talks", "around_tool"] == "tool layer"
+    assert said["Idle", "around_model"] == said["Idle", "around_tool"] == ""
+
+
+def test_what_is_called_inward_says_nothing_in_a_layers_name(call: Any) -> None:
+    def chatty() -> str:
+        """Say something."""
+        because("the tool's words")
+        return "done"
+
+    log: list[Decision] = []
+    model = ScriptedChatModel([[{"name": "chatty", "args": {}}], "Five."])
+    call(create_agent(model, [chatty], middleware=[Idle()], decisions=log.append), ASK)
+    assert [decision.reason for decision in of(log, "around_tool")] == [""]
+
+
+def test_a_reason_where_no_log_is_kept_is_no_error(call: Any) -> None:
+    because("nobody listens")
+    quiet = hook_of(lambda state: because("nobody listens"))
+    assert call(create_agent(ScriptedChatModel(["a"]), middleware=[quiet]), ASK)["messages"]
+
+
+# What may be given
+
+
+@pytest.mark.parametrize(
+    "junk", [42, "log.jsonl", [print, 42], b"x", {"a": 1}, DecisionLog, object()]
+)
+def test_what_cannot_take_a_decision_is_refused_when_the_agent_is_built(junk: Any) -> None:
+    with pytest.raises(SpecError, match="decisions: "):
+        create_agent(ScriptedChatModel([]), decisions=junk)
+
+
+def test_a_coroutine_is_refused_since_it_would_not_be_awaited() -> None:
+    async def sink(decision: Decision) -> None: ...
+
+    class Sink:
+        async def __call__(self, decision: Decision) -> None: ...
+
+    for junk in (sink, Sink()):
+        with pytest.raises(SpecError, match="would not be awaited"):
+            create_agent(ScriptedChatModel([]), decisions=junk)

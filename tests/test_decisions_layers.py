@@ -1,0 +1,444 @@
+"""The decision log: what each layer did, read off what it passed on and what it returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NotRequired
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Decision,
+    ExtendedModelResponse,
+    ModelResponse,
+    Verdict,
+    create_agent,
+    wrap_model_call,
+    wrap_tool_call,
+)
+from agent_factory.testing import ScriptedChatModel
+
+ASK: Any = {"messages": [("user", "2 + 3?")]}
+CALL: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
+THREAD: Any = {"configurable": {"thread_id": "one"}}
+
+
+class Broken(Exception):
+    """What a test raises."""
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class Noted(AgentState):
+    note: NotRequired[str]
+
+
+def around_model(flow: Callable[[Any], Any], name: str = "Layer") -> AgentMiddleware:
+    made: AgentMiddleware = type(
+        name, (AgentMiddleware,), {"around_model": _method(flow), "state_schema": Noted}
+    )()
+    return made
+
+
+def around_tool(flow: Callable[[Any], Any], name: str = "Layer") -> AgentMiddleware:
+    made: AgentMiddleware = type(name, (AgentMiddleware,), {"around_tool": _method(flow)})()
+    return made
+
+
+def _method(flow: Callable[[Any], Any]) -> Any:
+    def method(self: Any, request: Any) -> Any:
+        return (yield from flow(request))
+
+    return method
+
+
+def decided(call: Any, *middleware: AgentMiddleware, steps: Any = None) -> list[Decision]:
+    """What is recorded of the layers of a run; how it ends is of no interest."""
+    log: list[Decision] = []
+    model = ScriptedChatModel(steps or [CALL, "Five."])
+    agent = create_agent(model, [add], middleware=middleware, decisions=log.append)
+    try:
+        call(agent, ASK)
+    except Exception:
+        assert any(decision.verdict is Verdict.RAISED for decision in log)
+    return [decision for decision in log if decision.middleware]
+
+
+# Around the model
+
+
+def passes(request: Any) -> Any:
+    return (yield request)
+
+
+def overrides(request: Any) -> Any:
+    return (yield request.override(system_prompt="Be brief.", model_settings={"top_k": 1}))
+
+
+def overrides_with_the_same(request: Any) -> Any:
+    return (yield request.override(messages=[*request.messages], tools=[*request.tools]))
+
+
+def sets_a_field(request: Any) -> Any:
+    with pytest.warns(DeprecationWarning, match="tool_choice"):
+        request.tool_choice = "auto"
+    return (yield request)
+
+
+def answers(request: Any) -> Any:
+    return AIMessage("No.")
+    yield
+
+
+def changes(request: Any) -> Any:
+    yield request
+    return AIMessage("Something else.")
+
+
+def adds_to_the_list(request: Any) -> Any:
+    response = yield request
+    response.result.append(HumanMessage("One more."))
+    return response
+
+
+def wraps_anew(request: Any) -> Any:
+    response = yield request
+    return ModelResponse(result=list(response.result))
+
+
+def unwraps(request: Any) -> Any:
+    response = yield request
+    return response.result[0]
+
+
+def changes_both(request: Any) -> Any:
+    yield request.override(system_prompt="Be brief.")
+    return AIMessage("Something else.")
+
+
+def writes(request: Any) -> Any:
+    response = yield request
+    return ExtendedModelResponse(response, Command(update={"note": "x"}))
+
+
+def writes_and_changes(request: Any) -> Any:
+    yield request
+    response = ModelResponse(result=[AIMessage("Else.")])
+    return ExtendedModelResponse(response, Command(update=[("note", "x")]))
+
+
+def says_nothing_more(request: Any) -> Any:
+    return ExtendedModelResponse((yield request))
+
+
+def asks_twice(request: Any) -> Any:
+    yield request
+    return (yield request)
+
+
+def recovers(request: Any) -> Any:
+    try:
+        return (yield request)
+    except Broken:
+        return AIMessage("Sorry.")
+
+
+def retries(request: Any) -> Any:
+    try:
+        return (yield request)
+    except Broken:
+        return (yield request.override(model=request.model))
+
+
+def falls_back(request: Any) -> Any:
+    try:
+        return (yield request)
+    except Broken:
+        return (yield request.override(model=ScriptedChatModel(["Other."])))
+
+
+def gives_up(request: Any) -> Any:
+    for _ in range(2):
+        try:
+            return (yield request)
+        except Broken:
+            continue
+    return AIMessage("Sorry.")
+
+
+def raises(request: Any) -> Any:
+    raise Broken
+    yield
+
+
+def raises_another(request: Any) -> Any:
+    try:
+        yield request
+    except Broken:
+        raise OSError from None
+
+
+def returns_junk(request: Any) -> Any:
+    yield request
+    return "junk"
+
+
+@pytest.mark.parametrize(
+    ("flow", "steps", "verdict", "detail"),
+    [
+        (passes, ["a"], Verdict.PASSED, ""),
+        (overrides, ["a"], Verdict.CHANGED_REQUEST, "system_message, model_settings"),
+        (overrides_with_the_same, ["a"], Verdict.PASSED, ""),
+        (sets_a_field, ["a"], Verdict.CHANGED_REQUEST, "tool_choice"),
+        (answers, ["a"], Verdict.ANSWERED, ""),
+        (changes, ["a"], Verdict.CHANGED_RESPONSE, ""),
+        (adds_to_the_list, ["a"], Verdict.CHANGED_RESPONSE, ""),
+        (wraps_anew, ["a"], Verdict.PASSED, ""),
+        (unwraps, ["a"], Verdict.PASSED, ""),
+        (changes_both, ["a"], Verdict.CHANGED_REQUEST, "system_message, response"),
+        (writes, ["a"], Verdict.WROTE, ""),
+        (writes_and_changes, ["a"], Verdict.CHANGED_RESPONSE, ""),
+        (says_nothing_more, ["a"], Verdict.PASSED, ""),
+        (asks_twice, ["a", "b"], Verdict.REPEATED, "2 times"),
+        (recovers, [Broken()], Verdict.RECOVERED, "Broken"),
+        (retries, [Broken(), "b"], Verdict.REPEATED, "2 times, after Broken"),
+        (falls_back, [Broken()], Verdict.REPEATED, "2 times, model, after Broken"),
+        (gives_up, [Broken(), Broken()], Verdict.RECOVERED, "Broken"),
+        (raises, ["a"], Verdict.RAISED, "Broken"),
+        (raises_another, [Broken()], Verdict.RAISED, "OSError"),
+        (returns_junk, ["a"], Verdict.RAISED, "BadReturn"),
+    ],
+)
+def test_the_verdict_on_a_model_layer_is_what_it_did(
+    call: Any, flow: Any, steps: Any, verdict: Verdict, detail: str
+) -> None:
+    (decision,) = decided(call, around_model(flow), steps=steps)
+    assert (decision.hook, decision.verdict) == ("around_model", verdict)
+    assert decision.detail == detail
+    assert decision.changed == (("note",) if flow in (writes, writes_and_changes) else ())
+
+
+def test_an_error_passes_through_outer_layers_from_within(call: Any) -> None:
+    inner, outer = decided(call, around_model(passes, "Outer"), around_model(raises, "Inner"))
+    assert (inner.middleware, inner.detail, inner.reason) == ("Inner", "Broken", "")
+    assert (outer.middleware, outer.detail, outer.reason) == ("Outer", "Broken", "from within")
+
+
+class Wraps(AgentMiddleware):
+    """Retries once, in the two slots of the old contract."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        try:
+            return handler(request)
+        except Broken:
+            return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        try:
+            return await handler(request)
+        except Broken:
+            return await handler(request)
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return ToolMessage("Five!", tool_call_id=request.tool_call["id"])
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return ToolMessage("Five!", tool_call_id=request.tool_call["id"])
+
+
+def test_wraps_are_recorded_in_both_colours(call: Any) -> None:
+    found = [str(d) for d in decided(call, Wraps(), steps=[Broken(), CALL, "Five."])]
+    a = "" if "Wraps.wrap_model_call" in found[0] else "a"
+    assert found == [
+        f"Wraps.{a}wrap_model_call repeated: 2 times, after Broken",
+        f"Wraps.{a}wrap_tool_call (add) answered",
+        f"Wraps.{a}wrap_model_call passed",
+    ]
+
+
+def test_decorated_layers_are_recorded_by_their_names(call: Any) -> None:
+    @wrap_model_call
+    def brief(request: Any) -> Any:
+        return (yield request.override(system_prompt="Be brief."))
+
+    @wrap_tool_call
+    def polite(request: Any) -> Any:
+        return (yield request)
+
+    assert [str(decision) for decision in decided(call, brief, polite)] == [
+        "brief.around_model changed request: system_message",
+        "polite.around_tool (add) passed",
+        "brief.around_model changed request: system_message",
+    ]
+
+
+# Around tools
+
+
+def other_arguments(request: Any) -> Any:
+    changed = {**request.tool_call, "args": {"a": 0, "b": 0}}
+    return (yield request.override(tool_call=changed))
+
+
+def answers_itself(request: Any) -> Any:
+    return ToolMessage("Five!", tool_call_id=request.tool_call["id"])
+    yield
+
+
+def ends_the_run(request: Any) -> Any:
+    message = yield request
+    return Command(goto="__end__", update={"messages": [message]})
+
+
+def recovers_tool(request: Any) -> Any:
+    try:
+        return (yield request)
+    except Broken:
+        return ToolMessage("Sorry.", tool_call_id=request.tool_call["id"], status="error")
+
+
+@pytest.mark.parametrize(
+    ("flow", "verdict", "detail"),
+    [
+        (passes, Verdict.PASSED, ""),
+        (other_arguments, Verdict.CHANGED_REQUEST, "tool_call"),
+        (answers_itself, Verdict.ANSWERED, ""),
+        (ends_the_run, Verdict.CHANGED_RESPONSE, ""),
+        (asks_twice, Verdict.REPEATED, "2 times"),
+        (raises, Verdict.RAISED, "Broken"),
+        (returns_junk, Verdict.RAISED, "BadReturn"),
+    ],
+)
+def test_the_verdict_on_a_tool_layer_is_what_it_did(
+    call: Any, flow: Any, verdict: Verdict, detail: str
+) -> None:
+    (decision,) = decided(call, around_tool(flow))
+    assert (decision.hook, decision.tool, decision.call_id) == ("around_tool", "add", "1")
+    assert (decision.verdict, decision.detail) == (verdict, detail)
+
+
+def test_a_layer_that_waits_for_a_person_is_interrupted_and_then_goes_on(call: Any) -> None:
+    def asks(request: Any) -> Any:
+        interrupt("Really?")
+        return (yield request)
+
+    log: list[Decision] = []
+    agent = create_agent(
+        ScriptedChatModel([CALL, "Five."]),
+        [add],
+        middleware=[around_tool(passes, "Outer"), around_tool(asks, "Inner")],
+        checkpointer=InMemorySaver(),
+        decisions=log.append,
+    )
+    call(agent, ASK, THREAD)
+    call(agent, Command(resume="yes"), THREAD)
+    around = [(d.middleware, str(d.verdict), d.reason) for d in log if d.tool]
+    assert around == [
+        ("Inner", "interrupted", ""),
+        ("Outer", "interrupted", "from within"),
+        ("Inner", "passed", ""),
+        ("Outer", "passed", ""),
+    ]
+
+
+# What the engine does with tools
+
+
+def failing(error: Exception) -> Callable[[int], str]:
+    def fail(a: int) -> str:
+        """Fail."""
+        raise error
+
+    return fail
+
+
+def told(call: Any, tool: Any, calls: Any, **options: Any) -> list[Decision]:
+    log: list[Decision] = []
+    model = ScriptedChatModel([calls, "Done."])
+    agent = create_agent(model, [tool], decisions=log.append, **options)
+    try:
+        call(agent, ASK)
+    except Broken:
+        assert log[-1].verdict is Verdict.RAISED
+    return [decision for decision in log if decision.tool]
+
+
+FAIL: Any = [{"name": "fail", "args": {"a": 1}, "id": "1"}]
+
+
+@pytest.mark.parametrize("handler", [True, "Sorry.", Broken, (Broken, OSError), lambda error: "!"])
+def test_a_raising_tool_that_the_model_is_told_of_is_seen(call: Any, handler: Any) -> None:
+    (decision,) = told(call, failing(Broken("no")), FAIL, handle_tool_errors=handler)
+    assert str(decision) == "tools (fail) told the model: Broken"
+    assert (decision.call_id, decision.error) == ("1", "Broken")
+
+
+@pytest.mark.parametrize("options", [{}, {"handle_tool_errors": False}])
+def test_a_raising_tool_that_ends_the_run_is_seen_too(call: Any, options: Any) -> None:
+    (decision,) = told(call, failing(Broken("no")), FAIL, **options)
+    assert str(decision) == "tools (fail) raised: Broken"
+
+
+def test_a_layer_that_raises_and_is_told_to_the_model_is_seen(call: Any) -> None:
+    options: Any = {"middleware": [around_tool(raises)], "handle_tool_errors": True}
+    raised, answered = told(call, failing(Broken("no")), FAIL, **options)
+    assert str(raised) == "Layer.around_tool (fail) raised: Broken"
+    assert str(answered) == "tools (fail) told the model: Broken"
+
+
+def test_a_layer_that_answers_for_a_raising_tool_recovers(call: Any) -> None:
+    options: Any = {"middleware": [around_tool(recovers_tool)]}
+    raised, recovered = told(call, failing(Broken("no")), FAIL, **options)
+    assert str(raised) == "tools (fail) raised: Broken"
+    assert str(recovered) == "Layer.around_tool (fail) recovered: Broken"
+
+
+@pytest.mark.parametrize(
+    ("calls", "detail"),
+    [
+        ([{"name": "nope", "args": {}}], "unknown tool"),
+        ([{"name": "fail", "args": {"a": "x"}}], ""),
+        (
+            lambda messages: AIMessage(
+                "",
+                invalid_tool_calls=[{"name": "fail", "args": "{", "id": "1", "error": "no JSON"}],
+            ),
+            "unreadable arguments",
+        ),
+    ],
+)
+def test_a_call_that_cannot_run_is_told_to_the_model(call: Any, calls: Any, detail: str) -> None:
+    (decision,) = told(call, failing(Broken("no")), calls)
+    assert (decision.verdict, decision.detail) == (Verdict.TOLD, detail)
+
+
+def test_parallel_failures_are_told_apart(call: Any) -> None:
+    calls = [{"name": "fail", "args": {"a": 1}, "id": id} for id in ("1", "2", "3")]
+    found = told(call, failing(Broken("no")), calls, handle_tool_errors=True)
+    assert sorted(decision.call_id for decision in found) == ["1", "2", "3"]
+    assert {decision.verdict for decision in found} == {Verdict.TOLD}
+
+
+def test_what_a_handler_does_is_the_same_with_and_without_a_log(call: Any) -> None:
+    def handler(error: Broken) -> str:
+        return f"told: {error}"
+
+    def ran(error: Exception, decisions: Any) -> Any:
+        model = ScriptedChatModel([FAIL, "Done."])
+        options: Any = {"handle_tool_errors": handler, "decisions": decisions}
+        agent = create_agent(model, [failing(error)], **options)
+        try:
+            return [message.text for message in call(agent, ASK)["messages"]]
+        except OSError as raised:
+            return repr(raised)
+
+    for error in (Broken("no"), OSError("no")):
+        assert ran(error, None) == ran(error, print)

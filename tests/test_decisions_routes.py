@@ -1,0 +1,324 @@
+"""The decision log: why each route was taken, and what the engine mends on its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from agent_factory import (
+    AgentMiddleware,
+    Decision,
+    Jump,
+    ToolRuntime,
+    TurnError,
+    Verdict,
+    create_agent,
+    hook_config,
+    topology_of,
+)
+from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+from agent_factory.testing import ScriptedChatModel
+
+ASK: Any = {"messages": [("user", "2 + 3?")]}
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(return_direct=True)
+def refund(order: str) -> str:
+    """Pay back."""
+    return f"paid for {order}"
+
+
+@tool
+def stop(runtime: ToolRuntime) -> Command[Any]:
+    """Stop here."""
+    said = ToolMessage("stopped", tool_call_id=runtime.tool_call_id)
+    return Command(goto=END, update={"messages": [said]})
+
+
+@tool
+def over() -> Command[Any]:
+    """Hand over."""
+    return Command(graph=Command.PARENT, goto="other")
+
+
+class Answer(BaseModel):
+    """The answer."""
+
+    number: int
+
+
+def calls(*names: str, **args: Any) -> list[Any]:
+    return [{"name": n, "args": args, "id": f"{n}{i}"} for i, n in enumerate(names)]
+
+
+def routed(call: Any, steps: Any, *tools: Any, **options: Any) -> list[str]:
+    """The routes of a run, as source, target and reason."""
+    return [
+        f"{d.hook} -> {d.detail} [{d.reason}]"
+        for d in recorded(call, steps, *tools, **options)
+        if d.verdict is Verdict.ROUTED
+    ]
+
+
+def recorded(call: Any, steps: Any, *tools: Any, **options: Any) -> list[Decision]:
+    log: list[Decision] = []
+    agent = create_agent(ScriptedChatModel(steps), tools, decisions=log.append, **options)
+    call(agent, ASK)
+    return log
+
+
+class Hooked(AgentMiddleware):
+    """Jumps where it is told to, once."""
+
+    def __init__(self, to: str, *more: Any) -> None:
+        super().__init__()
+        self.to: str | None = to
+        self.more = more
+
+    def jump(self) -> Any:
+        to, self.to = self.to, None
+        return Jump(to, messages=list(self.more), reason="so it is") if to else None
+
+
+class Before(Hooked):
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return self.jump()
+
+
+class After(Hooked):
+    @hook_config(can_jump_to=["end", "model", "tools"])
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        return self.jump()
+
+
+class Answers(AgentMiddleware):
+    """Answers a call in the tool's place."""
+
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        last = state["messages"][-1]
+        return {"messages": [ToolMessage("5", tool_call_id=c["id"]) for c in last.tool_calls]}
+
+
+def test_a_plain_run(call: Any) -> None:
+    assert routed(call, [calls("add", a=1, b=2), "3"], add) == [
+        "model -> tools (1 task) [pending calls]",
+        "tools -> model [tool results]",
+        "model -> __end__ [no calls left]",
+    ]
+
+
+def test_a_hook_that_jumps_is_named_by_its_route(call: Any) -> None:
+    assert routed(call, [], add, middleware=[Before("end")]) == [
+        "Before.before_model -> __end__ [jump to end by Before]"
+    ]
+    again = [After("model", HumanMessage("Again."))]
+    assert routed(call, ["a", "b"], add, middleware=again) == [
+        "After.after_model -> model [jump to model by After]",
+        "After.after_model -> __end__ [no calls left]",
+    ]
+
+
+def test_a_jump_to_where_it_already_is_leads_on(call: Any) -> None:
+    class Restless(Hooked):
+        @hook_config(can_jump_to=["model"])
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return self.jump()
+
+    options: Any = {"middleware": [Restless("model")], "ignore": ["AF201"]}
+    assert routed(call, ["a"], add, **options) == [
+        "Restless.before_model -> model [next]",
+        "model -> __end__ [no calls left]",
+    ]
+
+
+def test_a_jump_to_tools_sends_the_pending_calls(call: Any) -> None:
+    steps = [calls("add", a=1, b=2), "3"]
+    assert routed(call, steps, add, middleware=[After("tools")])[0] == (
+        "After.after_model -> tools (1 task) [jump to tools by After]"
+    )
+
+
+def test_calls_that_a_hook_answered_go_back_to_the_model(call: Any) -> None:
+    assert routed(call, [calls("add", a=1, b=2), "5"], add, middleware=[Answers()]) == [
+        "Answers.after_model -> model [calls already answered]",
+        "Answers.after_model -> __end__ [no calls left]",
+    ]
+
+
+def test_a_result_that_is_the_answer_names_its_tool(call: Any) -> None:
+    assert routed(call, [calls("refund", order="A-1")], refund, add)[-1] == (
+        "tools -> __end__ [return_direct: refund]"
+    )
+
+
+def test_results_that_are_the_answer_together_end_the_run_by_way_of_the_loops_entry(
+    call: Any,
+) -> None:
+    log = recorded(call, [calls("refund", "refund", order="A-1")], refund, add)
+    assert [f"{d.hook} {d.verdict} [{d.reason}]" for d in log[1:]] == [
+        "tools routed [tool results]",
+        "tools routed [tool results]",
+        "model skipped [return_direct: refund]",
+        "model routed [return_direct: refund]",
+    ]
+
+
+def test_a_tool_that_stops_the_run_is_the_reason(call: Any) -> None:
+    assert routed(call, [calls("stop")], stop)[-1] == "tools -> __end__ [stopped by a tool]"
+
+
+def test_what_is_skipped_after_tools_have_stopped_the_run_says_so(call: Any) -> None:
+    steps = [[*calls("stop"), *calls("add", a=1, b=2)]]
+    log = recorded(call, steps, stop, add)
+    skipped = [d for d in log if d.verdict is Verdict.SKIPPED]
+    assert [(d.hook, d.reason) for d in skipped] == [("model", "stopped by a tool")]
+    assert log[-1].reason == "stopped by a tool"
+
+
+def test_hooks_are_skipped_and_not_blamed_for_a_tools_stop(call: Any) -> None:
+    class Quiet(AgentMiddleware):
+        @hook_config(can_jump_to=["end"])
+        def before_model(self, state: Any, runtime: Any) -> None:
+            return None
+
+    steps = [[*calls("stop"), *calls("add", a=1, b=2)]]
+    log = recorded(call, steps, stop, add, middleware=[Quiet()])
+    assert [str(d) for d in log[-2:]] == [
+        "Quiet.before_model skipped [stopped by a tool]",
+        "Quiet.before_model routed: __end__ [stopped by a tool]",
+    ]
+
+
+def test_a_run_that_is_handed_over_says_so(call: Any) -> None:
+    log: list[Decision] = []
+    agent = create_agent(ScriptedChatModel([calls("over")]), [over], decisions=log.append)
+    parent: Any = StateGraph(MessagesState)
+    parent.add_node("agent", agent)
+    parent.add_node("other", lambda state: {"messages": [("ai", "Mine.")]})
+    parent.add_edge(START, "agent")
+    call(parent.compile(), ASK)
+    assert [str(decision) for decision in log[-2:]] == [
+        "tools routed: model [handed over to the parent graph]",
+        "model skipped [handed over to the parent graph]",
+    ]
+
+
+def test_a_structured_answer_ends_the_run(call: Any) -> None:
+    good = [{"name": "Answer", "args": {"number": 5}}]
+    tools = {"response_format": ToolStrategy(Answer)}
+    assert routed(call, [good], add, **tools) == ["model -> __end__ [structured answer: Answer]"]
+    assert routed(call, [good], **tools) == ["model -> __end__ [structured answer]"]
+    provider = {"response_format": ProviderStrategy(Answer)}
+    assert routed(call, ['{"number": 5}'], add, **provider) == [
+        "model -> __end__ [structured answer]"
+    ]
+
+
+@pytest.mark.parametrize("tools", [(), (add,)])
+@pytest.mark.parametrize("bad", ["five", [{"name": "Answer", "args": {"number": "five"}}]])
+def test_an_answer_that_does_not_fit_is_explained_and_asked_for_again(
+    call: Any, tools: Any, bad: Any
+) -> None:
+    good = [{"name": "Answer", "args": {"number": 5}}]
+    log = recorded(call, [bad, bad, good], *tools, response_format=ToolStrategy(Answer))
+    assert [str(decision) for decision in log[:4]] == [
+        "model explained: 1 time",
+        "model routed: model [asked again]",
+        "model explained: 2 times",
+        "model routed: model [asked again]",
+    ]
+    assert log[-1].reason.startswith("structured answer")
+
+
+def test_a_route_that_cannot_be_taken_is_recorded(call: Any) -> None:
+    log: list[Decision] = []
+    agent = create_agent(
+        ScriptedChatModel(["a"]), [add], middleware=[After("tools")], decisions=log.append
+    )
+    with pytest.raises(TurnError):
+        call(agent, ASK)
+    assert str(log[-1]) == "After.after_model raised: JumpWithoutCalls"
+
+
+# Histories
+
+
+def test_a_mended_history_is_recorded_once_with_what_was_done(call: Any) -> None:
+    broken: Any = {
+        "messages": [
+            AIMessage("", tool_calls=calls("add", "add", a=1, b=2)),
+            ToolMessage("?", tool_call_id="unknown"),
+            HumanMessage("Well?"),
+        ]
+    }
+    log: list[Decision] = []
+    steps = [calls("add", a=1, b=2), "3"]
+    call(create_agent(ScriptedChatModel(steps), [add], decisions=log.append), broken)
+    repaired = [d for d in log if d.verdict is Verdict.REPAIRED]
+    assert [str(decision) for decision in repaired] == ["model repaired: 2 added, 1 removed"]
+
+
+def test_an_answer_away_from_its_call_is_moved(call: Any) -> None:
+    broken: Any = {
+        "messages": [
+            AIMessage("", tool_calls=calls("add", a=1, b=2)),
+            HumanMessage("Well?"),
+            ToolMessage("3", tool_call_id="add0"),
+        ]
+    }
+    log: list[Decision] = []
+    call(create_agent(ScriptedChatModel(["3"]), [add], decisions=log.append), broken)
+    assert str(log[0]) == "model repaired: reordered"
+
+
+def test_a_history_that_a_layer_broke_is_recorded_too(call: Any) -> None:
+    class Forgets(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            kept = request.messages[-1:]
+            return (yield request.override(messages=kept, system_prompt="Forget."))
+
+    log = recorded(call, [calls("add", a=1, b=2), "3"], add, middleware=[Forgets()])
+    assert [d.detail for d in log if d.verdict is Verdict.REPAIRED] == ["1 removed"]
+
+
+# The reasons are those of the plan
+
+
+@given(
+    turns=st.lists(st.lists(st.sampled_from(["add", "refund", "stop"]), max_size=3), max_size=4),
+    hooked=st.booleans(),
+)
+def test_every_route_is_one_of_the_plans_and_has_a_reason(
+    turns: list[list[str]], hooked: bool
+) -> None:
+    args = {"add": {"a": 1, "b": 2}, "refund": {"order": "A"}, "stop": {}}
+    steps: list[Any] = [
+        [{"name": name, "args": args[name]} for name in names] or "Done." for names in turns
+    ]
+    log: list[Decision] = []
+    agent = create_agent(
+        ScriptedChatModel([*steps, "Done."]),
+        [add, refund, stop],
+        middleware=[After("")] if hooked else [],
+        decisions=log.append,
+    )
+    agent.invoke(ASK)
+    ways = {(way.source, way.target): way.reasons for way in topology_of(agent).ways}
+    for decision in log:
+        if decision.verdict is Verdict.ROUTED:
+            assert (decision.hook, decision.detail.split(" ")[0]) in ways
+            assert decision.reason

@@ -1,0 +1,260 @@
+"""The decision log: where decisions go, and what becomes of a run whose log fails."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import interrupt
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from agent_factory import (
+    AgentMiddleware,
+    Decision,
+    DecisionFile,
+    DecisionLog,
+    DecisionSpanEvents,
+    SpecError,
+    Verdict,
+    because,
+    create_agent,
+)
+from agent_factory.testing import ScriptedChatModel
+
+ASK: Any = {"messages": [("user", "2 + 3?")]}
+CALL: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
+ONE = Decision("run", "one", 1, "A", "before_model", Verdict.PASSED)
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def failing() -> str:
+    """Fail."""
+    raise OSError("no")
+
+
+class Idle(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> None:
+        because("nothing to do")
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+def agent(decisions: Any, **options: Any) -> Any:
+    model = ScriptedChatModel([CALL, "Five."])
+    return create_agent(model, [add], middleware=[Idle()], decisions=decisions, **options)
+
+
+RUN = ["before_model", "model", "around_tool", "tools", "before_model", "model"]
+"""What is recorded of a run of that agent, by hooks and nodes."""
+
+
+# Functions
+
+
+def test_several_sinks_take_the_same_decisions(call: Any) -> None:
+    one: list[Decision] = []
+    other: list[Decision] = []
+    call(agent([one.append, other.append]), ASK)
+    assert [decision.hook for decision in one] == RUN
+    assert one == other
+
+
+def raises(decision: Decision) -> None:
+    raise OSError("disk full")
+
+
+def asks(decision: Decision) -> None:
+    interrupt("May I log?")
+
+
+@pytest.mark.parametrize("broken", [raises, asks])
+def test_a_sink_that_fails_is_warned_of_once_and_the_run_goes_on(call: Any, broken: Any) -> None:
+    log: list[Decision] = []
+    built = agent([broken, log.append], checkpointer=InMemorySaver())
+    with pytest.warns(RuntimeWarning, match="sink of the decision log failed") as caught:
+        done = call(built, ASK, {"configurable": {"thread_id": "one"}})
+    assert len(caught) == 1
+    assert done["messages"][-1].text == "Five."
+    assert [decision.hook for decision in log] == RUN
+
+
+# Streams
+
+
+def test_decisions_are_custom_stream_events(collect: Any) -> None:
+    events = collect(agent(True), ASK, stream_mode="custom")
+    assert [event["decision"]["hook"] for event in events] == RUN
+    assert json.loads(json.dumps(events)) == events
+
+
+def test_a_log_without_sinks_is_the_stream(collect: Any) -> None:
+    events = collect(agent(DecisionLog()), ASK, stream_mode="custom")
+    assert [event["decision"]["hook"] for event in events] == RUN
+
+
+def test_decisions_come_between_the_other_modes_in_the_order_of_the_run(collect: Any) -> None:
+    chunks = collect(agent(True), ASK, stream_mode=["updates", "custom"])
+    order = [
+        part["decision"]["hook"] if mode == "custom" else next(iter(part)) for mode, part in chunks
+    ]
+    assert order[:4] == ["before_model", "Idle.before_model", "model", "model"]
+    assert [hook for hook in order if hook in RUN and hook != "tools"].count("around_tool") == 1
+
+
+def test_a_subagents_decisions_are_streamed_with_its_namespace(collect: Any) -> None:
+    helper = create_agent(ScriptedChatModel(["in"]), middleware=[Idle()], decisions=True)
+
+    def ask() -> str:
+        """Ask a colleague."""
+        return str(helper.invoke(ASK)["messages"][-1].text)
+
+    model = ScriptedChatModel([[{"name": "ask", "args": {}}], "out"])
+    boss = create_agent(model, [ask], decisions=True)
+    chunks = collect(boss, ASK, stream_mode="custom", subgraphs=True)
+    assert [bool(namespace) for namespace, _ in chunks] == [False, True, True, False, False]
+    assert all(list(namespace) == event["decision"]["namespace"] for namespace, event in chunks)
+    assert len({event["decision"]["run"] for _, event in chunks}) == 1
+
+
+def test_who_does_not_listen_hears_nothing(collect: Any) -> None:
+    chunks = collect(agent(True), ASK, stream_mode="updates")
+    assert [next(iter(chunk)) for chunk in chunks][:2] == ["Idle.before_model", "model"]
+
+
+# A file
+
+
+def test_a_file_has_a_canonical_line_for_each_decision(call: Any, tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    log: list[Decision] = []
+    with DecisionFile(path) as file:
+        call(agent([file, log.append]), ASK)
+        lines = path.read_text().splitlines()  # flushed, though the file is open
+    assert [json.loads(line) for line in lines] == [decision.to_data() for decision in log]
+    assert lines == [
+        json.dumps(json.loads(line), sort_keys=True, separators=(",", ":")) for line in lines
+    ]
+
+
+def test_a_file_is_appended_to_and_takes_any_text(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    odd = Decision("r", None, 1, "A", "h", Verdict.PASSED, reason="ö\n\u2028\ud800")
+    for decision in (ONE, odd):
+        with DecisionFile(str(path)) as file:
+            file(decision)
+    first, second = path.read_text().splitlines()
+    assert json.loads(first)["run"] == "run"
+    assert json.loads(second)["reason"] == odd.reason
+
+
+def test_a_file_is_shared_by_threads(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    with DecisionFile(path) as file, ThreadPoolExecutor(8) as pool:
+        list(pool.map(file, [ONE] * 400))
+    assert [json.loads(line)["run"] for line in path.read_text().splitlines()] == ["run"] * 400
+
+
+def test_a_file_that_nobody_closes_is_closed_without_a_word(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DecisionFile(tmp_path / "decisions.jsonl")(ONE)
+        gc.collect()
+
+
+def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "no" / "where.jsonl", 3.5):
+        with pytest.raises(SpecError, match="path: cannot be written to"):
+            DecisionFile(path)  # type: ignore[arg-type]  # bad on purpose
+
+
+def test_a_decision_after_the_end_is_lost_with_a_warning(call: Any, tmp_path: Path) -> None:
+    with DecisionFile(tmp_path / "decisions.jsonl") as file:
+        built = agent(file)
+    with pytest.warns(RuntimeWarning, match="closed file"):
+        assert call(built, ASK)["messages"][-1].text == "Five."
+
+
+# Spans
+
+
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A tracer, and what it has exported."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    yield provider.get_tracer("test"), exporter
+    provider.shutdown()
+
+
+def test_decisions_are_events_of_the_current_span(call: Any, exported: Any) -> None:
+    tracer, exporter = exported
+    built = agent(DecisionSpanEvents(), name="adder", checkpointer=InMemorySaver())
+    with tracer.start_as_current_span("request"):
+        call(built, ASK, {"configurable": {"thread_id": "one"}})
+    (span,) = exporter.get_finished_spans()
+    assert {event.name for event in span.events} == {"agent_factory.decision"}
+    found = [dict(event.attributes) for event in span.events]
+    assert [attributes["agent_factory.hook"] for attributes in found] == RUN
+    tool = next(a for a in found if a["agent_factory.hook"] == "around_tool")
+    assert tool.pop("agent_factory.seconds") >= 0
+    assert tool.pop("agent_factory.run")
+    assert tool == {
+        "gen_ai.agent.name": "adder",
+        "gen_ai.conversation.id": "one",
+        "gen_ai.tool.name": "add",
+        "gen_ai.tool.call.id": "1",
+        "agent_factory.step": 3,
+        "agent_factory.middleware": "Idle",
+        "agent_factory.hook": "around_tool",
+        "agent_factory.verdict": "passed",
+    }
+    assert found[0]["agent_factory.reason"] == "nothing to do"
+
+
+def test_an_exception_has_its_conventional_name_too(call: Any, exported: Any) -> None:
+    tracer, exporter = exported
+    model = ScriptedChatModel([[{"name": "failing", "args": {}}], "Sorry."])
+    built = create_agent(model, [failing], decisions=DecisionSpanEvents(), handle_tool_errors=True)
+    with tracer.start_as_current_span("request"):
+        call(built, ASK)
+    (span,) = exporter.get_finished_spans()
+    errors = [event.attributes.get("error.type") for event in span.events]
+    assert [error for error in errors if error] == ["OSError"]
+
+
+def test_the_names_are_those_of_the_conventions_that_are_installed() -> None:
+    attributes = pytest.importorskip(
+        "opentelemetry.semconv._incubating.attributes.gen_ai_attributes",
+        reason="this version of the conventions keeps them elsewhere",
+    )
+    from agent_factory.decision_sinks import _CONVENTIONAL
+
+    known = {value for value in vars(attributes).values() if isinstance(value, str)}
+    assert set(_CONVENTIONAL.values()) <= known
+
+
+def test_without_a_span_nothing_is_done(call: Any) -> None:
+    assert not trace.get_current_span().is_recording()
+    assert call(agent(DecisionSpanEvents()), ASK)["messages"][-1].text == "Five."
+
+
+def test_without_opentelemetry_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(ImportError, match=r"agent-factory\[otel\]"):
+        DecisionSpanEvents()
