@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agent_factory.commands import screen
@@ -54,21 +54,18 @@ def diff(
             {"old": old, "new": new, "differs": bool(found), "changes": found.to_data()}
         )
     elif found and screen.is_terminal():
-        screen.show(_table(found))
+        screen.show(_for_people(found))
     else:
         screen.write(str(found))
     if exit_code and found:
         raise typer.Exit(EXIT_DIFFERS)
 
 
-def _table(found: TopologyDiff) -> Table:
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, style="dim")
-    table.add_column(overflow="fold", style="bold", ratio=2)
-    table.add_column(overflow="fold", ratio=3)
+def _for_people(found: TopologyDiff) -> Group:
+    parts: list[RenderableType] = []
     for change in found.changes:
         style = _STYLES[change.kind]
-        words = (change.part, change.name, change.detail)
-        table.add_row(Text(change.kind, style=style), *map(Text, words))
-    return table
+        parts.append(Text.assemble((change.kind, style), f" {change.part} ", (change.name, "bold")))
+        if change.detail:
+            parts.append(screen.indented(Text(change.detail)))
+    return Group(*parts)

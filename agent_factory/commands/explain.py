@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from agent_factory.commands import screen
@@ -22,14 +24,24 @@ EXAMPLES = """Examples:
 
 agent-factory explain shop.desk:agent
 
-agent-factory explain shop.desk:agent model tools"""
+agent-factory explain shop.desk:agent model tools
+
+agent-factory explain AF204"""
+
+CORNERS = {
+    "entry": "a run enters at",
+    "loop_entry": "each turn begins at",
+    "loop_exit": "and ends at",
+    "exit": "the run leaves the loop for",
+}
+"""The corners of a plan, in words."""
 
 _SHORT = {"start": START, "end": END}
 """What people call the two ends of a run."""
 
 
 def explain(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="As `show` takes it.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="As `show` takes it; or a code.")],
     source: Annotated[
         str | None, typer.Argument(metavar="[FROM]", help="The node a way leaves.")
     ] = None,
@@ -39,16 +51,32 @@ def explain(
 ) -> None:
     """Explain in which order hooks and layers run, and why; or why one node leads to another.
 
-    `start` and `end` may be said for __start__ and __end__.
+    `start` and `end` may be said for __start__ and __end__. Instead of TARGET, a code such as AF204
+    tells what that finding means.
     """
+    if re.fullmatch(r"AF\d+", target):
+        _explain_code(target, json)
+        return
     if source is not None and to is None:
         raise Trouble("FROM needs TO: name the node that the way reaches, too.")
     plan = load(target).plan
     if source is None or to is None:
-        _print(plan.explain(), _order(target, plan) if json else None)
+        _print(plan.explain(), _order(target, plan), json, _order_for_people)
         return
     source, to = _node(plan, source), _node(plan, to)
-    _print(plan.explain(source, to), _way(target, plan, source, to) if json else None)
+    _print(plan.explain(source, to), _way(target, plan, source, to), json, _way_for_people)
+
+
+def _explain_code(code: str, json: bool) -> None:
+    from agent_factory.commands.codes import codes
+
+    known = {entry.code: entry for entry in codes()}
+    if code not in known:
+        raise Trouble(f"{code} is no code that a build can find. Those are {', '.join(known)}.")
+    if json:
+        screen.write_json(known[code].to_data())
+    else:
+        screen.write(known[code].text)
 
 
 def _node(plan: Topology, name: str) -> str:
@@ -61,21 +89,37 @@ def _node(plan: Topology, name: str) -> str:
     raise Trouble(f"{name} is no node of this agent. {remedy}")
 
 
-def _print(words: str, data: Any) -> None:
-    if data is not None:
+def _print(
+    words: str, data: dict[str, Any], json: bool, for_people: Callable[[Any], Iterator[Any]]
+) -> None:
+    if json:
         screen.write_json(data)
     elif screen.is_terminal():
-        screen.show(_coloured(words))
+        screen.show(Group(*for_people(data)))
     else:
         screen.write(words)
 
 
-def _coloured(words: str) -> Text:
-    text = Text(words)
-    text.highlight_regex(r"(?m)^[a-z_]+( layers)?(?= {2,})", "bold")
-    text.highlight_regex(r"(?m)(?<=^  \d\. )[^.\n]+", "cyan")
-    text.highlight_regex(r"(?m)^\S+ -> \S+", "bold")
-    return text
+def _order_for_people(data: dict[str, Any]) -> Iterator[RenderableType]:
+    for part in data["order"]:
+        yield Text(part["part"], style="bold")
+        yield screen.indented(Text(f"{part['why']}:", style="dim"))
+        for number, name in enumerate(part["names"], 1):
+            yield screen.indented(Text.assemble(f"{number}. ", (name, "cyan")))
+    yield Text("corners", style="bold")
+    for corner, node in data["corners"].items():
+        yield screen.indented(Text.assemble((f"{CORNERS[corner]} ", "dim"), (node, "cyan")))
+
+
+def _way_for_people(data: dict[str, Any]) -> Iterator[RenderableType]:
+    if not data["exists"]:
+        yield Text(f"No way leads from {data['from']} to {data['to']}. From there:", style="bold")
+        ends = data["instead"] or ["nowhere: a run ends there"]
+        yield from (screen.indented(Text(f"-> {end}")) for end in ends)
+        return
+    yield Text(f"{data['from']} -> {data['to']}", style="bold")
+    for reason in data["reasons"]:
+        yield screen.indented(Text.assemble((f"{reason['why']}: ", "yellow"), reason["meaning"]))
 
 
 def _order(target: str, plan: Topology) -> dict[str, Any]:

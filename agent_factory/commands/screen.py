@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.text import Text
 
 from agent_factory.commands.trouble import Trouble
 
@@ -23,6 +25,11 @@ def is_terminal() -> bool:
 def show(renderable: RenderableType) -> None:
     """Print what is made for people."""
     Console().print(renderable)
+
+
+def indented(text: Text) -> Padding:
+    """A paragraph that stands under a heading, however it wraps."""
+    return Padding(text, (0, 0, 0, 2))
 
 
 def write(text: str) -> None:

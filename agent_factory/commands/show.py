@@ -62,7 +62,12 @@ def show(
     target: Annotated[str, typer.Argument(metavar="TARGET", help=TARGET_HELP)],
     format_: Annotated[
         Format | None,
-        typer.Option("--format", "-f", help="Default: what FILE ends with, else text."),
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="FORM",
+            help="text, mermaid, json, svg or html. Default: what FILE ends with, else text.",
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")

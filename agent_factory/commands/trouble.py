@@ -65,7 +65,9 @@ def reported(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def complain(words: str) -> None:
     """Say on the error output what is wrong."""
-    Console(stderr=True).print(Text(f"agent-factory: {words}", style="red"), soft_wrap=True)
+    console = Console(stderr=True)
+    text = Text(f"agent-factory: {words}", style="red")
+    console.print(text, soft_wrap=not console.is_terminal)
 
 
 def installed_version() -> str:
