@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from langchain_core.messages import SystemMessage
@@ -232,12 +233,13 @@ def _tools_not_found(suspect: Suspect) -> Iterator[SpecError]:
     known = {tool.name for tool in suspect.topology.tools}
     for member in suspect.members:
         for name in sorted(set(member.expected_tools) - known):
-            there = ", ".join(sorted(known)) or "none"
+            close = get_close_matches(name, known, n=1)
+            there = f"Its tools are: {', '.join(sorted(known)) or 'none'}."
             late = " A layer may add it at run time." if suspect.runs_unknown_tools else ""
             yield ToolNotFound(
                 member.name,
                 f"is set up for the tool {name!r}, and the agent has no such tool.{late}",
-                f"Its tools are: {there}.",
+                f"Did you mean {close[0]!r}?" if close else there,
             )
 
 

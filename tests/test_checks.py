@@ -166,6 +166,15 @@ def test_a_built_agent_keeps_what_was_found() -> None:
     assert findings_of(create_agent(ScriptedChatModel([]))) == ()
 
 
+def test_a_misspelt_tool_is_told_with_the_one_that_is_there() -> None:
+    class Limit(AgentMiddleware):
+        expected_tools = ("fnd",)
+
+    with pytest.raises(SpecError) as caught:
+        plan_agent([find], middleware=[Limit()], strict=True)
+    assert caught.value.remedy == "Did you mean 'find'?"
+
+
 def test_strict_raises_doubts_with_the_mistakes() -> None:
     with pytest.raises(SpecError) as caught:
         plan_agent([find], middleware=[Reviewer(), Jumper(), Misspelt()], strict=True)
