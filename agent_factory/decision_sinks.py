@@ -26,14 +26,15 @@ class DecisionFile:
     Raises:
         ArgumentError: It cannot be opened for writing.
 
-    >>> import tempfile, os
+    >>> import tempfile
+    >>> from pathlib import Path
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
-    >>> path = os.path.join(tempfile.mkdtemp(), "decisions.jsonl")
+    >>> path = Path(tempfile.mkdtemp(), "decisions.jsonl")
     >>> with DecisionFile(path) as file:
     ...     agent = create_agent(ScriptedChatModel(["Hi."]), [print], decisions=file)
     ...     _ = agent.invoke({"messages": [("user", "Hello")]})
-    >>> line = json.loads(open(path).readline())
+    >>> line = json.loads(path.read_text())
     >>> line["hook"], line["verdict"], line["reason"]
     ('model', 'routed', 'no calls left')
     """

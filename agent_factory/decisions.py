@@ -159,6 +159,16 @@ def because(reason: str) -> None:
     Args:
         reason: In the author's own words. They are recorded as they are: keep what users and
             models said out of them.
+
+    >>> from agent_factory import create_agent, wrap_model_call
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> @wrap_model_call
+    ... def brief(request):
+    ...     because("it is late")
+    ...     return (yield request.override(system_prompt="Be brief."))
+    >>> agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[brief], decisions=print)
+    >>> _ = agent.invoke({"messages": [("user", "Hello")]})
+    brief.around_model changed request: system_message [it is late]
     """
     if (said := _reasons.get()) is not None:
         said.append(str(reason))
@@ -178,6 +188,16 @@ class DecisionLog:
 
     Raises:
         ArgumentError: A sink cannot be called with a decision.
+
+    >>> from agent_factory import create_agent, before_model
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> @before_model
+    ... def greet(state, runtime):
+    ...     return {"messages": [("user", "Good morning")]}
+    >>> log = DecisionLog(lambda decision: print(decision.contents), contents=True)
+    >>> agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[greet], decisions=log)
+    >>> _ = agent.invoke({"messages": [("user", "Hello")]})
+    {'messages': [('user', 'Good morning')]}
     """
 
     def __init__(self, *sinks: Sink, contents: bool = False) -> None:
@@ -187,8 +207,14 @@ class DecisionLog:
         self.contents = contents
         self._failed: set[int] = set()
 
-    def record(self, noted: Decision, runtime: Runtime[Any] | None) -> None:
-        """Complete a record with where it was made, and hand it to every sink."""
+    def record(self, noted: Decision, runtime: Runtime[Any] | None, **known: Any) -> None:
+        """Complete a record with where it was made, and hand it to every sink.
+
+        Args:
+            noted: What was decided.
+            runtime: Where, as LangGraph knows it.
+            **known: Other fields of the record.
+        """
         info = runtime.execution_info if runtime else None
         decision = replace(
             noted,
@@ -197,6 +223,7 @@ class DecisionLog:
             namespace=tuple(info.checkpoint_ns.split("|")[:-1]) if info else (),
             at=time(),
             contents=noted.contents if self.contents else None,
+            **known,
         )
         for index, sink in enumerate(self.sinks):
             self._tell(index, sink, decision)
@@ -242,13 +269,15 @@ def _run_of(runtime: Runtime[Any] | None) -> str:
     given = runtime.execution_info.run_id if runtime and runtime.execution_info else None
     if runtime is None or (control := runtime.control) is None:
         return given or ""
+    key = id(control)
     with _lock:
-        # Holding the run keeps its number from being given to another one.
-        _, name = _runs.setdefault(id(control), (control, given or str(uuid4())))
-        _runs.move_to_end(id(control))
-        if len(_runs) > _REMEMBERED:
-            _runs.popitem(last=False)
-    return given or name
+        if key not in _runs:
+            # Holding the run keeps its number from being given to another one.
+            _runs[key] = control, given or str(uuid4())
+            if len(_runs) > _REMEMBERED:
+                _runs.popitem(last=False)
+        _runs.move_to_end(key)
+        return given or _runs[key][1]
 
 
 def decision_log(value: Any) -> DecisionLog | None:

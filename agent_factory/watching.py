@@ -134,10 +134,9 @@ class Watch:
 
     # What is common to all
 
-    def _tell(self, decision: Decision, place: Place) -> None:
-        complete = replace(decision, step=place.step, agent=self._agent)
+    def _tell(self, decision: Decision, place: Place, **known: Any) -> None:
         with _current(place.config):
-            self._log.record(complete, place.runtime)
+            self._log.record(decision, place.runtime, step=place.step, agent=self._agent, **known)
 
     def _watched(self, note: Note, place: Place, call: Callable[[], Any]) -> Any:
         """Make a call in either colour, and record what it decided."""
@@ -358,7 +357,7 @@ class _Told:
         if decision is None:
             return
         reason = self.reasons[-1] if self.reasons else decision.reason
-        self._watch._tell(replace(decision, seconds=seconds, reason=reason), self._place)
+        self._watch._tell(decision, self._place, seconds=seconds, reason=reason)
 
 
 def watch_of(log: DecisionLog | None, agent: str | None) -> Watch | None:

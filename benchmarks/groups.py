@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -130,6 +130,32 @@ def _grown(factory: Callable[[], Factory], many: Setting) -> Open:
     return lambda: runs({"many": (factory(), many), "none": (factory(), none)})
 
 
+def decisions(effort: Effort) -> Iterator[Comparison]:
+    """What the decision log costs: a run that keeps one over a run that keeps none."""
+    for colour in Colour:
+        setting = Setting(colour, number=MANY, turns=effort.turns)
+        rounds, what = _rounds(setting, effort), _what(setting)
+        yield Comparison(
+            "decisions", f"{what}, {colour}", "a log", "no log", _logged(setting), rounds
+        )
+        yield Comparison(
+            "decisions", f"{what}, no log, {colour}", OURS, "itself", _same(setting), rounds
+        )
+
+
+def _logged(setting: Setting) -> Open:
+    def open_() -> AbstractContextManager[Mapping[str, Timed]]:
+        plain = ours()
+        logged = replace(plain, create_agent=partial(plain.create_agent, decisions=_drop))
+        return runs({"a log": (logged, setting), "no log": (plain, setting)})
+
+    return open_
+
+
+def _drop(decision: Any) -> None:
+    """A log that goes nowhere."""
+
+
 def build(effort: Effort) -> Iterator[Comparison]:
     """What `create_agent` costs, with functions it has seen before and with new ones."""
     cases: list[tuple[str, Callable[[Factory], Contender]]] = [
@@ -202,6 +228,7 @@ def _imported(statements: tuple[str, ...]) -> Iterator[dict[str, Import]]:
 GROUPS: Mapping[str, Callable[[Effort], Iterator[Comparison]]] = {
     "turns": turns,
     "growth": growth,
+    "decisions": decisions,
     "build": build,
     "imports": imports,
 }

@@ -130,7 +130,7 @@ def test_a_run_takes_the_turns_it_was_asked_to_take(call: Callable[..., Any]) ->
     assert [message.type for message in done["messages"]] == ["human", *["ai", "tool"] * 3, "ai"]
 
 
-@pytest.mark.parametrize("group", ["growth", "build"])
+@pytest.mark.parametrize("group", ["growth", "decisions", "build"])
 def test_every_group_can_be_measured_without_the_peer(
     group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

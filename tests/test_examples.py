@@ -239,3 +239,17 @@ def test_workspace_works_with_the_local_model_too(show: Show) -> None:
     assert "command: cat A-1001.txt" in out
     assert "On Monday [REDACTED_EMAIL] returned a lamp.\n[exit code 0]" in out
     assert "lamp" in out.rpartition("Ai Message")[2]
+
+
+def test_why_says_who_decided_and_for_what_reason(show: Show) -> None:
+    out = show("why")
+    assert "repeated: 2 times, after ConnectionError [the line was dead]" in out
+    assert "Guard.after_model jumped: end [refunds are for people]" in out
+    assert out.strip().endswith("a colleague will call you.")
+
+
+@needs_local_model
+def test_why_tells_of_the_local_model_too(show: Show) -> None:
+    out = show("why", "--model", "local")
+    assert "repeated: 2 times, after ConnectionError [the line was dead]" in out
+    assert "Guard.after_model jumped: end [refunds are for people]" in out
