@@ -307,6 +307,15 @@ def test_a_family_under_its_limit_goes_on_after_it_was_counted(shell: Shell) -> 
     assert shell._family.outgrew(6)
 
 
+def test_nothing_that_ends_elsewhere_hides_that_a_family_grows(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_processes, "_tasks", lambda: 0)
+    shell.run("for i in 1 2 3 4 5 6; do sleep 95.4 & done", 5, never)
+    assert shell._family.outgrew(6)
+    assert not shell._family.outgrew(7)
+
+
 def test_without_proc_the_process_group_is_what_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

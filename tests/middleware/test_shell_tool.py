@@ -44,9 +44,11 @@ Run = Callable[..., list[ToolMessage]]
 
 def children() -> set[str]:
     """The processes that this one has started and not buried, zombies too."""
-    path = Path(f"/proc/self/task/{threading.get_native_id()}/children")
-    tasks = path.parent.parent.glob("*/children")
-    return {pid for task in tasks if task.exists() for pid in task.read_text().split()}
+    found: set[str] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # a thread that has ended meanwhile
+            found.update((task / "children").read_text().split())
+    return found
 
 
 def pipes() -> set[str]:
@@ -524,6 +526,8 @@ def test_a_start_up_command_that_fails_ends_the_run_before_the_model_is_asked(
     assert error.code == "AF345"
     assert error.command == "echo for ada@example.com; (exit 9)"
     assert (error.exit_code, error.output) == (9, "for [REDACTED_EMAIL]")
+    assert wait_until(lambda: not os.listdir(tempfile.gettempdir()))
+    assert shell.tools  # it is still there, its session is not
 
 
 @pytest.mark.parametrize(
