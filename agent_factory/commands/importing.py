@@ -67,7 +67,8 @@ def root_and_name(path: Path) -> tuple[Path, str]:
 
 def import_file(path: Path, name: str) -> ModuleType:
     """Import a file under its name, or under another one where something else has it."""
-    spec = find_spec(name) if name.isidentifier() or "." in name else None
+    # A dot in a file's own name is none between packages.
+    spec = find_spec(name) if "." not in path.stem else None
     if spec and spec.origin and Path(spec.origin) == path:
         return importlib.import_module(name)
     return _import_from(path, f"_target_{path.stem}")

@@ -124,7 +124,8 @@ def _explained(target: Target, name: str) -> Iterator[None]:
 def _raised(target: Target, error: BaseException) -> Trouble:
     place = raised_at(error)
     where = f", at {place}" if place else ""
-    last = f"{type(error).__name__}: {error}".rstrip(": ")
+    first_line = str(error).strip().partition("\n")[0]
+    last = f"{type(error).__name__}: {first_line}".rstrip(": ")
     return Trouble(
         f"{target.text} raised {last}{where}. With --traceback, all of it is shown.", error
     )
@@ -138,7 +139,7 @@ def _no_module(target: Target, name: str) -> str:
     around = getattr(module, "__path__", [str(Path.cwd())])
     close = get_close_matches(last, [found.name for found in pkgutil.iter_modules(around)], n=1)
     meant = ".".join(filter(None, [parent if module else "", *close])) if close else ""
-    remedy = f"Did you mean {meant}?" if close else f"Looked in this folder, too. {HOW}"
+    remedy = f"Did you mean {meant}?" if close else f"It is neither here nor installed. {HOW}"
     return f"There is no module {name}. {remedy}"
 
 
@@ -164,15 +165,15 @@ def _agents_in(module: ModuleType) -> list[str]:
 
 def _get(target: Target, module: ModuleType, attribute: str) -> Any:
     value: Any = module
+    where = target.place
     for name in attribute.split("."):
         if not hasattr(value, name):
-            raise Trouble(_no_attribute(target, value, name))
-        value = getattr(value, name)
+            raise Trouble(_no_attribute(where, value, name))
+        value, where = getattr(value, name), f"{where}{'.' if value is not module else ':'}{name}"
     return value
 
 
-def _no_attribute(target: Target, owner: Any, name: str) -> str:
-    where = target.place if isinstance(owner, ModuleType) else describe(owner)
+def _no_attribute(where: str, owner: Any, name: str) -> str:
     there = [known for known in dir(owner) if not known.startswith("_")]
     agents = _agents_in(owner) if isinstance(owner, ModuleType) else []
     if close := get_close_matches(name, there, n=1):

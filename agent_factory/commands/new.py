@@ -22,7 +22,7 @@ agent-factory new middleware AuditTrail
 
 agent-factory new middleware Guard --hooks before_model,around_tool --dir shop"""
 
-LONGEST_NAME = 40
+LONGEST_NAME = 36
 """Characters of a class's name: with more, lines of its files would be too long."""
 
 

@@ -10,7 +10,8 @@ from typing import Final
 from agent_factory.facts import Phase
 
 FLOWS: Final = ("around_model", "around_tool")
-HOOKS: Final = (*map(str, Phase), *FLOWS)
+PHASES: Final = tuple(map(str, Phase))
+HOOKS: Final = (*PHASES, *FLOWS)
 """What a new middleware can have: hooks, and flows, which serve both kinds of run."""
 
 _NODE = '''
@@ -19,7 +20,7 @@ _NODE = '''
         state: AgentState[Any],
         runtime: Runtime[Any],
     ) -> dict[str, Any] | None:
-        """$when Returns a change of the state, or None."""
+        """$when Returns a state update or None."""
         return None
 '''
 
@@ -63,7 +64,7 @@ class $name(AgentMiddleware):
     """
 $methods'''
 
-_TESTS = '''"""$name: where it stands in a plan, and what a run with it gives."""
+_TESTS = '''"""$name: its place in a plan, and a run with it."""
 
 from __future__ import annotations
 
@@ -73,7 +74,9 @@ from typing import Any
 from agent_factory import AgentMiddleware, create_agent, plan_agent
 from agent_factory.testing import ScriptedChatModel
 
-from $module import $name
+from $module import (
+    $name,
+)
 
 QUESTION: Any = {"messages": [("user", "Find tea")]}
 
@@ -107,7 +110,8 @@ def test_a_run_gives_what_it_gives_without_it() -> None:
 
 
 def test_an_asynchronous_run_gives_the_same() -> None:
-    result = asyncio.run(agent($name()).ainvoke(QUESTION))
+    built = agent($name())
+    result = asyncio.run(built.ainvoke(QUESTION))
     assert texts(result) == ["Find tea", "", "TEA", "There is TEA."]
 '''
 
@@ -143,18 +147,24 @@ class Skeleton:
         return Template(_TESTS).substitute(
             name=self.name,
             module=self.module,
-            hooks=", ".join(f'"{hook}"' for hook in self._in_order(tuple(map(str, Phase)))),
-            layers=", ".join(f'"{flow}"' for flow in self._in_order(FLOWS)),
+            hooks=_listed(self._in_order(PHASES)),
+            layers=_listed(self._in_order(FLOWS)),
         )
 
     def _in_order(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if name in self.hooks]
 
     def _imports(self) -> set[str]:
-        nodes = {"AgentState", "Runtime"} if self._in_order(tuple(map(str, Phase))) else set()
+        nodes = {"AgentState", "Runtime"} if self._in_order(PHASES) else set()
         flows = {"Flow"} if self._in_order(FLOWS) else set()
         requests = {_REQUESTS[flow].partition("[")[0] for flow in self._in_order(FLOWS)}
         return {"AgentMiddleware", *nodes, *flows, *requests}
+
+
+def _listed(names: Sequence[str]) -> str:
+    """A list's inside, a line each: so it may be of any length."""
+    lines = "".join(f'\n        "{name}",' for name in names)
+    return f"{lines}\n    " if names else ""
 
 
 def _method(hook: str) -> str:

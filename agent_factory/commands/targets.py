@@ -53,7 +53,7 @@ def parse(text: str) -> Target:
     """Part a text at its last colon, unless that is the one of a Windows drive.
 
     Raises:
-        Trouble: There is nothing before the colon.
+        Trouble: What is before the colon can be no module and no file.
 
     >>> parse("shop.desk:agent").attribute
     'agent'
@@ -67,7 +67,10 @@ def parse(text: str) -> Target:
         place, attribute = text, ""
     if not place.strip():
         raise Trouble(f"{text!r} is no target. {HOW}")
-    return Target(text, place, attribute)
+    target = Target(text, place, attribute)
+    if not target.is_file and not all(part.isidentifier() for part in place.split(".")):
+        raise Trouble(f"{place!r} is no name of a module. {HOW}")
+    return target
 
 
 def target_of(text: str) -> Target:
@@ -114,7 +117,7 @@ def _check_file(target: Target) -> None:
 
 def _similar_file(path: Path) -> str:
     there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-    close = get_close_matches(path.name, there, n=1)
+    close = get_close_matches(path.name, there, n=1, cutoff=0.8)
     return f" Did you mean {close[0]}?" if close else ""
 
 

@@ -1,0 +1,216 @@
+"""`check`: what is found, where, how it is told, and the exit code that CI goes by."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("typer", reason="the extra cli is not installed")
+
+from typer.testing import CliRunner, Result
+
+from agent_factory.commands import app
+
+SHOP = '''
+from agent_factory import AgentMiddleware, create_agent, hook_config
+from agent_factory.testing import ScriptedChatModel
+
+def find(query: str) -> str:
+    """Find."""
+    return query
+
+class Back(AgentMiddleware):
+    @hook_config(can_jump_to=["model"])
+    def before_model(self, state, runtime):
+        return None
+
+class Keeps(AgentMiddleware):
+    needs_checkpointer = True
+    expected_tools = ("refund",)
+
+class Misspelt(AgentMiddleware):
+    def before_modle(self, state, runtime):
+        return None
+
+def made(*stack, **options):
+    return create_agent(ScriptedChatModel([]), [find], middleware=stack, **options)
+
+good = made()
+
+doubtful = made(Back(), Keeps())
+
+def refused():
+    return made(Misspelt(), Back(), Misspelt(name="second"))
+
+def strict():
+    return made(Back(), strict=True)
+
+stack = [Keeps()]
+'''
+
+
+@pytest.fixture(autouse=True)
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of agents in the current folder, and no GitHub around."""
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("shop.py").write_text(SHOP, encoding="utf-8")
+
+
+def check(*words: str) -> Result:
+    done = CliRunner().invoke(app, ["check", *words])
+    assert "Traceback" not in done.output
+    return done
+
+
+def found(*words: str) -> list[dict[str, Any]]:
+    findings: list[dict[str, Any]] = json.loads(check(*words, "--json").stdout)["findings"]
+    return findings
+
+
+def line_of(text: str) -> int:
+    return next(n for n, line in enumerate(SHOP.splitlines(), 1) if line.startswith(text))
+
+
+def test_nothing_wrong_says_so() -> None:
+    done = check("shop:good", "shop.py:good")
+    assert (done.exit_code, done.output) == (0, "2 targets: nothing found.\n")
+
+
+def test_a_doubt_is_a_warning_at_the_line_of_the_agent() -> None:
+    done = check("shop:doubtful")
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    where = f"shop.py:{line_of('doubtful')}: warning"
+    assert [line.partition(" AF")[0] for line in lines[:-1]] == [where] * 3
+    assert lines[0].endswith("Take 'model' out of can_jump_to. (shop:doubtful)")
+    assert lines[-1] == "1 target: 3 warnings."
+
+
+def test_strict_makes_a_failure_of_a_warning() -> None:
+    assert check("shop:doubtful", "--strict").exit_code == 1
+    assert check("shop:good", "--strict").exit_code == 0
+
+
+def test_what_keeps_an_agent_from_being_built_is_a_finding() -> None:
+    done = check("shop:refused")
+    assert done.exit_code == 1
+    inner = line_of("    return create_agent")
+    lines = done.stdout.splitlines()
+    assert [line.split()[:3] for line in lines[:-1]] == [
+        [f"shop.py:{inner}:", "error", "AF105"],
+        [f"shop.py:{inner}:", "error", "AF105"],
+        [f"shop.py:{inner}:", "warning", "AF201"],
+    ]
+    assert lines[-1] == "1 target: 2 errors, 1 warning."
+
+
+def test_a_doubt_that_strict_raised_is_an_error() -> None:
+    (finding,) = found("shop:strict")
+    assert (finding["code"], finding["severity"]) == ("AF201", "error")
+    assert check("shop:strict", "--ignore", "AF201").exit_code == 1
+
+
+def test_a_module_that_cannot_be_built_is_found_too() -> None:
+    Path("whole.py").write_text(SHOP + "\nagent = refused()\n", encoding="utf-8")
+    assert [f["code"] for f in found("whole:agent")] == ["AF105", "AF105", "AF201"]
+
+
+def test_of_a_stack_alone_the_tools_are_not_known() -> None:
+    assert found("shop:stack") == []
+
+
+def test_a_warning_can_be_ignored_by_its_code() -> None:
+    codes = [f["code"] for f in found("shop:doubtful", "--ignore", "AF201,AF210")]
+    assert codes == ["AF211"]
+    every = ["--ignore", "AF201", "--ignore", "AF210", "--ignore", "AF211"]
+    assert check("shop:doubtful", "--strict", *every).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [("AF999", "is no code of a finding"), ("AF103", "cannot be ignored")]
+)
+def test_a_code_that_cannot_be_ignored_is_refused(code: str, words: str) -> None:
+    done = check("shop:good", "--ignore", code)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+def test_all_targets_are_told_together_though_one_cannot_be_checked() -> None:
+    done = check("nope:agent", "shop:refused", "shop:doubtful")
+    assert done.exit_code == 2
+    assert done.stdout.count("AF105") == 2
+    assert done.stdout.count("(shop:doubtful)") == 3
+    assert done.stdout.endswith("3 targets: 2 errors, 4 warnings, 1 target not checked.\n")
+    assert "There is no module nope" in done.stderr
+
+
+def test_a_plan_alone_holds_no_findings() -> None:
+    CliRunner().invoke(app, ["show", "shop:good", "-o", "plan.json"])
+    done = check("plan.json")
+    assert done.exit_code == 2
+    assert "is a plan alone" in done.stderr
+
+
+def test_json_has_the_same_keys_always() -> None:
+    data = json.loads(check("shop:doubtful", "nope:agent", "--json").stdout)
+    assert list(data) == ["targets", "findings", "failures", "errors", "warnings"]
+    keys = ["target", "code", "severity", "culprit", "reason", "remedy", "file", "line"]
+    assert [list(finding) for finding in data["findings"]] == [keys] * 3
+    assert data["findings"][0]["file"] == "shop.py"
+    assert data["failures"][0]["target"] == "nope:agent"
+    assert (data["errors"], data["warnings"]) == (0, 3)
+    assert list(json.loads(check("shop:good", "--json").stdout)) == list(data)
+
+
+# GitHub
+
+
+def test_github_gets_annotations_with_file_line_and_title() -> None:
+    done = check("shop:doubtful", "shop:refused", "--github")
+    lines = done.stdout.splitlines()
+    place = f"file=shop.py,line={line_of('doubtful')}"
+    assert lines[0].startswith(f"::warning {place},title=AF201::Back.before_model: may jump")
+    assert sum(line.startswith("::error file=shop.py,line=") for line in lines) == 2
+    assert done.exit_code == 1
+
+
+def test_in_an_action_nobody_needs_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    assert check("shop:doubtful").stdout.startswith("::warning ")
+    done = check("shop:doubtful", "--json")
+    assert json.loads(done.stdout)["warnings"] == 3
+    assert done.stderr.startswith("::warning ")
+
+
+def test_what_would_end_an_annotation_is_escaped() -> None:
+    text = "agent = 1 / 0"
+    Path("a,b.py").write_text(text, encoding="utf-8")
+    done = check("a,b.py:agent", "--github")
+    assert done.stdout.startswith("::error title=a%2Cb.py%3Aagent::a,b.py:agent raised Zero")
+    odd = "\nagent = made(Misspelt(name='100%\\nsure'))\n"
+    Path("odd.py").write_text(SHOP + odd, encoding="utf-8")
+    assert "100%25 sure.before_modle" in check("odd:agent", "--github").stdout
+
+
+# As a process
+
+
+def test_as_a_process_it_needs_no_terminal_no_input_and_no_colours() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "agent_factory.cli", "check", "shop:refused", "nope:agent"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stdout == check("shop:refused", "nope:agent").stdout
+    assert done.stderr.startswith("agent-factory: There is no module nope.")
+    assert "\x1b" not in done.stdout + done.stderr

@@ -1,0 +1,128 @@
+"""`new middleware`: files that pass as they are written, and that replace nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer", reason="the extra cli is not installed")
+
+from typer.testing import CliRunner, Result
+
+from agent_factory.commands import app
+from agent_factory.commands.new import LONGEST_NAME, snake_case
+from agent_factory.commands.skeleton import HOOKS, Skeleton
+
+TYPED = Path(__file__).resolve().parent / "typing"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty current folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+def new(*words: str) -> Result:
+    return CliRunner().invoke(app, ["new", "middleware", *words])
+
+
+def files() -> set[str]:
+    return {path.as_posix() for path in Path().rglob("*.py")}
+
+
+def test_what_is_written_passes_its_tests_and_its_doctest() -> None:
+    done = new("AuditTrail", "--hooks", ",".join(HOOKS))
+    assert done.exit_code == 0
+    assert files() == {"audit_trail.py", "test_audit_trail.py"}
+    assert done.stdout.splitlines()[0] == "Wrote audit_trail.py and test_audit_trail.py."
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--doctest-modules"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "4 passed" in run.stdout, run.stdout
+
+
+def test_what_is_written_is_what_the_type_checker_and_the_linter_see_here() -> None:
+    """tests/typing holds it, where mypy and ruff look at it; see CONTRIBUTING.md."""
+    skeleton = Skeleton("AuditTrail", "skeleton", HOOKS)
+    assert (TYPED / "skeleton.py").read_text(encoding="utf-8") == skeleton.code
+    tests = (TYPED / "skeleton_tests.py").read_text(encoding="utf-8")
+    assert tests.partition("\n")[2] == skeleton.tests  # its first line speaks to ruff
+
+
+@pytest.mark.parametrize("name", ["X", "A" * LONGEST_NAME])
+@pytest.mark.parametrize("hooks", [[hook] for hook in HOOKS])
+def test_its_lines_fit_into_88_columns_for_any_name(name: str, hooks: list[str]) -> None:
+    skeleton = Skeleton(name, snake_case(name), hooks)
+    assert max(map(len, (skeleton.code + skeleton.tests).splitlines())) <= 88
+    for text in (skeleton.code, skeleton.tests):
+        compile(text, "new", "exec")
+
+
+def test_only_the_hooks_that_were_asked_for_are_written() -> None:
+    new("Guard", "--hooks", "after_model, around_tool")
+    code = Path("guard.py").read_text(encoding="utf-8")
+    assert [hook for hook in HOOKS if f"def {hook}(" in code] == ["after_model", "around_tool"]
+    assert "ModelRequest" not in code
+    new("Plain")
+    assert "def before_model(" in Path("plain.py").read_text(encoding="utf-8")
+
+
+def test_in_a_package_the_tests_import_from_it() -> None:
+    Path("shop/desk").mkdir(parents=True)
+    for folder in ("shop", "shop/desk"):
+        Path(folder, "__init__.py").touch()
+    assert new("Guard", "--dir", "shop/desk").exit_code == 0
+    assert "from shop.desk.guard import (" in Path("shop/desk/test_guard.py").read_text()
+
+
+def test_json_names_the_files() -> None:
+    data = json.loads(new("Guard", "--json").stdout)
+    assert data == {
+        "class": "Guard",
+        "hooks": ["before_model"],
+        "files": ["guard.py", "test_guard.py"],
+    }
+
+
+@pytest.mark.parametrize("there", ["guard.py", "test_guard.py"])
+def test_nothing_is_overwritten(there: str) -> None:
+    Path(there).write_text("mine", encoding="utf-8")
+    done = new("Guard")
+    assert done.exit_code == 2
+    assert f"{there} exists, and is left as it is." in done.stderr
+    assert files() == {there}
+    assert Path(there).read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["my-guard"], "Did you mean MyGuard?"),
+        (["guard"], "Did you mean Guard?"),
+        (["Audit_Trail"], "Did you mean AuditTrail?"),
+        (["class"], "Did you mean Class?"),
+        (["9lives"], "Write one such as AuditTrail."),
+        ([""], "Write one such as AuditTrail."),
+        (["None"], "Write one such as AuditTrail."),
+        (["Import"], "would hide"),
+        (["Types"], "Add a word: TypesMiddleware."),
+        (["A" * 50], "36 are the most"),
+        (["Guard", "--hooks", "before_modle"], "Take any of before_agent, before_model"),
+        (["Guard", "--hooks", "awrap_tool_call"], "Take around_tool"),
+        (["Guard", "--hooks", " ,"], "--hooks is empty"),
+        (["Guard", "--dir", "nowhere"], "There is no folder nowhere."),
+    ],
+)
+def test_what_cannot_be_written_is_told_with_what_to_write(words: list[str], said: str) -> None:
+    done = new(*words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in " ".join(done.stderr.split())
+    assert files() == set()

@@ -1,0 +1,254 @@
+"""`show`, `diff` and `explain`: in words, as data, and on a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer", reason="the extra cli is not installed")
+
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from agent_factory import Topology, load_topology
+from agent_factory.commands import app
+from agent_factory.commands.tree import tree_of
+from agent_factory.facts import Call, Hook, Layer, Phase, Shape, Tool, ToolKind
+from agent_factory.topology import plan
+
+posix = pytest.mark.skipif(os.name != "posix", reason="needs a terminal as POSIX has it")
+
+OLD = plan(Shape(has_tools=True, tools=(Tool("find"),)))
+NEW = plan(
+    Shape(
+        hooks=(
+            Hook("Guard", Phase.BEFORE_AGENT),
+            Hook("Limit", Phase.BEFORE_MODEL, frozenset({"end"})),
+            Hook("Log", Phase.AFTER_AGENT),
+        ),
+        layers=(Layer("Retry", Call.MODEL, "around_model"),),
+        has_tools=True,
+        may_skip_tools=True,
+        tools=(Tool("find", return_direct=True), Tool("search", ToolKind.PROVIDER, owner="Web")),
+    )
+)
+
+
+@pytest.fixture(autouse=True)
+def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two plans in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("old.json").write_text(OLD.to_json(), encoding="utf-8")
+    Path("new.json").write_text(NEW.to_json(), encoding="utf-8")
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def refused(*words: str) -> str:
+    done = run(*words)
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    return " ".join(done.stderr.split())
+
+
+# show
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [("text", NEW.render()), ("mermaid", NEW.to_mermaid()), ("json", NEW.to_json())],
+)
+def test_a_plan_is_shown_as_it_renders_itself(form: str, expected: str) -> None:
+    assert run("show", "new.json", "--format", form).stdout == expected.rstrip("\n") + "\n"
+
+
+def test_without_a_terminal_it_is_plain_text_and_json_is_the_canonical_one() -> None:
+    assert run("show", "new.json").stdout == NEW.render() + "\n"
+    assert load_topology(run("show", "new.json", "--json").stdout) == NEW
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("a.txt", NEW.render()),
+        ("a.topology", NEW.render()),
+        ("a.mmd", NEW.to_mermaid()),
+        ("A.JSON", NEW.to_json()),
+    ],
+)
+def test_a_file_is_written_in_the_form_that_its_name_ends_with(file: str, expected: str) -> None:
+    done = run("show", "new.json", "--output", file)
+    assert (done.exit_code, done.output) == (0, "")
+    assert Path(file).read_bytes() == (expected.rstrip("\n") + "\n").encode()
+
+
+@pytest.mark.parametrize("form", ["svg", "html"])
+def test_a_picture_is_written_by_its_file_s_name(form: str) -> None:
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    assert run("show", "new.json", "--output", f"plan.{form}").exit_code == 0
+    assert f"<{form}" in Path(f"plan.{form}").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("form", ["svg", "html"])
+def test_without_the_extra_a_picture_names_it(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pygraphviz"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    said = refused("show", "new.json", "--format", form)
+    assert "pip install 'agent-factory[draw]'" in said
+    assert not Path(f"plan.{form}").exists()
+
+
+def test_forms_that_contradict_and_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    assert "--json and --format svg" in refused("show", "new.json", "--json", "--format", "svg")
+    assert "cannot be written" in refused("show", "new.json", "-o", str(tmp_path / "no" / "a.txt"))
+    assert "Is a directory" in refused("show", "new.json", "-o", ".") or os.name != "posix"
+
+
+def on_screen(topology: Topology, width: int = 80, encoding: str = "utf-8") -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding)
+    console = Console(file=file, width=width, no_color=True, _environ={})
+    console.print(tree_of("new.json", topology))
+    file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+def test_the_tree_shows_phases_ways_with_reasons_layers_and_tools() -> None:
+    assert (
+        on_screen(NEW)
+        == """\
+new.json
+├── __start__ -> Guard.before_agent
+├── when a run starts
+│   └── Guard.before_agent -> Limit.before_model
+├── each turn
+│   ├── Limit.before_model
+│   │   ├── -> model
+│   │   └── -> Log.after_agent  jump: Limit
+│   ├── model
+│   │   ├── -> tools  pending calls
+│   │   ├── -> Log.after_agent  no calls left
+│   │   └── -> Limit.before_model  calls already answered: Retry
+│   └── tools
+│       ├── -> Limit.before_model  tool results
+│       └── -> Log.after_agent  return_direct: find; stopped by a tool
+├── when a run ends
+│   └── Log.after_agent -> __end__
+├── around each model call  outermost first
+│   └── 1. Retry.around_model
+└── tools
+    ├── find  return_direct
+    └── search  provider  by Web
+"""
+    )
+
+
+def test_the_tree_holds_a_narrow_screen_and_a_poor_alphabet() -> None:
+    narrow = on_screen(NEW, width=30)
+    assert max(map(len, narrow.splitlines())) <= 30
+    assert "-- tools" in on_screen(NEW, encoding="ascii")
+
+
+@contextmanager
+def terminal(*words: str, **env: str) -> Iterator[str]:
+    """What the command shows on a terminal of its own."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agent_factory.cli", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": "80", "TERM": "xterm-256color", **env},
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while process.poll() is None or select.select([ours], [], [], 0.2)[0]:
+            if select.select([ours], [], [], 0.2)[0]:
+                shown += os.read(ours, 65536)
+    except OSError:  # how Linux says that the other end was closed
+        pass
+    os.close(ours)
+    assert process.wait(30) == 0
+    yield shown.decode()
+
+
+@posix
+def test_on_a_terminal_a_plan_is_a_tree_and_no_color_is_heeded() -> None:
+    with terminal("show", "new.json", NO_COLOR="1") as shown:
+        assert "each turn" in shown
+        assert "├── " in shown
+        assert "\x1b[3" not in shown  # colours; bold is none
+
+
+# diff
+
+
+def test_a_difference_is_told_in_words_and_as_data() -> None:
+    assert run("diff", "old.json", "new.json").stdout == f"{OLD.diff(NEW)}\n"
+    data = json.loads(run("diff", "old.json", "new.json", "--json").stdout)
+    assert list(data) == ["old", "new", "differs", "changes"]
+    assert data["changes"] == OLD.diff(NEW).to_data()
+    assert (data["old"], data["differs"]) == ("old.json", True)
+
+
+def test_only_exit_code_makes_a_difference_a_failure() -> None:
+    assert run("diff", "old.json", "new.json").exit_code == 0
+    assert run("diff", "old.json", "new.json", "--exit-code").exit_code == 1
+    same = run("diff", "old.json", "old.json", "--exit-code")
+    assert (same.exit_code, same.stdout) == (0, "no difference\n")
+    assert run("diff", "old.json", "none.json", "--exit-code").exit_code == 2
+
+
+# explain
+
+
+def test_an_order_is_explained_in_words_and_as_data() -> None:
+    assert run("explain", "new.json").stdout == f"{NEW.explain()}\n"
+    data = json.loads(run("explain", "new.json", "--json").stdout)
+    assert list(data) == ["target", "order", "corners"]
+    assert [(part["part"], part["names"]) for part in data["order"]] == [
+        ("before_agent", ["Guard"]),
+        ("before_model", ["Limit"]),
+        ("after_agent", ["Log"]),
+        ("model layers", ["Retry.around_model"]),
+    ]
+    assert all(part["why"] in NEW.explain() for part in data["order"])
+    assert data["corners"]["loop_entry"] == "Limit.before_model"
+
+
+def test_a_way_is_explained_by_its_nodes_or_said_not_to_be() -> None:
+    assert run("explain", "new.json", "model", "tools").stdout == (
+        f"{NEW.explain('model', 'tools')}\n"
+    )
+    data = json.loads(run("explain", "new.json", "start", "Guard.before_agent", "--json").stdout)
+    assert (data["from"], data["exists"], data["instead"]) == ("__start__", True, [])
+    assert [list(reason) for reason in data["reasons"]] == [["why", "by", "meaning"]]
+    no_way = json.loads(run("explain", "new.json", "tools", "end", "--json").stdout)
+    assert (no_way["exists"], no_way["reasons"]) == (False, [])
+    assert no_way["instead"] == ["Limit.before_model", "Log.after_agent"]
+
+
+def test_nodes_that_are_none_are_told() -> None:
+    assert "Did you mean model?" in refused("explain", "new.json", "modle", "tools")
+    assert "Its nodes are __start__" in refused("explain", "new.json", "model", "xyz")
+    assert "FROM needs TO" in refused("explain", "new.json", "model")
+
+
+def test_a_code_is_explained_too() -> None:
+    assert "WrongOrder" in run("explain", "AF204").stdout
+    data = json.loads(run("explain", "AF204", "--json").stdout)
+    keys = ["code", "name", "meaning", "severity", "ignorable", "example", "remedy"]
+    assert list(data) == keys
+    assert "AF999 is no code" in refused("explain", "AF999")

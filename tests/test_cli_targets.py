@@ -1,0 +1,339 @@
+"""What a command can be pointed at, and what it says of everything else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer", reason="the extra cli is not installed")
+
+from typer.testing import CliRunner, Result
+
+from agent_factory import plan_agent
+from agent_factory.commands import app
+
+AGENT = """
+from agent_factory import AgentMiddleware, create_agent, plan_agent
+from agent_factory.testing import ScriptedChatModel
+
+class Look(AgentMiddleware):
+    def before_model(self, state, runtime):
+        return None
+
+agent = create_agent(ScriptedChatModel([]), middleware=[Look()])
+"""
+
+THINGS = (
+    AGENT
+    + """
+from langgraph.graph import StateGraph
+from agent_factory import AgentState
+
+stack = [Look()]
+one = Look()
+plan = plan_agent(middleware=stack)
+number = 3
+
+class Shop:
+    desk = agent
+
+graph = StateGraph(AgentState)
+graph.add_node("a", lambda state: state)
+graph.set_entry_point("a")
+foreign = graph.compile()
+
+def build(model=None):
+    print("building")
+    return agent
+
+def build_stack():
+    return tuple(stack)
+
+def nothing():
+    return None
+
+def wants(model, *, size):
+    return agent
+
+def gives():
+    return later()
+
+def broken():
+    raise RuntimeError("no key\\nwas given")
+
+def leaves():
+    raise SystemExit("enough")
+
+def stopped():
+    raise KeyboardInterrupt
+
+async def later():
+    return agent
+"""
+)
+
+PLAN = "__start__ -> Look.before_model\nLook.before_model -> model\nmodel -> __end__\n"
+
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write a file into the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def written(name: str, text: str) -> Path:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return written
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def shown(target: str) -> str:
+    done = run("show", target)
+    assert (done.exit_code, done.exception) == (0, None), done.output
+    return done.stdout
+
+
+def refused(*words: str) -> str:
+    """What is said instead, in one line."""
+    done = run(*words)
+    assert (done.exit_code, done.stdout) == (2, ""), done.output
+    assert "Traceback" not in done.stderr
+    return " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "attribute", ["agent", "plan", "stack", "build", "build_stack", "Shop.desk"]
+)
+def test_an_agent_a_plan_a_stack_and_what_builds_one_are_targets(
+    write: Write, attribute: str
+) -> None:
+    write("things.py", THINGS)
+    assert shown(f"things:{attribute}") == PLAN
+    assert shown(f"things.py:{attribute}") == PLAN
+
+
+@pytest.mark.parametrize(
+    ("attribute", "words"),
+    [
+        ("agnet", "things has no 'agnet'. Did you mean agent?"),
+        ("zzz", "It has the agents agent, plan."),
+        ("Shop.dsek", "things:Shop has no 'dsek'. Did you mean desk?"),
+        ("number", "things:number is no agent: int (3)"),
+        ("one", "is one middleware. Put it into a list."),
+        ("Look", "is a class"),
+        ("graph", "create_agent did not build"),
+        ("foreign", "create_agent did not build"),
+        ("nothing", "was called, and its result is no agent: NoneType"),
+        ("wants", "takes model, size"),
+        ("later", "is asynchronous"),
+        ("gives", "gives something to await"),
+        ("broken", "raised RuntimeError: no key, at things.py:44"),
+        ("leaves", "raised SystemExit: enough"),
+    ],
+)
+def test_what_is_no_agent_is_told_with_what_to_give(
+    write: Write, attribute: str, words: str
+) -> None:
+    write("things.py", THINGS)
+    assert words in refused("show", f"things:{attribute}")
+
+
+def test_a_module_alone_is_its_only_agent_or_a_question(write: Write) -> None:
+    write("one.py", AGENT)
+    write("things.py", THINGS)
+    write("none.py", "")
+    assert shown("one") == shown("one.py") == shown("one:") == PLAN
+    assert "Write things:agent or things:plan." in refused("show", "things")
+    assert "Write none.py:attribute." in refused("show", "none.py")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import json\njson.loads('{')", "raised JSONDecodeError: Expecting"),
+        ("def (:\n", "raised SyntaxError: invalid syntax"),
+        ("import nothing_such", "raised ModuleNotFoundError: No module named 'nothing_such'"),
+        ("raise SystemExit(3)", "raised SystemExit: 3"),
+    ],
+)
+def test_a_module_that_raises_is_told_with_its_line(write: Write, source: str, words: str) -> None:
+    write("mine.py", source)
+    said = refused("show", "mine:agent")
+    assert words in said
+    assert f", at mine.py:{len(source.splitlines())}." in said
+
+
+def test_the_traceback_is_shown_where_it_is_asked_for_and_begins_with_the_users_code(
+    write: Write,
+) -> None:
+    write("mine.py", "import json\njson.loads('{')")
+    done = run("show", "mine:agent", "--traceback")
+    lines = done.stderr.splitlines()
+    assert done.exit_code == 2
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].endswith('mine.py", line 2, in <module>')
+    assert "agent_factory" not in "".join(lines[:-1])
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("thigns:agent", "Did you mean things?"),
+        ("things.agent", "Did you mean things:agent?"),
+        ("nowhere.to_be:agent", "There is no module nowhere.to_be."),
+        ("shop.dsek:agent", "Did you mean shop.desk?"),
+        ("", "is no target"),
+        (":agent", "is no target"),
+        (".things:agent", "is no name of a module"),
+        ("things.py:agent:more", "is no name of a module"),
+        ("thigns.py:agent", "There is no file thigns.py. Did you mean things.py?"),
+        ("shop/", "is a folder"),
+        ("readme.txt/../readme", "There is no file"),
+        ("./readme.txt", "is no file of Python"),
+        ("C:\\x.py:agent", "There is no file C:\\x.py."),
+        ("C:\\x.py", "There is no file C:\\x.py."),
+        ("C:/x.py:agent", "There is no file C:/x.py."),
+    ],
+)
+def test_what_cannot_be_imported_is_told_with_what_is_there(
+    write: Write, target: str, words: str
+) -> None:
+    write("things.py", THINGS)
+    write("shop/desk.py", AGENT)
+    write("readme.txt", "")
+    assert words in refused("show", target)
+
+
+@pytest.mark.parametrize("name", ["json.py", "my-agent.py", "a.b.py", "deep/er/inside.py"])
+def test_a_file_may_have_any_name_and_that_of_another_module(write: Write, name: str) -> None:
+    write(name, AGENT)
+    assert shown(f"{name}:agent") == PLAN
+    assert shown(f"./{name}:agent") == PLAN
+    assert sys.modules["json"] is json
+
+
+def test_two_checkouts_of_one_package_are_kept_apart(write: Write) -> None:
+    for side in ("old", "new"):
+        write(f"{side}/app/__init__.py", "")
+        write(f"{side}/app/names.py", f"NAME = '{side}'")
+        source = "from .names import NAME\nfrom app.names import NAME as SAME\n" + AGENT
+        write(f"{side}/app/desk.py", source.replace("Look()", "Look(name=NAME + SAME)"))
+    path = list(sys.path)
+    done = run("diff", "old/app/desk.py:agent", "new/app/desk.py:agent")
+    assert done.stdout.splitlines() == [
+        "removed node oldold.before_model: it was before model",
+        "added node newnew.before_model: before model",
+    ]
+    assert "app" not in sys.modules
+    assert sys.path == path
+
+
+def test_the_current_folder_comes_first_as_python_m_has_it(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = write("elsewhere/desk_of_mine.py", "agent = 3").parent
+    monkeypatch.syspath_prepend(str(elsewhere))
+    write("desk_of_mine.py", AGENT)
+    assert shown("desk_of_mine:agent") == PLAN
+
+
+def test_a_module_is_run_once_for_several_targets(write: Write) -> None:
+    write("things.py", THINGS + "\nprint('imported')")
+    done = run("check", "things:agent", "things:build", "things:stack")
+    assert done.stderr.split() == ["imported", "building"]
+
+
+def test_what_a_module_prints_stays_out_of_the_output(write: Write) -> None:
+    write("things.py", "print('hello')\n" + THINGS)
+    done = run("show", "things:build", "--json")
+    assert json.loads(done.stdout)["format"] == "agent_factory.topology"
+    assert done.stderr.split() == ["hello", "building"]
+
+
+def test_ctrl_c_in_a_module_ends_with_a_word(write: Write) -> None:
+    write("things.py", THINGS)
+    done = run("show", "things:stopped")
+    assert (done.exit_code, done.stderr.strip()) == (130, "Stopped.")
+
+
+# LangGraph's configuration
+
+
+def test_a_langgraph_configuration_names_its_graphs(write: Write) -> None:
+    write("shop/src/near.py", "NAME = 'Look'")
+    write("shop/src/inner/desk.py", "import near\n" + AGENT)
+    graphs = {"desk": "./src/inner/desk.py:agent"}
+    config = {"dependencies": [".", "./src", "langchain"], "graphs": graphs}
+    write("shop/langgraph.json", json.dumps(config))
+    assert shown("shop/langgraph.json") == shown("shop/langgraph.json:desk") == PLAN
+    config["graphs"] = {**graphs, "other": {"path": "src.inner.desk:agent"}}
+    write("shop/langgraph.json", json.dumps(config))
+    assert shown("shop/langgraph.json:desk") == PLAN
+    said = refused("show", "shop/langgraph.json")
+    assert "Write shop/langgraph.json:desk or shop/langgraph.json:other." in said
+    done = run("check", "shop/langgraph.json", "things:agent", "--json")
+    failed = [failure["target"] for failure in json.loads(done.stdout)["failures"]]
+    assert failed == ["things:agent"]  # and both graphs were looked at
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("{", "is no JSON"),
+        ("{}", 'has no "graphs"'),
+        ('{"graphs": []}', 'has no "graphs"'),
+        ('{"graphs": {"desk": 3}}', "the graph 'desk' is 3"),
+        ('{"graphs": {"desk": "desk.py"}}', "no file.py:attribute"),
+        ('{"graphs": {"desk": "nope.py:agent"}}', "There is no file"),
+    ],
+)
+def test_a_configuration_of_no_use_is_told(write: Write, config: str, words: str) -> None:
+    write("langgraph.json", config)
+    assert words in refused("show", "langgraph.json")
+
+
+def test_a_graph_that_is_not_in_the_configuration_is_told(write: Write) -> None:
+    write("langgraph.json", '{"graphs": {"desk": "desk.py:agent"}}')
+    assert "Did you mean desk?" in refused("show", "langgraph.json:dsek")
+
+
+# Plans in files
+
+
+def test_a_saved_plan_is_a_target(write: Write) -> None:
+    plan = plan_agent()
+    write("plan.json", plan.to_json())
+    write("plan.topology", plan.render() + "\n")
+    assert shown("plan.json") == shown("plan.topology") == plan.render() + "\n"
+    assert run("diff", "plan.json", "plan.topology").stdout == "no difference\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("plan.json", "[]", "AF130"),
+        ("plan.json", '{"format": "agent_factory.topology", "version": 99}', "version 99"),
+        ("plan.json", "{", "is no JSON"),
+        ("plan.topology", "hello", "AF130"),
+    ],
+)
+def test_a_file_that_holds_no_plan_is_told(write: Write, name: str, text: str, words: str) -> None:
+    write(name, text)
+    assert words in refused("show", name)
+
+
+def test_a_file_that_is_no_text_is_told(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "plan.topology").write_bytes(b"\xff\xfe\x00")
+    assert "plan.topology cannot be read" in refused("show", "plan.topology")

@@ -1,0 +1,66 @@
+"""The middleware AuditTrail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Flow,
+    ModelRequest,
+    Runtime,
+    ToolCallRequest,
+)
+
+
+class AuditTrail(AgentMiddleware):
+    """Changes nothing yet: an agent answers with it as it does without.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> stack = [AuditTrail()]
+    >>> agent = create_agent(ScriptedChatModel(["Hello."]), middleware=stack)
+    >>> agent.invoke({"messages": [("user", "Hi")]})["messages"][-1].text
+    'Hello.'
+    """
+
+    def before_agent(
+        self,
+        state: AgentState[Any],
+        runtime: Runtime[Any],
+    ) -> dict[str, Any] | None:
+        """Runs once, when a run starts. Returns a state update or None."""
+        return None
+
+    def before_model(
+        self,
+        state: AgentState[Any],
+        runtime: Runtime[Any],
+    ) -> dict[str, Any] | None:
+        """Runs before each call of the model. Returns a state update or None."""
+        return None
+
+    def after_model(
+        self,
+        state: AgentState[Any],
+        runtime: Runtime[Any],
+    ) -> dict[str, Any] | None:
+        """Runs after each call of the model. Returns a state update or None."""
+        return None
+
+    def after_agent(
+        self,
+        state: AgentState[Any],
+        runtime: Runtime[Any],
+    ) -> dict[str, Any] | None:
+        """Runs once, when a run ends. Returns a state update or None."""
+        return None
+
+    def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
+        """Lies around each call of the model. `yield request` makes the call."""
+        return (yield request)
+
+    def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
+        """Lies around each tool call. `yield request` makes the call."""
+        return (yield request)
