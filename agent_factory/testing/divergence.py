@@ -165,7 +165,7 @@ def _in_order(decisions: list[_Decision]) -> Iterator[_Decision]:
 
 def _because(words: str, model: ReplayChatModel, made: _Decision | None) -> str:
     asked_anew = model.mismatch and (made is None or "raised" in made.wrote)
-    return f"the model is asked something else. {model.mismatch}" if asked_anew else words
+    return f"the model is asked something else: {model.mismatch}" if asked_anew else words
 
 
 def _words(one: _Decision | None, other: _Decision | None) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.testing.bench import Middleware
 from agent_factory.testing.extras import needs
 
+if TYPE_CHECKING:
+    import pytest
+
 Stack = Sequence[Middleware] | Callable[[], Sequence[Middleware]]
 
 
-def each_stack(stacks: Mapping[str, Stack]) -> Any:
+def each_stack(stacks: Mapping[str, Stack]) -> pytest.MarkDecorator:
     """A decorator: the test runs once for each stack, which it takes as `agent_stack`.
 
     Args:
@@ -37,7 +40,7 @@ def each_stack(stacks: Mapping[str, Stack]) -> Any:
             raise ArgumentError(
                 name, f"{describe(stack)} is no stack.", "Give a list, or a function that makes it."
             )
-    pytest = needs("pytest")
-    return pytest.mark.parametrize(
+    decorator: pytest.MarkDecorator = needs("pytest").mark.parametrize(
         "agent_stack", list(stacks.values()), ids=list(stacks), indirect=True
     )
+    return decorator

@@ -96,13 +96,10 @@ class ReplayChatModel(SpeakingModel):
             CassetteMismatch: So it is.
         """
         if self._mismatch:
-            raise CassetteMismatch(self._mismatch)
+            raise self._error(self._mismatch)
         if self._left:
-            number = self._left[0][0]
-            raise CassetteMismatch(
-                f"{self.path}: {len(self._left)} answers were never asked for; the next is number "
-                f"{number}. Record it anew if that is right."
-            )
+            many, number = len(self._left), self._left[0][0]
+            raise self._error(f"{many} answers were never asked for; the next is number {number}.")
 
     def __enter__(self) -> Self:
         return self
@@ -125,14 +122,17 @@ class ReplayChatModel(SpeakingModel):
                 return entry
         words = self._why_not(request)
         self._mismatch = self._mismatch or words
-        raise CassetteMismatch(words)
+        raise self._error(words)
 
     def _why_not(self, request: dict[str, Any]) -> str:
         if not self._left:
-            return f"{self.path}: is played to its end, and one more request came."
+            return "it is played to its end, and one more request came."
         number, entry = self._left[0]
         words = mismatch(entry.request, request)
-        return f"{self.path}: request {number} differs: {words}. Record it anew if that is right."
+        return f"request {number} differs: {words}."
+
+    def _error(self, words: str) -> CassetteMismatch:
+        return CassetteMismatch(f"{self.path}: {words} Record it anew if that is right.")
 
 
 def _said(answer: dict[str, Any]) -> Said:

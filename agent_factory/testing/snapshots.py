@@ -9,7 +9,7 @@ from langgraph.graph.state import CompiledStateGraph
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from agent_factory.errors import ArgumentError, describe
+from agent_factory.errors import AgentFactoryError, ArgumentError, describe
 from agent_factory.factory import topology_of
 from agent_factory.topology import Topology
 from agent_factory.topology_file import TopologyFileError
@@ -91,7 +91,11 @@ class TopologySnapshot(SnapshotAssertion):
 
     def __eq__(self, other: object) -> bool:
         __tracebackhide__ = True
-        # Refused here: what the extension raises is shown as a traceback of its own.
-        return super().__eq__(plan_of(other))
+        try:
+            plan = plan_of(other)
+        except AgentFactoryError as error:
+            # Raised here: what the extension raises is shown as a traceback of its own.
+            raise error.with_traceback(None) from None
+        return super().__eq__(plan)
 
     __hash__ = None  # type: ignore[assignment]  # it is equal to many things

@@ -1,0 +1,337 @@
+"""Answers of a model on a cassette: what is written, what is played, and what differs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.language_models import SimpleChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import tool
+from pydantic import SecretStr
+
+from agent_factory import AgentMiddleware, create_agent, hook_config
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import ModelRetryMiddleware
+from agent_factory.testing import (
+    CassetteError,
+    CassetteMismatch,
+    Divergence,
+    ReplayedError,
+    Reply,
+    ScriptedChatModel,
+    areplay_with,
+    record,
+    replay,
+    replay_with,
+)
+
+CALL = [{"name": "add", "args": {"a": 1, "b": 2}}]
+ASKED: dict[str, Any] = {"messages": [("user", "1 + 2?")]}
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a cassette is written: in a folder that is not there yet."""
+    return tmp_path / "cassettes" / "sum.jsonl"
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def recorded(path: Path, agent_colour: Any, steps: list[Any] | None = None) -> Any:
+    """Record an agent that adds."""
+    model = record(ScriptedChatModel(steps or [CALL, Reply("It is 3.", usage=(9, 4))]), path)
+    return agent_colour.invoke(create_agent(model, [add]), ASKED)
+
+
+# --- record and replay ----------------------------------------------------------------------------
+
+
+def test_what_was_recorded_is_played_in_either_colour(path: Path, agent_colour: Any) -> None:
+    first = recorded(path, agent_colour)
+    with replay(path) as model:
+        again = agent_colour.invoke(create_agent(model, [add]), ASKED)
+    assert [m.text for m in again["messages"]] == [m.text for m in first["messages"]]
+    assert again["messages"][-1].usage_metadata == first["messages"][-1].usage_metadata
+
+
+def test_a_stream_is_recorded_and_played_too(path: Path, agent_colour: Any) -> None:
+    heard = agent_colour.stream(record(ScriptedChatModel(["It is 3."]), path), "1 + 2?")
+    assert len(heard) > 3
+    played = agent_colour.stream(replay(path), "1 + 2?")
+    assert "".join(chunk.text for chunk in played) == "It is 3."
+
+
+def test_a_model_that_streams_nothing_is_recorded_in_one_piece(path: Path) -> None:
+    class Whole(SimpleChatModel):
+        @property
+        def _llm_type(self) -> str:
+            return "whole"
+
+        def _call(self, *args: Any, **kwargs: Any) -> str:
+            return "Hi there."
+
+    model = record(Whole(), path)
+    assert "".join(chunk.text for chunk in model.stream("Hi")) == "Hi there."
+    assert replay(path).invoke("Hi").text == "Hi there."
+
+
+def test_a_file_is_the_same_whenever_it_is_written(tmp_path: Path, agent_colour: Any) -> None:
+    files = [tmp_path / name for name in ("one.jsonl", "two.jsonl")]
+    for file in files:
+        recorded(file, agent_colour)
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_an_old_file_stays_until_the_first_answer(path: Path) -> None:
+    record(ScriptedChatModel(["One."]), path).invoke("Hi")
+    before = path.read_text()
+    model = record(ScriptedChatModel(["Two."]), path)
+    assert path.read_text() == before
+    model.invoke("Hi")
+    assert [line["answer"]["content"] for line in lines(path)[1:]] == ["Two."]
+
+
+def test_errors_are_recorded_and_raised_again(path: Path, agent_colour: Any) -> None:
+    class Odd(Exception):
+        pass
+
+    model = record(ScriptedChatModel([ConnectionError("down"), Odd("odd")]), path)
+    for error in (ConnectionError, Odd):
+        with pytest.raises(error):
+            agent_colour.invoke(model, "Hi")
+    played = replay(path)
+    with pytest.raises(ConnectionError, match="down"):
+        agent_colour.invoke(played, "Hi")
+    with pytest.raises(ReplayedError, match="Odd: odd"):
+        agent_colour.invoke(played, "Hi")
+
+
+def test_an_error_within_a_stream_is_recorded(path: Path, agent_colour: Any) -> None:
+    model = record(ScriptedChatModel([Reply(chunks=["a"], error=OSError("cut"))]), path)
+    with pytest.raises(OSError, match="cut"):
+        agent_colour.stream(model, "Hi")
+    with pytest.raises(OSError, match="cut"):
+        agent_colour.stream(replay(path), "Hi")
+
+
+def test_requests_may_come_in_another_order(path: Path) -> None:
+    model = record(ScriptedChatModel(["One.", "Two.", "Three."]), path)
+    for text in ("1", "2", "2"):
+        model.invoke(text)
+    played = replay(path)
+    assert [played.invoke(text).text for text in ("2", "1", "2")] == ["Two.", "One.", "Three."]
+
+
+def test_what_says_how_answers_are_structured_is_kept(path: Path) -> None:
+    class Named(ScriptedChatModel):
+        model_name: str = "gpt-5"
+
+    record(Named(steps=["Hi"], profile={"structured_output": True}), path).invoke("Hi")
+    played = replay(path)
+    assert (played.model_name, played.profile) == ("gpt-5", {"structured_output": True})
+
+
+# --- what differs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda m: m.invoke("Ho"), r"messages\[0\].content: 'Hi' was recorded, 'Ho' is asked now"),
+        (lambda m: m.bind_tools([add]).invoke("Hi"), r"tools: nothing was recorded, .*'add'"),
+        (lambda m: m.bind(stop=["."]).invoke("Hi"), r"settings: nothing was recorded, .*stop"),
+        (lambda m: m.invoke([HumanMessage("Hi"), AIMessage("?")]), r"messages\[1\]: nothing was"),
+    ],
+)
+def test_the_first_request_that_differs_says_what_differs(
+    path: Path, ask: Callable[[Any], Any], words: str
+) -> None:
+    record(ScriptedChatModel(["Hi."]), path).invoke("Hi")
+    model = replay(path)
+    with pytest.raises(CassetteMismatch, match=f"request 1 differs: {words}"):
+        ask(model)
+    with pytest.raises(CassetteMismatch, match="request 1 differs"):
+        model.assert_done()
+
+
+def test_a_tool_whose_description_changed_is_another(path: Path, agent_colour: Any) -> None:
+    @tool("add")
+    def plus(a: int, b: int) -> int:
+        """Add, with care."""
+        return a + b
+
+    recorded(path, agent_colour)
+    with pytest.raises(CassetteMismatch, match=r"tools.add: '\w{8}' was recorded"):
+        agent_colour.invoke(create_agent(replay(path), [plus]), ASKED)
+
+
+def test_too_many_and_too_few_requests_are_told(path: Path) -> None:
+    record(ScriptedChatModel(["Hi."]), path).invoke("Hi")
+    with pytest.raises(CassetteMismatch, match="1 answers were never asked for"), replay(path):
+        pass
+    model = replay(path)
+    model.invoke("Hi")
+    with pytest.raises(CassetteMismatch, match="played to its end"):
+        model.invoke("Hi")
+
+
+def test_a_mismatch_that_a_layer_caught_is_told_all_the_same(path: Path) -> None:
+    record(ScriptedChatModel(["Hi."]), path).invoke("Hi")
+    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)
+    with pytest.raises(CassetteMismatch, match="'Ho' is asked now"), replay(path) as model:
+        create_agent(model, middleware=[retry]).invoke({"messages": ["Ho"]})
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+
+class Keyed(ScriptedChatModel):
+    key: SecretStr = SecretStr("my-own-key")
+
+
+def test_keys_are_never_written(path: Path) -> None:
+    said = "Use sk-proj-abcdefghijklmnop or Bearer abcdefgh12345 or my-own-key."
+    model = record(Keyed(steps=[AIMessage(said, additional_kwargs={"session_token": "t0"})]), path)
+    model.bind(api_key="k1", headers={"Authorization": "a1"}, max_tokens=7).invoke("my-own-key?")
+    text = path.read_text()
+    for secret in ("sk-proj", "abcdefgh12345", "my-own-key", '"k1"', '"a1"', '"t0"'):
+        assert secret not in text
+    assert '"max_tokens": 7' in text
+
+
+def test_texts_are_redacted_by_a_function_and_values_by_their_keys(path: Path) -> None:
+    def hide(text: str) -> str:
+        return text.replace("Ada", "X")
+
+    model = record(ScriptedChatModel([CALL]), path, redact=hide, redact_keys=["^a$"])
+    model.invoke("I am Ada")
+    assert "Ada" not in path.read_text()
+    with pytest.raises(CassetteError, match=r"was redacted by hide.*replay\(path, redact=hide\)"):
+        replay(path)
+    said = replay(path, redact=hide).invoke("I am Ada")
+    assert said.tool_calls[0]["args"] == {"a": "[redacted]", "b": 2}
+
+
+# --- bad files ------------------------------------------------------------------------------------
+
+HEAD = '{"format": "agent_factory.cassette", "version": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is no cassette"),
+        (b"{}\n", "is no cassette"),
+        (b"[]\n", ":1: is list"),
+        (b"hello\n", ":1: is no JSON"),
+        (b"\xff\xfe", "cannot be read"),
+        (HEAD.replace("1}", "99}").encode(), "has version 99"),
+        ((HEAD + "{}\n").encode(), ":2: lacks a request or its answer"),
+    ],
+)
+def test_a_file_that_is_no_cassette_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(CassetteError, match=words):
+        replay(file)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"Record it anew with record\(model, path\)"):
+        replay(tmp_path / "none.jsonl")
+
+
+def test_only_a_chat_model_itself_is_recorded(path: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"bind tools or settings to what record\(\) returns"):
+        record(ScriptedChatModel().bind(stop=["."]), path)  # type: ignore[arg-type]
+
+
+# --- another stack --------------------------------------------------------------------------------
+
+
+class Brief(AgentMiddleware):
+    def around_model(self, request: Any) -> Any:
+        return (yield request.override(system_prompt="Be brief."))
+
+
+class Limit(AgentMiddleware):
+    @hook_config(can_jump_to=["end"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"jump_to": "end"}
+
+
+class Idle(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> None: ...
+
+
+class Shouting(AgentMiddleware):
+    def around_tool(self, request: Any) -> Any:
+        answer = yield request
+        return answer.model_copy(update={"content": f"{answer.content}!"})
+
+
+class Failing(AgentMiddleware):
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        raise ValueError("mine")
+
+
+def build(model: Any, stack: list[Any]) -> Any:
+    return create_agent(model, [add], middleware=stack)
+
+
+@pytest.fixture(params=["sync", "async"])
+def compare(request: pytest.FixtureRequest, path: Path) -> Any:
+    """Run a recorded agent without middleware again with some."""
+    model = record(ScriptedChatModel([CALL, "It is 3."]), path)
+    build(model, []).invoke(ASKED)
+
+    def run(stack: list[Any], old: tuple[Any, ...] = ()) -> Divergence | None:
+        args: Any = (path, build, ASKED)
+        if request.param == "sync":
+            return replay_with(*args, recorded=old, middleware=stack)
+        return asyncio.run(areplay_with(*args, recorded=old, middleware=stack))
+
+    return run
+
+
+@pytest.mark.parametrize("stack", [[], [Idle()]])
+def test_a_stack_that_decides_the_same_does_not_differ(compare: Any, stack: list[Any]) -> None:
+    assert compare(stack) is None
+
+
+@pytest.mark.parametrize(
+    ("member", "step", "node", "words"),
+    [
+        (Brief(), 1, "model", "asked something else: .*'1 \\+ 2?' was rec|'Be brief.' is asked"),
+        (Limit(), 2, "Limit.after_model", "tools writes messages.* in the recorded run, Limit"),
+        (Shouting(), 2, "tools", r"content: '3' in the recorded run, '3!' in this one"),
+        (Failing(), 4, "Failing.after_agent", "the run ends in the recorded run, .*ValueError"),
+    ],
+)
+def test_the_first_decision_that_differs_is_told(
+    compare: Any, member: Any, step: int, node: str, words: str
+) -> None:
+    found = compare([member])
+    assert (found.step, found.node) == (step, node)
+    assert re.search(words, str(found)), str(found)
+
+
+def test_a_recorded_stack_that_asks_something_else_is_no_base_to_compare_with(compare: Any) -> None:
+    with pytest.raises(CassetteMismatch, match=r"'Be brief\.' is asked now"):
+        compare([], (Brief(),))
+    with pytest.raises(ValueError, match="mine"):
+        compare([], (Failing(),))

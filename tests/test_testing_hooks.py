@@ -1,0 +1,335 @@
+"""One hook or layer alone, in a real run; and both colours side by side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphInterrupt
+from langgraph.runtime import Runtime
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    SpecError,
+    TurnError,
+    create_agent,
+    hook_config,
+)
+from agent_factory.errors import ArgumentError
+from agent_factory.testing import (
+    InvalidHistory,
+    ScriptedChatModel,
+    ScriptError,
+    arun_hook,
+    arun_layer,
+    assert_valid_history,
+    both_ways,
+    run_hook,
+    run_layer,
+)
+
+
+class Counted(AgentState[Any]):
+    """A state with a number."""
+
+    count: int
+
+
+class Guard(AgentMiddleware[Counted, Any]):
+    state_schema = Counted
+
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        if runtime.context == "stop":
+            return {"jump_to": "end"}
+        assert runtime.store is not None
+        runtime.store.put(("seen",), "last", {"text": state["messages"][-1].text})
+        return {"count": state.get("count", 0) + 1}
+
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"messages": [HumanMessage(f"You said {interrupt('May I?')}")]}
+
+    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"unknown": 1}
+
+
+class Twice(AgentMiddleware):
+    def around_model(self, request: Any) -> Any:
+        try:
+            return (yield request)
+        except ValueError:
+            return (yield request.override(system_prompt="Try harder."))
+
+    def around_tool(self, request: Any) -> Any:
+        answer = yield request
+        return answer.model_copy(update={"content": f"{answer.content}!"})
+
+
+# --- hooks ----------------------------------------------------------------------------------------
+
+
+def test_a_hook_gives_its_update_and_sees_context_store_and_messages(agent_colour: Any) -> None:
+    store = InMemoryStore()
+    state = {"messages": "Hello", "count": 2}
+    assert agent_colour.run_hook(Guard(), "before_model", state, store=store) == {"count": 3}
+    item = store.get(("seen",), "last")
+    assert item is not None
+    assert item.value == {"text": "Hello"}
+    stopped = agent_colour.run_hook(Guard(), "before_model", "Hi", context="stop")
+    assert stopped == {"jump_to": "end"}
+
+
+def test_an_interrupt_is_raised_or_answered(agent_colour: Any) -> None:
+    with pytest.raises(GraphInterrupt, match=r"May I\?"):
+        agent_colour.run_hook(Guard(), "after_model", "Hi")
+    update = agent_colour.run_hook(Guard(), "after_model", "Hi", resume=["yes"])
+    assert update["messages"][0].text == "You said yes"
+
+
+def test_a_hook_is_checked_as_in_an_agent(agent_colour: Any) -> None:
+    with pytest.raises(TurnError, match="'unknown'"):
+        agent_colour.run_hook(Guard(), "after_agent")
+
+
+@pytest.mark.parametrize(
+    ("hook", "words"),
+    [
+        ("before_agent", "is not defined, so it never runs. It has before_model"),
+        ("before_modle", "is no node hook"),
+        ("abefore_model", "Ask for 'before_model'"),
+        ("wrap_model_call", "a layer: run_layer"),
+    ],
+)
+def test_a_hook_that_is_not_there_is_named(hook: str, words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        run_hook(Guard(), hook)
+
+
+def test_what_is_no_middleware_and_what_are_no_messages_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"Give an instance: Guard\(\)"):
+        run_hook(Guard, "before_model")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="are none"):
+        run_hook(Guard(), "before_model", [object()])
+
+
+def test_a_mistake_in_the_class_is_told_first() -> None:
+    class Misspelt(AgentMiddleware):
+        def before_modle(self, state: Any, runtime: Any) -> None: ...
+
+    with pytest.raises(SpecError, match="Did you mean before_model"):
+        run_hook(Misspelt(), "before_model")
+
+
+async def test_an_async_hook_runs_where_a_loop_runs() -> None:
+    class Slow(AgentMiddleware):
+        async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+            await asyncio.sleep(0)
+            return {"messages": ["slowly"]}
+
+    assert await arun_hook(Slow(), "before_model") == {"messages": ["slowly"]}
+    with pytest.raises(TypeError, match="No synchronous function"):
+        run_hook(Slow(), "before_model")
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+
+def test_a_layer_gives_its_response_and_what_it_asked_inward(agent_colour: Any) -> None:
+    run = agent_colour.run_layer(Twice(), "Hi", [ValueError("no"), "Yes."], call="model")
+    assert run.text == "Yes."
+    assert [request.system_prompt for request in run.asked] == [None, "Try harder."]
+
+
+def test_a_tool_layer_is_given_a_call(agent_colour: Any) -> None:
+    call = {"name": "add", "args": {"a": 1}, "id": "mine"}
+    run = agent_colour.run_layer(Twice(), call, "3", call="tool")
+    assert (run.text, run.response.tool_call_id) == ("3!", "mine")
+    assert run.asked[0].runtime.tool_call_id == "mine"
+    assert_valid_history([*run.asked[0].state["messages"], run.response])
+
+
+def test_the_call_inward_may_be_a_function() -> None:
+    run = run_layer(Twice(), "Hi", lambda request: request.messages[0].text.upper(), call="model")
+    assert run.text == "HI"
+
+
+async def test_the_call_inward_may_be_awaited() -> None:
+    async def answer(request: Any) -> str:
+        await asyncio.sleep(0)
+        return "later"
+
+    assert (await arun_layer(Twice(), "Hi", answer, call="model")).text == "later"
+
+
+def test_commands_of_a_layer_are_kept(agent_colour: Any) -> None:
+    class Noting(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            response = yield request
+            return ExtendedModelResponse(response, Command(update={"note": 1}))
+
+    assert agent_colour.run_layer(Noting()).commands == (Command(update={"note": 1}),)
+
+
+def test_a_request_of_ones_own_is_asked_as_it_is() -> None:
+    request: ModelRequest[Any] = ModelRequest(
+        model=ScriptedChatModel(), messages=[HumanMessage("Hi")], system_prompt="Be brief."
+    )
+    run = run_layer(Twice(), request, ModelResponse([AIMessage("Hi.")]), call="model")
+    assert run.asked[0].system_prompt == "Be brief."
+    assert run.asked[0].runtime is not None
+
+
+def test_asking_inward_more_often_than_there_are_answers_fails() -> None:
+    with pytest.raises(ScriptError, match="request 2 inward has no answer"):
+        run_layer(Twice(), "Hi", [ValueError("no")], call="model")
+
+
+@pytest.mark.parametrize(
+    ("middleware", "call", "words"),
+    [
+        (Guard(), None, "It has none; a hook: run_hook"),
+        (Twice(), None, "Say which: call='model', call='tool'"),
+        (Twice(), "agent", "Say 'model' or 'tool'"),
+    ],
+)
+def test_a_layer_that_is_not_there_is_named(middleware: Any, call: Any, words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        run_layer(middleware, call=call)
+
+
+@pytest.mark.parametrize(("call", "request_"), [("model", {"name": "x"}), ("tool", "add")])
+def test_a_request_that_is_none_is_refused(call: str, request_: Any) -> None:
+    with pytest.raises(ArgumentError, match="request"):
+        run_layer(Twice(), request_, call=call)
+
+
+def test_a_layer_of_one_colour_refuses_the_other() -> None:
+    class Sync(AgentMiddleware):
+        def wrap_model_call(self, request: Any, handler: Callable[..., Any]) -> Any:
+            return handler(request)
+
+    with pytest.raises(TurnError, match="has no awrap_model_call"):
+        asyncio.run(arun_layer(Sync()))
+
+
+# --- both colours ---------------------------------------------------------------------------------
+
+
+class Colourful(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"messages": [HumanMessage("blue")]}
+
+    async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"messages": [HumanMessage("red")]}
+
+
+def test_two_colours_of_a_hook_that_differ_are_told_apart() -> None:
+    with pytest.raises(
+        AssertionError, match=r"messages\[0\].content: 'blue' in the synchronous run, 'red' in"
+    ):
+        both_ways(run_hook, Colourful(), "before_model")
+
+
+def test_an_agent_gives_the_same_in_both_colours_ids_aside() -> None:
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    model = ScriptedChatModel([[{"name": "add", "args": {"a": 1, "b": 2}}], "It is 3."])
+    result = both_ways(create_agent(model, [add]), {"messages": [("user", "1 + 2?")]})
+    assert result["messages"][-1].text == "It is 3."
+    model.assert_done()
+    colourful = create_agent(ScriptedChatModel(["Hi"]), middleware=[Colourful()])
+    with pytest.raises(AssertionError, match=r"messages\[1\].content: 'blue'"):
+        both_ways(colourful, {"messages": ["Hi"]})
+
+
+def test_a_thread_goes_on_in_both_colours() -> None:
+    model = ScriptedChatModel(["One.", "Two."])
+    agent = create_agent(model, checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "mine"}}
+    both_ways(agent, {"messages": [("user", "first")]}, config)
+    result = both_ways(agent, {"messages": [("user", "second")]}, config=config)
+    assert [m.text for m in result["messages"]] == ["first", "One.", "second", "Two."]
+
+
+def test_what_builds_an_agent_or_middleware_is_asked_for_each_colour() -> None:
+    made: list[int] = []
+
+    def build() -> Any:
+        made.append(1)
+        return create_agent(ScriptedChatModel(["Hi"]))
+
+    both_ways(build, {"messages": [("user", "Hi")]})
+    assert len(made) == 2
+    assert both_ways(run_layer, Twice, "Hi", call="model").text == "Done."
+
+
+def test_the_same_error_of_both_is_raised_and_an_error_of_one_is_told() -> None:
+    with pytest.raises(ValueError, match="no"):
+        both_ways(run_layer, Twice(), "Hi", ValueError("no"), call="model")
+
+    class Sync(AgentMiddleware):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request)
+
+    with pytest.raises(AssertionError, match="in the asynchronous one it raised PathNotSupported"):
+        both_ways(run_layer, Sync())
+
+
+def test_interrupts_of_both_are_compared_by_what_they_say() -> None:
+    with pytest.raises(GraphInterrupt):
+        both_ways(run_hook, Guard(), "after_model")
+
+
+async def test_both_ways_works_where_a_loop_runs() -> None:
+    assert both_ways(run_layer, Twice(), call="model").text == "Done."
+
+
+def test_what_has_no_two_colours_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="has no invoke and ainvoke"):
+        both_ways(42)
+
+
+# --- histories ------------------------------------------------------------------------------------
+
+CALL: Any = {"name": "add", "args": {}, "id": "1"}
+ASKS = AIMessage("", tool_calls=[CALL], id="a")
+ANSWER = ToolMessage("5", tool_call_id="1", id="b")
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([ASKS], r"messages\[0\] calls add \(id '1'\) and nothing answers it before the end"),
+        ([ASKS, HumanMessage("?"), ANSWER], r"nothing answers it before messages\[1\]"),
+        ([ANSWER], r"messages\[0\] answers the call '1', which the AI message before it does not"),
+        ([ASKS, ANSWER, ToolMessage("6", tool_call_id="1")], r"messages\[2\].*a second time"),
+        ([ASKS, ANSWER, HumanMessage("?", id="a")], r"messages\[2\] has the id 'a' of messages\[0"),
+        ([AIMessage("", tool_calls=[CALL, CALL])], "several calls with the id '1'"),
+        ([AIMessage("", tool_calls=[{**CALL, "id": None}])], "calls add without an id"),
+        (["Hello"], r"messages\[0\] is a str"),
+    ],
+)
+def test_a_broken_history_names_message_culprit_and_remedy(messages: Any, words: str) -> None:
+    with pytest.raises(InvalidHistory, match=words) as caught:
+        assert_valid_history(messages)
+    assert str(caught.value).count(". ") >= 1
+
+
+def test_calls_of_the_last_turn_may_wait_where_that_is_said() -> None:
+    assert_valid_history([HumanMessage("?"), ASKS], pending=True)
+    assert_valid_history([HumanMessage("?"), ASKS, ANSWER, AIMessage("It is 5.")])
+    unreadable: Any = {"name": "add", "args": "{", "id": "9", "error": None}
+    with pytest.raises(InvalidHistory, match="'9'"):
+        assert_valid_history([AIMessage("", invalid_tool_calls=[unreadable])])

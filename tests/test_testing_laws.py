@@ -1,0 +1,265 @@
+"""Laws a product can hold its middleware to: kept by what is well made, and broken by the rest."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+
+from agent_factory import AgentMiddleware, AgentState, create_agent, hook_config
+from agent_factory.errors import ArgumentError
+from agent_factory.middleware import TodoListMiddleware
+from agent_factory.testing import (
+    LAWS,
+    BrokenLaw,
+    InvalidHistory,
+    ScriptedChatModel,
+    assert_valid_history,
+    both_ways,
+    check_middleware,
+    strategies,
+)
+from agent_factory.topology import Phase
+
+few = settings(
+    max_examples=10, suppress_health_check=list(HealthCheck), deadline=None, derandomize=True
+)
+
+
+class Good(AgentMiddleware):
+    """One hook, and a layer of each kind."""
+
+    def before_model(self, state: Any, runtime: Any) -> None: ...
+
+    async def aafter_model(self, state: Any, runtime: Any) -> None: ...
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request)
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_well_made_middleware_keeps_each_law(law: str) -> None:
+    check_middleware(Good, laws=[law], max_examples=3)
+
+
+def test_a_built_in_keeps_all_laws() -> None:
+    check_middleware(TodoListMiddleware, max_examples=2)
+
+
+class Colourful(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"messages": [HumanMessage("blue")]}
+
+    async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"messages": [HumanMessage("red")]}
+
+
+class Counting(AgentMiddleware):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+        self.count += 1
+        return {"messages": [HumanMessage(f"Run {self.count}")]}
+
+
+class Meddling(AgentMiddleware):
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        state["messages"].append(HumanMessage("lost"))
+
+
+class Chatty(AgentMiddleware):
+    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"messages": [AIMessage("Was that helpful?")]}
+
+
+class Deaf(AgentMiddleware):
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        try:
+            return handler(request)
+        except Exception:
+            return AIMessage("Sorry.")
+
+
+class DeafLater(AgentMiddleware):
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        try:
+            return await handler(request)
+        except Exception:
+            return AIMessage("Sorry.")
+
+
+class Stubborn(AgentMiddleware):
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        try:
+            return handler(request)
+        except Exception:
+            return handler(request)
+
+
+class Cutting(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        answers = [m for m in state["messages"] if isinstance(m, ToolMessage)]
+        return {"messages": [RemoveMessage(id=str(answers[0].id))]} if answers else None
+
+
+class Leaving(AgentMiddleware):
+    @hook_config(can_jump_to=["end"])
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"jump_to": "end"}
+
+
+class Forgetting(AgentMiddleware):
+    def around_model(self, request: Any) -> Any:
+        return (yield request.override(messages=request.messages[-1:]))
+
+
+class Confusing(AgentMiddleware):
+    def around_tool(self, request: Any) -> Any:
+        yield request
+        return ToolMessage("Done.", tool_call_id="another")
+
+
+@pytest.mark.parametrize(
+    ("make", "law", "words"),
+    [
+        (Colourful, "sync_equals_async", r"Colourful.before_model: .*'blue' in the synchronous"),
+        (Counting, "idempotent", r"run twice on one state: .*'Run 1' the first time, 'Run 2'"),
+        (Meddling, "leaves_states_alone", r"changed its state in place: messages\[\d\]: nothing b"),
+        (Chatty, "leaves_agents_alone", r"messages\[4\]: nothing without it, .* with it"),
+        (Deaf, "passes_interrupts", r"Deaf.wrap_model_call: it swallowed an interrupt"),
+        (DeafLater, "passes_interrupts", r"it swallowed an interrupt"),
+        (Stubborn, "passes_interrupts", r"it asked 2 times before it let an interrupt pass"),
+        (Cutting, "keeps_histories_valid", r"Cutting.before_model: messages\[1\] calls search"),
+        (Leaving, "keeps_histories_valid", r"nothing answers it before the end"),
+        (Forgetting, "keeps_histories_valid", r"messages\[0\] answers the call"),
+        (Confusing, "keeps_histories_valid", r"nothing answers it before the end|'another'"),
+    ],
+)
+def test_a_broken_law_says_which_where_and_on_what(make: Any, law: str, words: str) -> None:
+    with pytest.raises(BrokenLaw, match=words) as caught:
+        check_middleware(make, laws=[law], max_examples=20, states=SMALL.get(make))
+    assert str(caught.value).startswith(f"{law}: {make.__name__}")
+
+
+# Shrinking from states that are small anyhow takes no time.
+SMALL: dict[Any, Any] = {
+    make: strategies.states(messages=strategies.messages(phase, max_turns=0))
+    for make, phase in (
+        (Colourful, "before_agent"),
+        (Counting, "before_agent"),
+        (Meddling, "after_agent"),
+        (Cutting, "before_model"),
+        (Leaving, "after_model"),
+    )
+}
+
+
+def test_a_law_that_is_not_meant_to_hold_can_be_left_out() -> None:
+    check_middleware(Chatty, laws=["leaves_agents_alone"], without=["leaves_agents_alone"])
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "words"),
+    [
+        ((Good(),), {}, r"Give a class, or lambda"),
+        ((lambda: 5,), {}, r"is no middleware"),
+        ((Good,), {"laws": ["gravity"]}, r"gravity: is no law. The laws are sync_equals_async"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(args: Any, kwargs: Any, words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        check_middleware(*args, **kwargs)
+
+
+def test_context_store_and_answers_reach_the_hooks() -> None:
+    class Asking(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            assert runtime.context == {"user": "Ada"}
+
+    laws = ["idempotent", "leaves_agents_alone"]
+    check_middleware(Asking, laws=laws, context={"user": "Ada"}, max_examples=2)
+
+
+# --- strategies -----------------------------------------------------------------------------------
+
+
+@few
+@given(strategies.messages())
+def test_histories_are_valid_but_for_calls_that_wait(history: Any) -> None:
+    assert_valid_history(history, pending=True)
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_histories_end_as_a_hook_of_their_phase_meets_them(phase: Phase) -> None:
+    ends = {
+        Phase.BEFORE_AGENT: {"human"},
+        Phase.BEFORE_MODEL: {"human", "tool"},
+        Phase.AFTER_MODEL: {"ai"},
+        Phase.AFTER_AGENT: {"ai"},
+    }
+    waiting: list[bool] = []
+
+    @few
+    @given(strategies.messages(phase, max_turns=1))
+    def law(history: Any) -> None:
+        assert history[-1].type in ends[phase]
+        try:
+            assert_valid_history(history)
+            waiting.append(False)
+        except InvalidHistory:
+            waiting.append(True)
+
+    law()
+    assert any(waiting) == (phase is Phase.AFTER_MODEL)
+
+
+class Counted(AgentState[Any]):
+    count: int
+    note: str
+
+
+def test_states_have_the_keys_their_schema_requires() -> None:
+    from hypothesis import strategies as st
+
+    @few
+    @given(strategies.states(Counted, count=st.integers(0, 5)))
+    def law(state: Any) -> None:
+        assert state.keys() == {"messages", "count", "note"}
+        assert 0 <= state["count"] <= 5
+
+    law()
+
+
+@settings(few, max_examples=6)
+@given(strategies.stacks())
+def test_an_agent_of_any_stack_of_bystanders_answers_alike_in_both_colours(stack: Any) -> None:
+    assert len({member.name for member in stack}) == len(stack)
+    agent = create_agent(ScriptedChatModel(["Hi!"]), middleware=stack)
+    assert both_ways(agent, {"messages": [("user", "Hi")]})["messages"][-1].text == "Hi!"
+
+
+def test_stacks_of_ones_own_members() -> None:
+    @few
+    @given(strategies.stacks({"good": Good}, max_size=1))
+    def law(stack: Any) -> None:
+        assert [type(member) for member in stack] in ([], [Good])
+
+    law()
+
+
+def test_without_hypothesis_the_error_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "hypothesis.strategies", None)
+    with pytest.raises(ImportError, match=r"pip install 'agent-factory\[testing\]'"):
+        strategies.messages()

@@ -1,0 +1,190 @@
+"""Snapshots of plans, the pytest plugin, and a product's own repository that uses both."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_factory import TopologyFileError, create_agent, plan_agent
+from agent_factory.decorators import before_model, wrap_model_call
+from agent_factory.errors import ArgumentError
+from agent_factory.testing import (
+    ScriptedChatModel,
+    check_middleware,
+    each_stack,
+    run_hook,
+    run_layer,
+)
+from agent_factory.testing.snapshots import TopologyExtension, plan_of
+
+PRODUCT = Path(__file__).resolve().parent.parent / "examples" / "product"
+
+Pytest = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Path:
+    """A copy of the example's repository."""
+    ignored = shutil.ignore_patterns("__pycache__", ".*")
+    return shutil.copytree(PRODUCT, tmp_path / "product", ignore=ignored)
+
+
+@pytest.fixture
+def run(product: Path) -> Pytest:
+    """Run pytest there: its exit code, and what it printed."""
+
+    def pytest_(*arguments: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no"]
+        command += ["-o", "asyncio_default_fixture_loop_scope=function", *arguments]
+        env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
+        done = subprocess.run(command, cwd=product, capture_output=True, text=True, env=env)
+        return done.returncode, done.stdout + done.stderr
+
+    return pytest_
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_a_products_own_tests_pass_and_tell_a_changed_stack_in_words(
+    product: Path, run: Pytest
+) -> None:
+    code, out = run("-k", "not laws")
+    assert (code, "12 passed" in out, "4 snapshots passed" in out) == (0, True, True), out
+
+    edit(product / "desk" / "agent.py", "[Patience(), Manners(), ", "[Manners(), ")
+    code, out = run("tests/test_desk_plans.py")
+    assert code == 1
+    assert "removed node Patience.before_model: it was before model" in out
+    assert "If that is meant: pytest --snapshot-update" in out
+    assert "agent_factory/testing" not in out, "the traceback is not ours"
+
+    code, out = run("tests/test_desk_plans.py", "--snapshot-update")
+    assert (code, "3 snapshots updated" in out) == (0, True), out
+    stored = product / "tests" / "__snapshots__" / "test_desk_plans" / "test_the_agent.topology"
+    assert stored.read_text().startswith("__start__ -> model\n")
+
+
+@pytest.mark.parametrize("name", ["Manners", "RefundLimit", "Patience"])
+def test_a_products_middleware_keeps_the_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here, and not beside the others: hypothesis first reads all of a new process's modules."""
+    monkeypatch.syspath_prepend(str(PRODUCT))
+    make = getattr(importlib.import_module("desk.middleware"), name)
+    check_middleware(make, tools=["find_order", "refund"], max_examples=2)
+
+
+def test_files_that_are_missing_or_were_changed_by_hand_are_told_in_words(
+    product: Path, run: Pytest
+) -> None:
+    folder = product / "tests" / "__snapshots__" / "test_desk_plans"
+    edit(folder / "test_the_agent.topology", "[pending calls]", "[whatever]")
+    (folder / "test_a_family[bare].topology").unlink()
+    (folder / "test_a_family[support].topology").write_bytes(b"\xff\xfe\x00")
+    stored = folder / "test_a_family[with retry].topology"
+    stored.write_bytes(stored.read_bytes().replace(b"\n", b"\r\n"))
+    (product / "tests" / "test_wrong.py").write_text(
+        "def test_wrong(topology_snapshot):\n    assert 42 == topology_snapshot\n"
+        "def test_no_stack(agent_stack): ...\n"
+    )
+    code, out = run("tests/test_desk_plans.py", "tests/test_wrong.py", "-vv")
+    assert code == 1
+    assert re.search(r"\[AF130\] the stored plan: contradicts itself in line 4: .*'model -> ", out)
+    assert "[AF130] the stored plan: holds no plan of an agent." in out
+    assert "does not exist!" in out
+    assert "To keep this plan: pytest --snapshot-update" in out
+    assert "int (42) is no agent and no plan" in out
+    assert "decorate the test with each_stack" in out
+    assert "agent_factory/testing" not in out, "the traceback is not ours"
+    assert "1 passed" in out
+
+
+def test_the_plugin_imports_nothing_heavy() -> None:
+    code = "import pytest, sys; before = set(sys.modules); import agent_factory.testing.plugin; "
+    code += "print(*sorted({m.partition('.')[0] for m in set(sys.modules) - before}))"
+    env = {k: v for k, v in os.environ.items() if not k.startswith("COV")}
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert out.stdout.split() == ["agent_factory"], out.stderr
+
+
+def test_the_plugin_is_registered(pytestconfig: pytest.Config) -> None:
+    assert pytestconfig.pluginmanager.has_plugin("agent_factory")
+
+
+# --- the fixture ----------------------------------------------------------------------------------
+
+
+def guard(state: Any, runtime: Any) -> None:
+    """Look at the state."""
+
+
+@each_stack({"bare": [], "guarded": lambda: [before_model(guard)]})
+def test_an_agent_and_a_plan_equal_the_same_snapshot(
+    agent_stack: Any, topology_snapshot: Any
+) -> None:
+    agent = create_agent(ScriptedChatModel(), middleware=agent_stack)
+    assert agent == topology_snapshot(name=f"{len(agent_stack)}")
+    assert plan_agent(middleware=agent_stack) == topology_snapshot(name=f"{len(agent_stack)}")
+
+
+def test_another_plan_is_unequal_and_its_difference_is_told() -> None:
+    extension = TopologyExtension()
+    stored = extension.serialize(plan_agent())
+    now = extension.serialize(plan_agent(middleware=[before_model(guard)]))
+    assert not extension.matches(serialized_data=now, snapshot_data=stored)
+    assert list(extension.diff_lines(now, stored)) == [
+        "added node guard.before_model: before model",
+        "If that is meant: pytest --snapshot-update",
+    ]
+
+
+def test_a_name_that_could_not_be_read_back_is_refused() -> None:
+    odd = before_model(name="a -> b")(guard)
+    with pytest.raises(TopologyFileError, match="the text of the plan"):
+        plan_of(plan_agent(middleware=[odd]))
+
+
+def test_what_has_no_plan_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="Compare what create_agent or plan_agent returned"):
+        plan_of("agent")
+
+
+@pytest.mark.parametrize("stacks", [{}, [], {"bare": 5}])
+def test_a_family_that_names_no_stack_is_refused(stacks: Any) -> None:
+    with pytest.raises(ArgumentError, match="stack"):
+        each_stack(stacks)
+
+
+# --- the colour fixture ---------------------------------------------------------------------------
+
+
+def test_a_test_runs_in_both_colours(agent_colour: Any) -> None:
+    agent = create_agent(ScriptedChatModel(["Hi!", "Hi!"]), middleware=[before_model(guard)])
+    said = {"messages": [("user", "Hi")]}
+    assert agent_colour.invoke(agent, said)["messages"][-1].text == "Hi!"
+    assert [list(chunk) for chunk in agent_colour.stream(agent, said)] == [
+        ["guard.before_model"],
+        ["model"],
+    ]
+    assert agent_colour.run_hook(before_model(guard), "before_model") is None
+    assert str(agent_colour) in ("sync", "async")
+
+
+def test_the_fixtures_run_what_the_functions_run() -> None:
+    @wrap_model_call
+    def through(request: Any) -> Any:
+        return (yield request)
+
+    assert run_hook(before_model(guard), "before_model") is None
+    assert run_layer(through).text == "Done."
