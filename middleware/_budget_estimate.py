@@ -101,7 +101,6 @@ class Estimate:
         A message that another middleware gave in the model's place (`lc_source` marks it) costs
         nothing.
         """
-        asked = name_of(model, self._request.model_settings)
         total = Spent()
         for message in answers:
             if isinstance(message, AIMessage) and "lc_source" not in message.additional_kwargs:
@@ -110,11 +109,13 @@ class Estimate:
                     turns=1,
                     input_tokens=tokens(usage, "input_tokens"),
                     output_tokens=tokens(usage, "output_tokens"),
-                    usd=prices.first(named_by(message.response_metadata, asked), usage)
-                    if prices
-                    else 0.0,
+                    usd=self._paid(model, message, usage, prices) if prices else 0.0,
                 )
         return total
+
+    def _paid(self, model: Any, message: AIMessage, usage: UsageMetadata, prices: Prices) -> float:
+        asked = name_of(model, self._request.model_settings)
+        return prices.first(named_by(message.response_metadata, asked), usage)
 
     def _reported(self, message: AIMessage) -> UsageMetadata:
         usage = message.usage_metadata

@@ -79,15 +79,15 @@ class Plan:
         models = list(self._models(accounts))
         refusals = []
         for model in models:
-            held = self._reserved(model, last=False)
+            held = self._reserved(model, accounts, last=False)
             if isinstance(held, Reservation):
                 return self._usual(model, held, accounts)
             refusals.append(held)
         for model in models if self._settings.answers else ():
-            held = self._reserved(model, last=True)
+            held = self._reserved(model, accounts, last=True)
             if isinstance(held, Reservation):
                 why = reason(refusals[0].accounts, refusals[0].need)
-                return Call(self._of(model, Spent()), held, last=why)
+                return Call(self._of(model, last=True), held, last=why)
         return refusals[0]
 
     def _accounts(self) -> tuple[Account, ...]:
@@ -104,37 +104,43 @@ class Plan:
         if cheaper is not None:
             yield cheaper
 
-    def _reserved(self, model: Any, *, last: bool) -> Reservation | BudgetExceededError:
+    def _reserved(
+        self, model: Any, accounts: tuple[Account, ...], *, last: bool
+    ) -> Reservation | BudgetExceededError:
         """The call's least cost set aside, by the smaller size where a layer changed what is sent.
 
         The size that the last answer tells is the better one, unless messages have gone since.
         """
-        refused = self._tried(model, self._quick, last)
+        refused = self._tried(model, self._quick, accounts, last)
         same = self._request.messages is self._request.state.get("messages")
         if isinstance(refused, Reservation) or same or not self._settings.counts:
             return refused
         shorter = self._estimate.exact < self._estimate.quick
-        return self._tried(model, self._estimate.exact, last) if shorter else refused
+        return self._tried(model, self._estimate.exact, accounts, last) if shorter else refused
 
     @property
     def _quick(self) -> int:
         return self._estimate.quick if self._settings.counts else 0
 
-    def _tried(self, model: Any, size: int, last: bool) -> Reservation | BudgetExceededError:
-        least, keep = self._least(model, size), Spent() if last else self._kept(model, size)
-        accounts = self._accounts()
-        if not any(account.missing(least + keep) for account in accounts[:-1]):
+    def _tried(
+        self, model: Any, size: int, accounts: tuple[Account, ...], last: bool
+    ) -> Reservation | BudgetExceededError:
+        least, keep = self._least(model, size), self._kept(model, size, last)
+        need = least + keep
+        if not any(account.missing(need) for account in accounts[:-1]):
             try:
                 return self._settings.ledger.reserve(least, keep=keep)
             except BudgetExceededError as error:
                 accounts = (*accounts[:-1], *error.accounts)
-        return BudgetExceededError(accounts, least + keep)
+        return BudgetExceededError(accounts, need)
 
     def _least(self, model: Any, size: int) -> Spent:
         return self._estimate.least(model, size) if self._settings.counts else Spent(turns=1)
 
-    def _kept(self, model: Any, size: int) -> Spent:
+    def _kept(self, model: Any, size: int, last: bool) -> Spent:
         """What must be left beside a call: what a last answer takes, and a call of a tool."""
+        if last:
+            return Spent()
         refused = self._visit.run.get("refused", 0) > 0
         if not self._settings.answers:
             return Spent(tool_calls=int(refused))
@@ -147,7 +153,7 @@ class Plan:
         return time + self._estimate.after(model, size)
 
     def _usual(self, model: Any, held: Reservation, accounts: tuple[Account, ...]) -> Call:
-        request = self._of(model, self._kept(model, self._quick))
+        request = self._of(model, last=False)
         mark = self._mark(accounts)
         if not mark:
             return Call(request, held)
@@ -160,12 +166,12 @@ class Plan:
         mark = max((mark for mark in self._settings.warn_at if share >= mark), default=0.0)
         return mark if mark > self._visit.run.get("told", 0) else 0.0
 
-    def _of(self, model: Any, keep: Spent) -> ModelRequest[Any]:
+    def _of(self, model: Any, *, last: bool) -> ModelRequest[Any]:
         """The request with its model, and with no longer an answer than is left."""
         request = self._request
         if model is not request.model:
             request = request.override(model=model)
-        room = self._room(model, keep) if self._settings.cap_output else None
+        room = self._room(model, last) if self._settings.cap_output else None
         if room is None:
             return request
         asked = request.model_settings.get("max_tokens", room)
@@ -173,9 +179,10 @@ class Plan:
             model_settings={**request.model_settings, "max_tokens": max(min(asked, room), 1)}
         )
 
-    def _room(self, model: Any, keep: Spent) -> int | None:
+    def _room(self, model: Any, last: bool) -> int | None:
         """The longest answer that all limits allow, in tokens; None where none asks."""
-        accounts, least = self._accounts(), self._least(model, self._quick)
+        least, keep = self._least(model, self._quick), self._kept(model, self._quick, last)
+        accounts = self._accounts()
         token = self._estimate.token(model) if self._settings.counts else 0.0
         own = [_room(account, least + keep, token) for account in accounts[:-1]]
         # The ledger holds the least already.

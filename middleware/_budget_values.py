@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 from agent_factory import TurnError
@@ -25,6 +26,7 @@ _WORDS = {
 """What can be limited, and how it is called."""
 
 AMOUNTS = tuple(_WORDS)
+_SPENT = tuple(name for name in AMOUNTS if name != "total_tokens")
 BOUGHT = ("usd", "input_tokens", "output_tokens", "total_tokens")
 """What a call is estimated by before it is made."""
 
@@ -70,14 +72,14 @@ class Spent:
     @classmethod
     def of(cls, book: Mapping[str, Any]) -> Spent:
         """What a book in the state says."""
-        return cls(**{field.name: book.get(field.name, 0) for field in fields(cls)})
+        return cls(**{name: book.get(name, 0) for name in _SPENT})
 
     def written(self) -> dict[str, float]:
         """As a book in the state holds it: without what is nothing."""
-        return {name: amount for name, amount in asdict(self).items() if amount}
+        return {name: amount for name in _SPENT if (amount := getattr(self, name))}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, for what is remembered
 class Limits:
     """The most that may be spent; None sets no limit.
 
@@ -114,14 +116,18 @@ class Limits:
 
     def given(self) -> dict[str, float]:
         """The limits that are set, by name."""
+        return dict(self._given)
+
+    @cached_property
+    def _given(self) -> Mapping[str, float]:
         amounts = ((name, getattr(self, name)) for name in AMOUNTS)
         return {name: amount for name, amount in amounts if amount is not None}
 
     def raised(self, extra: Mapping[str, float]) -> Limits:
         """These limits with more of what they limit; what has no limit stays without one."""
         given = self.given()
-        more: Any = {n: given[n] + amount for n, amount in extra.items() if n in given}
-        return replace(self, **more)
+        more: Any = {n: given[n] + amount for n, amount in extra.items() if amount and n in given}
+        return replace(self, **more) if more else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class Visit:
 
     def _account(self, scope: str, where: str, limits: Limits, book: Book) -> Account:
         extra = {name: book.get(extra_key(scope, name), 0) for name in limits.given()}
-        used = Spent.of(book) + Spent(seconds=self.idle)
+        used = Spent.of(merged(book, {"seconds": self.idle}))
         return Account(scope, where, limits.raised(extra), used)
 
     def booked(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal
@@ -68,12 +69,33 @@ class Load:
         system, tools = self._request.system_message, self._request.tools
         overhead = [] if system is None else [system]
         if tools:
-            overhead.append(SystemMessage(json.dumps(list(map(_schema, tools)), default=str)))
+            overhead.append(SystemMessage(f"[{', '.join(map(_SCHEMAS.text, tools))}]"))
         return self._count([*overhead, *self._request.messages])
 
 
-def _schema(tool: BaseTool | dict[str, Any]) -> dict[str, Any]:
-    return tool if isinstance(tool, dict) else convert_to_openai_tool(tool)
+class _Schemas:
+    """What models are told of tools, as JSON; of each tool it is written once."""
+
+    SIZE = 1024
+
+    def __init__(self) -> None:
+        # A tool cannot be hashed; held here, its id is not given to another one.
+        self._texts: OrderedDict[int, tuple[Any, str]] = OrderedDict()
+
+    def text(self, tool: BaseTool | dict[str, Any]) -> str:
+        """The tool as it is sent."""
+        if isinstance(tool, dict):
+            return json.dumps(tool, default=str)
+        known = self._texts.get(id(tool))
+        if known is None:
+            known = tool, json.dumps(convert_to_openai_tool(tool), default=str)
+            self._texts[id(tool)] = known
+            if len(self._texts) > self.SIZE:
+                self._texts.popitem(last=False)
+        return known[1]
+
+
+_SCHEMAS = _Schemas()
 
 
 def window_of(model: Any) -> int | None:

@@ -95,8 +95,7 @@ class Ledger:
         """
         need = least + keep
         with self._lock:
-            account = self._account()
-            if account.missing(need):
+            if self._limits.given() and (account := self._account()).missing(need):
                 raise BudgetExceededError((account,), need)
             if not self._open:
                 self._since = monotonic()
@@ -174,15 +173,16 @@ class Ledger:
         return Account("ledger", "in the shared budget", self._limits, self._now() + self._held())
 
     def _now(self) -> Spent:
-        passed = monotonic() - self._since if self._open else 0.0
-        return self._spent + Spent(seconds=passed)
+        if not self._open:
+            return self._spent
+        return self._spent + Spent(seconds=monotonic() - self._since)
 
     def _held(self) -> Spent:
         return reduce(add, self._open.values(), _NOTHING)
 
 
 def _without_seconds(amount: Spent) -> Spent:
-    return replace(amount, seconds=0.0)
+    return replace(amount, seconds=0.0) if amount.seconds else amount
 
 
 class Reservation:

@@ -108,6 +108,8 @@ def label(model: Any) -> str:
     >>> label(FakeListChatModel(responses=[]))
     'FakeListChatModel'
     """
+    if isinstance(model, OtherModel):
+        return str(model)
     model = bare(model)
     found = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
     name = next((value for value in found if isinstance(value, str)), "")

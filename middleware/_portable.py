@@ -95,9 +95,10 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     {'temperature': 0}
     """
     at_home = same_provider(request.model, model)
-    messages = _readable(request, provider_of(model), at_home)
+    messages = _readable(request, model, at_home)
     if at_home:
-        return request.override(model=model, messages=messages)
+        same = model is request.model and messages is request.messages
+        return request if same else request.override(model=model, messages=messages)
     system = request.system_message and portable_message(request.system_message)
     tools = list(_portable_tools(request.tools))
     strategy = request.response_format
@@ -115,9 +116,12 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     )
 
 
-def _readable(request: ModelRequest[Any], provider: str | None, at_home: bool) -> list[Any]:
+def _readable(request: ModelRequest[Any], model: Any, at_home: bool) -> list[Any]:
     """The messages, each answer in its own form only for the provider that wrote it."""
     messages: list[Any] = request.messages
+    if at_home and all(_writer(message) is None for message in messages):
+        return messages
+    provider = provider_of(model)
     native = [_is_native(message, provider, at_home) for message in messages]
     if all(native):
         return messages
@@ -128,8 +132,12 @@ def _readable(request: ModelRequest[Any], provider: str | None, at_home: bool) -
 
 
 def _is_native(message: BaseMessage, provider: str | None, at_home: bool) -> bool:
-    writer = message.response_metadata.get(WRITER) if isinstance(message, AIMessage) else None
+    writer = _writer(message)
     return at_home if writer is None else writer == provider
+
+
+def _writer(message: BaseMessage) -> str | None:
+    return message.response_metadata.get(WRITER) if isinstance(message, AIMessage) else None
 
 
 @lru_cache(maxsize=64)  # one object a strategy, so that what is bound to it can be remembered

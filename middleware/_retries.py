@@ -72,19 +72,18 @@ class Retries:
         Raises:
             Exception: What the call raised, at once, where it is not worth an attempt.
         """
-        for seconds in islice(self.backoff.delays(), self.max_retries):
+        waits = islice(self.backoff.delays(), self.max_retries)
+        while True:
             try:
                 return (yield request)
             except Exception as error:
                 if not self.covers(error):
                     raise
+                # Only here: most calls succeed, and need no waits.
+                seconds = next(waits, None)
+                if seconds is None:
+                    return give_up(error)
             yield Sleep(seconds)
-        try:
-            return (yield request)
-        except Exception as error:
-            if not self.covers(error):
-                raise
-            return give_up(error)
 
     def covers(self, error: Exception) -> bool:
         """Whether an exception is worth another attempt."""

@@ -83,10 +83,11 @@ def original_of(call: ToolCall, messages: Sequence[AnyMessage]) -> ToolCall | No
     return original
 
 
-def _note(messages: Sequence[AnyMessage], key: str) -> dict[Any, Any]:
+def _note(messages: Sequence[AnyMessage], key: str) -> Mapping[Any, Any]:
     for message in reversed(messages):
         if isinstance(message, AIMessage):
-            return dict(message.response_metadata.get(key, {}))
+            note: Mapping[Any, Any] = message.response_metadata.get(key, {})
+            return note
     return {}
 
 

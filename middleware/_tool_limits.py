@@ -10,9 +10,8 @@ provider.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
@@ -52,7 +51,10 @@ class Used:
 
 def added(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     """The sum of two counts."""
-    return dict(Counter(counts) + Counter(more))
+    total = dict(counts)
+    for name, number in more.items():
+        total[name] = total.get(name, 0) + number
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,10 @@ class Limit:
     thread_limit: int | None
     run_limit: int | None
     exit_behavior: ExitBehavior
+
+    def written(self) -> dict[str, Any]:
+        """As a note of it is kept."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def counts(self, used: Used) -> tuple[int, int]:
         """The calls in the thread and in the run that fall under this limit."""
@@ -158,7 +164,7 @@ def in_turn(
 
 def with_limit(message: AIMessage, limit: Limit) -> AIMessage:
     """The message with a note of a limit on its calls."""
-    notes = {**message.response_metadata.get(LIMITS, {}), limit.name: asdict(limit)}
+    notes = {**message.response_metadata.get(LIMITS, {}), limit.name: limit.written()}
     return message.model_copy(
         update={"response_metadata": {**message.response_metadata, LIMITS: notes}}
     )
@@ -170,6 +176,8 @@ _notes = TypeAdapter(dict[str, Limit])
 def limits_on(message: AIMessage | None, own: Limit) -> list[Limit]:
     """All limits on the calls of a message, outermost first; `own` as it is now."""
     noted = message.response_metadata.get(LIMITS, {}) if message else {}
+    if isinstance(noted, Mapping) and noted.keys() <= {own.name}:
+        return [own]
     try:
         limits = _notes.validate_python(noted)
     except ValidationError:  # not our notes: a limit holds by itself as well

@@ -142,7 +142,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if self.interrupt_mode != "batched":
             return None
         message, tail = last_turn(state["messages"])
-        requests = [_as_request(call, state, runtime) for call in unanswered(message, tail)]
+        waiting = [call for call in unanswered(message, tail) if call["name"] in self.interrupt_on]
+        requests = [_as_request(call, state, runtime) for call in waiting]
         requests = [request for request in requests if self._is_reviewed(request)]
         if message is None or not requests:
             return None
@@ -154,6 +155,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         )
         calls = [request.tool_call for request in requests]
         return {"messages": list(_carried_out(message, self.name, calls, decisions))}
+
+    async def aafter_model(
+        self, state: AgentState[Any], runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
+        """As `after_model`; it pauses the run and does not wait."""
+        return self.after_model(state, runtime)
 
     def around_tool(
         self, request: ToolCallRequest

@@ -145,13 +145,18 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         if last_word := self._last_word(request.state):
             return last_word
         thread, run = _counts(request.state)
-        used_up = _reached(thread + 1, run + 1, self.thread_limit, self.run_limit)
-        if used_up and self.exit_behavior == "answer":
-            response = yield from last_answer(request, used_up)
+        if why := self._last(thread + 1, run + 1):
+            response = yield from last_answer(request, why)
         else:
             response = yield request
         counted = {"thread_model_call_count": thread + 1, "run_model_call_count": run + 1}
         return ExtendedModelResponse(response, Command(update=counted))
+
+    def _last(self, thread_count: int, run_count: int) -> str:
+        """Why a call with these counts is to be the last; empty where it is a call like others."""
+        if self.exit_behavior != "answer":
+            return ""
+        return _reached(thread_count, run_count, self.thread_limit, self.run_limit)
 
     def _last_word(self, state: Any) -> AIMessage | None:
         """What the run ends with; None while the model may still be called.

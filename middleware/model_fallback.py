@@ -119,7 +119,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """Asks the agent's model, then the others, until one answers."""
         failures: list[_Failure] = []
         response: ModelResponse[Any] | None
-        response = yield from self._try(label(request.model), own(request), failures)
+        response = yield from self._try(request.model, own(request), failures)
         for model in self._models:
             if response is not None:
                 break
@@ -134,23 +134,23 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         except Exception as error:  # whatever is raised for a missing package, a missing key, ...
             failures.append(_Failure(str(model), error, asked=False))
             return None
-        response = yield from self._try(str(model), model.asked(request), failures)
+        response = yield from self._try(model, model.asked(request), failures)
         return None if response is None else model.signed(response, request)
 
     def _try(
-        self, name: str, request: ModelRequest[Any], failures: list[_Failure]
+        self, model: Any, request: ModelRequest[Any], failures: list[_Failure]
     ) -> Flow[ModelResponse[Any] | None]:
         """A model's response; None where it failed, which is then noted."""
         try:
             response: ModelResponse[Any] = yield request
         except Exception as error:
-            failures.append(_Failure(name, error))
+            failures.append(_Failure(label(model), error))
             if not self._covers(error):
                 _explain(error, failures)
                 raise
             return None
         if _gave_up(response):
-            failures.append(_Failure(name, words=response))
+            failures.append(_Failure(label(model), words=response))
             return None
         return response
 

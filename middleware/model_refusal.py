@@ -147,11 +147,11 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """Asks the agent's model, then the others, until one does not refuse."""
         refused: list[tuple[AIMessage, dict[str, Any]]] = []
         response: ModelResponse[Any] | None
-        response = yield from self._try(label(request.model), own(request), refused)
+        response = yield from self._try(request.model, own(request), refused)
         for model in self._models:
             if response is not None:
                 break
-            response = yield from self._try(str(model), model.asked(request), refused)
+            response = yield from self._try(model, model.asked(request), refused)
             response = response and model.signed(response, request)
         told = [refusal for _, refusal in refused]
         if response is not None:
@@ -160,7 +160,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def _try(
         self,
-        name: str,
+        model: Any,
         request: ModelRequest[Any],
         refused: list[tuple[AIMessage, dict[str, Any]]],
     ) -> Flow[ModelResponse[Any] | None]:
@@ -176,6 +176,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
             if message is None or (reason := self._reason(message)) is None:
                 return response
         usage = message.usage_metadata
+        name = label(model)
         refused.append((message, {"model": name, "reason": reason, "usage_metadata": usage}))
         return None
 
@@ -207,11 +208,13 @@ def refusal_of(message: AIMessage) -> str | None:
 def _signs(message: AIMessage) -> Iterator[str]:
     metadata = message.response_metadata
     for key in _REASON_KEYS:
-        if _word(metadata.get(key)) in _REASONS:
+        if key in metadata and _word(metadata[key]) in _REASONS:
             yield f"{key}: {metadata[key]}"
     for key, inner in _NESTED:
         details = metadata.get(key)
-        reason = details.get(inner) if isinstance(details, Mapping) else None
+        if not isinstance(details, Mapping):
+            continue
+        reason = details.get(inner)
         if _word(reason) in _REASONS or (key == "prompt_feedback" and reason not in _NO_BLOCK):
             yield f"{key}: {reason}"
     if message.additional_kwargs.get("refusal"):

@@ -1,0 +1,151 @@
+"""A stack of all built-ins that have nothing to do, and one of bare hooks in the same places."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_factory import AgentMiddleware, create_agent, hook_config, plan_agent
+from agent_factory.facts import Hook
+from agent_factory.middleware import (
+    BudgetMiddleware,
+    ContextEditingMiddleware,
+    FilesystemFileSearchMiddleware,
+    HumanInTheLoopMiddleware,
+    Limits,
+    LLMToolEmulator,
+    LLMToolSelectorMiddleware,
+    ModelCallLimitMiddleware,
+    ModelChoice,
+    ModelFallbackMiddleware,
+    ModelRefusalMiddleware,
+    ModelRetryMiddleware,
+    ModelRouterMiddleware,
+    PIIMiddleware,
+    ProviderToolSearchMiddleware,
+    ShellToolMiddleware,
+    SummarizationMiddleware,
+    TodoListMiddleware,
+    ToolCallLimitMiddleware,
+    ToolErrorMiddleware,
+    ToolRetryMiddleware,
+)
+from benchmarks.contenders import Colour, FreeModel, add
+from benchmarks.harness import Contender
+
+Member = AgentMiddleware[Any, Any]
+
+
+class ReportingModel(FreeModel):
+    """A free model that reports usage, as real ones do.
+
+    Without it a budget would count tokens itself. Results are counted, not messages: a layer may
+    add a system message, and all contenders should take the same turns.
+    """
+
+    def _answer(self, messages: list[BaseMessage]) -> ChatResult:
+        turn = sum(isinstance(message, ToolMessage) for message in messages)
+        calls: list[Any] = []
+        if turn < self.turns:
+            calls = [{"name": "add", "args": {"a": turn, "b": 1}, "id": f"call_{turn}"}]
+        read = 100 * len(messages)
+        usage = UsageMetadata(input_tokens=read, output_tokens=20, total_tokens=read + 20)
+        answer = AIMessage("", tool_calls=calls, usage_metadata=usage)
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
+def built_ins(model: ReportingModel, folder: str) -> list[Member]:
+    """Every built-in, in the recommended order, set up so that it never acts."""
+    return [
+        ModelCallLimitMiddleware(run_limit=10_000),
+        PIIMiddleware("email"),
+        LLMToolSelectorMiddleware(model=model, max_tools=100),
+        ContextEditingMiddleware(),
+        SummarizationMiddleware(model, trigger=("messages", 10_000)),
+        TodoListMiddleware(),
+        HumanInTheLoopMiddleware({"write_todos": True}),
+        ToolCallLimitMiddleware(run_limit=10_000),
+        ToolErrorMiddleware(),
+        ToolRetryMiddleware(),
+        LLMToolEmulator(tools=[], model=model),
+        ModelRouterMiddleware(
+            choices={"same": ModelChoice(model, "always")}, classifier=lambda request: "same"
+        ),
+        ModelRefusalMiddleware(model),
+        ModelFallbackMiddleware(model),
+        ProviderToolSearchMiddleware(searchable_tools=["absent"], provider="anthropic"),
+        ModelRetryMiddleware(),
+        ShellToolMiddleware(),
+        FilesystemFileSearchMiddleware(root_path=folder),
+        BudgetMiddleware(run=Limits(turns=10_000)),
+    ]
+
+
+def bare_hooks(stack: list[Member]) -> list[Member]:
+    """Middleware with the state, the tools and the hook nodes of a stack; the hooks do nothing.
+
+    A node that may jump has an edge that looks whether it did, so the bare one declares the same.
+    """
+    hooks = plan_agent([add], middleware=stack).hooks
+    return [
+        _bare(member, [hook for hook in hooks if hook.owner == member.name]) for member in stack
+    ]
+
+
+def _bare(member: Member, hooks: list[Hook]) -> Member:
+    methods: dict[str, Any] = {}
+    for hook in hooks:
+        may_jump: Any = hook_config(can_jump_to=cast("Any", sorted(hook.can_jump_to)))
+        idle, aidle = _idle_hooks()
+        methods |= {str(hook.phase): may_jump(idle), f"a{hook.phase}": may_jump(aidle)}
+    shared = {"state_schema": member.state_schema, "tools": member.tools}
+    bare: Member = type("Bare", (AgentMiddleware,), {**shared, **methods})(name=member.name)
+    return bare
+
+
+def _idle_hooks() -> tuple[Any, Any]:
+    """New functions each time: what they declare is written on them."""
+
+    def hook(self: Any, state: Any, runtime: Any) -> None:
+        return None
+
+    async def ahook(self: Any, state: Any, runtime: Any) -> None:
+        return None
+
+    return hook, ahook
+
+
+@contextmanager
+def batteries(colour: Colour, turns: int) -> Iterator[dict[str, Contender]]:
+    """An agent with all built-ins, and one with their hook nodes alone."""
+    with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
+        model = ReportingModel(turns=turns)
+        stack = built_ins(model, folder)
+        yield {
+            "built-ins": _run(model, stack, colour, runner),
+            "bare hooks": _run(model, bare_hooks(stack), colour, runner),
+        }
+
+
+def _run(
+    model: ReportingModel, stack: list[Member], colour: Colour, runner: asyncio.Runner
+) -> Contender:
+    saver = InMemorySaver()
+    agent: Any = create_agent(model, [add], middleware=stack, checkpointer=saver)
+    asked = {"messages": [("user", "Count.")]}
+    config: Any = {"configurable": {"thread_id": "one"}}
+
+    def forget() -> None:
+        saver.delete_thread("one")
+
+    if colour is Colour.SYNC:
+        return Contender(lambda: agent.invoke(asked, config), tidy=forget)
+    return Contender(lambda: runner.run(agent.ainvoke(asked, config)), tidy=forget)
