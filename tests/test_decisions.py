@@ -477,10 +477,15 @@ def test_what_is_called_inward_says_nothing_in_a_layers_name(call: Any) -> None:
         because("the tool's words")
         return "done"
 
+    def answer(messages: Any) -> str:
+        because("the model's words")
+        return "Five."
+
     log: list[Decision] = []
-    model = ScriptedChatModel([[{"name": "chatty", "args": {}}], "Five."])
+    model = ScriptedChatModel([[{"name": "chatty", "args": {}}], answer])
     call(create_agent(model, [chatty], middleware=[Idle()], decisions=log.append), ASK)
-    assert [decision.reason for decision in of(log, "around_tool")] == [""]
+    around = [*of(log, "around_tool"), *of(log, "around_model")]
+    assert [decision.reason for decision in around] == ["", "", ""]
 
 
 def test_a_reason_where_no_log_is_kept_is_no_error(call: Any) -> None:
