@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -199,6 +200,21 @@ def test_what_would_end_an_annotation_is_escaped() -> None:
 
 
 # As a process
+
+
+def test_a_letter_that_the_output_lacks_is_escaped() -> None:
+    Path("shop.py").write_text(
+        SHOP.replace("class Back(", "class Zurück(", 1).replace("Back()", "Zurück()"),
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "agent_factory.cli", "check", "shop:doubtful"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        timeout=60,
+        check=False,
+    )
+    assert rb"Zur\xfcck.before_model: may jump" in done.stdout
 
 
 def test_as_a_process_it_needs_no_terminal_no_input_and_no_colours() -> None:

@@ -11,10 +11,12 @@ import pytest
 
 pytest.importorskip("typer", reason="the extra cli is not installed")
 
+import typer
 from typer.testing import CliRunner, Result
 
 from agent_factory import plan_agent
 from agent_factory.commands import app
+from agent_factory.commands.trouble import reported
 
 AGENT = """
 from agent_factory import AgentMiddleware, create_agent, plan_agent
@@ -337,3 +339,34 @@ def test_a_file_that_holds_no_plan_is_told(write: Write, name: str, text: str, w
 def test_a_file_that_is_no_text_is_told(write: Write, tmp_path: Path) -> None:
     (tmp_path / "plan.topology").write_bytes(b"\xff\xfe\x00")
     assert "plan.topology cannot be read" in refused("show", "plan.topology")
+
+
+# What is no mistake of the user's
+
+
+def test_a_mistake_of_the_command_itself_asks_for_a_report(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def broken(traceback: bool) -> None:
+        raise ZeroDivisionError("by zero")
+
+    with pytest.raises(typer.Exit) as end:
+        reported(broken)(traceback=False)
+    assert end.value.exit_code == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "a mistake of agent-factory itself: ZeroDivisionError: by zero" in said
+    assert "Please report it" in said
+    assert "Traceback (most" not in said
+    with pytest.raises(typer.Exit):
+        reported(broken)(traceback=True)
+    assert "Traceback (most" in capsys.readouterr().err
+
+
+def test_a_disc_that_is_full_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(typer.Exit) as end:
+        reported(full)()
+    assert end.value.exit_code == 2
+    assert "agent-factory: [Errno 28] No space left on device." in capsys.readouterr().err

@@ -55,6 +55,10 @@ def reported(command: Callable[..., Any]) -> Callable[..., Any]:
             raise typer.Exit(STOPPED) from None
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
+        except OSError as error:  # nothing can be printed, or read
+            _show(error, wanted=options.get("traceback", False))
+            complain(f"{error}.")
+            raise typer.Exit(EXIT_TROUBLE) from None
         except Exception as bug:
             _show(bug, wanted=options.get("traceback", False))
             complain(_bug_report(bug))

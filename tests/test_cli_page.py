@@ -1,0 +1,52 @@
+"""docs/command_line.md shows what the commands print."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer", reason="the extra cli is not installed")
+
+from rich.console import Console
+from typer.testing import CliRunner
+
+from agent_factory.commands import app
+from agent_factory.commands.loading import load
+from agent_factory.commands.tree import tree_of
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "command_line.md").read_text("utf-8")
+FILE = re.findall(r"```python.*\n((?:.*\n)*?)```", PAGE)[0]
+SHOWN = re.findall(r"```sh\nagent-factory (.*)\n```\n\n```text\n((?:.*\n)*?)```", PAGE)
+
+
+@pytest.fixture(autouse=True)
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that the page is about, in the current folder."""
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("desk.py").write_text(FILE, encoding="utf-8")
+
+
+@pytest.mark.parametrize(("command", "printed"), SHOWN)
+def test_a_command_prints_what_the_page_says(command: str, printed: str) -> None:
+    assert CliRunner().invoke(app, shlex.split(command)).stdout == printed
+
+
+def test_the_tree_is_the_one_of_the_page() -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=80, _environ={})
+    console.print(tree_of("desk:agent", load("desk:agent").plan))
+    assert f"```text\n{file.getvalue()}```" in PAGE
+
+
+def test_every_command_is_on_the_page_and_every_option_in_its_help() -> None:
+    for command in ("show", "diff", "explain", "check", "new middleware", "demo"):
+        assert f"`agent-factory {command}" in PAGE
+        done = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
+        assert done.exit_code == 0
+        assert "--traceback" in done.stdout
+        assert ("Examples:" in done.stdout) == (command != "demo")
