@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_factory.testing.bench import Middleware
-from agent_factory.testing.plain import NOTHING, first_difference, plain
+from agent_factory.testing.plain import first_difference, plain
 from agent_factory.testing.redaction import Redact
 from agent_factory.testing.replaying import ReplayChatModel, replay
 
@@ -178,6 +178,6 @@ def _words(one: _Decision | None, other: _Decision | None) -> str:
 def _told(made: _Decision | None) -> str:
     if made is None:
         return "the run ends"
-    found = first_difference({}, made.wrote)
-    wrote = f"{found.path}: {found.other!r}" if found and found.other is not NOTHING else "nothing"
-    return f"{made.node} writes {wrote if len(wrote) <= 90 else wrote[:87] + '...'}"
+    # What stands in a list, messages above all, would be too much for a line.
+    wrote = [k if isinstance(v, list) else f"{k}: {v!r}" for k, v in made.wrote.items()]
+    return f"{made.node} writes {', '.join(wrote)}"
