@@ -40,7 +40,8 @@ def test_the_tree_is_the_one_of_the_page() -> None:
     file = io.StringIO()
     console = Console(file=file, width=80, _environ={})
     console.print(tree_of("desk:agent", load("desk:agent").plan))
-    assert f"```text\n{file.getvalue()}```" in PAGE
+    tree = "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+    assert f"```text\n{tree}\n```" in PAGE
 
 
 def test_every_command_is_on_the_page_and_every_option_in_its_help() -> None:
