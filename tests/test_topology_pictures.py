@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
 from base64 import b64encode
+from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -24,7 +27,7 @@ from agent_factory import (
     plan_agent,
     topology_of,
 )
-from agent_factory.facts import END, START, Phase
+from agent_factory.facts import END, START, Edge, Phase
 from agent_factory.render.about import about_parts
 from agent_factory.render.figure import LETTER, Figure, figure_of
 from agent_factory.render.html import page
@@ -194,6 +197,18 @@ def test_wide_letters_get_more_room() -> None:
         return next(box.size[0] for box in figure.boxes if box.owner == name)
 
     assert width("保護" * 8) == width("guards__" * 4)
+
+
+def test_a_node_that_a_file_invents_is_a_box_of_its_own() -> None:
+    """A plan read from a file may hold nodes that no version here makes."""
+    invented = replace(
+        plan_agent(),
+        nodes=("model", "review"),
+        edges=(Edge(START, ("model",)), Edge("model", ("review",)), Edge("review", (END,))),
+    )
+    box = next(box for box in figure_of(invented).boxes if box.name == "review")
+    assert (box.title, box.note) == ("review", "")
+    assert len(parts(picture(invented))) == 4 + 3
 
 
 # Colours
@@ -367,6 +382,16 @@ def test_boxes_stay_apart_and_inside() -> None:
     for a, b in combinations(rects, 2):
         assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
     assert min(min(rect) for rect in rects) >= 0
+
+
+def test_the_picture_of_the_documentation_is_of_this_version() -> None:
+    """Its parts and words; places may differ with Graphviz."""
+    folder = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+    plan: Topology = runpy.run_path(str(folder / "make.py"))["plan"]()
+    published = parts((folder / "topology.svg").read_text(encoding="utf-8"))
+    assert {k: words(part) for k, part in published.items()} == {
+        k: words(part) for k, part in parts(picture(plan)).items()
+    }
 
 
 # The plan, the graph and the picture agree

@@ -177,8 +177,10 @@ def _box(plan: Topology, key: str, name: str) -> Box:
         call = Call.MODEL if name == MODEL else Call.TOOL
         frames = (Frame(lay.owner, lay.method) for lay in plan.layers if lay.call is call)
         return Box(key, name, name, name, "", tuple(frames), tuple(_rows(plan, name)))
-    hook = next(hook for hook in plan.hooks if hook.node == name)
-    return Box(key, name, str(hook.phase), hook.owner, hook.owner)
+    for hook in plan.hooks:
+        if hook.node == name:
+            return Box(key, name, str(hook.phase), hook.owner, hook.owner)
+    return Box(key, name, "", name)
 
 
 def _rows(plan: Topology, node: str) -> Iterator[Row]:
@@ -219,6 +221,6 @@ def _groups(boxes: Mapping[str, Box]) -> Iterator[Group]:
     for title, members in kinds.items():
         inside = tuple(box for box in boxes.values() if box.kind in members)
         # A model alone needs no frame around it.
-        if inside and inside != (boxes[MODEL],):
+        if inside and [box.name for box in inside] != [MODEL]:
             # Jumps from everywhere come to the last group from above.
             yield Group(title, inside, below=Phase.AFTER_AGENT in members)

@@ -15,6 +15,7 @@ from agent_factory.render.figure import (
     LABEL_ROW,
     PAD,
     ROW,
+    SMALL_LETTER,
     STRIPE,
     Arrow,
     Box,
@@ -67,12 +68,13 @@ def draw(
         f"<style>{style()}</style>",
         f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" '
         f'width="{_n(width)}" height="{_n(height)}"/>',
-        *_groups(figure, layout),
+        *_groups(layout),
     ]
     for arrow in figure.arrows:
         kind = f"way {arrow.source.key} {arrow.target.key}{' jump' if arrow.dashed else ''}"
         drawn = _arrow(arrow, layout.routes[arrow.key])
         parts += _part(arrow.key, kind, abouts[arrow.key], linked, drawn)
+    parts += _titles(figure, layout)
     for item in figure.boxes:
         drawn = _box(item, layout.boxes[item.key])
         parts += _part(item.key, f"node {item.kind}", abouts[item.key], linked, drawn)
@@ -100,10 +102,17 @@ def _summary(figure: Figure) -> str:
     return f"{len(nodes)} nodes: {', '.join(nodes)}. Layers: {layers}. Ways: {ways}."
 
 
-def _groups(figure: Figure, layout: Layout) -> Iterator[str]:
-    for group, (left, top, right, bottom) in zip(figure.groups, layout.groups, strict=True):
+def _groups(layout: Layout) -> Iterator[str]:
+    for left, top, right, bottom in layout.groups:
         yield _rect("group", left, top, right - left, bottom - top, 10)
-        yield _text("note", left + PAD, bottom - 10 if group.below else top + 18, group.title)
+
+
+def _titles(figure: Figure, layout: Layout) -> Iterator[str]:
+    """The titles of the groups, over the arrows that come in there."""
+    for group, (left, top, _, bottom) in zip(figure.groups, layout.groups, strict=True):
+        y = bottom - 10 if group.below else top + 18
+        yield _rect("behind", left + PAD, y - 11, len(group.title) * SMALL_LETTER, LABEL_ROW, 4)
+        yield _text("note", left + PAD, y, group.title)
 
 
 def _box(box: Box, middle: Point) -> Iterator[str]:
