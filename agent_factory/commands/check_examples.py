@@ -8,7 +8,13 @@ from typing import Final
 PRELUDE: Final = '''from typing import NotRequired
 
 from agent_factory import (
-    AgentMiddleware, AgentState, Ordering, SpecError, hook_config, plan_agent, stack
+    AgentMiddleware,
+    AgentState,
+    Ordering,
+    SpecError,
+    hook_config,
+    plan_agent,
+    stack,
 )
 
 
