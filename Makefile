@@ -27,7 +27,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 2
+	$(BIN)/coverage run -m pytest -n 2 -m "not long"   # `make test` runs those, too
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 

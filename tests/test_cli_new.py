@@ -34,6 +34,7 @@ def files() -> set[str]:
     return {path.as_posix() for path in Path().rglob("*.py")}
 
 
+@pytest.mark.long
 def test_what_is_written_passes_its_tests_and_its_doctest() -> None:
     done = new("AuditTrail", "--hooks", ",".join(HOOKS))
     assert done.exit_code == 0

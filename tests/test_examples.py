@@ -104,6 +104,7 @@ needs_local_model = pytest.mark.skipif(
 )
 
 
+@pytest.mark.long
 @needs_local_model
 @pytest.mark.parametrize(
     ("name", "tool", "fact"),
@@ -124,6 +125,7 @@ def test_resilience_tries_again_what_passes_and_tells_the_model_what_does_not(sh
     assert "\nThere is no order C-77.\n" in out
 
 
+@pytest.mark.long
 @needs_local_model
 def test_resilience_holds_with_the_local_model_too(show: Show) -> None:
     out = show("resilience", "--model", "local")
@@ -139,6 +141,7 @@ def test_limits_end_with_an_answer_and_not_with_another_call(show: Show) -> None
     assert out.strip().endswith("A-1002 I could not look up any more.")
 
 
+@pytest.mark.long
 @needs_local_model
 def test_limits_let_the_local_model_look_up_once_and_answer_twice(show: Show) -> None:
     out = show("limits", "--model", "local")
@@ -158,6 +161,7 @@ def test_long_thread_clears_and_summarises_and_never_loses_the_list(show: Show) 
     assert out.strip().endswith("Order B-2002 arrives on Thursday, too.")
 
 
+@pytest.mark.long
 @needs_local_model
 def test_long_thread_holds_with_the_local_model_too(show: Show) -> None:
     out = show("long_thread", "--model", "local")
@@ -172,6 +176,7 @@ def test_budget_books_parent_and_subagent_in_one_ledger(show: Show) -> None:
     assert "4 turns and 2 tool calls of two agents: 990 tokens, $0.0050 of $0.02" in out
 
 
+@pytest.mark.long
 @needs_local_model
 def test_the_local_model_spends_from_one_ledger_too(show: Show) -> None:
     out = show("budget", "--model", "local")
@@ -185,6 +190,7 @@ def test_choose_tools_offers_the_tools_that_were_chosen(show: Show) -> None:
     assert "The money for order A-1001 is on its way." in out
 
 
+@pytest.mark.long
 @needs_local_model
 def test_choose_tools_chooses_with_the_local_model_too(show: Show) -> None:
     out = show("choose_tools", "--model", "local")
@@ -200,6 +206,7 @@ def test_workspace_search_finds_files_and_lines_and_follows_no_link(show: Show) 
     assert "way_out" not in out
 
 
+@pytest.mark.long
 @needs_local_model
 def test_workspace_search_searches_with_the_local_model_too(show: Show) -> None:
     out = show("workspace_search", "--model", "local")
@@ -216,6 +223,7 @@ def test_privacy_keeps_addresses_and_cards_out_of_all_that_is_shown(show: Show) 
     assert "@example" not in out
 
 
+@pytest.mark.long
 @needs_local_model
 def test_privacy_guards_the_local_model_too(show: Show) -> None:
     out = show("privacy", "--model", "local")
@@ -233,6 +241,7 @@ def test_workspace_works_in_a_folder_of_its_own_and_hides_addresses(show: Show) 
         assert "/workspace/done\nls: cannot access '/home': No such file" in out
 
 
+@pytest.mark.long
 @needs_local_model
 def test_workspace_works_with_the_local_model_too(show: Show) -> None:
     out = show("workspace", "--model", "local")
@@ -248,6 +257,7 @@ def test_why_says_who_decided_and_for_what_reason(show: Show) -> None:
     assert out.strip().endswith("a colleague will call you.")
 
 
+@pytest.mark.long
 @needs_local_model
 def test_why_tells_of_the_local_model_too(show: Show) -> None:
     out = show("why", "--model", "local")

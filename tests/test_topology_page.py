@@ -19,6 +19,7 @@ pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
 
 BROWSER = next(filter(None, map(shutil.which, ["chromium", "google-chrome", "chrome"])), None)
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine"),
     pytest.mark.skipif(os.name == "nt", reason="speaks to the browser through inherited pipes"),
 ]

@@ -57,6 +57,7 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+@pytest.mark.long
 def test_a_products_own_tests_pass(run: Pytest) -> None:
     code, out = run("-k", "not laws")
     assert (code, "12 passed" in out, "4 snapshots passed" in out) == (0, True, True), out
@@ -70,6 +71,7 @@ def test_a_products_middleware_keeps_the_laws(name: str, monkeypatch: pytest.Mon
     check_middleware(make, tools=["find_order", "refund"], max_examples=2)
 
 
+@pytest.mark.long
 def test_what_changed_is_told_in_words_and_kept_where_that_is_meant(
     product: Path, run: Pytest
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -376,6 +376,10 @@ class HalfWay(ScriptedChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         yield ChatGenerationChunk(message=AIMessageChunk(content="Half ", id="half"))
         raise ConnectionError("cut off")
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in self._stream(*args, **kwargs):
+            yield chunk
 
 
 def test_a_stream_has_heard_the_failed_words_and_the_history_has_not(collect: Call) -> None:

@@ -150,6 +150,7 @@ def analyzer() -> Any:
     return presidio.AnalyzerEngine(registry=registry, nlp_engine=words)
 
 
+@pytest.mark.long
 def test_names_are_found_by_presidio_and_nothing_is_fetched(
     analyzer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
