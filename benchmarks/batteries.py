@@ -63,7 +63,11 @@ class ReportingModel(FreeModel):
 
 
 def built_ins(model: ReportingModel, folder: str) -> list[Member]:
-    """Every built-in, in the recommended order, set up so that it never acts."""
+    """Every built-in, in the recommended order, set up so that it finds nothing to do.
+
+    What they do at every call is in the figure: limits and budgets count, instructions for the
+    list of tasks go along, and the size of the conversation is looked at.
+    """
     return [
         ModelCallLimitMiddleware(run_limit=10_000),
         PIIMiddleware("email"),
@@ -124,7 +128,7 @@ def _idle_hooks() -> tuple[Any, Any]:
 
 
 @contextmanager
-def batteries(colour: Colour, turns: int) -> Iterator[dict[str, Contender]]:
+def opened(colour: Colour, turns: int) -> Iterator[dict[str, Contender]]:
     """An agent with all built-ins, and one with their hook nodes alone."""
     with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
         model = ReportingModel(turns=turns)

@@ -156,6 +156,22 @@ def _drop(decision: Any) -> None:
     """A log that goes nowhere."""
 
 
+def batteries(effort: Effort) -> Iterator[Comparison]:
+    """What all built-ins cost that have nothing to do, beyond the nodes of their hooks."""
+    for colour in Colour:
+        opened = partial(_idle, colour, effort.turns)
+        yield Comparison(
+            "batteries", colour, "built-ins", "bare hooks", opened, effort.runs, goal=1.15
+        )
+
+
+def _idle(colour: Colour, turns: int) -> AbstractContextManager[Mapping[str, Timed]]:
+    # Only here: the built-ins are much to import where another group is asked for.
+    from benchmarks import batteries
+
+    return batteries.opened(colour, turns)
+
+
 def build(effort: Effort) -> Iterator[Comparison]:
     """What `create_agent` costs, with functions it has seen before and with new ones."""
     cases: list[tuple[str, Callable[[Factory], Contender]]] = [
@@ -229,6 +245,7 @@ GROUPS: Mapping[str, Callable[[Effort], Iterator[Comparison]]] = {
     "turns": turns,
     "growth": growth,
     "decisions": decisions,
+    "batteries": batteries,
     "build": build,
     "imports": imports,
 }

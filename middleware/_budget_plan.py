@@ -98,11 +98,12 @@ class Plan:
     def _models(self, accounts: tuple[Account, ...]) -> Iterator[Any]:
         """The models that may be asked, the preferred one first."""
         cheaper = self._settings.cheaper
-        share = max(account.share(BOUGHT) for account in accounts)
-        if cheaper is None or share < self._settings.cheaper_at:
+        if cheaper is None:
             yield self._request.model
-        if cheaper is not None:
-            yield cheaper
+            return
+        if max(account.share(BOUGHT) for account in accounts) < self._settings.cheaper_at:
+            yield self._request.model
+        yield cheaper
 
     def _reserved(
         self, model: Any, accounts: tuple[Account, ...], *, last: bool

@@ -72,7 +72,7 @@ class Spent:
     @classmethod
     def of(cls, book: Mapping[str, Any]) -> Spent:
         """What a book in the state says."""
-        return cls(**{name: book.get(name, 0) for name in _SPENT})
+        return cls(**{name: book[name] for name in _SPENT if name in book})
 
     def written(self) -> dict[str, float]:
         """As a book in the state holds it: without what is nothing."""

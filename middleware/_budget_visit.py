@@ -25,6 +25,11 @@ def _entries(runtime: object) -> dict[str, _Entry]:
     return entries if runtime is not None and owner is runtime else {}
 
 
+def is_over(name: str, state: Mapping[str, Any]) -> bool:
+    """Whether a middleware has ended the run."""
+    return bool((state.get("budget_run") or {}).get(name, {}).get("over"))
+
+
 class Visit:
     """One call through one middleware.
 
@@ -42,18 +47,18 @@ class Visit:
         self.since: float = self.began if since is None else since
         self._name = name
         self._runtime = runtime
-        self._run = (state.get("budget_run") or {}).get(name, {})
-        self._thread = (state.get("budget_thread") or {}).get(name, {})
+        self._run: Book = (state.get("budget_run") or {}).get(name, {})
+        self._thread: Book = (state.get("budget_thread") or {}).get(name, {})
 
     @property
     def run(self) -> Book:
         """What is written of this run."""
-        return merged(self._run, self.added)
+        return merged(self._run, self.added) if self.added else self._run
 
     @property
     def thread(self) -> Book:
         """What is written of this thread."""
-        return merged(self._thread, self.added)
+        return merged(self._thread, self.added) if self.added else self._thread
 
     @property
     def idle(self) -> float:
@@ -62,7 +67,7 @@ class Visit:
 
     def add(self, amounts: Mapping[str, float]) -> None:
         """Write something down."""
-        self.added = merged(self.added, amounts)
+        self.added = merged(self.added, {key: n for key, n in amounts.items() if n})
 
     def accounts(self, run: Limits, thread: Limits) -> tuple[Account, ...]:
         """The run's and the thread's limits, with what people have added, and what is spent."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
+from weakref import ref
 
 from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from typing_extensions import TypedDict
@@ -69,8 +71,43 @@ class Load:
         system, tools = self._request.system_message, self._request.tools
         overhead = [] if system is None else [system]
         if tools:
-            overhead.append(SystemMessage(f"[{', '.join(map(_SCHEMAS.text, tools))}]"))
-        return self._count([*overhead, *self._request.messages])
+            overhead.append(_SCHEMAS.told(tools))
+        return counted([*overhead, *self._request.messages], self._count)
+
+
+def counted(messages: Sequence[BaseMessage], count: TokenCounter) -> int:
+    """The tokens of messages.
+
+    LangChain's own counter counts each message by itself and adds up; so of each message it is
+    asked once, and a long conversation is not counted anew at each call. A message that is
+    changed is another object: who would change one in place would change what others hold.
+    """
+    if count is not count_tokens_approximately:
+        return count(messages)
+    return sum(map(_COUNTS.of, messages))
+
+
+class _Counts:
+    """What each message has been counted at, as long as there is the message."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[ref[BaseMessage], Any, int]] = {}
+
+    def of(self, message: BaseMessage) -> int:
+        """The tokens of a message."""
+        key, content = id(message), message.content
+        known = self._known.get(key)
+        if known and known[0]() is message and known[1] is content:
+            return known[2]
+        tokens = count_tokens_approximately([message])
+        self._known[key] = ref(message, partial(self._forget, key)), content, tokens
+        return tokens
+
+    def _forget(self, key: int, _: object) -> None:
+        self._known.pop(key, None)
+
+
+_COUNTS = _Counts()
 
 
 class _Schemas:
@@ -81,9 +118,20 @@ class _Schemas:
     def __init__(self) -> None:
         # A tool cannot be hashed; held here, its id is not given to another one.
         self._texts: OrderedDict[int, tuple[Any, str]] = OrderedDict()
+        self._last: tuple[list[str], SystemMessage] = [], SystemMessage("[]")
 
-    def text(self, tool: BaseTool | dict[str, Any]) -> str:
-        """The tool as it is sent."""
+    def told(self, tools: Sequence[BaseTool | dict[str, Any]]) -> SystemMessage:
+        """All of them in one message; the same one for the same tools, so that it is counted once.
+
+        Args:
+            tools: The tools of a request.
+        """
+        texts, last = [self._text(tool) for tool in tools], self._last
+        if texts != last[0]:
+            last = self._last = texts, SystemMessage(f"[{', '.join(texts)}]")
+        return last[1]
+
+    def _text(self, tool: BaseTool | dict[str, Any]) -> str:
         if isinstance(tool, dict):
             return json.dumps(tool, default=str)
         known = self._texts.get(id(tool))

@@ -64,7 +64,7 @@ def same_provider(one: Any, other: Any) -> bool:
     Models are of one provider if they are of one class, say which model they are, and ask the same
     address. A class that does not say it, such as a model for tests, stands for any provider.
     """
-    if bare(one) is bare(other):
+    if one is other or bare(one) is bare(other):
         return True
     return provider_of(one) is not None and provider_of(one) == provider_of(other)
 
@@ -119,7 +119,9 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
 def _readable(request: ModelRequest[Any], model: Any, at_home: bool) -> list[Any]:
     """The messages, each answer in its own form only for the provider that wrote it."""
     messages: list[Any] = request.messages
-    if at_home and all(_writer(message) is None for message in messages):
+    # At each call of a model all that was said is looked through, so without calls.
+    signed = [message for message in messages if WRITER in message.response_metadata]
+    if at_home and not signed:
         return messages
     provider = provider_of(model)
     native = [_is_native(message, provider, at_home) for message in messages]
@@ -132,12 +134,8 @@ def _readable(request: ModelRequest[Any], model: Any, at_home: bool) -> list[Any
 
 
 def _is_native(message: BaseMessage, provider: str | None, at_home: bool) -> bool:
-    writer = _writer(message)
+    writer = message.response_metadata.get(WRITER) if isinstance(message, AIMessage) else None
     return at_home if writer is None else writer == provider
-
-
-def _writer(message: BaseMessage) -> str | None:
-    return message.response_metadata.get(WRITER) if isinstance(message, AIMessage) else None
 
 
 @lru_cache(maxsize=64)  # one object a strategy, so that what is bound to it can be remembered

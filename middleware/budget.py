@@ -43,7 +43,7 @@ from ._budget_question import (
 )
 from ._budget_state import BudgetState
 from ._budget_values import BOUGHT, BudgetExceededError, Limits, Spent, reason
-from ._budget_visit import Visit, extra_key
+from ._budget_visit import Visit, extra_key, is_over
 from ._checks import check_choice, check_number
 from ._context_size import TokenCounter
 from ._last_answer import last_answer
@@ -217,7 +217,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Ends a run that is over, past the hooks that sent it back."""
-        if not Visit(self.name, state).run.get("over"):
+        if not is_over(self.name, state):
             return None
         message = state["messages"][-1]
         if isinstance(message, AIMessage) and not message.tool_calls:

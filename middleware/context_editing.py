@@ -123,12 +123,15 @@ class ClearToolUsesEdit:
 
     def _clearable(self, messages: list[AnyMessage]) -> dict[int, ToolMessage]:
         """By index, the results that may go."""
-        calls = calls_of_results(messages)
-        read = max((i for i, m in enumerate(messages) if isinstance(m, AIMessage)), default=0)
         results = [(i, m) for i, m in enumerate(messages) if isinstance(m, ToolMessage)]
+        older = results[: max(0, len(results) - self.keep)]
+        if not older:
+            return {}
+        read = _last_answer(messages)
+        calls = calls_of_results(messages) if self.exclude_tools else {}
         return {
             index: message
-            for index, message in results[: max(0, len(results) - self.keep)]
+            for index, message in older
             if index < read
             and not is_cleared(message)
             and message.name not in self.exclude_tools
@@ -145,6 +148,12 @@ class ClearToolUsesEdit:
             if index in old and isinstance(message_of_call := edited[caller], AIMessage):
                 edited[caller] = without_inputs(message_of_call, {call["id"]})
         return edited
+
+
+def _last_answer(messages: Sequence[AnyMessage]) -> int:
+    """Where the model's last message is; the beginning where there is none."""
+    backwards = range(len(messages) - 1, -1, -1)
+    return next((i for i in backwards if isinstance(messages[i], AIMessage)), 0)
 
 
 class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
@@ -220,7 +229,9 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         for edit in self.edits:
             own = list(messages)
             result = edit.apply(own, count_tokens=count_tokens)
-            messages = _checked_messages(edit, own if result is None else result)
+            edited: Any = own if result is None else result
+            if not isinstance(edited, list) or not _same(edited, messages):
+                messages = _checked_messages(edit, edited)
         return messages
 
     def _counter(self, request: ModelRequest[Any]) -> TokenCounter:
@@ -253,9 +264,7 @@ def _checked_messages(edit: ContextEdit, messages: Any) -> list[AnyMessage]:
 
 
 def _same(messages: list[AnyMessage], others: list[AnyMessage]) -> bool:
-    return len(messages) == len(others) and all(
-        a is b for a, b in zip(messages, others, strict=True)
-    )
+    return list(map(id, messages)) == list(map(id, others))
 
 
 def _rewritten(request: ModelRequest[Any], messages: Sequence[AnyMessage]) -> list[BaseMessage]:

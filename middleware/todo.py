@@ -145,13 +145,21 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
         self.system_prompt = system_prompt
         self.tool_description = tool_description
         self.tools = [_tool(tool_description)]
+        self._told: tuple[SystemMessage | None, str, SystemMessage | None] | None = None
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
         """Asks the model with the instructions and the list."""
         state: Any = request.state
-        system = _instructed(request.system_message, self.system_prompt)
+        system = self._instructed(request.system_message)
         messages = _reminded(request.messages, state.get("todos") or [])
         return (yield request.override(system_message=system, messages=messages))
+
+    def _instructed(self, system: SystemMessage | None) -> SystemMessage | None:
+        """The system message with the instructions; the same one for the same in each turn."""
+        told, prompt = self._told, self.system_prompt
+        if told is None or told[0] is not system or told[1] != prompt:
+            told = self._told = system, prompt, _instructed(system, prompt)
+        return told[2]
 
 
 def _tool(description: str) -> BaseTool:

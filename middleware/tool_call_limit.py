@@ -292,15 +292,18 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     def _hopeless(
         self, request: ModelRequest[Any], message: AIMessage, tail: Sequence[Any]
     ) -> dict[str | None, Refusal]:
-        # Only what the agent itself would run: structured answers are none of its tools. And
-        # what another limit has refused breaks this one all the same.
-        offered = {getattr(tool, "name", None) for tool in request.tools}
+        # What another limit has refused breaks this one all the same.
         by_others = [m for m in tail if REFUSED_BY not in m.response_metadata]
-        used = Used.of(request.state)
+        used, limit = Used.of(request.state), self._limit
+        hopeless = [c for c in unanswered(message, by_others) if limit.refuses(c["name"], used)]
+        if not hopeless:
+            return {}
+        # Only what the agent itself would run: structured answers are none of its tools.
+        offered = {getattr(tool, "name", None) for tool in request.tools}
         found: dict[str | None, Refusal] = {}
-        for call in unanswered(message, by_others):
+        for call in hopeless:
             if call["name"] in offered:
-                found |= refusals([call], [self._limit], used)
+                found |= refusals([call], [limit], used)
         return found
 
 

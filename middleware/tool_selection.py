@@ -187,8 +187,9 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
         """Offers what was chosen for the user's last message; has it chosen if it is new."""
         options = self._options(request)
-        asked = last_asked(request.messages)
-        if asked is None or len(options) <= (self.max_tools or 1):
+        few = len(options) <= (self.max_tools or 1)
+        asked = None if few else last_asked(request.messages)
+        if asked is None:
             response: ModelResponse[Any] = yield request
             return response
         message = request.messages[asked]

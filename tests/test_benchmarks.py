@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import __main__ as command
-from benchmarks import contenders, groups, harness
+from benchmarks import batteries, contenders, groups, harness
 from benchmarks.harness import Comparison, Contender, Interval, Reading, compare, interval, measure
 from benchmarks.report import as_json, table
 
@@ -130,7 +131,7 @@ def test_a_run_takes_the_turns_it_was_asked_to_take(call: Callable[..., Any]) ->
     assert [message.type for message in done["messages"]] == ["human", *["ai", "tool"] * 3, "ai"]
 
 
-@pytest.mark.parametrize("group", ["growth", "decisions", "build"])
+@pytest.mark.parametrize("group", ["growth", "decisions", "batteries", "build"])
 def test_every_group_can_be_measured_without_the_peer(
     group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +139,20 @@ def test_every_group_can_be_measured_without_the_peer(
     comparisons = list(groups.GROUPS[group](TINY))
     assert comparisons
     assert all(compare(comparison).wall.low > 0 for comparison in comparisons)
+
+
+def test_built_ins_and_bare_hooks_take_the_same_steps(tmp_path: Path) -> None:
+    model = batteries.ReportingModel(turns=2)
+    stack = batteries.built_ins(model, str(tmp_path))
+    create = contenders.ours().create_agent
+    agents = [
+        create(model, [contenders.add], middleware=members, checkpointer=InMemorySaver())
+        for members in (stack, batteries.bare_hooks(stack))
+    ]
+    config = {"configurable": {"thread_id": "one"}}
+    steps = [[[*step] for step in agent.stream({"messages": "Count."}, config)] for agent in agents]
+    assert steps[0] == steps[1]
+    assert steps[0].count(["tools"]) == 2
 
 
 def test_an_import_is_timed_by_the_clocks_of_its_own_process() -> None:
