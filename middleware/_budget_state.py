@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import add
 from typing import Annotated, Any, NotRequired
 
 from langgraph.channels.untracked_value import UntrackedValue
@@ -20,7 +19,8 @@ def merged(book: Mapping[str, float], more: Mapping[str, float]) -> Book:
     """A book with more written into it."""
     result = dict(book)
     for key, amount in more.items():
-        result[key] = (max if key in _LARGEST else add)(result.get(key, 0), amount)
+        before = result.get(key, 0)
+        result[key] = max(before, amount) if key in _LARGEST else before + amount
     return result
 
 
