@@ -451,25 +451,34 @@ def test_a_run_that_failed_keeps_its_shell_until_the_thread_goes_on_anew(
     with pytest.raises(RuntimeError, match="down"):
         call(agent, None, ONE)
     assert results(agent.get_state(ONE).values)[1].text == "1\n[exit code 0]"
-    assert running("sleep 97.1")
+    assert wait_until(lambda: running("sleep 97.1"))
     call(agent, GO, ONE)
     assert wait_until(lambda: not running("sleep 97.1"))
 
 
-def test_a_session_that_nobody_uses_ends(call: Callable[..., Any]) -> None:
+def test_a_session_that_nobody_uses_ends(call: Callable[..., Any], tmp_path: Path) -> None:
     shell = ShellToolMiddleware(execution_policy=quick(idle_timeout=0.1))
-    agent = reviewed(shell, "x=1; sleep 97.0 &", "echo on$x # ask", saver=InMemorySaver())
+    command = f"x=1; echo $$ > {tmp_path}/pid"
+    agent = reviewed(shell, command, "echo on$x # ask", saver=InMemorySaver())
     call(agent, GO, ONE)
-    assert wait_until(lambda: not running("sleep 97.0"))
+    assert wait_until(lambda: not _is_alive(int((tmp_path / "pid").read_text())))
     told = results(call(agent, APPROVED, ONE))
     assert told[1].text.startswith("[A new shell was started:")
     assert told[1].text.endswith("]\non\n[exit code 0]")
 
 
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def test_sessions_end_with_their_middleware() -> None:
     agent = reviewed(ShellToolMiddleware(), "sleep 96.9 &", "# ask", saver=InMemorySaver())
     agent.invoke(GO, ONE)
-    assert running("sleep 96.9")
+    assert wait_until(lambda: running("sleep 96.9"))
     del agent
     gc.collect()
     assert wait_until(lambda: not running("sleep 96.9"))
