@@ -9,6 +9,8 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from agent_factory import plan_agent
+from agent_factory.checks import Suspect, doubts
 from benchmarks.contenders import (
     BY_HAND,
     HOOKS,
@@ -188,6 +190,21 @@ def build(effort: Effort) -> Iterator[Comparison]:
     yield Comparison(
         "build", name, OURS, None, partial(_built, case, (ours,)), effort.builds, goal=15
     )
+    name = f"{MANY} hook middleware: looking for what is likely wrong"
+    yield Comparison("build", name, "checks", "all of it", _checking, effort.builds)
+
+
+@contextmanager
+def _checking() -> Iterator[dict[str, Contender]]:
+    """The doubts of a build, which are no part of the building, and the build with them."""
+    factory = ours()
+    members = factory.middleware(HOOKS, MANY)
+    topology = plan_agent([add], middleware=members)
+    suspect = Suspect(members, topology, False, None, False)
+    yield {
+        "checks": Contender(lambda: list(doubts(suspect))),
+        "all of it": Contender(lambda: _create(factory, [add], members)),
+    }
 
 
 @contextmanager
