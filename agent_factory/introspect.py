@@ -6,7 +6,7 @@ What looks like a hook and is none, or could not be called as one, is refused he
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -26,7 +26,7 @@ from agent_factory.errors import (
     UnknownJump,
     describe,
 )
-from agent_factory.ordering import Ordering
+from agent_factory.ordering import Ordering, are_texts
 from agent_factory.topology import JUMPS, Call, Hook, Layer, Phase
 
 FactT = TypeVar("FactT", Hook, Layer)
@@ -49,7 +49,6 @@ _ATTRIBUTES: dict[str, tuple[type[Any], ...]] = {
     "transformers": (Sequence,),
     "trace_policy": (TracePolicy, type(None)),
     "ordering": (Ordering,),
-    "expected_tools": (Collection,),
     "needs_checkpointer": (bool,),
 }
 
@@ -154,6 +153,12 @@ def _wrong_attributes(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
                 f"is {describe(value)}.",
                 f"Give {' or '.join(kind.__name__ for kind in kinds)}.",
             )
+    if not are_texts(middleware.expected_tools):
+        yield ArgumentError(
+            f"{type(middleware).__name__}.expected_tools",
+            f"is {describe(middleware.expected_tools)}.",
+            "Give a tuple of names.",
+        )
 
 
 def _on_the_instance(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:

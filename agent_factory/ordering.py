@@ -23,6 +23,12 @@ Aspect = Literal["user_messages", "answers", "tool_calls", "tool_results", "tool
 ASPECTS: Final[tuple[str, ...]] = get_args(Aspect)
 
 
+def are_texts(value: Any) -> bool:
+    """Whether a value is a collection of texts, and not one text."""
+    several = isinstance(value, Collection) and not isinstance(value, str)
+    return several and all(isinstance(word, str) for word in value)
+
+
 @dataclass(frozen=True, slots=True)
 class Ordering:
     """What a middleware says of its place. Others are named by `name` or by their class.
@@ -56,7 +62,7 @@ class Ordering:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, str) or not all(isinstance(word, str) for word in value):
+            if not are_texts(value):
                 raise ArgumentError(
                     f"Ordering.{field.name}",
                     f"{describe(value)} is no tuple of texts.",

@@ -16,7 +16,7 @@ Run = Callable[..., Any]
 
 SLOW = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 settings.register_profile(
-    "test", max_examples=30, deadline=None, derandomize=True, suppress_health_check=SLOW
+    "test", max_examples=50, deadline=None, derandomize=True, suppress_health_check=SLOW
 )
 settings.register_profile("prove", max_examples=2000, deadline=None, suppress_health_check=SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))

@@ -202,7 +202,14 @@ def test_only_codes_of_what_can_be_built_can_be_ignored(ignore: Any) -> None:
 
 @pytest.mark.parametrize(
     "declared",
-    [{"before": "Guard"}, {"after": [3]}, {"reads": ["feelings"]}, {"exposes": ["messages"]}],
+    [
+        {"before": "Guard"},
+        {"before": 3},
+        {"after": None},
+        {"after": [3]},
+        {"reads": ["feelings"]},
+        {"exposes": ["messages"]},
+    ],
 )
 def test_an_ordering_is_checked_where_it_is_written(declared: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match="Ordering"):
@@ -211,7 +218,13 @@ def test_an_ordering_is_checked_where_it_is_written(declared: dict[str, Any]) ->
 
 @pytest.mark.parametrize(
     ("attribute", "value"),
-    [("ordering", {"before": ["a"]}), ("expected_tools", 3), ("needs_checkpointer", "yes")],
+    [
+        ("ordering", {"before": ["a"]}),
+        ("expected_tools", 3),
+        ("expected_tools", "find"),
+        ("expected_tools", [[]]),
+        ("needs_checkpointer", "yes"),
+    ],
 )
 def test_a_declaration_of_another_type_is_refused(attribute: str, value: Any) -> None:
     middleware = Plain("a")
