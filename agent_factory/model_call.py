@@ -31,7 +31,7 @@ from agent_factory.structured_output import (
     strategy_for,
 )
 from agent_factory.topology import Call, Layer
-from agent_factory.tracing import Spanned, heard, policy_of
+from agent_factory.tracing import Spanned, heard, policy_of, traced
 from agent_factory.types import ModelRequest
 from agent_factory.watching import Watch
 
@@ -45,8 +45,10 @@ def model_call(spec: AgentSpec, watch: Watch | None = None, *, asynchronous: boo
     if missing := lacking(layers, asynchronous=asynchronous):
         return partial(refuse, missing, asynchronous=asynchronous)
     ask = AskModel(spec, watch)
-    named = spanned(layers, asynchronous, watch)
-    return compose_model_call(named, ask.a if asynchronous else ask.sync)
+    innermost = ask.a if asynchronous else ask.sync
+    return composed(
+        layers, asynchronous, watch, lambda named: compose_model_call(named, innermost)
+    )
 
 
 def lacking(layers: Collection[Bound[Layer]], *, asynchronous: bool) -> Bound[Layer] | None:
@@ -66,19 +68,31 @@ def refuse(bound: Bound[Layer], *_: Any, asynchronous: bool) -> Any:
     raise PathNotSupported(*colour_error(bound, asynchronous=asynchronous))
 
 
-def spanned(
-    layers: Collection[Bound[Layer]], asynchronous: bool, watch: Watch | None
-) -> list[tuple[str, Callable[..., Any]]]:
-    """Each layer with its name, as a span where a tracer listens, recorded where one watches."""
-    found: list[tuple[str, Callable[..., Any]]] = []
+def composed(
+    layers: Collection[Bound[Layer]],
+    asynchronous: bool,
+    watch: Watch | None,
+    compose: Callable[[list[tuple[str, Callable[..., Any]]]], Callable[..., Any]],
+) -> Callable[..., Any]:
+    """All layers as one call: spans where a tracer listens, recorded where one watches.
+
+    Args:
+        layers: The layers; each has the colour.
+        asynchronous: The colour.
+        watch: Records what they decide, or None.
+        compose: Makes one call of the layers, each with the name an error should give it.
+    """
+    named: list[tuple[str, Callable[..., Any]]] = []
+    spans: list[tuple[str, Callable[..., Any]]] = []
     for bound in layers:
         method = bound.a if asynchronous else bound.sync
         assert method is not None  # `lacking` was asked before
         if watch is not None:
             method = watch.layer(bound.fact, method)
         name = f"{bound.fact.owner}.{bound.fact.method}"
-        found.append((name, Spanned(name, policy_of(bound.owner), method)))
-    return found
+        named.append((name, method))
+        spans.append((name, Spanned(name, policy_of(bound.owner), method)))
+    return traced(compose(named), compose(spans)) if layers else compose([])
 
 
 class AskModel:

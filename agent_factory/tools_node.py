@@ -15,7 +15,7 @@ from agent_factory.compose import LayerCall, compose_tool_call
 from agent_factory.effects import then
 from agent_factory.errors import AgentFactoryError, PathNotSupported
 from agent_factory.introspect import Bound, colour_error
-from agent_factory.model_call import lacking, spanned
+from agent_factory.model_call import composed, lacking
 from agent_factory.routing import CALL_BESIDE, DIRECT, INVALID_CALL
 from agent_factory.schema import RELAY
 from agent_factory.signals import translated
@@ -103,8 +103,8 @@ class ToolsNode(Runnable[Any, Any]):
 def _composed(
     spec: AgentSpec, layers: Sequence[Bound[Layer]], watch: Watch | None, *, asynchronous: bool
 ) -> LayerCall:
-    composed = compose_tool_call(spanned(layers, asynchronous, watch))
-    run = partial(_run_quietly if layers else _run, composed, spec.handle_tool_errors)
+    call = composed(layers, asynchronous, watch, compose_tool_call)
+    run = partial(_run_quietly if layers else _run, call, spec.handle_tool_errors)
     return run if watch is None else watch.tools(run)
 
 

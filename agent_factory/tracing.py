@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from inspect import isawaitable
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -26,6 +25,7 @@ from langgraph.constants import TAG_NOSTREAM
 from langgraph.types import TracePolicy
 
 from agent_factory.base import AgentMiddleware
+from agent_factory.effects import is_awaitable
 
 _default: TracePolicy | None = None
 
@@ -74,7 +74,7 @@ def aloud(call: Callable[[Any], Any], value: Any) -> Any:
     """A call, in either colour, that is heard within a silenced context."""
     with heard():
         result = call(value)
-    return _awaited_aloud(result) if isawaitable(result) else result
+    return _awaited_aloud(result) if is_awaitable(result) else result
 
 
 async def _awaited_aloud(result: Awaitable[Any]) -> Any:
@@ -82,8 +82,22 @@ async def _awaited_aloud(result: Awaitable[Any]) -> Any:
         return await result
 
 
-def _tracers(callbacks: Any) -> list[BaseTracer]:
+def _tracers(config: RunnableConfig | None) -> list[BaseTracer]:
+    callbacks = config.get("callbacks") if config else None
     return [h for h in getattr(callbacks, "handlers", ()) if isinstance(h, BaseTracer)]
+
+
+def traced(quiet: Callable[..., Any], spanned: Callable[..., Any]) -> Callable[..., Any]:
+    """One of two calls that do the same: with spans only while a tracer listens.
+
+    It is asked once for all layers of a call: each of them costs little more than that.
+    """
+
+    def call(*args: Any) -> Any:
+        tracers = _tracers(var_child_runnable_config.get())
+        return (spanned if tracers else quiet)(*args)
+
+    return call
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +116,8 @@ class Spanned:
 
     def __call__(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         config = var_child_runnable_config.get()
-        if config is None or not (tracers := _tracers(config.get("callbacks"))):
-            return self.layer(request, handler)
+        if config is None or not (tracers := _tracers(config)):
+            return self.layer(request, handler)  # in a thread of the layer around it, say
         # The silence is the layer's, and not of the runs that are to be heard inside.
         manager = copy(get_callback_manager_for_config(_unsilenced(config)))
         # Other listeners see nodes and models as before: a layer is news for tracers alone.
@@ -129,7 +143,7 @@ class Spanned:
             raise
         finally:
             var_child_runnable_config.reset(token)
-        if isawaitable(result):
+        if is_awaitable(result):
             return self._later(span, config, result)
         span.on_chain_end(self._recorded("process_outputs", result))
         return result

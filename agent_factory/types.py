@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NotRequired, Required
 
@@ -190,8 +189,9 @@ class ModelRequest(Generic[ContextT]):
                 f"ModelRequest has no field {', '.join(map(repr, sorted(unknown)))}; "
                 f"its fields are {', '.join(_REQUEST_FIELDS)}, and system_prompt."
             )
-        other = copy(self)
-        other.__dict__.update(changes)
+        # As copy() does it, without a look at how it could be done otherwise: layers do this a lot.
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, **changes)
         return other
 
     def __setattr__(self, name: str, value: Any) -> None:

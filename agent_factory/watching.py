@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import isawaitable
 from time import perf_counter
 from typing import Any
 
@@ -19,6 +18,7 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 
 from agent_factory.decisions import Decision, DecisionLog, Verdict, _reasons
+from agent_factory.effects import is_awaitable
 from agent_factory.history import Repair
 from agent_factory.introspect import Bound
 from agent_factory.notes import (
@@ -147,7 +147,7 @@ class Watch:
         except BaseException as error:
             told(None, error)
             raise
-        if isawaitable(result):
+        if is_awaitable(result):
             return self._watched_later(told, result)
         told(result, None)
         return result
