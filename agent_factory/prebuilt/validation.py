@@ -1,0 +1,227 @@
+"""A node that checks tool calls against schemas, and runs none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import isroutine
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages.tool import ToolCall
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import (
+    get_executor_for_config,
+    merge_configs,
+    run_in_executor,
+)
+from langchain_core.tools import BaseTool, StructuredTool, create_schema_from_function
+from langchain_core.utils.pydantic import is_basemodel_subclass, is_pydantic_v1_subclass
+from pydantic import BaseModel, ValidationError
+from pydantic.v1 import ValidationError as ValidationErrorV1
+
+from agent_factory.errors import ArgumentError, ToolNameTaken, TurnError, describe, raise_all
+
+Schema = type[BaseModel]
+"""A model class of pydantic 2, or one of pydantic 1, which type checkers cannot name beside it."""
+
+FormatError = Callable[[BaseException, ToolCall, Schema], str]
+"""Writes what the model reads about a call that does not fit."""
+
+_REMEDY = "Respond after fixing all validation errors."
+_IS_ERROR = {"is_error": True}
+
+
+class NothingToValidate(TurnError, ValueError):
+    """A ValidationNode received no message of a model whose calls it could check."""
+
+    code = "AF320"
+
+
+class ValidationNode(Runnable[Any, Any]):
+    """Checks the tool calls of the last message against schemas; it never runs a tool.
+
+    For extraction and for loops of your own: a graph routes back to the model while a result is
+    an error. Each call gets one ToolMessage, in the order of the calls: the validated arguments as
+    JSON, or what is wrong with them and `additional_kwargs={"is_error": True}`. A call of an
+    unknown name, and one whose arguments the model wrote unreadably, is answered with an error too.
+
+    As a node, or called directly, with `invoke` or `ainvoke`: a list of messages gives a list of
+    results, a state with `messages` gives `{"messages": [...]}`. Validators run in threads.
+
+    Args:
+        schemas: Model classes of pydantic 2 or 1 (the call's name is the class's), tools (by their
+            name; arguments that are injected are not asked of the model), or functions (by theirs).
+        format_error: What the model reads, from the error, the call and the schema. Default: the
+            error, and that it should respond after fixing it.
+        name: The node's name.
+        tags: Tags of its runs in traces.
+
+    Raises:
+        ArgumentError: A schema that cannot be used, a ValueError.
+        ToolNameTaken: Two different schemas have one name.
+
+    >>> class Add(BaseModel):
+    ...     a: int
+    ...     b: int = 0
+    >>> call = {"name": "Add", "args": {"a": "2"}, "id": "1"}
+    >>> ValidationNode([Add]).invoke([AIMessage("", tool_calls=[call])])[0].content
+    '{"a":2,"b":0}'
+    """
+
+    def __init__(
+        self,
+        schemas: Sequence[BaseTool | Schema | Callable[..., Any]],
+        *,
+        format_error: FormatError | None = None,
+        name: str = "validation",
+        tags: list[str] | None = None,
+    ) -> None:
+        self.name = name
+        self.tags = tags
+        self.schemas_by_name = _by_name(schemas)
+        self._format_error = format_error or default_error
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        """Check the calls of the last message.
+
+        Raises:
+            NothingToValidate: There is no message, or the last one is no AIMessage.
+        """
+        # The config alone may be asked for, too; the annotation does not say so.
+        return self._call_with_config(self._answer, input, self._tagged(config))  # type: ignore[arg-type]
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        """As `invoke`; the validators, which cannot be awaited, run in a thread."""
+        return await self._acall_with_config(self._aanswer, input, self._tagged(config))  # type: ignore[arg-type]
+
+    def _tagged(self, config: RunnableConfig | None) -> RunnableConfig:
+        return merge_configs(config, {"tags": self.tags or []})
+
+    async def _aanswer(self, input: Any, config: RunnableConfig) -> Any:
+        return await run_in_executor(config, self._answer, input, config)
+
+    def _answer(self, input: Any, config: RunnableConfig) -> Any:
+        message = _last_of(input)
+        with get_executor_for_config(config) as executor:
+            results = [
+                *executor.map(self._check, message.tool_calls),
+                *(_unreadable(call) for call in message.invalid_tool_calls if call["id"]),
+            ]
+        return results if isinstance(input, list) else {"messages": results}
+
+    def _check(self, call: ToolCall) -> ToolMessage:
+        schema = self.schemas_by_name.get(call["name"])
+        if schema is None:
+            return _refused(call, _unknown(call["name"], self.schemas_by_name))
+        try:
+            return _result(call, _validated(schema, call["args"]))
+        except (ValidationError, ValidationErrorV1) as error:
+            return _refused(call, self._format_error(error, call, schema))
+
+
+def default_error(error: BaseException, call: ToolCall, schema: Schema) -> str:
+    """The error, and what to do; "fix first, then respond" guides models better than "please"."""
+    return f"{error!r}\n\n{_REMEDY}"
+
+
+def _by_name(schemas: Iterable[Any]) -> dict[str, Schema]:
+    if isinstance(schemas, str) or not isinstance(schemas, Iterable):
+        raise ArgumentError("schemas", f"{describe(schemas)} is no list.", "Give a list of them.")
+    found: dict[str, Schema] = {}
+    taken = []
+    for given in schemas:
+        name, schema = _named(given)
+        if found.setdefault(name, schema) is not schema:
+            taken.append(ToolNameTaken(name, "is the name of two schemas.", "Rename one."))
+    raise_all(taken)
+    return found
+
+
+def _named(given: Any) -> tuple[str, Schema]:
+    if isinstance(given, BaseTool):
+        return given.name, _schema_of_tool(given)
+    if isinstance(given, type) and is_basemodel_subclass(given):
+        return given.__name__, given
+    if isroutine(given):
+        return given.__name__, _schema_of_function(given)
+    raise _unusable(
+        "Unsupported input to ValidationNode. Expected BaseModel, tool or function. "
+        f"Got: {type(given)}."
+    )
+
+
+def _schema_of_tool(tool: BaseTool) -> Schema:
+    schema: Any = tool.args_schema
+    if schema is None:
+        raise _unusable(f"Tool {tool.name} does not have an args_schema defined.")
+    if not (isinstance(schema, type) and is_basemodel_subclass(schema)):
+        raise _unusable(
+            "Validation node only works with tools that have a pydantic BaseModel args_schema. "
+            f"Got {tool.name} with args_schema: {schema}."
+        )
+    shown: Any = tool.tool_call_schema
+    # The model cannot give what is injected: held to it, none of its calls would ever fit.
+    return schema if _fields(shown) == _fields(schema) else shown
+
+
+def _fields(schema: Any) -> set[str]:
+    return set(schema.__fields__ if is_pydantic_v1_subclass(schema) else schema.model_fields)
+
+
+def _schema_of_function(function: Callable[..., Any]) -> Schema:
+    try:
+        made: Any = create_schema_from_function("Validation", function)
+    except (TypeError, ValueError, NameError) as error:
+        raise _unusable(f"No schema can be made of {describe(function)}: {error}") from error
+    return _schema_of_tool(StructuredTool(name="Validation", func=function, args_schema=made))
+
+
+def _unusable(reason: str) -> ArgumentError:
+    return ArgumentError("schemas", reason, "Give a model class, a tool or a function.")
+
+
+def _last_of(input: Any) -> AIMessage:
+    messages = _messages_of(input)
+    if not messages:
+        raise NothingToValidate(
+            "validation", "No message found in input.", "Let a model answer first."
+        )
+    last = messages[-1]
+    if not isinstance(last, AIMessage):
+        raise NothingToValidate(
+            "validation",
+            f"Last message is not an AIMessage: {describe(last)}.",
+            "Put the node right after the model.",
+        )
+    return last
+
+
+def _messages_of(input: Any) -> Sequence[AnyMessage]:
+    if isinstance(input, list):
+        return input
+    if isinstance(input, Mapping):
+        return input.get("messages") or ()
+    return getattr(input, "messages", None) or ()
+
+
+def _validated(schema: Any, args: Mapping[str, Any]) -> str:
+    if is_pydantic_v1_subclass(schema):
+        return str(schema.validate(args).json())
+    return str(schema.model_validate(args).model_dump_json())
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    return f"Error: {name} is not a valid tool, try one of [{', '.join(known)}].\n\n{_REMEDY}"
+
+
+def _unreadable(call: Mapping[str, Any]) -> ToolMessage:
+    why = call["error"] or "they are not valid JSON"
+    return _refused(call, f"Error: the arguments cannot be read: {why}\n\n{_REMEDY}")
+
+
+def _result(call: Mapping[str, Any], content: str, **more: Any) -> ToolMessage:
+    return ToolMessage(content, name=call["name"], tool_call_id=call["id"], **more)
+
+
+def _refused(call: Mapping[str, Any], content: str) -> ToolMessage:
+    return _result(call, content, additional_kwargs=dict(_IS_ERROR))

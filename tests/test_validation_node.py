@@ -1,0 +1,312 @@
+"""ValidationNode answers tool calls with what is right or wrong about them, and runs none."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Barrier
+from typing import Annotated, Any
+
+import pydantic.v1
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, StructuredTool, Tool, tool
+from langchain_core.tracers import BaseTracer
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState
+from pydantic import BaseModel, Field, field_validator
+
+from agent_factory.errors import ArgumentError, ToolNameTaken
+from agent_factory.prebuilt.validation import NothingToValidate, ValidationNode
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
+
+Run = Callable[..., Any]
+
+
+class Add(BaseModel):
+    """Add two numbers."""
+
+    a: int
+    b: int = Field(3, alias="bee")
+
+
+class Old(pydantic.v1.BaseModel):
+    """A model of pydantic 1."""
+
+    a: int
+
+
+@tool
+def multiply(x: int, y: int = 2) -> int:
+    """Multiply two numbers."""
+    raise AssertionError("a validation runs no tool")
+
+
+def search(query: str, limit: int = 5) -> str:
+    """Search for something."""
+    raise AssertionError("a validation runs no function")
+
+
+Asked = tuple[str, dict[str, Any]]
+
+SCHEMAS: list[Any] = [Add, Old, multiply, search]
+
+
+def asking(*calls: Asked) -> AIMessage:
+    return AIMessage(
+        "",
+        tool_calls=[
+            {"name": name, "args": args, "id": f"call_{number}"}
+            for number, (name, args) in enumerate(calls)
+        ],
+    )
+
+
+GOOD: list[tuple[Asked, str]] = [
+    (("Add", {"a": "1", "bee": 2}), '{"a":1,"b":2}'),
+    (("Old", {"a": "3"}), '{"a": 3}'),
+    (("multiply", {"x": "4"}), '{"x":4,"y":2}'),
+    (("search", {"query": "k"}), '{"query":"k","limit":5}'),
+]
+BAD: list[Asked] = [
+    ("Add", {"bee": 1}),
+    ("Old", {"a": "x"}),
+    ("multiply", {"x": "x"}),
+    ("search", {"limit": 1}),
+]
+
+
+@pytest.mark.parametrize(("asked", "content"), GOOD, ids=[asked[0] for asked, _ in GOOD])
+def test_d4_d7_d11_what_fits_is_answered_with_the_validated_json(
+    call: Run, asked: Any, content: str
+) -> None:
+    (answer,) = call(ValidationNode(SCHEMAS), [asking(asked)])
+    assert (answer.content, answer.name, answer.tool_call_id) == (content, asked[0], "call_0")
+    assert answer.additional_kwargs == {}
+
+
+@pytest.mark.parametrize("asked", BAD, ids=[asked[0] for asked in BAD])
+def test_d7_d8_what_does_not_fit_is_answered_with_the_error_and_what_to_do(
+    call: Run, asked: Any
+) -> None:
+    (answer,) = call(ValidationNode(SCHEMAS), [asking(asked)])
+    assert "ValidationError" in answer.text or answer.text.startswith("1 validation error for ")
+    assert answer.text.endswith("\n\nRespond after fixing all validation errors.")
+    assert answer.additional_kwargs == {"is_error": True}
+    assert answer.status == "success"
+
+
+def test_d4_d7_an_own_text_is_made_of_the_error_the_call_and_the_schema(call: Run) -> None:
+    seen: list[Any] = []
+
+    def write(error: BaseException, call: Any, schema: Any) -> str:
+        seen.append((type(error), call["id"], schema))
+        return "Try harder."
+
+    node = ValidationNode(SCHEMAS, format_error=write)
+    first, second = call(node, [asking(BAD[0], BAD[1])])
+    assert first.text == second.text == "Try harder."
+    assert seen == [
+        (pydantic.ValidationError, "call_0", Add),
+        (pydantic.v1.ValidationError, "call_1", Old),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (Tool("t", str, "d"), "Tool t does not have an args_schema defined."),
+        (
+            StructuredTool.from_function(
+                lambda: 1, name="js", description="d", args_schema={"type": "object"}
+            ),
+            "Got js with args_schema: {'type': 'object'}.",
+        ),
+        (3, "Expected BaseModel, tool or function. Got: <class 'int'>."),
+        (str, "Expected BaseModel, tool or function. Got: <class 'type'>."),
+    ],
+)
+def test_d5_what_is_no_schema_is_refused(schema: Any, words: str) -> None:
+    with pytest.raises(ValueError, match="AF101") as caught:
+        ValidationNode([schema])
+    assert words in str(caught.value)
+
+
+def test_d5_a_function_without_a_usable_signature_is_named() -> None:
+    def broken(x: Nowhere) -> str:  # type: ignore[name-defined]  # noqa: F821
+        """Use a type that does not exist."""
+        return ""
+
+    with pytest.raises(ArgumentError, match="No schema can be made of function"):
+        ValidationNode([broken])
+
+
+def test_two_schemas_of_one_name_are_refused_and_one_given_twice_is_not() -> None:
+    other = type("Add", (BaseModel,), {})
+    with pytest.raises(ToolNameTaken, match="Add"):
+        ValidationNode([Add, other])
+    assert list(ValidationNode([Add, Add]).schemas_by_name) == ["Add"]
+
+
+@pytest.mark.parametrize("schemas", ["Add", 3, None])
+def test_schemas_that_are_no_list_are_refused(schemas: Any) -> None:
+    with pytest.raises(ArgumentError, match="schemas"):
+        ValidationNode(schemas)
+
+
+@dataclass
+class State:
+    """A state that is an object."""
+
+    messages: list[Any] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("empty", [[], {}, {"messages": []}, State(), "text", None])
+def test_d6_an_input_without_messages_is_refused(call: Run, empty: Any) -> None:
+    with pytest.raises(NothingToValidate, match="No message found in input"):
+        call(ValidationNode(SCHEMAS), empty)
+
+
+def test_d6_the_last_message_must_be_the_models(call: Run) -> None:
+    with pytest.raises(ValueError, match="Last message is not an AIMessage"):
+        call(ValidationNode(SCHEMAS), {"messages": [asking(BAD[0]), HumanMessage("Well?")]})
+
+
+def test_d9_a_list_gives_a_list_and_a_state_gives_an_update(call: Run) -> None:
+    node = ValidationNode(SCHEMAS)
+    asked = asking(*BAD, *(good for good, _ in GOOD))
+    listed = call(node, [asked])
+    assert [m.tool_call_id for m in listed] == [f"call_{n}" for n in range(8)]
+    assert call(node, {"messages": [asked]}) == {"messages": listed}
+    assert call(node, State([asked])) == {"messages": listed}
+
+
+def test_d9_no_calls_give_no_messages(call: Run) -> None:
+    node = ValidationNode(SCHEMAS)
+    assert call(node, [AIMessage("Hi")]) == []
+    assert call(node, {"messages": [AIMessage("Hi")]}) == {"messages": []}
+
+
+def test_d9_calls_are_checked_in_parallel(call: Run) -> None:
+    together = Barrier(2, timeout=5)
+
+    class Slow(BaseModel):
+        a: int
+
+        @field_validator("a")
+        @classmethod
+        def wait(cls, value: int) -> int:
+            together.wait()
+            return value
+
+    answers = call(ValidationNode([Slow]), [asking(("Slow", {"a": 1}), ("Slow", {"a": 2}))])
+    assert [answer.text for answer in answers] == ['{"a":1}', '{"a":2}']
+
+
+def test_d9_an_unknown_name_is_answered_and_not_raised(call: Run) -> None:
+    good, answer = call(ValidationNode([Add]), [asking(GOOD[0][0], ("Ad", {}))])
+    assert good.additional_kwargs == {}
+    assert answer.text.startswith("Error: Ad is not a valid tool, try one of [Add].")
+    assert (answer.name, answer.tool_call_id) == ("Ad", "call_1")
+    assert answer.additional_kwargs == {"is_error": True}
+
+
+def test_unreadable_arguments_are_answered_too_so_that_the_history_stays_valid(call: Run) -> None:
+    asked = asking(GOOD[0][0])
+    asked.invalid_tool_calls = [
+        {"type": "invalid_tool_call", "name": "Add", "args": "{", "id": "x", "error": None}
+    ]
+    answers = call(ValidationNode([Add]), [asked])
+    assert answers[1].text.startswith("Error: the arguments cannot be read: they are not valid")
+    assert answers[1].additional_kwargs == {"is_error": True}
+    assert_valid_history([asked, *answers])
+
+
+def test_arguments_that_are_injected_are_not_asked_of_the_model(call: Run) -> None:
+    @tool
+    def note(
+        x: int,
+        state: Annotated[dict[str, Any], InjectedState],
+        id_: Annotated[str, InjectedToolCallId],
+    ) -> str:
+        """Note a number."""
+        return ""
+
+    def plain(x: int, state: Annotated[dict[str, Any], InjectedState]) -> str:
+        """Note a number."""
+        return ""
+
+    answers = call(ValidationNode([note, plain]), [asking(("note", {"x": 1}), ("plain", {"x": 2}))])
+    assert [answer.text for answer in answers] == ['{"x":1}', '{"x":2}']
+
+
+def test_an_exception_of_a_validator_that_is_no_validation_error_arrives(call: Run) -> None:
+    class Broken(BaseModel):
+        a: int
+
+        @field_validator("a")
+        @classmethod
+        def fail(cls, value: int) -> int:
+            raise TypeError("a bug")
+
+    with pytest.raises(TypeError, match="a bug"):
+        call(ValidationNode([Broken]), [asking(("Broken", {"a": 1}))])
+
+
+class Seen(BaseTracer):
+    """Keeps the runs it hears of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[tuple[str, list[str]]] = []
+
+    def _persist_run(self, run: Any) -> None:
+        self.heard.append((run.name, run.tags))
+
+
+def test_d4_name_and_tags_are_those_of_its_run(call: Run) -> None:
+    seen = Seen()
+    node = ValidationNode([Add], name="checks", tags=["mine"])
+    call(node, [asking(GOOD[0][0])], {"callbacks": [seen], "tags": ["yours"]})
+    assert seen.heard == [("checks", ["mine", "yours"])]
+
+
+def route(state: MessagesState) -> str:
+    for message in reversed(state["messages"]):
+        if not isinstance(message, ToolMessage):
+            break
+        if message.additional_kwargs.get("is_error"):
+            return "model"
+    return END
+
+
+def test_d10_as_a_node_it_sends_the_model_back_until_a_call_fits(call: Run) -> None:
+    wrong, right = [{"name": "Add", "args": {"a": "?"}}], [{"name": "Add", "args": {"a": "1"}}]
+    model = ScriptedChatModel([wrong, wrong, right])
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
+    graph.add_node(ValidationNode([Add]))
+    graph.add_edge(START, "model")
+    graph.add_edge("model", "validation")
+    graph.add_conditional_edges("validation", route, ["model", END])
+    with model:
+        result = call(graph.compile(), {"messages": [("user", "1?")]})
+    assert [m.type for m in result["messages"]] == ["human", *["ai", "tool"] * 3]
+    assert result["messages"][-1].text == '{"a":1,"b":3}'
+    assert_valid_history(result["messages"])
+
+
+def test_no_deprecation_is_announced(call: Run) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(ValidationNode(SCHEMAS), [asking(GOOD[0][0])])
+
+
+@pytest.mark.filterwarnings("ignore:ValidationNode is deprecated")
+def test_e20_it_answers_as_the_deprecated_node_does(call: Run) -> None:
+    from langgraph.prebuilt import ValidationNode as Deprecated
+
+    asked = asking(*BAD, *(good for good, _ in GOOD))
+    theirs = call(Deprecated(SCHEMAS), {"messages": [asked]})
+    assert call(ValidationNode(SCHEMAS), {"messages": [asked]}) == theirs
