@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 START, END, MODEL, TOOLS = "__start__", "__end__", "model", "tools"
+AGENT = "agent"
+"""What `create_react_agent` calls the node of the model."""
 
 JUMPS = ("end", "tools", "model")
 """Every jump target, in the order in which an edge declares them."""
@@ -18,6 +20,34 @@ class Phase(StrEnum):
     BEFORE_MODEL = "before_model"
     AFTER_MODEL = "after_model"
     AFTER_AGENT = "after_agent"
+
+
+REACT_HOOKS = {
+    "pre_model_hook": Phase.BEFORE_MODEL,
+    "post_model_hook": Phase.AFTER_MODEL,
+    "generate_structured_response": Phase.AFTER_AGENT,
+}
+"""The hooks of `create_react_agent`, by the names of their nodes."""
+
+
+class Dialect(StrEnum):
+    """Which factory a plan is of: each has its name for the model's node and its way out."""
+
+    CREATE_AGENT = "create_agent"
+    REACT = "create_react_agent"
+    """Each call is sent on its own: version v2."""
+    REACT_TOGETHER = "create_react_agent, calls together"
+    """One run of the tools node holds all calls: version v1."""
+
+    @property
+    def model(self) -> str:
+        """The node of the model."""
+        return MODEL if self is Dialect.CREATE_AGENT else AGENT
+
+    @property
+    def tools_stop(self) -> bool:
+        """Whether any tool may end the run; else those with return_direct alone do."""
+        return self is Dialect.CREATE_AGENT
 
 
 class Call(StrEnum):
@@ -48,16 +78,18 @@ class Hook:
         owner: The middleware's name.
         phase: When it runs.
         can_jump_to: The jumps it declares.
+        at: The name of its node, where that is not `{owner}.{phase}`.
     """
 
     owner: str
     phase: Phase
     can_jump_to: frozenset[str] = frozenset()
+    at: str = ""
 
     @property
     def node(self) -> str:
         """The name of its node."""
-        return f"{self.owner}.{self.phase}"
+        return self.at or f"{self.owner}.{self.phase}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +140,7 @@ class Shape:
         may_skip_tools: Something may answer in the tools' place: a layer, or structured output.
         retries_output: A structured answer may have to be asked for again.
         tools: The tools known when the agent is built, in the order in which they are offered.
+        dialect: Whose names it speaks.
     """
 
     hooks: tuple[Hook, ...] = ()
@@ -116,6 +149,7 @@ class Shape:
     may_skip_tools: bool = False
     retries_output: bool = False
     tools: tuple[Tool, ...] = ()
+    dialect: Dialect = Dialect.CREATE_AGENT
 
 
 @dataclass(frozen=True, slots=True)

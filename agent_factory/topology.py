@@ -24,6 +24,7 @@ from agent_factory.facts import (
     START,
     TOOLS,
     Call,
+    Dialect,
     Edge,
     Hook,
     Layer,
@@ -46,6 +47,7 @@ __all__ = [
     "START",
     "TOOLS",
     "Call",
+    "Dialect",
     "Edge",
     "Hook",
     "Layer",
@@ -76,6 +78,7 @@ class Topology:
         hooks: The node hooks, in the order of the middleware list.
         tools: The tools known when the agent is built.
         retries_output: A structured answer is wanted, and asked for again where it is wrong.
+        dialect: Which factory it is of.
     """
 
     nodes: tuple[str, ...]
@@ -88,6 +91,7 @@ class Topology:
     hooks: tuple[Hook, ...] = ()
     tools: tuple[Tool, ...] = ()
     retries_output: bool = False
+    dialect: Dialect = Dialect.CREATE_AGENT
 
     def edge_from(self, source: str) -> Edge:
         """The edge that leaves a node.
@@ -210,7 +214,7 @@ def plan(shape: Shape) -> Topology:
     ('A.after_model', ('model', 'A.after_model', 'tools'))
     """
     by = {phase: [h.node for h in shape.hooks if h.phase is phase] for phase in Phase}
-    loop_head = [*by[Phase.BEFORE_MODEL], MODEL]
+    loop_head = [*by[Phase.BEFORE_MODEL], shape.dialect.model]
     head = [*by[Phase.BEFORE_AGENT], *loop_head, *reversed(by[Phase.AFTER_MODEL])]
     tail = [*reversed(by[Phase.AFTER_AGENT]), END]
     corners = _Corners(head[0], loop_head[0], head[-1], tail[0])
@@ -226,6 +230,7 @@ def plan(shape: Shape) -> Topology:
         hooks=tuple(hook for phase in Phase for hook in shape.hooks if hook.phase is phase),
         tools=shape.tools,
         retries_output=shape.retries_output,
+        dialect=shape.dialect,
     )
 
 
@@ -266,11 +271,21 @@ def jump_targets(corners: _Corners | Topology, *, leaving: bool) -> Mapping[str,
 def _loop(shape: Shape, hook_at: Mapping[str, Hook], corners: _Corners) -> Iterator[Edge]:
     source = corners.loop_exit
     if shape.has_tools:
-        again = (corners.loop_entry,) if shape.may_skip_tools or source != MODEL else ()
+        skips = shape.may_skip_tools or source != shape.dialect.model
+        again = (corners.loop_entry,) if skips else ()
         yield Edge(source, (TOOLS, corners.exit, *again), Route.AFTER_MODEL)
-        # Any tool may stop the run, so the way out is always declared.
-        yield Edge(TOOLS, (corners.loop_entry, corners.exit), Route.AFTER_TOOLS)
+        yield _after_tools(shape, corners)
     elif shape.retries_output:
         yield Edge(source, (corners.loop_entry, corners.exit), Route.RETRY)
     else:
         yield _step(hook_at.get(source), source, corners.exit, corners)
+
+
+def _after_tools(shape: Shape, corners: _Corners) -> Edge:
+    if shape.dialect.tools_stop:
+        # Any tool may stop the run, so the way out is always declared.
+        return Edge(TOOLS, (corners.loop_entry, corners.exit), Route.AFTER_TOOLS)
+    if any(tool.return_direct for tool in shape.tools):
+        # Straight out: a result that is the answer passes by what else makes one.
+        return Edge(TOOLS, (corners.loop_entry, END), Route.AFTER_TOOLS)
+    return Edge(TOOLS, (corners.loop_entry,))

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final
 
 from agent_factory.errors import AgentFactoryError
-from agent_factory.facts import Call, Edge, Hook, Layer, Phase, Route, Tool, ToolKind
+from agent_factory.facts import (
+    MODEL,
+    Call,
+    Dialect,
+    Edge,
+    Hook,
+    Layer,
+    Phase,
+    Route,
+    Tool,
+    ToolKind,
+)
 from agent_factory.json_schema import mistakes
 from agent_factory.render.as_json import FORMAT, VERSION, to_data
 from agent_factory.topology import Topology
@@ -143,12 +155,24 @@ def _made(data: dict[str, Any]) -> Topology:
             for e in data["edges"]
         ),
         layers=tuple(Layer(x["owner"], Call(x["call"]), x["method"]) for x in data["layers"]),
-        hooks=tuple(
-            Hook(x["owner"], Phase(x["phase"]), frozenset(x["can_jump_to"])) for x in data["hooks"]
-        ),
+        hooks=tuple(_hook(x, data["nodes"]) for x in data["hooks"]),
         tools=tuple(Tool(**{**x, "kind": ToolKind(x["kind"])}) for x in data["tools"]),
         retries_output=data["retries_output"],
+        dialect=_dialect(data),
     )
+
+
+def _hook(data: dict[str, Any], nodes: list[dict[str, Any]]) -> Hook:
+    hook = Hook(data["owner"], Phase(data["phase"]), frozenset(data["can_jump_to"]))
+    names = [n["name"] for n in nodes if (n["owner"], n["phase"]) == (hook.owner, hook.phase)]
+    return hook if hook.node in names else replace(hook, at="".join(names[:1]))
+
+
+def _dialect(data: dict[str, Any]) -> Dialect:
+    if any(node["kind"] == "model" and node["name"] == MODEL for node in data["nodes"]):
+        return Dialect.CREATE_AGENT
+    reasons = [reason["why"] for way in data["ways"] for reason in way["reasons"]]
+    return Dialect.REACT_TOGETHER if Why.TOGETHER in reasons else Dialect.REACT
 
 
 def _is_closed(plan: Topology) -> bool:

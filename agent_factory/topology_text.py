@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from agent_factory.facts import (
+    AGENT,
     END,
-    MODEL,
+    REACT_HOOKS,
     START,
     TOOLS,
     Call,
+    Dialect,
     Hook,
     Layer,
     Phase,
@@ -91,8 +93,9 @@ def _shape(lines: Sequence[str], source: str) -> Shape:
         if not _LAYER.fullmatch(line) and not _TOOL.fullmatch(line) and (m := _WAY.fullmatch(line))
     ]
     nodes = [node for node in dict.fromkeys(step.source for step in steps) if node != START]
-    before = [node for node in nodes if node.endswith(f".{Phase.BEFORE_MODEL}")]
-    loop_entry = [*before, MODEL][0]
+    dialect = _dialect(nodes, steps)
+    before = [node for node in nodes if _phase(node) == Phase.BEFORE_MODEL]
+    loop_entry = [*before, dialect.model][0]
     structured = any(step.why.startswith((Why.STRUCTURED, Why.RETRY)) for step in steps)
     layers = tuple(
         Layer(m["owner"], Call(m["call"]), m["method"])
@@ -106,21 +109,36 @@ def _shape(lines: Sequence[str], source: str) -> Shape:
         may_skip_tools=structured or any(layer.call is Call.MODEL for layer in layers),
         retries_output=structured or any(f"; {Why.STRUCTURED}" in step.why for step in steps),
         tools=tuple(_tool(m) for line in lines if (m := _TOOL.fullmatch(line))),
+        dialect=dialect,
     )
+
+
+def _dialect(nodes: Sequence[str], steps: Sequence[_Step]) -> Dialect:
+    if AGENT not in nodes:
+        return Dialect.CREATE_AGENT
+    together = any(step.why == Why.TOGETHER for step in steps)
+    return Dialect.REACT_TOGETHER if together else Dialect.REACT
+
+
+def _phase(node: str) -> str:
+    return REACT_HOOKS.get(node) or node.rpartition(".")[2]
 
 
 def _hooks(
     nodes: Sequence[str], steps: Sequence[_Step], loop_entry: str, source: str
 ) -> Iterator[Hook]:
     """The hooks in the order of their list: after hooks run in reverse."""
-    made = [_hook(node, steps, loop_entry, source) for node in nodes if node not in (MODEL, TOOLS)]
+    ours = (*(dialect.model for dialect in Dialect), TOOLS)
+    made = [_hook(node, steps, loop_entry, source) for node in nodes if node not in ours]
     late = (Phase.AFTER_MODEL, Phase.AFTER_AGENT)
     yield from (hook for hook in made if hook.phase not in late)
     yield from (hook for hook in reversed(made) if hook.phase in late)
 
 
 def _hook(node: str, steps: Sequence[_Step], loop_entry: str, source: str) -> Hook:
-    owner, _, phase = node.rpartition(".")
+    owner, phase = node.rpartition(".")[0], _phase(node)
+    if node in REACT_HOOKS:
+        return Hook(node, REACT_HOOKS[node], at=node)
     if phase not in list(Phase):
         raise TopologyFileError(source, f"has a node {node!r}, which no hook makes.", _REMEDY)
     targets = [step.target for step in steps if step.source == node and _jumps(step, owner)]

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from agent_factory.facts import END, JUMPS, TOOLS, Call, Edge, Hook, Phase, Route, ToolKind
+from agent_factory.facts import (
+    END,
+    JUMPS,
+    TOOLS,
+    Call,
+    Dialect,
+    Edge,
+    Hook,
+    Phase,
+    Route,
+    ToolKind,
+)
 
 if TYPE_CHECKING:
     from agent_factory.topology import Topology
@@ -21,7 +32,9 @@ class Why(StrEnum):
     JUMP = "jump"
     """A hook may jump there."""
     CALLS = "pending calls"
-    """The model asked for tools."""
+    """The model asked for tools; each call is sent on its own."""
+    TOGETHER = "pending calls, together"
+    """The model asked for tools; all calls are run together."""
     NO_CALLS = "no calls left"
     """The model asked for no tools: it has answered."""
     ANSWERED = "calls already answered"
@@ -34,6 +47,8 @@ class Why(StrEnum):
     """The model is to see the results of its calls."""
     DIRECT = "return_direct"
     """The results of these tools are the answer of the run."""
+    ANY_DIRECT = "return_direct among the calls"
+    """One of these tools was called: the results of the turn are the answer of the run."""
     STOPPED = "stopped by a tool"
     """A tool ended the run."""
 
@@ -110,7 +125,8 @@ def _lands(plan: Topology, hook: Hook, jump: str) -> str:
 def _after_model(plan: Topology, target: str) -> Iterator[Reason]:
     outputs = tuple(tool.name for tool in plan.tools if tool.kind is ToolKind.OUTPUT)
     if target == TOOLS:
-        yield Reason(Why.CALLS)
+        together = plan.dialect is Dialect.REACT_TOGETHER
+        yield Reason(Why.TOGETHER if together else Why.CALLS)
     if target == plan.exit:
         yield Reason(Why.NO_CALLS)
         if plan.retries_output:
@@ -132,10 +148,11 @@ def _may_answer(plan: Topology) -> tuple[str, ...]:
 def _after_tools(plan: Topology, target: str) -> Iterator[Reason]:
     if target == plan.loop_entry:
         yield Reason(Why.RESULTS)
-    if target == plan.exit:
-        direct = tuple(tool.name for tool in plan.tools if tool.return_direct)
-        if direct:
-            yield Reason(Why.DIRECT, direct)
-        if plan.retries_output:
-            yield Reason(Why.STRUCTURED)
+        return
+    direct = tuple(tool.name for tool in plan.tools if tool.return_direct)
+    if direct:
+        yield Reason(Why.DIRECT if plan.dialect.tools_stop else Why.ANY_DIRECT, direct)
+    if plan.retries_output:
+        yield Reason(Why.STRUCTURED)
+    if plan.dialect.tools_stop:
         yield Reason(Why.STOPPED)

@@ -7,7 +7,18 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 from rich.tree import Tree
 
-from agent_factory.facts import END, MODEL, START, TOOLS, Call, Layer, Phase, Tool, ToolKind
+from agent_factory.facts import (
+    AGENT,
+    END,
+    MODEL,
+    START,
+    TOOLS,
+    Call,
+    Layer,
+    Phase,
+    Tool,
+    ToolKind,
+)
 from agent_factory.topology import Topology
 from agent_factory.ways import Way, Why
 
@@ -16,7 +27,7 @@ _TITLE = "bold"
 _OWNER = "cyan"
 _ASIDE = "dim"
 
-_FIXED = {START: _ASIDE, END: _ASIDE, MODEL: "green", TOOLS: "magenta"}
+_FIXED = {START: _ASIDE, END: _ASIDE, MODEL: "green", AGENT: "green", TOOLS: "magenta"}
 
 _PARTS = {
     "when a run starts": (Phase.BEFORE_AGENT,),
@@ -72,7 +83,7 @@ def named(node: str) -> Text:
     owner, dot, phase = node.rpartition(".")
     if phase in list(Phase):
         return Text.assemble((owner, _OWNER), (f"{dot}{phase}", ""))
-    return Text(node, style=_FIXED[node])
+    return Text(node, style=_FIXED.get(node, _OWNER))
 
 
 def _add_layers(tree: Tree, call: Call, layers: Sequence[Layer]) -> None:

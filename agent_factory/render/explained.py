@@ -25,6 +25,7 @@ _MEANINGS = {
     Why.NEXT: "It comes next: nothing decides.",
     Why.JUMP: "{by} declares that it may jump there (can_jump_to).",
     Why.CALLS: "The model asked for tools that nothing has answered; each call is sent on its own.",
+    Why.TOGETHER: "The model asked for tools that nothing has answered; they are run together.",
     Why.NO_CALLS: "The model asked for no tools: this is its answer.",
     Why.ANSWERED: "{by} may answer the model's calls in the tools' place; then the model goes on.",
     Why.STRUCTURED: "The structured answer is there.",
@@ -33,6 +34,8 @@ _MEANINGS = {
     Why.RESULTS: "The model is to see the results of its calls.",
     Why.DIRECT: "The results of {by} are the answer (return_direct), if all calls of the turn are "
     "such calls and none failed.",
+    Why.ANY_DIRECT: "Where {by} is among the calls of the turn, its results are the answer "
+    "(return_direct).",
     Why.STOPPED: "A tool may end the run: by jump_to 'end' or by Command(goto=END).",
 }
 

@@ -173,10 +173,10 @@ def shown(name: str) -> str:
 def _box(plan: Topology, key: str, name: str) -> Box:
     if name in (START, END):
         return Box(key, name, "terminal", name.strip("_"))
-    if name in (MODEL, TOOLS):
-        call = Call.MODEL if name == MODEL else Call.TOOL
+    if name in (plan.dialect.model, TOOLS):
+        kind, call = (TOOLS, Call.TOOL) if name == TOOLS else (MODEL, Call.MODEL)
         frames = (Frame(lay.owner, lay.method) for lay in plan.layers if lay.call is call)
-        return Box(key, name, name, name, "", tuple(frames), tuple(_rows(plan, name)))
+        return Box(key, name, kind, name, "", tuple(frames), tuple(_rows(plan, name)))
     for hook in plan.hooks:
         if hook.node == name:
             return Box(key, name, str(hook.phase), hook.owner, hook.owner)
@@ -221,6 +221,6 @@ def _groups(boxes: Mapping[str, Box]) -> Iterator[Group]:
     for title, members in kinds.items():
         inside = tuple(box for box in boxes.values() if box.kind in members)
         # A model alone needs no frame around it.
-        if inside and [box.name for box in inside] != [MODEL]:
+        if inside and [box.kind for box in inside] != [MODEL]:
             # Jumps from everywhere come to the last group from above.
             yield Group(title, inside, below=Phase.AFTER_AGENT in members)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from agent_factory.facts import END, MODEL, START, TOOLS, Call
+from agent_factory.facts import END, START, TOOLS, Call
 from agent_factory.ways import Way, Why
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _box(plan: Topology, name: str) -> str:
 def _lines(plan: Topology, name: str) -> Iterator[str]:
     """What stands in a node: its name, the layers outside first, and the tools."""
     yield name
-    call = {MODEL: Call.MODEL, TOOLS: Call.TOOL}.get(name)
+    call = {plan.dialect.model: Call.MODEL, TOOLS: Call.TOOL}.get(name)
     layers = [f"{layer.owner}.{layer.method}" for layer in plan.layers if layer.call is call]
     if layers:
         yield f"in {' > '.join(layers)}"
