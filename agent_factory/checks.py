@@ -31,6 +31,7 @@ from agent_factory.findings import (
     ToolNotFound,
     ToolShadowed,
 )
+from agent_factory.foreign import Adapted, adapted, foreign_base
 from agent_factory.introspect import Bound
 from agent_factory.ordering import order_findings, placed
 from agent_factory.topology import Hook, Layer, Phase, ToolKind, Topology
@@ -74,7 +75,7 @@ def members_of(
     if not _is_list(middleware):
         remedy = "Give a list, even of one."
         return (), [NotMiddleware("middleware", f"{describe(middleware)} is no list.", remedy)]
-    members = tuple(middleware)
+    members = tuple(map(adapted, middleware))
     mistakes = [*_strangers(members)]
     if not mistakes:
         mistakes += [*_same_names(members), *_bad_names(members)]
@@ -83,7 +84,7 @@ def members_of(
 
 def _strangers(members: Sequence[Any]) -> Iterator[SpecError]:
     for index, member in enumerate(members):
-        if isinstance(member, type) and issubclass(member, AgentMiddleware):
+        if _is_middleware_class(member):
             yield NotMiddleware(
                 f"middleware[{index}]",
                 f"{member.__name__} is a class.",
@@ -101,14 +102,26 @@ def _strangers(members: Sequence[Any]) -> Iterator[SpecError]:
             )
 
 
+def _is_middleware_class(member: Any) -> bool:
+    if not isinstance(member, type):
+        return False
+    return issubclass(member, AgentMiddleware) or foreign_base(member) is not None
+
+
 def _same_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
     for name, times in Counter(member.name for member in members).items():
         if times > 1:
             yield DuplicateMiddleware(
                 name,
                 f"{times} middleware have this name. Please remove duplicate middleware instances.",
-                f"Or tell them apart: {name}(..., name='first'), or set instance.name = 'first'.",
+                f"Or tell them apart: {_apart(name, members)}",
             )
+
+
+def _apart(name: str, members: Sequence[AgentMiddleware[Any, Any]]) -> str:
+    if any(isinstance(member, Adapted) and member.name == name for member in members):
+        return f"class First{name}({name}): ..."  # theirs have a name that cannot be set
+    return f"{name}(..., name='first'), or set instance.name = 'first'."
 
 
 def _bad_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:

@@ -24,6 +24,7 @@ from agent_factory.checks import (
 )
 from agent_factory.decisions import DecisionLog, decision_log
 from agent_factory.errors import ArgumentError, SpecError, describe, raise_all
+from agent_factory.foreign_values import any_format, native_schema
 from agent_factory.introspect import Bound, hooks_of, layers_of, mistakes_of
 from agent_factory.models import init_model
 from agent_factory.schema import RELAY, RETRIES, Schemas, merge
@@ -31,7 +32,6 @@ from agent_factory.structured_output import (
     AutoStrategy,
     ResponseFormat,
     ToolStrategy,
-    as_response_format,
 )
 from agent_factory.tool_errors import DEFAULT_ERRORS, Handler, handler_for
 from agent_factory.toolbox import Toolbox, sort_tools
@@ -93,6 +93,7 @@ def make_spec(
     middleware: Sequence[AgentMiddleware[Any, Any]] = (),
     response_format: Any = None,
     state_schema: type[Any] | None = None,
+    checkpoints: Any = "full",
     interrupts: Mapping[str, Any] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
     name: str | None = None,
@@ -113,7 +114,7 @@ def make_spec(
     log, no_log = _attempt(decision_log, decisions)
     raise_all([*mistakes, *wrong, *refused, *no_log])  # nothing below could be read without these
     mistakes = [mistake for m in members for mistake in mistakes_of(m)]
-    format_, wrong = _attempt(as_response_format, response_format)
+    format_, wrong = _attempt(any_format, response_format)
     toolbox, clashes = sort_tools(_all_tools(tools, members), output_tools(format_))
     hooks = tuple(bound for m in members for bound in hooks_of(m))
     layers = tuple(bound for m in members for bound in layers_of(m))
@@ -121,7 +122,7 @@ def make_spec(
     # A layer may ask for a structured answer too.
     asks = format_ is not None or any(bound.fact.call is Call.MODEL for bound in layers)
     engine = [key for key, needed in ((RELAY, has_tools), (RETRIES, asks)) if needed]
-    schemas, conflicts = merge(_all_schemas(state_schema, members), engine)
+    schemas, conflicts = merge(_all_schemas(state_schema, members), engine, checkpoints)
     mistakes += [*wrong, *clashes, *conflicts, *no_common_path(hooks, layers)]
     mistakes += jumps_to_nowhere(hooks, has_tools)
     facts = toolbox.facts(output_tools(format_))
@@ -217,7 +218,7 @@ def _all_tools(
 def _all_schemas(
     state_schema: type[Any] | None, members: Sequence[AgentMiddleware[Any, Any]]
 ) -> list[tuple[str, type[Any]]]:
-    own = ("create_agent", state_schema or AgentState)
+    own = ("create_agent", native_schema(state_schema) or AgentState)
     return [*((member.name, member.state_schema) for member in members), own]
 
 
