@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from langgraph.prebuilt import InjectedState as InjectedState
     from langgraph.prebuilt import InjectedStore as InjectedStore
-    from langgraph.prebuilt import ToolNode as ToolNode
     from langgraph.prebuilt import ToolRuntime as ToolRuntime
-    from langgraph.prebuilt import tools_condition as tools_condition
     from langgraph.prebuilt.tool_node import ToolCallRequest as ToolCallRequest
     from langgraph.runtime import Runtime as Runtime
     from langgraph.types import TracePolicy as TracePolicy
@@ -53,8 +51,11 @@ if TYPE_CHECKING:
     from agent_factory.factory import plan_agent as plan_agent
     from agent_factory.factory import topology_of as topology_of
     from agent_factory.findings import AgentFactoryWarning as AgentFactoryWarning
+    from agent_factory.messages_channel import DeltaMessages as DeltaMessages
     from agent_factory.models import init_model as init_model
     from agent_factory.ordering import Ordering as Ordering
+    from agent_factory.tool_node import ToolNode as ToolNode
+    from agent_factory.tool_node import tools_condition as tools_condition
     from agent_factory.topology import Topology as Topology
     from agent_factory.topology_file import TopologyFileError as TopologyFileError
     from agent_factory.topology_file import load_topology as load_topology
@@ -79,9 +80,7 @@ _HOME = {
     "langgraph.prebuilt": (
         "InjectedState",
         "InjectedStore",
-        "ToolNode",
         "ToolRuntime",
-        "tools_condition",
     ),
     "langgraph.prebuilt.tool_node": ("ToolCallRequest",),
     "langgraph.runtime": ("Runtime",),
@@ -108,8 +107,10 @@ _HOME = {
     ),
     "agent_factory.factory": ("create_agent", "findings_of", "plan_agent", "topology_of"),
     "agent_factory.findings": ("AgentFactoryWarning",),
+    "agent_factory.messages_channel": ("DeltaMessages",),
     "agent_factory.models": ("init_model",),
     "agent_factory.ordering": ("Ordering",),
+    "agent_factory.tool_node": ("ToolNode", "tools_condition"),
     "agent_factory.topology": ("Topology",),
     "agent_factory.topology_file": ("TopologyFileError", "load_topology"),
     "agent_factory.tracing": ("configure_trace_policy",),

@@ -9,24 +9,32 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from traceback import walk_tb
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
+
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolInvocationError
 
 from agent_factory.errors import InvalidTool, describe
 
 DEFAULT_ERRORS: Any = object()
 """Stands for ToolNode's own default: bad arguments become a message, a raising tool raises."""
 
-Handler = Literal[False] | Callable[[Exception], str]
+Answer = Callable[[Exception], str]
+Handler = Literal[False] | Answer
 
 UNHANDLED = "__unhandled_by_agent_factory__"
 """Marks an exception that came out of a tool's execution, where it was not handled: by whom. An
 agent may be a tool of another, whose handler has not been asked yet."""
 
+WHOLE = "arguments"
+"""Where an error is that concerns several arguments together."""
+
 
 def marking(
     call: Callable[[Any], Any],
-    handler: Handler | None,
+    handler: Answer,
     request: Any,
     kinds: type[Exception] = Exception,
 ) -> Any:
@@ -48,18 +56,78 @@ def marking(
     return _marking_later(result, handler, kinds) if inspect.isawaitable(result) else result
 
 
-async def _marking_later(
-    result: Awaitable[Any], handler: Handler | None, kinds: type[Exception]
-) -> Any:
+async def _marking_later(result: Awaitable[Any], handler: Answer, kinds: type[Exception]) -> Any:
     try:
         return await result
     except kinds as error:
         raise _marked(error, handler)  # noqa: B904  # the same error, with a mark
 
 
-def _marked(error: Exception, handler: Handler | None) -> Exception:
+def _marked(error: Exception, handler: Answer) -> Exception:
     setattr(error, UNHANDLED, handler)
     return error
+
+
+def asked_once(handler: Handler | None) -> Answer:
+    """A handler as ToolNode is to ask it: once about an error, and about what really happened.
+
+    Args:
+        handler: What `handler_for` gave.
+    """
+    respond = _refuse if handler is False else handler or _default
+
+    def answer(error: Exception) -> str:
+        if getattr(error, UNHANDLED, None) is answer:
+            raise error
+        return respond(_as_it_was(error))
+
+    return answer
+
+
+def _default(error: Exception) -> str:
+    if isinstance(error, ToolInvocationError):
+        return error.message
+    raise error
+
+
+def _refuse(error: Exception) -> str:
+    raise error
+
+
+def _as_it_was(error: Exception) -> Exception:
+    """An error that ToolNode blames on the model's arguments, with the right culprit and in full.
+
+    ToolNode takes any ValidationError for one of the arguments, also what a tool raises while it
+    works. And it leaves out what validators of a whole model say: the model would read a blank.
+    """
+    if not isinstance(error, ToolInvocationError):
+        return error
+    if _raised_at_work(error.source):
+        return error.source
+    # The input of such an error holds what was injected, which is not for the model's eyes.
+    unplaced = [
+        {**fact, "loc": (WHOLE,), "input": error.tool_kwargs}
+        for fact in error.source.errors()
+        if not fact["loc"]
+    ]
+    if not unplaced or error.filtered_errors is None:
+        return error
+    facts: Any = [*error.filtered_errors, *unplaced]
+    full = ToolInvocationError(error.tool_name, error.source, error.tool_kwargs, facts)
+    full.__cause__ = error.source
+    return full
+
+
+def _raised_at_work(error: Exception) -> bool:
+    """Whether a tool was running, not only reading its arguments, when this was raised.
+
+    Every tool works in `_run` or `_arun`, the methods that BaseTool leaves to it.
+    """
+    return any(
+        frame.f_code.co_name in ("_run", "_arun")
+        and isinstance(frame.f_locals.get("self"), BaseTool)
+        for frame, _ in walk_tb(error.__traceback__)
+    )
 
 
 def handler_for(value: Any) -> Handler | None:
@@ -96,9 +164,9 @@ def _template(error: Exception) -> str:
     return f"Error: {error!r}\n Please fix your mistakes."
 
 
-def _only(kinds: Any, text: Callable[[Exception], str]) -> Callable[[Exception], str]:
+def _only(kinds: Any, text: Answer) -> Answer:
     def answer(error: Exception) -> str:
-        if not isinstance(error, kinds) or getattr(error, UNHANDLED, None) is answer:
+        if not isinstance(error, kinds):
             raise error
         return text(error)
 
@@ -107,23 +175,29 @@ def _only(kinds: Any, text: Callable[[Exception], str]) -> Callable[[Exception],
 
 def _handled_types(handler: Callable[..., Any]) -> tuple[type[Exception], ...]:
     """The exceptions a handler's parameter is annotated with; all where it is not."""
-    if inspect.iscoroutinefunction(handler):
+    if any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
         raise _unusable(handler, "is a coroutine, and would not be awaited.")
+    kind = _annotation(handler)
+    if kind in (inspect.Parameter.empty, Any):
+        return (Exception,)
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if not _are_exceptions(kinds):
+        raise _unusable(handler, f"takes {kind}, which is no exception.")
+    return kinds
+
+
+def _annotation(handler: Callable[..., Any]) -> Any:
+    """What the parameter for the exception is annotated with."""
     try:
-        (first, *_) = inspect.signature(handler).parameters.values()
-        inspect.signature(handler).bind(ValueError())
+        signature = inspect.signature(handler, eval_str=True)
+        signature.bind(ValueError())
     except (TypeError, ValueError) as error:
         raise _unusable(
             handler, "is called with the exception alone, and does not take that."
         ) from error
-    function = handler if inspect.isroutine(handler) else type(handler).__call__
-    kind = get_type_hints(function).get(first.name, Exception)
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    if kind is Any:
-        return (Exception,)
-    if not _are_exceptions(kinds):
-        raise _unusable(handler, f"takes {kind}, which is no exception.")
-    return kinds
+    except Exception as error:
+        raise _unusable(handler, f"has an annotation that cannot be read: {error}.") from error
+    return next(iter(signature.parameters.values())).annotation
 
 
 def _unusable(handler: Callable[..., Any], reason: str) -> InvalidTool:

@@ -9,10 +9,11 @@ from weakref import WeakKeyDictionary
 
 from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as make_tool
-from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
 from agent_factory.errors import InvalidTool, SpecError, ToolNameTaken, describe
 from agent_factory.facts import Tool, ToolKind
+from agent_factory.injection import mistakes_in
 
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
 
@@ -27,16 +28,20 @@ class Toolbox:
         client: Tools the agent runs, by name.
         provider: Tools the provider runs, as it wants them described.
         owners: The middleware that bring tools, by the tools' names.
+        node: The node that runs them, where its author brought one.
+        told: The model knows of them already.
     """
 
     client: dict[str, BaseTool]
     provider: tuple[dict[str, Any], ...]
     owners: dict[str, str]
+    node: LangGraphToolNode | None = None
+    told: bool = False
 
     @property
     def offered(self) -> list[BaseTool | dict[str, Any]]:
         """What a request offers the model by default."""
-        return [*self.client.values(), *self.provider]
+        return [] if self.told else [*self.client.values(), *self.provider]
 
     @property
     def direct(self) -> frozenset[str]:
@@ -56,19 +61,6 @@ class Toolbox:
             ),
             *(Tool(_provider_name(tool), ToolKind.PROVIDER) for tool in self.provider),
             *(Tool(name, ToolKind.OUTPUT) for name in outputs),
-        )
-
-    def node(self, wrap: Any, awrap: Any, handle_tool_errors: Any) -> ToolNode:
-        """The one node that runs all of them.
-
-        Args:
-            wrap: The composed tool layers for synchronous runs, or None.
-            awrap: The same for asynchronous runs.
-            handle_tool_errors: What `tool_errors.handler_for` gave.
-        """
-        errors = {} if handle_tool_errors is None else {"handle_tool_errors": handle_tool_errors}
-        return ToolNode(
-            list(self.client.values()), wrap_tool_call=wrap, awrap_tool_call=awrap, **errors
         )
 
 
@@ -104,6 +96,7 @@ def sort_tools(
             mistakes.append(error)
             continue
         mistakes.extend(_clash(tool, origin, client, taken))
+        mistakes.extend(mistakes_in(tool, origin) if client.get(tool.name) is not tool else ())
         if tool.name not in client and owner:
             owners[tool.name] = owner
         client.setdefault(tool.name, tool)

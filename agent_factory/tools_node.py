@@ -8,23 +8,26 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
 from agent_factory.compose import LayerCall, compose_tool_call
 from agent_factory.effects import then
-from agent_factory.errors import AgentFactoryError, PathNotSupported
+from agent_factory.errors import PathNotSupported
 from agent_factory.introspect import Bound, colour_error
 from agent_factory.model_call import composed, lacking
 from agent_factory.routing import CALL_BESIDE, DIRECT, INVALID_CALL
 from agent_factory.schema import RELAY
-from agent_factory.signals import translated
+from agent_factory.signals import relayed, translated
 from agent_factory.spec import AgentSpec
-from agent_factory.tool_errors import Handler, marking
+from agent_factory.tool_errors import DEFAULT_ERRORS
+from agent_factory.tool_node import ToolNode
 from agent_factory.topology import TOOLS, Call, Layer
 from agent_factory.tracing import aloud, silence
 from agent_factory.updates import check_keys, pairs_of
 from agent_factory.watching import Watch
+
+Reading = Callable[[Command[Any]], Command[Any]]
+"""What the loop makes of a tool's command."""
 
 
 class ToolsNode(Runnable[Any, Any]):
@@ -52,7 +55,13 @@ class ToolsNode(Runnable[Any, Any]):
         self._refused: Callable[[dict[str, Any]], ToolMessage] = _refused
         if watch is not None:
             handler, self._refused = watch.handler(handler), watch.refusing(_refused)
-        self.node: ToolNode = spec.toolbox.node(wrap, awrap, handler)
+        self._view = spec.view
+        self.node = spec.toolbox.node or ToolNode(
+            list(spec.toolbox.client.values()),
+            handle_tool_errors=DEFAULT_ERRORS if handler is None else handler,
+            wrap_tool_call=wrap,
+            awrap_tool_call=awrap,
+        )
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Run the calls in a synchronous run."""
@@ -72,7 +81,7 @@ class ToolsNode(Runnable[Any, Any]):
         if missing := self._missing[asynchronous]:
             raise PathNotSupported(*colour_error(missing, asynchronous=asynchronous))
         if not isinstance(input, list):
-            return input, []
+            return (input if "__type" in input else self._view(input)), []
         refused = [self._refused(call) for call in input if call.get("type") == INVALID_CALL]
         calls = [
             {**call, "type": "tool_call"} for call in input if call.get("type") != INVALID_CALL
@@ -103,36 +112,27 @@ class ToolsNode(Runnable[Any, Any]):
 def _composed(
     spec: AgentSpec, layers: Sequence[Bound[Layer]], watch: Watch | None, *, asynchronous: bool
 ) -> LayerCall:
-    call = composed(layers, asynchronous, watch, compose_tool_call)
-    run = partial(_run_quietly if layers else _run, call, spec.handle_tool_errors)
+    read = translated if spec.topology.dialect.tools_stop else relayed
+    call = partial(_call, composed(layers, asynchronous, watch, compose_tool_call), read)
+    run = partial(_quietly, call) if layers else call
     return run if watch is None else watch.tools(run)
 
 
-def _run(
-    layers: LayerCall, handler: Handler | None, request: Any, execute: Callable[[Any], Any]
-) -> Any:
-    """A call through all layers; what is wrong with them is no tool's error."""
-    inner = partial(marking, execute, handler)
-    return marking(partial(_call, layers, inner), handler, request, AgentFactoryError)
-
-
-def _call(layers: LayerCall, execute: Callable[[Any], Any], request: Any) -> Any:
+def _call(layers: LayerCall, read: Reading, request: Any, execute: Callable[[Any], Any]) -> Any:
     # Commands are read here, before ToolNode merges them.
-    return then(layers(request, execute), _read)
+    return then(layers(request, execute), partial(_read, read))
 
 
-def _run_quietly(
-    layers: LayerCall, handler: Handler | None, request: Any, execute: Callable[[Any], Any]
-) -> Any:
-    """As `_run`; what models say in a layer is not heard, what they say in a tool is."""
+def _quietly(call: LayerCall, request: Any, execute: Callable[[Any], Any]) -> Any:
+    """What models say in a layer is not heard, what they say in a tool is."""
     silence(request.runtime.config)
-    return _run(layers, handler, request, partial(aloud, execute))
+    return call(request, partial(aloud, execute))
 
 
-def _read(result: Any) -> Any:
+def _read(read: Reading, result: Any) -> Any:
     if isinstance(result, list):
-        return [_read(item) for item in result]
-    return translated(result) if isinstance(result, Command) else result
+        return [_read(read, item) for item in result]
+    return read(result) if isinstance(result, Command) else result
 
 
 def _refused(call: dict[str, Any]) -> ToolMessage:
