@@ -19,6 +19,7 @@ from langgraph.types import Command
 
 from agent_factory.base import AgentMiddleware
 from agent_factory.errors import ArgumentError, describe, raise_all
+from agent_factory.foreign import adapted
 from agent_factory.introspect import mistakes_of
 
 R = TypeVar("R")
@@ -124,20 +125,22 @@ def finish(work: Coroutine[Any, Any, R]) -> R:
         return pool.submit(copy_context().run, asyncio.run, work).result()
 
 
-def check_middleware_is_usable(middleware: Any) -> None:
-    """Refuse what `create_agent` would refuse.
+def usable_middleware(middleware: Any) -> Middleware:
+    """The member that `create_agent` would make of it; what it would refuse is refused.
 
     Raises:
         SpecError: It is no middleware, or something about it could not work.
     """
-    if isinstance(middleware, type) or not isinstance(middleware, AgentMiddleware):
+    member = adapted(middleware)
+    if isinstance(member, type) or not isinstance(member, AgentMiddleware):
         remedy = (
             f"Give an instance: {middleware.__name__}()." if isinstance(middleware, type) else ""
         )
         raise ArgumentError(
             "middleware", f"{describe(middleware)} is no middleware.", remedy or "Give one."
         )
-    raise_all(list(mistakes_of(middleware)))
+    raise_all(list(mistakes_of(member)))
+    return member
 
 
 def as_state(state: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.introspect import Bound, hooks_of
 from agent_factory.nodes import HookNode
 from agent_factory.routing import Rules
-from agent_factory.testing.bench import Bench, Middleware, as_state, check_middleware_is_usable
+from agent_factory.testing.bench import Bench, Middleware, as_state, usable_middleware
 from agent_factory.topology import Hook, Phase, Shape, plan
 
 
@@ -86,7 +86,7 @@ def hook_node(middleware: Middleware, hook: str, state: Any) -> tuple[HookNode, 
     Raises:
         ArgumentError: It is no middleware, or has no such hook.
     """
-    check_middleware_is_usable(middleware)
+    middleware = usable_middleware(middleware)
     bound = _hook(middleware, hook)
     given = as_state(state)
     keys = {*get_type_hints(middleware.state_schema), *given, "jump_to", "structured_response"}

@@ -17,8 +17,9 @@ from agent_factory.base import AgentMiddleware
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory import create_agent, topology_of
 from agent_factory.findings import AgentFactoryWarning
+from agent_factory.foreign import adapted
 from agent_factory.introspect import Bound, hooks_of, layers_of
-from agent_factory.testing.bench import Middleware, check_middleware_is_usable, finish
+from agent_factory.testing.bench import Middleware, finish, usable_middleware
 from agent_factory.testing.colours import both_ways, disagreement, outcome_of
 from agent_factory.testing.histories import assert_valid_history
 from agent_factory.testing.hooks import run_hook
@@ -89,7 +90,7 @@ def check_middleware(
     """
     options = {"context": context, "store": store, "config": config, "resume": resume}
     _check_maker(make)
-    subject = Subject(make, states, tools, handler, options, max_examples)
+    subject = Subject(lambda: adapted(make()), states, tools, handler, options, max_examples)
     for name in _chosen(laws, without):
         try:
             LAWS[name](subject)
@@ -102,7 +103,7 @@ def _check_maker(make: Any) -> None:
         raise ArgumentError(
             "make", f"{describe(make)} makes nothing.", "Give a class, or lambda: Guard(...)."
         )
-    check_middleware_is_usable(make())
+    usable_middleware(make())
 
 
 def _chosen(laws: Sequence[str] | None, without: Sequence[str]) -> list[str]:

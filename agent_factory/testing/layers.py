@@ -19,7 +19,7 @@ from agent_factory.compose import Outcome, compose_model_call, compose_tool_call
 from agent_factory.effects import then
 from agent_factory.errors import ArgumentError, PathNotSupported, describe
 from agent_factory.introspect import Bound, colour_error, layers_of
-from agent_factory.testing.bench import Bench, Middleware, as_state, check_middleware_is_usable
+from agent_factory.testing.bench import Bench, Middleware, as_state, usable_middleware
 from agent_factory.testing.replies import ScriptError, as_said, made_call
 from agent_factory.testing.scripted import ScriptedChatModel
 from agent_factory.topology import Call, Layer
@@ -122,8 +122,7 @@ class _Trial:
     def __init__(
         self, middleware: Middleware, request: Any, handler: Any, call: str | None, state: Any
     ) -> None:
-        check_middleware_is_usable(middleware)
-        self._bound = _layer(middleware, call)
+        self._bound = _layer(usable_middleware(middleware), call)
         self._request = request
         self._state = state
         self._inside = _Inside(handler, self._bound.fact.call)
