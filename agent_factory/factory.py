@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agent_factory.structured_output import ResponseFormat
     from agent_factory.types import (
         AgentState,
+        Checkpoints,
         ContextT,
         InputAgentState,
         OutputAgentState,
@@ -76,6 +77,7 @@ def create_agent(
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: Any = None,
+    checkpoints: Checkpoints = "full",
 ) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 @overload
 def create_agent(
@@ -99,6 +101,7 @@ def create_agent(
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: Any = None,
+    checkpoints: Checkpoints = "full",
 ) -> CompiledStateGraph[
     AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]
 ]: ...
@@ -124,6 +127,7 @@ def create_agent(
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: Any = None,
+    checkpoints: Checkpoints = "full",
 ) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 def create_agent(
     model: str | BaseChatModel,
@@ -146,6 +150,7 @@ def create_agent(
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: Any = None,
+    checkpoints: Checkpoints = "full",
 ) -> Any:
     """Build an agent: a model in a loop with tools, and a stack of middleware around it.
 
@@ -172,6 +177,8 @@ def create_agent(
         ignore: Codes of findings to leave unsaid, such as ["AF204"]. docs/checks.md lists them.
         decisions: Records what hooks, layers and routes decide: True sends custom stream events, a
             function takes each `Decision`, and a list or a `DecisionLog` several do.
+        checkpoints: What a checkpoint holds of the messages: "full", all of them, or "delta", what
+            was written since the one before. Long threads want "delta": see docs/checkpoints.md.
 
     Returns:
         A compiled LangGraph graph: invoke, stream and inspect it like any other.
@@ -213,6 +220,7 @@ def create_agent(
         strict=strict,
         ignore=ignore,
         decisions=decisions,
+        checkpoints=checkpoints,
     )
     _tell(spec)
     brought = [transformer for member in spec.middleware for transformer in member.transformers]
@@ -270,6 +278,7 @@ def plan_agent(
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: Any = None,
+    checkpoints: Checkpoints = "full",
 ) -> Topology:
     """The plan of the agent that `create_agent` would build from these arguments and a model.
 
@@ -297,6 +306,7 @@ def plan_agent(
         strict=strict,
         ignore=ignore,
         decisions=decisions,
+        checkpoints=checkpoints,
     )
     _tell(spec)
     return spec.topology

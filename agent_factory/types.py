@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 JumpTo = Literal["tools", "model", "end"]
 """Where a hook may send the run: to the pending tool calls, back to the model, or out."""
 
+Checkpoints = Literal["full", "delta"]
+"""What a checkpoint holds of the messages: all of them, or those written since the one before."""
+
 
 @dataclass(frozen=True, slots=True)
 class OmitFromSchema:

@@ -6,17 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import RemoveMessage
-from langgraph.channels import (
-    BinaryOperatorAggregate,
-    EphemeralValue,
-    LastValue,
-    UntrackedValue,
-)
-from langgraph.channels.base import BaseChannel
-from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.channels import EphemeralValue, LastValue, UntrackedValue
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
 from agent_factory.errors import BadReturn, UndeclaredJump, UnknownStateKey, describe
+from agent_factory.messages_channel import is_messages
 
 Pair = tuple[str, Any]
 
@@ -49,7 +44,7 @@ class Fold:
         said: set[str] = set()
         for command in commands:
             for key, value in self._checked(command):
-                if _is_messages(self._channels.get(key)) and isinstance(value, list):
+                if is_messages(self._channels.get(key)) and isinstance(value, list):
                     value = _news(value, said)
                 self._add(pairs, (key, value))
         folded = dict(pairs)
@@ -69,7 +64,7 @@ class Fold:
             if known == key and isinstance(channel, SINGLE):
                 pairs[index] = new
                 return
-            if known == key and _is_messages(channel) and _joins(earlier, value):
+            if known == key and is_messages(channel) and _joins(earlier, value):
                 pairs[index] = (key, [*earlier, *value])
                 return
         pairs.append(new)
@@ -81,10 +76,6 @@ def _news(messages: list[Any], said: set[str]) -> list[Any]:
     news = [message for message, id in zip(messages, ids, strict=True) if id not in said]
     said.update(id for id in ids if id and id != REMOVE_ALL_MESSAGES)
     return news
-
-
-def _is_messages(channel: BaseChannel[Any, Any, Any] | None) -> bool:
-    return isinstance(channel, BinaryOperatorAggregate) and channel.operator is add_messages
 
 
 def _joins(earlier: Any, later: Any) -> bool:

@@ -1,0 +1,303 @@
+"""Channels for messages: LangGraph's own, with `add_messages` done in the time of the update.
+
+`add_messages` looks at the whole history at each write, and again at each conditional edge. These
+channels keep an index of it instead. What they hold, store and hand out is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Any, Self, TypeAlias
+from uuid import UUID, uuid4, uuid5
+
+from langchain_core.messages import (
+    AnyMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    RemoveMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+)
+from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, EphemeralValue
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+
+SNAPSHOT_FREQUENCY = 100
+"""Writes to the messages after which they are stored in full again. LangGraph's own number."""
+
+_Index: TypeAlias = tuple[list[AnyMessage], dict[str | None, int]]
+_Naming: TypeAlias = Callable[[str | None, BaseMessage], str]
+
+_NAMES = UUID("7d4f2a0e-93c5-4b1d-8e66-2c1f0a9b5d38")  # drawn once: ids in threads derive from it
+
+
+def _drawn(after: str | None, message: BaseMessage) -> str:
+    """An id for a message, as `add_messages` makes it."""
+    return str(uuid4())
+
+
+def _derived(after: str | None, message: BaseMessage) -> str:
+    """An id that is the same whenever the history is read again.
+
+    Args:
+        after: The id of the message before this one. It makes threads differ.
+        message: The message without an id.
+    """
+    return str(uuid5(_NAMES, f"{after}/{message.type}/{message.content!r}"))
+
+
+class Fold:
+    """`add_messages` for one channel, remembering where each message is.
+
+    What is remembered is used only if the history is what it was: whoever was handed it may have
+    changed it in place. Comparing two lists of the same objects takes a nanosecond for each. An
+    id that was changed in place, on a message of the history, is not noticed.
+
+    Args:
+        name: Makes the id of a message that has none.
+        index: The messages last seen and the place of each id, or None.
+        owned: Whether to keep the index up to date; otherwise it is another's.
+    """
+
+    __slots__ = ("_index", "_name", "_owned")
+
+    def __init__(
+        self, name: _Naming = _drawn, index: _Index | None = None, owned: bool = True
+    ) -> None:
+        self._name = name
+        self._index = index
+        self._owned = owned
+
+    def borrowed(self) -> Fold:
+        """One that reads this index and does not change it."""
+        return Fold(self._name, self._index, owned=False)
+
+    def __call__(self, left: Any, right: Any) -> Any:
+        """What `add_messages` gives.
+
+        Raises:
+            ValueError: A message is to be removed that is not there, or a side is None.
+        """
+        if left is None or right is None:
+            return add_messages(left, right)
+        known, at = self._index_of(left)
+        new = _messages(right, self._name, known[-1].id if known else None)
+        cleared = _after_clearing(new)
+        if cleared is not None:
+            self._index = None
+            return cleared
+        return self._merged(known, at, new)
+
+    def batch(self, left: Any, writes: Sequence[Any]) -> Any:
+        """One write after the other."""
+        return reduce(self, writes, left)
+
+    def _merged(self, known: list[Any], at: dict[str | None, int], new: list[Any]) -> Any:
+        merged = [*known]
+        places: dict[str | None, int] = {}
+        removed: set[str | None] = set()
+        for message in new:
+            place = places.get(message.id, at.get(message.id))
+            removal = isinstance(message, RemoveMessage)
+            if place is None and removal:
+                return add_messages(known, new)  # which raises, in LangGraph's own words
+            if place is None:
+                place = len(merged)
+                merged.append(message)
+            elif not removal:
+                merged[place] = message
+            (removed.add if removal else removed.discard)(message.id)
+            places[message.id] = place
+        if removed:
+            self._index = None
+            return [message for message in merged if message.id not in removed]
+        self._follow(merged, places)
+        return merged
+
+    def _index_of(self, left: Any) -> _Index:
+        if self._index is None or self._index[0] != left:
+            messages = list(_messages(left, self._name, None))
+            self._index = messages, {message.id: at for at, message in enumerate(messages)}
+            self._owned = True
+        return self._index
+
+    def _follow(self, merged: list[AnyMessage], places: dict[str | None, int]) -> None:
+        """Bring the index up to date, or let go of it where it is another's."""
+        if self._index is None or not self._owned:
+            self._index = None
+            return
+        known, at = self._index
+        for place in places.values():  # new ones come in the order they were appended in
+            known[place : place + 1] = [merged[place]]
+        at.update(places)
+
+
+def _messages(given: Any, name: _Naming, after: str | None) -> list[AnyMessage]:
+    """What was written, as messages with ids."""
+    messages = _coerced(given if isinstance(given, list) else [given])
+    for message in messages:
+        if message.id is None:
+            message.id = name(after, message)
+        after = message.id
+    return messages
+
+
+def _coerced(given: list[Any]) -> list[Any]:
+    if all(map(_is_whole, set(map(type, given)))):
+        return given
+    return [_whole(message) for message in convert_to_messages(given)]
+
+
+def _is_whole(kind: type) -> bool:
+    return issubclass(kind, BaseMessage) and not issubclass(kind, BaseMessageChunk)
+
+
+def _whole(message: BaseMessage) -> BaseMessage:
+    if isinstance(message, BaseMessageChunk):
+        return message_chunk_to_message(message)
+    return message
+
+
+def _after_clearing(messages: Iterable[AnyMessage]) -> list[AnyMessage] | None:
+    """What was written after the last word to remove everything; None without one."""
+    kept: list[AnyMessage] | None = None
+    for message in messages:
+        if isinstance(message, RemoveMessage) and message.id == REMOVE_ALL_MESSAGES:
+            kept = []
+        elif kept is not None:
+            kept.append(message)
+    return kept
+
+
+class IndexedMessages(BinaryOperatorAggregate[Any]):
+    """The messages of a thread, stored in full in each checkpoint.
+
+    What `Annotated[list[AnyMessage], add_messages]` does, without its work for long histories.
+    Threads go from one to the other and back.
+
+    Args:
+        typ: The type of the value.
+        operator: What it does: LangGraph compares the channels of a key by it.
+    """
+
+    __slots__ = ("_fold",)
+
+    def __init__(self, typ: Any = list, operator: Any = add_messages) -> None:
+        super().__init__(typ, operator)
+        self._fold = Fold()
+
+    def copy(self) -> Self:
+        """A copy, to be told what may happen next."""
+        new = super().copy()
+        new._fold = self._fold.borrowed()
+        return new
+
+    def update(self, values: Sequence[Any]) -> bool:
+        """Apply the writes of a step; whether there were any."""
+        if not values:
+            return False
+        plain: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(list, self._fold)
+        plain.value = self.value
+        plain.update(values)
+        self.value = plain.value
+        return True
+
+
+def fold_messages(state: Any, writes: Sequence[Any]) -> Any:
+    """A reducer for LangGraph's DeltaChannel that does what `add_messages` does.
+
+    Applied to the same writes it gives the same ids.
+
+    Raises:
+        ValueError: A message is to be removed that is not there, or a write is None.
+
+    >>> [message.text for message in fold_messages([], [("user", "Hi"), ("ai", "Hello")])]
+    ['Hi', 'Hello']
+    """
+    return Fold(_derived).batch(state, writes)
+
+
+class DeltaMessages(DeltaChannel[Any]):
+    """The messages of a thread, of which a checkpoint stores only what was written.
+
+    LangGraph's DeltaChannel with all that `add_messages` can do. LangGraph calls that channel
+    beta: what it stores stays readable, how it stores may change.
+
+    Args:
+        reducer: Leave it: LangGraph passes it on when it copies the channel.
+        typ: The type of the value.
+        snapshot_frequency: Writes after which the messages are stored in full once, so that
+            reading a thread need not go back to its start.
+
+    Raises:
+        ValueError: `snapshot_frequency` is not positive.
+
+    >>> from typing import Annotated
+    >>> from agent_factory import AgentState
+    >>> class State(AgentState):
+    ...     messages: Annotated[list[AnyMessage], DeltaMessages(snapshot_frequency=20)]
+    """
+
+    __slots__ = ("_fold",)
+
+    def __init__(
+        self,
+        reducer: Any = fold_messages,
+        typ: Any = list,
+        *,
+        snapshot_frequency: int = SNAPSHOT_FREQUENCY,
+    ) -> None:
+        super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
+        self._fold = Fold(_derived)
+
+    def copy(self) -> Self:
+        """A copy, to be told what may happen next."""
+        new = self.from_checkpoint(self.value)
+        new._fold = self._fold.borrowed()
+        return new
+
+    def update(self, values: Sequence[Any]) -> bool:
+        """Apply the writes of a step; whether there were any."""
+        if not values:
+            return False
+        plain = self._plain()
+        plain.update(values)
+        self.value = plain.value
+        return True
+
+    def replay_writes(self, writes: Sequence[Any]) -> None:
+        """Apply what was written since the messages were last stored in full."""
+        plain = self._plain()
+        plain.replay_writes(writes)
+        self.value = plain.value
+
+    def _plain(self) -> DeltaChannel[Any]:
+        """The same with the index as its reducer, to make one change with."""
+        plain: DeltaChannel[Any] = DeltaChannel(self._fold.batch, list)
+        plain.value = self.value
+        return plain
+
+
+class NamedInput(EphemeralValue[Any]):
+    """What a run is started with, its messages with ids.
+
+    The first message of a thread has none before it to derive an id from, and must not have the
+    id that the same words have in another thread.
+    """
+
+    def update(self, values: Sequence[Any]) -> bool:
+        """Take the input of a run."""
+        return super().update([_named(value) for value in values])
+
+
+def _named(value: Any) -> Any:
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list | str | tuple):
+        return value
+    return {**value, "messages": _messages(value["messages"], _drawn, None)}
+
+
+def is_messages(channel: Any) -> bool:
+    """Whether a channel folds what is written to it as `add_messages` does."""
+    if isinstance(channel, BinaryOperatorAggregate):
+        return channel.operator is add_messages
+    return isinstance(channel, DeltaMessages)
