@@ -38,7 +38,8 @@ class AnswerReader:
 
     def __init__(self, spec: AgentSpec) -> None:
         self._name = spec.name
-        self._has_tools = spec.has_tools
+        # Calls that are answered elsewhere: by the tools node, or by whoever the agent is part of.
+        self._has_tools = spec.has_tools or not spec.mends
         self._format = spec.response_format
         self._model = spec.model
 

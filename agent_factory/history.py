@@ -94,6 +94,11 @@ def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
     return Repair(mended, _update(messages, mended))
 
 
+def leave(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
+    """Mend nothing: stands for `repair` where a broken history is refused, or is none of ours."""
+    return None
+
+
 def _mend(messages: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
     answers = _pair(messages)
     for index, message in enumerate(messages):

@@ -21,7 +21,7 @@ from agent_factory.errors import (
     PathNotSupported,
     UnknownTool,
 )
-from agent_factory.history import repair
+from agent_factory.history import leave, repair
 from agent_factory.introspect import Bound, colour_error
 from agent_factory.spec import AgentSpec
 from agent_factory.structured_output import (
@@ -109,7 +109,8 @@ class AskModel:
         known = None if spec.layers_around(Call.TOOL) else frozenset(spec.toolbox.client)
         self._bound = _BoundModels(known)
         # Only layers are silenced, so without any there is nothing to be heard through.
-        self._repair = repair if watch is None else watch.repairing(repair)
+        mend = repair if spec.mends else leave
+        self._repair = mend if watch is None else watch.repairing(mend)
         self._heard = heard if spec.layers_around(Call.MODEL) else nullcontext
 
     def sync(self, request: ModelRequest[Any]) -> Outcome:

@@ -49,7 +49,7 @@ class ModelNode(Runnable[Any, Any]):
         rules: Rules,
         watch: Watch | None = None,
     ) -> None:
-        self.name = MODEL
+        self.name = spec.topology.dialect.model
         self._spec = spec
         self._sync = sync
         self._a = a
@@ -90,6 +90,8 @@ class ModelNode(Runnable[Any, Any]):
 
     def _healed(self, state: State, runtime: Runtime[Any]) -> tuple[State, list[Any]]:
         """The state with a valid history, and what to write so that the thread has it too."""
+        if not self._spec.mends:
+            return state, []
         messages: list[AnyMessage] = state["messages"]
         mended = self._repair(messages, self._seen.of(runtime.control, messages))
         if mended is not None:
@@ -102,7 +104,7 @@ class ModelNode(Runnable[Any, Any]):
         spec = self._spec
         return ModelRequest(
             model=spec.model,
-            messages=state["messages"],
+            messages=state.get("messages", []),
             system_message=spec.system_message,
             tools=list(self._offered),
             response_format=spec.response_format,

@@ -76,7 +76,9 @@ class Rules:
         self.direct = frozenset(direct)
         self.output = frozenset(output)
 
-    def sends(self, message: AIMessage, tail: Sequence[AnyMessage]) -> list[Send]:
+    def sends(
+        self, message: AIMessage, tail: Sequence[AnyMessage], state: State
+    ) -> str | list[Send]:
         """One task for each pending call."""
         calls = pending_calls(message, tail, self.output)
         if len(calls) > 1 and self.direct:
@@ -86,6 +88,19 @@ class Rules:
                 for call in calls
             ]
         return [Send(TOOLS, [call]) for call in calls]
+
+    def answered(self, state: State) -> bool:
+        """Whether the structured answer is there, so that the run leaves the loop."""
+        return state.get("structured_response") is not None
+
+    def leaves(self, state: State, tail: Sequence[AnyMessage]) -> bool:
+        """Whether a turn whose calls are all answered is the last one.
+
+        Args:
+            state: The state.
+            tail: The messages after the model's.
+        """
+        return self.answered(state)
 
     def all_direct(self, names: Sequence[str]) -> bool:
         """Whether there are tools among the names that can run, and all of them end the run."""
@@ -131,22 +146,23 @@ def _make_model_to_tools_edge(edge: Edge, plan: Topology, rules: Rules) -> Choic
             return plan.exit
         if not call_ids(message):
             return again if _asked_again(tail) else plan.exit
-        if sends := rules.sends(message, tail):
+        if sends := rules.sends(message, tail, state):
             return sends
-        return plan.exit if _has_answer(state) else again
+        return plan.exit if rules.leaves(state, tail) else again
 
     return choose
 
 
 def _make_tools_to_model_edge(plan: Topology, rules: Rules) -> Choice:
     """After tools: out where one of them stops the run or its result is the answer."""
+    out = plan.edge_from(TOOLS).targets[-1]
 
     def choose(state: State) -> str:
         said = state.get(RELAY) or ()
         if any(signal != DIRECT for signal in said):
             return plan.loop_entry  # tasks beside this one know nothing of it, and go there
-        if _has_answer(state):
-            return plan.exit
+        if rules.answered(state):
+            return out
         if said:
             return plan.loop_entry
         message, tail = last_turn(state["messages"])
@@ -154,9 +170,9 @@ def _make_tools_to_model_edge(plan: Topology, rules: Rules) -> Choice:
             # Tasks beside this one leave for the loop's entry. So does this one then, and the
             # jump is passed on from there: the exit must not be entered twice.
             beside = message is not None and pending_calls(message, tail, rules.output)
-            return plan.loop_entry if beside else plan.exit
+            return plan.loop_entry if beside else out
         if message is not None and rules.returns(message, tail):
-            return plan.exit
+            return out
         return plan.loop_entry
 
     return choose
@@ -171,7 +187,7 @@ def _make_model_to_model_edge(edge: Edge, plan: Topology, rules: Rules) -> Choic
             return jump
         _, tail = last_turn(state["messages"])
         explained = any(is_explanation(message) for message in tail)
-        return plan.loop_entry if explained and not _has_answer(state) else plan.exit
+        return plan.loop_entry if explained and not rules.answered(state) else plan.exit
 
     return choose
 
@@ -201,9 +217,9 @@ def _make_follow(
     return follow
 
 
-def _pending_or_refuse(edge: Edge, rules: Rules, state: State) -> list[Send]:
+def _pending_or_refuse(edge: Edge, rules: Rules, state: State) -> str | list[Send]:
     message, tail = last_turn(state["messages"])
-    sends = rules.sends(message, tail) if message is not None else []
+    sends = rules.sends(message, tail, state) if message is not None else []
     if not sends:
         raise JumpWithoutCalls(
             edge.source,
@@ -211,10 +227,6 @@ def _pending_or_refuse(edge: Edge, rules: Rules, state: State) -> list[Send]:
             "Jump there only after the model has asked for a tool.",
         )
     return sends
-
-
-def _has_answer(state: State) -> bool:
-    return state.get("structured_response") is not None
 
 
 def _asked_again(tail: Sequence[AnyMessage]) -> bool:

@@ -52,12 +52,14 @@ class Schemas:
     state: type[Any]
     hook: type[Any]
     input: type[Any]
+        written: The state as its author wrote it, where the graph is to be made from that.
     output: type[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
     """One schema with where it comes from.
+    written: type[Any] | None = None
 
     Args:
         origin: "create_agent", or a middleware's name.

@@ -34,7 +34,7 @@ def translated(command: Command[Any]) -> Command[Any]:
         BadReturn: Its update is neither a dict nor a list of pairs.
     """
     if command.graph == Command.PARENT:
-        return Command(update={RELAY: command})
+        return relayed(command)
     pairs = pairs_of(command, "a tool")
     written = dict(pairs)
     jump = written.get("jump_to")
@@ -52,6 +52,11 @@ def translated(command: Command[Any]) -> Command[Any]:
     if written.get("structured_response") is not None:
         said[RELAY] = WRITTEN
     return _with(command, pairs, said)
+
+
+def relayed(command: Command[Any]) -> Command[Any]:
+    """A command to the parent graph, put where the next node finds it; another as it is."""
+    return Command(update={RELAY: command}) if command.graph == Command.PARENT else command
 
 
 def _with(

@@ -27,6 +27,7 @@ from agent_factory.errors import ArgumentError, SpecError, describe, raise_all
 from agent_factory.foreign_values import any_format, native_schema
 from agent_factory.introspect import Bound, hooks_of, layers_of, mistakes_of
 from agent_factory.models import init_model
+from agent_factory.routing import Rules
 from agent_factory.schema import RELAY, RETRIES, Schemas, merge
 from agent_factory.structured_output import (
     AutoStrategy,
@@ -39,6 +40,11 @@ from agent_factory.topology import Call, Hook, Layer, Shape, Tool, Topology, pla
 from agent_factory.types import AgentState
 
 T = TypeVar("T")
+
+
+def whole(state: Any) -> Any:
+    """A view of the state that leaves nothing out."""
+    return state
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,10 @@ class AgentSpec:
         handle_tool_errors: What a failing tool leads to; None for ToolNode's own default.
         name: The agent's name, written on what it says.
         middleware: The stack it was made from.
+        rules: What routing knows of it beside its plan.
+        mends: Broken histories are mended, and so are calls that no node runs. Otherwise both are
+            left to whoever built it, or holds it.
+        view: What its tools are shown of the state.
         findings: What is likely wrong with it, and was not silenced.
         decisions: Where its decisions are recorded, or None.
     """
@@ -72,6 +82,9 @@ class AgentSpec:
     handle_tool_errors: Handler | None
     name: str | None
     middleware: tuple[AgentMiddleware[Any, Any], ...]
+    rules: Rules
+    mends: bool = True
+    view: Callable[[Any], Any] = whole
     findings: tuple[SpecError, ...] = ()
     decisions: DecisionLog | None = None
 
@@ -145,6 +158,7 @@ def make_spec(
         handle_tool_errors=handler,
         name=name,
         middleware=members,
+        rules=Rules(toolbox.client, toolbox.direct, output_tools(format_)),
         findings=findings,
         decisions=log,
     )

@@ -20,9 +20,9 @@ from agent_factory.routing import (
     _make_model_to_tools_edge,
     _make_tools_to_model_edge,
 )
-from agent_factory.spec import AgentSpec, output_tools
+from agent_factory.spec import AgentSpec
 from agent_factory.tools_node import ToolsNode
-from agent_factory.topology import MODEL, TOOLS, Edge, Phase, Route
+from agent_factory.topology import TOOLS, Edge, Phase, Route
 from agent_factory.tracing import policy_of
 from agent_factory.updates import Fold
 from agent_factory.watching import Watch, watch_of
@@ -38,7 +38,7 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
 
     def __init__(self, spec: AgentSpec, context_schema: type[Any] | None) -> None:
         super().__init__(
-            spec.schemas.state,
+            spec.schemas.written or spec.schemas.state,
             context_schema,
             input_schema=spec.schemas.input,
             output_schema=spec.schemas.output,
@@ -53,19 +53,22 @@ def wire(spec: AgentSpec, context_schema: type[Any] | None = None) -> AgentGraph
         InvalidSchema: LangGraph cannot make a channel for a key of the state.
     """
     graph = _graph(spec, context_schema)
-    rules = Rules(spec.toolbox.client, spec.toolbox.direct, output_tools(spec.response_format))
+    rules = spec.rules
+    keys = spec.schemas.state.__annotations__.keys() - graph.managed.keys()
     watch = watch_of(spec.decisions, spec.name)
     for bound in spec.hooks:
-        node = HookNode(bound, spec.topology, rules, graph.channels, watch)
+        node = HookNode(bound, spec.topology, rules, keys, watch)
         graph.add_node(
             node.name,
             node,
             input_schema=_seen_by(spec, node.name),
             trace_policy=policy_of(bound.owner),
         )
-    graph.add_node(MODEL, _model_node(spec, graph, rules, watch))
+    seen = spec.schemas.state
+    model = _model_node(spec, graph, rules, watch)
+    graph.add_node(spec.topology.dialect.model, model, input_schema=seen)
     if spec.has_tools:
-        graph.add_node(TOOLS, ToolsNode(spec, graph.channels, watch))
+        graph.add_node(TOOLS, ToolsNode(spec, keys, watch), input_schema=seen)
     for edge in spec.topology.edges:
         _add(graph, edge, rules, watch)
     return graph
