@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
     from langgraph.types import Checkpointer
 
-    from agent_factory.base import AgentMiddleware
+    from agent_factory.foreign import AnyMiddleware
     from agent_factory.structured_output import ResponseFormat
     from agent_factory.types import (
         AgentState,
@@ -61,7 +61,7 @@ def create_agent(
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
     *,
     system_prompt: str | SystemMessage | None = None,
-    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    middleware: Sequence[AnyMiddleware] = (),
     response_format: None = None,
     state_schema: type[AgentState[Any]] | None = None,
     context_schema: type[ContextT] | None = None,
@@ -85,7 +85,7 @@ def create_agent(
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
     *,
     system_prompt: str | SystemMessage | None = None,
-    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    middleware: Sequence[AnyMiddleware] = (),
     response_format: ResponseFormat[ResponseT] | type[ResponseT],
     state_schema: type[AgentState[Any]] | None = None,
     context_schema: type[ContextT] | None = None,
@@ -111,7 +111,7 @@ def create_agent(
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
     *,
     system_prompt: str | SystemMessage | None = None,
-    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    middleware: Sequence[AnyMiddleware] = (),
     response_format: dict[str, Any] | UnionType,
     state_schema: type[AgentState[Any]] | None = None,
     context_schema: type[ContextT] | None = None,
@@ -134,7 +134,7 @@ def create_agent(
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
     *,
     system_prompt: str | SystemMessage | None = None,
-    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    middleware: Sequence[AnyMiddleware] = (),
     response_format: Any = None,
     state_schema: type[AgentState[Any]] | None = None,
     context_schema: type[Any] | None = None,
@@ -262,7 +262,7 @@ def plan_agent(
     tools: Sequence[Any] | None = None,
     *,
     system_prompt: str | SystemMessage | None = None,
-    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    middleware: Sequence[AnyMiddleware] = (),
     response_format: Any = None,
     state_schema: type[Any] | None = None,
     context_schema: type[Any] | None = None,

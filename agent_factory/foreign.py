@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from langgraph.config import get_config
@@ -29,6 +29,24 @@ from agent_factory.topology import Phase
 from agent_factory.types import ModelRequest
 
 Method = Callable[..., Any]
+
+
+class ForeignMiddleware(Protocol):
+    """A middleware of LangChain's base class, as far as a type checker has to know it."""
+
+    @property
+    def name(self) -> str:
+        """The name its nodes and spans carry."""
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        """As ours."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        """As ours."""
+
+
+AnyMiddleware = AgentMiddleware[Any, Any] | ForeignMiddleware
+"""What a stack may hold."""
 
 _HOOKS = (*Phase, *(f"a{phase}" for phase in Phase))
 _MODEL_LAYERS = ("wrap_model_call", "awrap_model_call")
