@@ -24,6 +24,7 @@ from agent_factory.checks import (
 )
 from agent_factory.decisions import DecisionLog, decision_log
 from agent_factory.errors import ArgumentError, SpecError, describe, raise_all
+from agent_factory.foreign import AnyMiddleware
 from agent_factory.foreign_values import any_format, native_schema
 from agent_factory.introspect import Bound, hooks_of, layers_of, mistakes_of
 from agent_factory.models import init_model
@@ -103,7 +104,7 @@ def make_spec(
     model: Any = None,
     tools: Sequence[Any] | None = None,
     system_prompt: str | SystemMessage | None = None,
-    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    middleware: Sequence[AnyMiddleware] = (),
     response_format: Any = None,
     state_schema: type[Any] | None = None,
     checkpoints: Any = "full",
