@@ -15,6 +15,8 @@ from langgraph.store.base import BaseStore
 from agent_factory.checks import UNKNOWN
 from agent_factory.errors import ArgumentError, SpecError, describe, raise_all
 from agent_factory.findings import AgentFactoryWarning
+from agent_factory.fused_agent import FusedAgent
+from agent_factory.fused_wiring import fusing, wire_fused
 from agent_factory.spec import AgentSpec, make_spec
 from agent_factory.tool_errors import DEFAULT_ERRORS
 from agent_factory.topology import Topology
@@ -78,6 +80,7 @@ def create_agent(
     ignore: Collection[str] = (),
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
+    fused: bool | Literal["turn"] = False,
 ) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 @overload
 def create_agent(
@@ -102,6 +105,7 @@ def create_agent(
     ignore: Collection[str] = (),
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
+    fused: bool | Literal["turn"] = False,
 ) -> CompiledStateGraph[
     AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]
 ]: ...
@@ -128,6 +132,7 @@ def create_agent(
     ignore: Collection[str] = (),
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
+    fused: bool | Literal["turn"] = False,
 ) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 def create_agent(
     model: str | BaseChatModel,
@@ -151,6 +156,7 @@ def create_agent(
     ignore: Collection[str] = (),
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
+    fused: bool | Literal["turn"] = False,
 ) -> Any:
     """Build an agent: a model in a loop with tools, and a stack of middleware around it.
 
@@ -206,6 +212,7 @@ def create_agent(
         "transformers": transformers,
     }
     _check_services(model, services)
+    how = fusing(fused, interrupt_before, interrupt_after)
     spec = make_spec(
         model=model,
         tools=tools,
@@ -224,16 +231,17 @@ def create_agent(
     )
     _tell(spec)
     brought = [transformer for member in spec.middleware for transformer in member.transformers]
-    agent = wire(spec, context_schema).compile(
-        checkpointer=checkpointer,
-        store=store,
-        interrupt_before=_nodes(interrupt_before),
-        interrupt_after=_nodes(interrupt_after),
-        debug=debug,
-        name=name,
-        cache=cache,
-        transformers=[*brought, *(transformers or ())],
-    )
+    compiled: dict[str, Any] = {
+        **services,
+        "interrupt_before": _nodes(interrupt_before),
+        "interrupt_after": _nodes(interrupt_after),
+        "debug": debug,
+        "name": name,
+        "transformers": [*brought, *(transformers or ())],
+    }
+    agent = wire(spec, context_schema).compile(**compiled)
+    if how is not None:
+        agent = FusedAgent.of(agent, wire_fused(spec, context_schema, how).compile(**compiled))
     return agent.with_config({"recursion_limit": RECURSION_LIMIT, "metadata": _METADATA})
 
 
@@ -279,6 +287,7 @@ def plan_agent(
     ignore: Collection[str] = (),
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
+    fused: bool | Literal["turn"] = False,
 ) -> Topology:
     """The plan of the agent that `create_agent` would build from these arguments and a model.
 

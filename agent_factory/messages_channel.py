@@ -296,6 +296,11 @@ def _named(value: Any) -> Any:
     return {**value, "messages": _messages(value["messages"], _drawn, None)}
 
 
+def with_ids(given: Any) -> Any:
+    """What is to be written, as messages that have their ids; None stays, and is refused later."""
+    return None if given is None else _messages(given, _drawn, None)
+
+
 def is_messages(channel: Any) -> bool:
     """Whether a channel folds what is written to it as `add_messages` does."""
     if isinstance(channel, BinaryOperatorAggregate):

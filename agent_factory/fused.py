@@ -1,0 +1,245 @@
+"""Several nodes of the plan in one step: same order, same views, same end, fewer steps.
+
+A step that starts at a node goes on to the next ones as their edges say, as long as it leads
+forward and nothing asks for a step of its own. Every node stays a node: what a step cannot do in
+their place (wait for an answer, fail) is done by the node itself, in a step that follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.errors import GraphInterrupt
+from langgraph.types import Command, Interrupt, Send, interrupt
+
+from agent_factory.fused_view import Channel, Foreseen, View
+from agent_factory.schema import RELAY, RETRIES
+from agent_factory.topology import END
+from agent_factory.updates import Pair, pairs_of
+
+RUN = "__agent_factory_run"
+"""Under this key a fused run lies in `configurable`. What starts so is in no metadata."""
+
+Target = str | list[Send]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A node that a step may go through.
+
+    Args:
+        node: What it does.
+        route: Where its edge leads.
+        onward: The nodes to which a step may go on from it.
+        engine: Whether it sees the engine's own keys.
+    """
+
+    node: Runnable[Any, Any]
+    route: Callable[[Mapping[str, Any], RunnableConfig | None], Target]
+    onward: frozenset[str] = frozenset()
+    engine: bool = False
+
+
+@dataclass(slots=True)
+class Run:
+    """What a fused run keeps beside the state, from one step to the next.
+
+    Args:
+        depth: How many graphs lie around it.
+        resumed: An answer may wait for the next node: it takes a step of its own.
+    """
+
+    depth: int = 0
+    resumed: bool = False
+    _node: str = ""
+    _act: Callable[[], Any] | None = None
+
+    def hand_over(self, node: str, act: Callable[[], Any]) -> None:
+        """Let a node do in its own step what came of it in another's."""
+        self._node, self._act = node, act
+
+    def handed(self, node: str) -> Callable[[], Any] | None:
+        """What was handed over to a node, once."""
+        act, self._act = self._act, None
+        return act if node == self._node else None
+
+    def takes_one(self) -> bool:
+        """Whether the next node takes a step of its own."""
+        resumed, self.resumed = self.resumed, False
+        return resumed
+
+
+class Walk:
+    """One step through the stages of an agent; knows nothing of sync or async.
+
+    Args:
+        stages: All stages, by name.
+        start: Where it starts.
+        state: The state as the first node reads it.
+        channels: What becomes of a write to each key.
+        config: The config of the step.
+    """
+
+    def __init__(
+        self,
+        stages: Mapping[str, Stage],
+        start: str,
+        state: Mapping[str, Any],
+        channels: Mapping[str, Channel],
+        config: RunnableConfig | None,
+    ) -> None:
+        self._stages = stages
+        self._start = self._name = start
+        self._view = View(state, channels)
+        self._config = config
+        self._run: Run = (config or {}).get("configurable", {}).get(RUN) or Run()
+        self._alone = self._run.takes_one()
+        self.handed = self._run.handed(start)
+        """What came of the first node in another step; None if it is yet to run."""
+        self.done = False
+        self.outcome: Any = None
+
+    @property
+    def node(self) -> Runnable[Any, Any]:
+        """The node that comes next."""
+        return self._stages[self._name].node
+
+    def enter(self) -> dict[str, Any]:
+        """Begin the next node; the state as it sees it."""
+        # What the one before has set, for what it calls, is not for this one.
+        var_child_runnable_config.set(self._config)
+        state = self._view.now.state()
+        if not self._stages[self._name].engine:
+            state.pop(RELAY, None)
+            state.pop(RETRIES, None)
+        return state
+
+    def fail(self, error: Exception) -> None:
+        """The node has raised; what the nodes before it have written is kept.
+
+        Raises:
+            Exception: It is the first node, whose step this is.
+        """
+        if self._name == self._start:
+            raise error
+        self._leave_to_itself(self._again(error))
+
+    def take(self, result: Any) -> None:
+        """The node has returned.
+
+        Raises:
+            AgentFactoryError: It is the first node, and its edge leads nowhere.
+        """
+        foreseen = self._foreseen(result)
+        if foreseen is None:
+            self._give_up(result)
+            return
+        try:
+            target = self._stages[self._name].route(foreseen.state(), self._config)
+        except Exception as error:
+            self.fail(error)
+            return
+        self._view.now = foreseen
+        onward = self._stages[self._name].onward
+        if isinstance(target, str) and target in onward and not (self._alone or foreseen.blind):
+            self._name = target
+        else:
+            self._end(Command(update=foreseen.writes(), goto=() if target == END else target))
+
+    def _foreseen(self, result: Any) -> Foreseen | None:
+        """The state after a result; None where LangGraph is to deal with it in a step of its own.
+
+        It leads out of the graph, or it cannot be written: that LangGraph says in its own words.
+        """
+        if isinstance(result, Command) and result.graph is not None:
+            return None
+        try:
+            return self._view.foresee(_pairs(result))
+        except Exception:
+            return None
+
+    def _give_up(self, result: Any) -> None:
+        if self._name == self._start:
+            self._end(result)
+        else:
+            self._leave_to_itself(lambda: result)
+
+    def _leave_to_itself(self, act: Callable[[], Any] | None) -> None:
+        if act is not None:
+            self._run.hand_over(self._name, act)
+        self._end(Command(update=self._view.now.writes(), goto=self._name))
+
+    def _again(self, error: Exception) -> Callable[[], Any] | None:
+        """What raises the same in the node's own step; None where it has to run again."""
+        if not isinstance(error, GraphInterrupt):
+            return lambda: _raise(error)
+        asked = error.args[0] if error.args else ()
+        if len(asked) != 1 or asked[0].id != self._own_id(asked[0]):
+            return None  # a graph inside it waits, under the name of this step
+        return lambda: interrupt(asked[0].value, response_schema=asked[0].response_schema)
+
+    def _own_id(self, asked: Interrupt) -> str:
+        namespace = (self._config or {}).get("configurable", {}).get("checkpoint_ns", "")
+        return Interrupt.from_ns(asked.value, namespace).id
+
+    def _end(self, outcome: Any) -> None:
+        self.done, self.outcome = True, outcome
+
+
+def _raise(error: Exception) -> Any:
+    raise error
+
+
+def _pairs(result: Any) -> list[Pair]:
+    if result is None:
+        return []
+    return pairs_of(result, "a node") if isinstance(result, Command) else list(result.items())
+
+
+class FusedNode(Runnable[Any, Any]):
+    """A node of the plan, whose step may go on to the nodes that follow it.
+
+    Args:
+        name: Its name.
+        stages: All stages, by name.
+        channels: What becomes of a write to each key.
+    """
+
+    def __init__(
+        self, name: str, stages: Mapping[str, Stage], channels: Mapping[str, Channel]
+    ) -> None:
+        self.name: str = name
+        self._stages = stages
+        self._channels = channels
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        """Take the step in a synchronous run."""
+        walk = Walk(self._stages, self.name, input, self._channels, config)
+        if walk.handed is not None:
+            walk.take(walk.handed())
+        while not walk.done:
+            try:
+                result = walk.node.invoke(walk.enter(), config)
+            except Exception as error:
+                walk.fail(error)
+            else:
+                walk.take(result)
+        return walk.outcome
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        """Take the step in an asynchronous run."""
+        walk = Walk(self._stages, self.name, input, self._channels, config)
+        if walk.handed is not None:
+            walk.take(walk.handed())
+        while not walk.done:
+            try:
+                result = await walk.node.ainvoke(walk.enter(), config)
+            except Exception as error:
+                walk.fail(error)
+            else:
+                walk.take(result)
+        return walk.outcome
