@@ -1,0 +1,233 @@
+"""langchain's own middleware in both agents: the same messages, state, requests and errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+from langgraph.types import Command
+
+from agent_factory.testing import ScriptedChatModel
+
+theirs = pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
+
+ASK = {"messages": [("user", "Hi")]}
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def broken(a: int) -> int:
+    """Break."""
+    raise ValueError(f"broken by {a}")
+
+
+def call_of(name: str, number: int = 1, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args, "id": f"call_{number}"}
+
+
+ADDING = [[call_of("add", a=1, b=2)], "3"]
+
+
+def says(*texts: Any) -> ScriptedChatModel:
+    return ScriptedChatModel(list(texts))
+
+
+def test_a_base_class_alone_changes_nothing(alike: Any) -> None:
+    alike(lambda: [theirs.AgentMiddleware()], ADDING, tools=[add])
+
+
+def test_todos_are_written(alike: Any) -> None:
+    todos = [{"content": "Add", "status": "in_progress"}]
+    steps = [[call_of("write_todos", todos=todos)], "Done."]
+    seen = alike(lambda: [theirs.TodoListMiddleware()], steps, tools=[add])
+    assert seen["state"]["todos"] == [{"content": "'Add'", "status": "'in_progress'"}]
+
+
+def test_todos_written_twice_at_once_are_refused(alike: Any) -> None:
+    twice = [call_of("write_todos", 1, todos=[]), call_of("write_todos", 2, todos=[])]
+    seen = alike(lambda: [theirs.TodoListMiddleware()], [twice, "Done."])
+    assert "todos" not in seen["state"]
+
+
+def test_a_long_conversation_is_summarized(alike: Any) -> None:
+    def stack() -> list[Any]:
+        summarizer = says(*["It was said."] * 3)
+        return [
+            theirs.SummarizationMiddleware(
+                summarizer, trigger=("messages", 3), keep=("messages", 1)
+            )
+        ]
+
+    words = [{"messages": [("user", f"word {n}")]} for n in range(4)]
+    seen = alike(stack, ["a", "b", "c", "d"], *words)
+    assert "It was said." in seen["state"]["messages"][0]["content"]
+
+
+def test_personal_data_is_redacted_on_the_way_in_and_out(alike: Any) -> None:
+    def stack() -> list[Any]:
+        return [
+            theirs.PIIMiddleware("email"),
+            theirs.PIIMiddleware("url", strategy="mask", apply_to_output=True),
+        ]
+
+    given = {"messages": [("user", "I am ada@example.org")]}
+    seen = alike(stack, ["See http://ada.example.org/page"], given)
+    assert "ada@" not in str(seen["seen"])
+    assert "ada.example.org/page" not in str(seen["state"])
+
+
+def test_blocked_personal_data_ends_a_run_with_their_error(alike: Any) -> None:
+    given = {"messages": [("user", "I am at 10.0.0.1")]}
+    seen = alike(lambda: [theirs.PIIMiddleware("ip", strategy="block")], ["Hi."], given)
+    assert seen["outcomes"][0][0] == "PIIDetectionError"
+
+
+@pytest.mark.parametrize("behaviour", ["continue", "end"])
+def test_tool_calls_are_limited(alike: Any, behaviour: str) -> None:
+    def stack() -> list[Any]:
+        return [
+            theirs.ToolCallLimitMiddleware(run_limit=1, exit_behavior=behaviour),
+            theirs.ToolCallLimitMiddleware(tool_name="add", thread_limit=3),
+        ]
+
+    steps = [ADDING[0], [call_of("add", 2, a=3, b=4)], "Done.", "Again."]
+    seen = alike(stack, steps, ASK, ASK, tools=[add])
+    assert "limit" in str(seen["state"]["messages"])
+
+
+def test_a_limit_may_raise(alike: Any) -> None:
+    stack = lambda: [theirs.ToolCallLimitMiddleware(run_limit=0, exit_behavior="error")]  # noqa: E731
+    seen = alike(stack, ADDING, tools=[add])
+    assert seen["outcomes"][0][0] == "ToolCallLimitExceededError"
+
+
+@pytest.mark.parametrize("behaviour", ["end", "error"])
+@pytest.mark.parametrize("limit", ["run_limit", "thread_limit"])
+def test_model_calls_are_limited(alike: Any, limit: str, behaviour: str) -> None:
+    def stack() -> list[Any]:
+        return [theirs.ModelCallLimitMiddleware(**{limit: 1}, exit_behavior=behaviour)]
+
+    seen = alike(stack, [*ADDING, "Again."], ASK, ASK, tools=[add])
+    assert "imit" in str(seen["outcomes"])
+
+
+def test_another_model_is_asked_where_one_fails(alike: Any) -> None:
+    seen = alike(lambda: [theirs.ModelFallbackMiddleware(says("Second."))], [ValueError("no")])
+    assert seen["state"]["messages"][-1]["content"] == "Second."
+
+
+@pytest.mark.parametrize("retries", [1, 0])
+def test_a_failing_model_is_asked_again(alike: Any, retries: int) -> None:
+    def stack() -> list[Any]:
+        return [theirs.ModelRetryMiddleware(max_retries=retries, initial_delay=0, jitter=False)]
+
+    seen = alike(stack, [ValueError("no"), "Yes."])
+    assert len(seen["seen"]) == 1 + retries
+
+
+def test_a_failing_tool_is_called_again_and_told_of(alike: Any) -> None:
+    def stack() -> list[Any]:
+        return [theirs.ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)]
+
+    seen = alike(stack, [[call_of("broken", a=1)], "Sorry."], tools=[broken])
+    assert seen["state"]["messages"][2]["status"] == "error"
+
+
+def test_an_error_of_a_tool_is_told_in_words_of_ones_own(alike: Any) -> None:
+    def stack() -> list[Any]:
+        return [theirs.ToolErrorMiddleware(on_error=lambda error, _: f"Sadly {error}")]
+
+    seen = alike(stack, [[call_of("broken", a=1)], "Sorry."], tools=[broken])
+    assert seen["state"]["messages"][2]["content"] == "Sadly broken by 1"
+
+
+def test_a_model_selects_tools(alike: Any) -> None:
+    def stack() -> list[Any]:
+        chosen = [call_of("ToolSelectionResponse", tools=["add"])]
+        return [theirs.LLMToolSelectorMiddleware(model=says(chosen, chosen), max_tools=1)]
+
+    seen = alike(stack, ADDING, tools=[add, broken])
+    assert [tools for _, tools, _ in seen["seen"]] == [["add"], ["add"]]
+
+
+def test_old_results_of_tools_are_cleared(alike: Any) -> None:
+    def stack() -> list[Any]:
+        edits = [theirs.ClearToolUsesEdit(trigger=1, keep=0)]
+        return [theirs.ContextEditingMiddleware(edits=edits)]
+
+    seen = alike(stack, ADDING, tools=[add])
+    assert seen["seen"][1][0][2]["content"] == "[cleared]"
+
+
+def test_a_model_stands_in_for_a_tool(alike: Any) -> None:
+    seen = alike(lambda: [theirs.LLMToolEmulator(model=says("12"))], ADDING, tools=[add])
+    assert seen["state"]["messages"][2]["content"] == "12"
+
+
+def test_tools_may_be_left_for_a_provider_to_search(alike: Any) -> None:
+    def stack() -> list[Any]:
+        return [theirs.ProviderToolSearchMiddleware(searchable_tools=["add"])]
+
+    alike(stack, ADDING, tools=[add])
+
+
+def test_files_are_searched(alike: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("print(1)\n")
+
+    def stack() -> list[Any]:
+        return [theirs.FilesystemFileSearchMiddleware(root_path=str(tmp_path), use_ripgrep=False)]
+
+    steps = [[call_of("glob_search", 1, pattern="*.py")], [call_of("grep_search", 2, pattern="1")]]
+    seen = alike(stack, [*steps, "Done."])
+    assert "a.py" in seen["state"]["messages"][2]["content"]
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # theirs leaves the shell's pipes open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_shell_runs_through_a_run(alike: Any, tmp_path: Path) -> None:
+    def stack() -> list[Any]:
+        return [theirs.ShellToolMiddleware(workspace_root=tmp_path)]
+
+    seen = alike(stack, [[call_of("shell", command="echo hello")], "Done."])
+    assert "hello" in seen["state"]["messages"][2]["content"]
+
+
+DECISIONS = [
+    {"type": "approve"},
+    {"type": "reject", "message": "No."},
+    {"type": "edit", "edited_action": {"name": "add", "args": {"a": 5, "b": 5}}},
+    {"type": "respond", "message": "Seven."},
+]
+
+
+@pytest.mark.parametrize("decision", DECISIONS, ids=lambda decision: decision["type"])
+def test_a_person_decides(alike: Any, decision: dict[str, Any]) -> None:
+    answer: Command[Any] = Command(resume={"decisions": [decision]})
+    stack = lambda: [theirs.HumanInTheLoopMiddleware({"add": True})]  # noqa: E731
+    seen = alike(stack, ADDING, ASK, answer, tools=[add])
+    _, waiting = seen["outcomes"][0]
+    assert waiting[0]["action_requests"][0]["name"] == "'add'"
+
+
+def test_many_at_once(alike: Any) -> None:
+    def stack() -> list[Any]:
+        return [
+            theirs.PIIMiddleware("email"),
+            theirs.TodoListMiddleware(),
+            theirs.ModelCallLimitMiddleware(run_limit=5),
+            theirs.ModelRetryMiddleware(initial_delay=0, jitter=False),
+            theirs.ToolCallLimitMiddleware(run_limit=5),
+            theirs.ToolRetryMiddleware(initial_delay=0, jitter=False),
+            theirs.ContextEditingMiddleware(),
+        ]
+
+    steps = [ValueError("once"), [call_of("add", 1, a=1, b=1), call_of("add", 2, a=2, b=2)], "4"]
+    alike(stack, steps, tools=[add])
