@@ -19,6 +19,7 @@ from langgraph.types import Command, Interrupt, Send, interrupt
 from agent_factory.fused_view import Channel, Foreseen, View
 from agent_factory.schema import RELAY, RETRIES
 from agent_factory.topology import END
+from agent_factory.tracing import silenced
 from agent_factory.updates import Pair, pairs_of
 
 RUN = "__agent_factory_run"
@@ -33,15 +34,17 @@ class Stage:
 
     Args:
         node: What it does.
-        route: Where its edge leads.
+        route: Where its edge leads; the name of a node where there is nothing to choose.
         onward: The nodes to which a step may go on from it.
         engine: Whether it sees the engine's own keys.
+        silent: Whether models that it asks say nothing in the agent's stream.
     """
 
     node: Runnable[Any, Any]
-    route: Callable[[Mapping[str, Any], RunnableConfig | None], Target]
+    route: str | Callable[[Mapping[str, Any], RunnableConfig | None], Target]
     onward: frozenset[str] = frozenset()
     engine: bool = False
+    silent: bool = True
 
 
 @dataclass(slots=True)
@@ -96,27 +99,26 @@ class Walk:
         self._start = self._name = start
         self._view = View(state, channels)
         self._config = config
+        self._silent = silenced(config)
         self._run: Run = (config or {}).get("configurable", {}).get(RUN) or Run()
         self._alone = self._run.takes_one()
         self.handed = self._run.handed(start)
         """What came of the first node in another step; None if it is yet to run."""
+        self.stage = stages[start]
+        """The stage that comes next."""
         self.done = False
         self.outcome: Any = None
 
-    @property
-    def node(self) -> Runnable[Any, Any]:
-        """The node that comes next."""
-        return self._stages[self._name].node
-
-    def enter(self) -> dict[str, Any]:
-        """Begin the next node; the state as it sees it."""
-        # What the one before has set, for what it calls, is not for this one.
-        var_child_runnable_config.set(self._config)
+    def enter(self) -> tuple[dict[str, Any], RunnableConfig | None]:
+        """Begin the next node: the state as it sees it, and its config."""
         state = self._view.now.state()
-        if not self._stages[self._name].engine:
+        if not self.stage.engine:
             state.pop(RELAY, None)
             state.pop(RETRIES, None)
-        return state
+        config = self._silent if self.stage.silent else self._config
+        # What the node before has set, for what it calls, is not for this one.
+        var_child_runnable_config.set(config)
+        return state, config
 
     def fail(self, error: Exception) -> None:
         """The node has raised; what the nodes before it have written is kept.
@@ -138,15 +140,17 @@ class Walk:
         if foreseen is None:
             self._give_up(result)
             return
-        try:
-            target = self._stages[self._name].route(foreseen.state(), self._config)
-        except Exception as error:
-            self.fail(error)
-            return
+        target: Any = self.stage.route
+        if not isinstance(target, str):
+            try:
+                target = target(foreseen.state(), self._config)
+            except Exception as error:
+                self.fail(error)
+                return
         self._view.now = foreseen
-        onward = self._stages[self._name].onward
-        if isinstance(target, str) and target in onward and not (self._alone or foreseen.blind):
-            self._name = target
+        may_go_on = isinstance(target, str) and target in self.stage.onward
+        if may_go_on and not (self._alone or foreseen.blind):
+            self._name, self.stage = target, self._stages[target]
         else:
             self._end(Command(update=foreseen.writes(), goto=() if target == END else target))
 
@@ -223,7 +227,7 @@ class FusedNode(Runnable[Any, Any]):
             walk.take(walk.handed())
         while not walk.done:
             try:
-                result = walk.node.invoke(walk.enter(), config)
+                result = walk.stage.node.invoke(*walk.enter())
             except Exception as error:
                 walk.fail(error)
             else:
@@ -237,7 +241,7 @@ class FusedNode(Runnable[Any, Any]):
             walk.take(walk.handed())
         while not walk.done:
             try:
-                result = await walk.node.ainvoke(walk.enter(), config)
+                result = await walk.stage.node.ainvoke(*walk.enter())
             except Exception as error:
                 walk.fail(error)
             else:

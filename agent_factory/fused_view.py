@@ -104,9 +104,12 @@ class View:
         Raises:
             Exception: Whatever LangGraph, or a reducer, would raise at the end of the step.
         """
+        now = self.now
         given: dict[str, list[Any]] = {}
         for key, value in pairs:
             given.setdefault(key, []).append(value)
+        if not given:  # as with most hooks, most of the time
+            return Foreseen(now.lasting, {}, now.written, {}) if now.passing else now
         given = {key: self._ready(key, values) for key, values in given.items()}
         seen = {
             key: self._seen(key, values)
@@ -114,7 +117,7 @@ class View:
             if is_known(self._channels[key])
         }
         passing = {key: value for key, value in seen.items() if is_passing(self._channels[key])}
-        lasting = {**self.now.lasting, **{k: v for k, v in seen.items() if k not in passing}}
+        lasting = {**now.lasting, **{k: v for k, v in seen.items() if k not in passing}}
         news = {
             key: self._joined(key, values, lasting)
             for key, values in given.items()
@@ -123,7 +126,7 @@ class View:
         return Foreseen(
             lasting=lasting,
             passing=passing,
-            written={**self.now.written, **news},
+            written={**now.written, **news},
             last={key: given[key] for key in passing},
             blind=len(seen) < len(given),
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -120,6 +119,7 @@ def _stages(
             # Only forward: a step that could turn back might never end.
             onward=frozenset(order[index + 1 :]).intersection(together),
             engine=name in sees_all,
+            silent=name != plan.dialect.model,
         )
         for index, name in enumerate(order)
     }
@@ -127,11 +127,7 @@ def _stages(
 
 def _route(
     spec: AgentSpec, edge: Edge
-) -> Callable[[Mapping[str, Any], RunnableConfig | None], Target]:
+) -> str | Callable[[Mapping[str, Any], RunnableConfig | None], Target]:
     if edge.route is None:
-        return partial(_straight, edge.targets[0])
+        return edge.targets[0]
     return _path(spec, edge, spec.rules, watch_of(spec.decisions, spec.name)).invoke
-
-
-def _straight(target: str, state: Any, config: Any) -> str:
-    return target

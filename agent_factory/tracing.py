@@ -44,11 +44,18 @@ def policy_of(middleware: AgentMiddleware[Any, Any]) -> TracePolicy | None:
     return middleware.trace_policy or _default
 
 
+def silenced(config: RunnableConfig | None) -> RunnableConfig:
+    """A config with which models say nothing in the agent's stream."""
+    config = config or {}
+    tags = config.get("tags") or []
+    if TAG_NOSTREAM in tags:
+        return config
+    return cast("RunnableConfig", {**config, "tags": [*tags, TAG_NOSTREAM]})
+
+
 def silence(config: RunnableConfig | None) -> None:
     """From here on, models called in this context say nothing in the agent's stream."""
-    config = config or {}
-    tags = [*(config.get("tags") or ()), TAG_NOSTREAM]
-    var_child_runnable_config.set(cast("RunnableConfig", {**config, "tags": tags}))
+    var_child_runnable_config.set(silenced(config))
 
 
 @contextmanager
