@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.cache.base import BaseCache
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
@@ -46,6 +47,9 @@ such as ModelCallLimitMiddleware, and not LangGraph's. The number is langchain's
 # Says in traces who built the agent, under the key LangSmith has for it. It also spares time:
 # without any metadata LangGraph walks a chain of empty maps at every task.
 _METADATA = {"ls_integration": "agent_factory"}
+
+CONFIG: RunnableConfig = {"recursion_limit": RECURSION_LIMIT, "metadata": _METADATA}
+"""What runs of an agent are given where their caller gives nothing else."""
 
 
 _SERVICES: dict[str, tuple[type[Any], ...]] = {
@@ -211,7 +215,7 @@ def create_agent(
         "cache": cache,
         "transformers": transformers,
     }
-    _check_services(model, services)
+    check_services(model, services)
     how = fusing(fused, interrupt_before, interrupt_after)
     spec = make_spec(
         model=model,
@@ -233,8 +237,8 @@ def create_agent(
     brought = [transformer for member in spec.middleware for transformer in member.transformers]
     compiled: dict[str, Any] = {
         **services,
-        "interrupt_before": _nodes(interrupt_before),
-        "interrupt_after": _nodes(interrupt_after),
+        "interrupt_before": node_names(interrupt_before),
+        "interrupt_after": node_names(interrupt_after),
         "debug": debug,
         "name": name,
         "transformers": [*brought, *(transformers or ())],
@@ -242,7 +246,7 @@ def create_agent(
     agent = wire(spec, context_schema).compile(**compiled)
     if how is not None:
         agent = FusedAgent.of(agent, wire_fused(spec, context_schema, how).compile(**compiled))
-    return agent.with_config({"recursion_limit": RECURSION_LIMIT, "metadata": _METADATA})
+    return agent.with_config(CONFIG)
 
 
 def _tell(spec: AgentSpec) -> None:
@@ -251,7 +255,12 @@ def _tell(spec: AgentSpec) -> None:
         warnings.warn(AgentFactoryWarning(spec.findings), stacklevel=3)
 
 
-def _check_services(model: Any, services: Mapping[str, Any]) -> None:
+def check_services(model: Any, services: Mapping[str, Any]) -> None:
+    """Refuse services that are none.
+
+    Raises:
+        ArgumentError: One is of another kind, or there is no model.
+    """
     wrong = [
         ArgumentError(name, f"{describe(value)} is no {kinds[0].__name__}.", "Give one, or None.")
         for name, kinds in _SERVICES.items()
@@ -262,7 +271,8 @@ def _check_services(model: Any, services: Mapping[str, Any]) -> None:
     raise_all(wrong)
 
 
-def _nodes(names: Sequence[str] | Literal["*"] | None) -> list[str] | Literal["*"] | None:
+def node_names(names: Sequence[str] | Literal["*"] | None) -> list[str] | Literal["*"] | None:
+    """The nodes to pause at, as LangGraph takes them."""
     return names if names is None or names == "*" else list(names)
 
 

@@ -92,6 +92,8 @@ class ToolsNode(Runnable[Any, Any]):
         if isinstance(output, dict):
             told = {**output, "messages": [*output["messages"], *refused]}
             return {**told, RELAY: DIRECT} if self._may_answer(input, told["messages"]) else told
+        # A node that its author brought has no layers of ours, in which commands are read.
+        output = [relayed(item) if isinstance(item, Command) else item for item in output]
         for item in output:
             if isinstance(item, Command) and item.graph is None:
                 check_keys(dict(pairs_of(item, "a tool")), self._keys, "a tool")
