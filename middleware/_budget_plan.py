@@ -145,13 +145,11 @@ class Plan:
         refused = self._visit.run.get("refused", 0) > 0
         if not self._settings.answers:
             return Spent(tool_calls=int(refused))
-        time = Spent(
-            tool_calls=int(refused or bool(self._request.tools)),
-            seconds=self._visit.run.get("slowest", 0) + self._visit.idle,
-        )
+        tool_calls = int(refused or bool(self._request.tools))
+        seconds = self._visit.run.get("slowest", 0) + self._visit.idle
         if not self._settings.counts:
-            return time + Spent(turns=1)
-        return time + self._estimate.after(model, size)
+            return Spent(turns=1, tool_calls=tool_calls, seconds=seconds)
+        return self._estimate.after(model, size) + Spent(tool_calls=tool_calls, seconds=seconds)
 
     def _usual(self, model: Any, held: Reservation, accounts: tuple[Account, ...]) -> Call:
         request = self._of(model, last=False)

@@ -13,6 +13,7 @@ Book = dict[str, float]
 """What is spent, by the names of Spent; and `told`, `over`, `refused`, `slowest`, `extra_...`."""
 
 _LARGEST = ("told", "over", "slowest")
+_OF_THE_RUN = ("told", "over", "refused", "slowest", "extra_run_")
 
 
 def merged(book: Mapping[str, float], more: Mapping[str, float]) -> Book:
@@ -22,6 +23,11 @@ def merged(book: Mapping[str, float], more: Mapping[str, float]) -> Book:
         before = result.get(key, 0)
         result[key] = max(before, amount) if key in _LARGEST else before + amount
     return result
+
+
+def for_thread(book: Mapping[str, float]) -> Book:
+    """What of a run's book is left to its thread when the run has ended."""
+    return {key: amount for key, amount in book.items() if not key.startswith(_OF_THE_RUN)}
 
 
 def add_books(
@@ -40,7 +46,8 @@ class BudgetState(AgentState[Any]):
     Attributes:
         budget_run: What each BudgetMiddleware has spent in this run, by its name. A run that
             pauses for a person, or failed and is taken up again, goes on with it.
-        budget_thread: What each has spent in this thread.
+        budget_thread: What each had spent in this thread before this run, so that it is written
+            once a run and not at each call.
         budget_clock: When time was last booked in this process, in seconds of `time.monotonic`.
     """
 

@@ -125,7 +125,7 @@ class Limits:
 
     def raised(self, extra: Mapping[str, float]) -> Limits:
         """These limits with more of what they limit; what has no limit stays without one."""
-        given = self.given()
+        given = self._given
         more: Any = {n: given[n] + amount for n, amount in extra.items() if amount and n in given}
         return replace(self, **more) if more else self
 
@@ -149,8 +149,8 @@ class Account:
 
     def shares(self, names: tuple[str, ...] = AMOUNTS) -> dict[str, float]:
         """How much of each of these is gone, where it is limited."""
-        given = self.limits.given()
-        return {n: _share(getattr(self.used, n), given[n]) for n in names if n in given}
+        given = self.limits._given.items()
+        return {n: _share(getattr(self.used, n), limit) for n, limit in given if n in names}
 
     def says(self, name: str) -> str:
         """What is gone of one limit: "0.4 of 0.5 USD in this run"."""
@@ -159,7 +159,7 @@ class Account:
 
 
 def _missing(limits: Limits, used: Spent, need: Spent) -> Iterator[tuple[str, float]]:
-    for name, limit in limits.given().items():
+    for name, limit in limits._given.items():
         more, gone = getattr(need, name), getattr(used, name)
         over = gone + more - limit
         if name == "seconds" and over >= 0:  # time passes with everything

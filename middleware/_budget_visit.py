@@ -13,8 +13,6 @@ from ._budget_values import Account, Limits, Spent
 _Entry = tuple[Book, float]
 """What a middleware has added within one node, and up to when its time is booked."""
 
-_OF_THE_RUN = ("told", "over", "refused", "slowest", "extra_run_")
-
 # A layer further out may call twice, and only the updates of the last call are kept. So each
 # update holds all that was spent in the node that is under way; its runtime tells which that is.
 _NODE: ContextVar[tuple[object, dict[str, _Entry]]] = ContextVar("budget_node", default=(None, {}))
@@ -57,8 +55,8 @@ class Visit:
 
     @property
     def thread(self) -> Book:
-        """What is written of this thread."""
-        return merged(self._thread, self.added) if self.added else self._thread
+        """What is written of this thread, with this run."""
+        return merged(self._thread, self.run) if self._thread else self.run
 
     @property
     def idle(self) -> float:
@@ -78,13 +76,14 @@ class Visit:
 
     def _account(self, scope: str, where: str, limits: Limits, book: Book) -> Account:
         extra = {name: book.get(extra_key(scope, name), 0) for name in limits.given()}
-        used = Spent.of(merged(book, {"seconds": self.idle}))
+        used = Spent.of({**book, "seconds": book.get("seconds", 0) + self.idle})
         return Account(scope, where, limits.raised(extra), used)
 
-    def booked(self) -> dict[str, Any]:
-        """The update of a model's node, with the time up to now."""
-        self.add({"seconds": self.idle})
-        self.since = monotonic()
+    def booked(self, amounts: Mapping[str, float]) -> dict[str, Any]:
+        """The update of a model's node: some amounts more, and the time up to now."""
+        now = monotonic()
+        self.add({**amounts, "seconds": now - self.since})
+        self.since = now
         if self._runtime is not None:
             entries = {**_entries(self._runtime), self._name: (self.added, self.since)}
             _NODE.set((self._runtime, entries))
@@ -95,9 +94,8 @@ class Visit:
         return {} if self.timed else {"budget_clock": self.began}
 
     def update(self) -> dict[str, Any]:
-        """What is added, for the books of the run and of the thread."""
-        kept = {key: n for key, n in self.added.items() if not key.startswith(_OF_THE_RUN)}
-        return {"budget_run": {self._name: self.added}, "budget_thread": {self._name: kept}}
+        """What is added to the book of the run."""
+        return {"budget_run": {self._name: self.added}}
 
 
 def extra_key(scope: str, name: str) -> str:

@@ -185,6 +185,24 @@ def _without_seconds(amount: Spent) -> Spent:
     return replace(amount, seconds=0.0) if amount.seconds else amount
 
 
+class Unshared(Ledger):
+    """In the place of a ledger where none is shared: it allows everything and keeps nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(Limits())
+
+    def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
+        """Nothing is set aside."""
+        return Reservation(self, 0)
+
+    def account(self) -> Account:
+        """An account without limits."""
+        return self._account()
+
+    def _close(self, number: int, actual: Spent) -> bool:
+        return True
+
+
 class Reservation:
     """What is set aside for a call until it is known what it cost. `Ledger.reserve` makes it."""
 

@@ -41,13 +41,13 @@ from ._budget_question import (
     StopRun,
     ask_for_more,
 )
-from ._budget_state import BudgetState
+from ._budget_state import BudgetState, for_thread
 from ._budget_values import BOUGHT, BudgetExceededError, Limits, Spent, reason
 from ._budget_visit import Visit, extra_key, is_over
 from ._checks import check_choice, check_number
 from ._context_size import TokenCounter
 from ._last_answer import last_answer
-from ._ledger import Ledger, Reservation
+from ._ledger import Ledger, Reservation, Unshared
 from ._prices import Price, PriceFunction, Prices, UnknownPriceError, name_of
 from ._turns import last_turn, unanswered
 
@@ -171,7 +171,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         self._settings = Settings(
             run=self.run,
             thread=self.thread,
-            ledger=self.ledger or Ledger(Limits()),
+            ledger=self.ledger or Unshared(),
             warn_at=_marks(warn_at),
             cheaper=self._checked_cheaper(cheaper, not limited.isdisjoint(BOUGHT)),
             cheaper_at=_share("cheaper_at", cheaper_at),
@@ -207,8 +207,15 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         return model
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Opens the book of a new run."""
-        return {"budget_run": {self.name: None}, "budget_clock": monotonic()}
+        """Opens the book of a new run; that of the last one goes to the thread."""
+        book = state.get("budget_run", {}).get(self.name)
+        if not book:
+            return {"budget_clock": monotonic()}
+        return {
+            "budget_thread": {self.name: for_thread(book)},
+            "budget_run": {self.name: None},
+            "budget_clock": monotonic(),
+        }
 
     async def abefore_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """As `before_agent`; there is nothing to wait for."""
@@ -255,10 +262,10 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             spent = estimate.actual(call.request.model, response.result, self._booked_by)
             reservation.commit(self._unbooked(response, spent))
         took = monotonic() - began
-        visit.add(
+        update = visit.booked(
             {**spent.written(), "slowest": took, "told": call.mark, "over": int(bool(call.last))}
         )
-        return ExtendedModelResponse(response, Command(update=visit.booked()))
+        return ExtendedModelResponse(response, Command(update=update))
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Runs the tool if its call fits, and counts it; otherwise answers with an error."""
@@ -321,14 +328,16 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         """
         if self.exit_behavior == "error":
             raise refused
-        visit.add({"over": 1})
         words = _last_words(reason(refused.accounts, refused.need))
-        return ExtendedModelResponse(ModelResponse([words]), Command(update=visit.booked()))
+        update = visit.booked({"over": 1})
+        return ExtendedModelResponse(ModelResponse([words]), Command(update=update))
 
     def _unbooked(self, response: ModelResponse[Any], spent: Spent) -> Spent:
         """What the ledger does not know yet: its handler may have booked the tokens."""
+        if self.ledger is None:
+            return spent
         ids = [message.id for message in response.result if isinstance(message, AIMessage)]
-        booked = [self.ledger is not None and self.ledger.fetch(id_) for id_ in ids]
+        booked = [self.ledger.fetch(id_) for id_ in ids]
         return Spent(turns=spent.turns) if any(booked) else spent
 
 
