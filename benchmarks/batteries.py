@@ -38,8 +38,9 @@ from agent_factory.middleware import (
     ToolErrorMiddleware,
     ToolRetryMiddleware,
 )
-from benchmarks.contenders import Colour, FreeModel, add
 from benchmarks.harness import Contender
+from benchmarks.savers import Colour
+from benchmarks.scripted import FreeModel, add
 
 Member = AgentMiddleware[Any, Any]
 

@@ -3,78 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.checkpoint.memory import InMemorySaver
+from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from benchmarks.harness import Clock, Contender, Reading
+import agent_factory
 
-OURS, PEER, BY_HAND = "agent_factory", "langchain", "langgraph by hand"
-
-
-class FreeModel(BaseChatModel):
-    """Asks for a tool a number of times and then answers, at no cost: it looks at one length.
-
-    Args:
-        turns: How many answers ask for a tool.
-    """
-
-    turns: int
-
-    @property
-    def _llm_type(self) -> str:
-        return "free"
-
-    def bind_tools(self, tools: Sequence[Any], **_: Any) -> FreeModel:
-        """Real models convert the tools here; this one only costs the call."""
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        return self._answer(messages)
-
-    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
-        return self._answer(messages)
-
-    def _answer(self, messages: list[BaseMessage]) -> ChatResult:
-        turn = len(messages) // 2  # the question, then a call and its result each turn
-        calls: list[Any] = []
-        if turn < self.turns:
-            calls = [{"name": "add", "args": {"a": turn, "b": 1}, "id": f"call_{turn}"}]
-        return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=calls))])
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-def new_functions(number: int) -> list[Callable[..., Any]]:
-    """Functions that no factory has seen before."""
-    return [_new_function(f"tool_{index}") for index in range(number)]
-
-
-def _new_function(name: str) -> Callable[..., Any]:
-    def function(city: str, days: int = 1) -> str:
-        """Tell the weather."""
-        return f"{city}: sun for {days} days"
-
-    function.__name__ = name
-    return function
+OURS, PEER = "agent_factory", "langchain"
+BY_HAND, PLAIN = "langgraph by hand", "a plain loop"
 
 
 def _hook(self: Any, state: Any, runtime: Any) -> None:
@@ -130,18 +76,84 @@ class Factory:
 
     name: str
     create_agent: Callable[..., Any]
-    base: type[Any]
+    base: type[Any] = object
 
     def middleware(self, kind: Kind, number: int) -> list[Any]:
         """Middleware of this kind, each of a class of its own: names must differ."""
         return [type(f"Member{i}", (self.base,), dict(kind.methods))() for i in range(number)]
 
 
-def ours() -> Factory:
-    """This library."""
-    from agent_factory import AgentMiddleware, create_agent
+@dataclass(frozen=True, slots=True)
+class Public:
+    """An option's value that has a name in `agent_factory`.
 
-    return Factory(OURS, create_agent, AgentMiddleware)
+    Args:
+        name: The name.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way our own factory can build the same agent. A new one is one line in a list.
+
+    Args:
+        name: What it is called in the figures, behind the name of the library.
+        options: What is given to `create_agent`. A way takes part as soon as `create_agent` has
+            these parameters and the library these names; False asks for nothing, so a parameter
+            that is missing is left out.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+WAYS = (
+    Way("hook by hook", {"fused": False}),
+    Way("fused", {"fused": True}),
+    Way("fused turn", {"fused": "turn"}),
+)
+"""How a run can take its steps; the first is what the goals have to beat."""
+
+LEAN = (
+    Way("fused, lean", {"fused": True, "state_schema": Public("LeanAgentState")}),
+    Way("fused turn, lean", {"fused": "turn", "state_schema": Public("LeanAgentState")}),
+)
+"""How a thread can be kept in fewer bytes."""
+
+
+def there(ways: Sequence[Way]) -> list[Way]:
+    """Those that the library has."""
+    return [way for way in ways if all(map(_is_there, way.options.items()))]
+
+
+def _is_there(option: tuple[str, Any]) -> bool:
+    name, value = option
+    if isinstance(value, Public) and not hasattr(agent_factory, value.name):
+        return False
+    return value is False or name in signature(agent_factory.create_agent).parameters
+
+
+def judged() -> list[Way]:
+    """The ways that goals are about: those that take fewer steps, or all where there are none."""
+    found = there(WAYS)
+    return found[1:] or found
+
+
+def ours(way: Way | None = None) -> Factory:
+    """This library, as it is without being told more, or in one of its ways."""
+    base = agent_factory.AgentMiddleware
+    if way is None:
+        return Factory(OURS, agent_factory.create_agent, base)
+    known = signature(agent_factory.create_agent).parameters
+    options = {name: _value(v) for name, v in way.options.items() if name in known}
+    create = partial(agent_factory.create_agent, **options)
+    return Factory(f"{OURS} {way.name}", create, base)
+
+
+def _value(given: Any) -> Any:
+    return getattr(agent_factory, given.name) if isinstance(given, Public) else given
 
 
 def peer() -> Factory:
@@ -162,7 +174,7 @@ def has_peer() -> bool:
 
 def by_hand() -> Factory:
     """The loop as one would wire it without any factory; it has no middleware."""
-    return Factory(BY_HAND, _wire_by_hand, object)
+    return Factory(BY_HAND, _wire_by_hand)
 
 
 class _Ask(Runnable[Any, Any]):
@@ -178,7 +190,9 @@ class _Ask(Runnable[Any, Any]):
         return {"messages": [await self._model.ainvoke(input["messages"])]}
 
 
-def _wire_by_hand(model: Any, tools: Sequence[Any], *, middleware: Any, checkpointer: Any) -> Any:
+def _wire_by_hand(
+    model: Any, tools: Sequence[Any], *, middleware: Any = (), checkpointer: Any = None
+) -> Any:
     graph: Any = StateGraph(MessagesState)
     graph.add_node("model", _Ask(model.bind_tools(tools)))
     graph.add_node("tools", ToolNode(list(tools)))
@@ -188,80 +202,53 @@ def _wire_by_hand(model: Any, tools: Sequence[Any], *, middleware: Any, checkpoi
     return graph.compile(checkpointer=checkpointer)
 
 
-class Colour(StrEnum):
-    """How an agent is run."""
-
-    SYNC = "sync"
-    ASYNC = "async"
+def plain() -> Factory:
+    """The same model and tool without LangGraph: the least that an agent can cost."""
+    return Factory(PLAIN, PlainLoop)
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """How an agent is built and run.
+class PlainLoop:
+    """Ask the model, call its tools, and again. It has no middleware and keeps nothing.
 
     Args:
-        colour: How it is run.
-        saver: Keep threads in memory.
-        kind: The kind of its middleware.
-        number: How many of them it has.
-        turns: How many tool turns a run takes.
+        model: Who is asked.
+        tools: One function.
+        middleware: None of them.
+        checkpointer: None.
     """
 
-    colour: Colour
-    saver: bool = False
-    kind: Kind = HOOKS
-    number: int = 0
-    turns: int = 10
+    def __init__(
+        self, model: Any, tools: Sequence[Any], *, middleware: Any = (), checkpointer: Any = None
+    ) -> None:
+        self._model = model.bind_tools(tools)
+        self._tool: Any = tool(tools[0])
+
+    def invoke(self, asked: Any, config: Any = None) -> Any:
+        """Run until the model calls no tool."""
+        messages = convert_to_messages(asked["messages"])
+        while True:
+            answer = self._model.invoke(messages)
+            messages.append(answer)
+            if not answer.tool_calls:
+                return {"messages": messages}
+            messages += [self._tool.invoke(call) for call in _typed(answer.tool_calls)]
+
+    async def ainvoke(self, asked: Any, config: Any = None) -> Any:
+        """Run until the model calls no tool; calls of one answer run at once."""
+        messages = convert_to_messages(asked["messages"])
+        while True:
+            answer = await self._model.ainvoke(messages)
+            messages.append(answer)
+            if not answer.tool_calls:
+                return {"messages": messages}
+            calls = [self._tool.ainvoke(call) for call in _typed(answer.tool_calls)]
+            messages += await asyncio.gather(*calls)
 
 
-@contextmanager
-def runs(agents: Mapping[str, tuple[Factory, Setting]]) -> Iterator[dict[str, Contender]]:
-    """Contenders that each run an agent, all in one event loop."""
-    with asyncio.Runner() as runner:
-        yield {name: _run(factory, how, runner) for name, (factory, how) in agents.items()}
+def _typed(calls: Sequence[Any]) -> list[Any]:
+    return [{**call, "type": "tool_call"} for call in calls]
 
 
-def _run(factory: Factory, how: Setting, runner: asyncio.Runner) -> Contender:
-    saver = InMemorySaver() if how.saver else None
-    agent = factory.create_agent(
-        FreeModel(turns=how.turns),
-        [add],
-        middleware=factory.middleware(how.kind, how.number),
-        checkpointer=saver,
-    )
-    asked = {"messages": [("user", "Count.")]}
-    config = {"configurable": {"thread_id": "one"}}
-
-    def forget() -> None:
-        if saver is not None:
-            saver.delete_thread("one")
-
-    if how.colour is Colour.SYNC:
-        return Contender(lambda: agent.invoke(asked, config), tidy=forget)
-    return Contender(lambda: runner.run(agent.ainvoke(asked, config)), tidy=forget)
-
-
-@dataclass(frozen=True, slots=True)
-class Import:
-    """An import in a fresh interpreter, whose own start is not counted.
-
-    Args:
-        statement: What to execute.
-    """
-
-    statement: str
-
-    def timed(self, clock: Clock) -> Reading:
-        """Import once, by the clocks of the new process."""
-        code = (
-            "from time import perf_counter as wall, process_time as cpu\n"
-            f"start = wall(), cpu()\n{self.statement}\n"
-            "print(wall() - start[0], cpu() - start[1])"
-        )
-        # Told not to keep compiled modules, Python would compile those that pip did not, each time.
-        env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-        )
-        wall, cpu = map(float, done.stdout.split())
-        return Reading(wall, cpu)
+def rivals(ways: Sequence[Way]) -> list[Factory]:
+    """Our factory in these ways, and the peer where it is installed."""
+    return [*([peer()] if has_peer() else []), *map(ours, ways)]

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple, Protocol
 
+from benchmarks.goals import GOALS, Goal
+
 TOLERANCE = 0.05
 """How far from 1 something may read against itself before no figure can be trusted."""
 
@@ -139,87 +141,199 @@ def _rotated(names: list[str], turn: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What to measure: nothing is built before `open` is entered.
+class Pair:
+    """A figure that a measurement gives.
 
     Args:
-        group: The group it belongs to.
-        name: What it is about.
         of: The contender whose figure it is.
-        over: The contender it is measured against; None for milliseconds.
-        open: Builds the contenders, and clears up after them.
-        rounds: How often each is timed.
-        goal: What the figure should be at most, or None.
+        over: The contender it is measured against; None for the figure alone.
+        goal: The key of its goal, or None.
+        unit: What is counted, where several things are.
     """
 
-    group: str
-    name: str
     of: str
     over: str | None
-    open: Callable[[], AbstractContextManager[Mapping[str, Timed]]]
-    rounds: int
-    goal: float | None = None
+    goal: str | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How seconds are shown.
+
+    Args:
+        unit: In what.
+        convert: Seconds in that unit.
+    """
+
+    unit: str
+    convert: Callable[[float], float]
+
+
+def per(number: int, unit: str = "ms") -> Scale:
+    """Milliseconds of each of so many things."""
+    return Scale(unit, lambda seconds: seconds * 1000 / number)
+
+
+MS = per(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What a comparison gave: a ratio, or milliseconds where it is measured against nothing.
+    """What was found: a ratio, or an amount where it is measured against nothing.
 
     Args:
         group: The group it belongs to.
         name: What it is about.
         of: The contender whose figure it is.
         over: The contender it was measured against, or None.
-        wall: The figure by the wall clock.
-        cpu: The same by the time this process worked.
-        milliseconds: The median wall time of each contender.
-        rounds: How often each was timed.
-        goal: What the figure should be at most, or None.
+        unit: The unit of the sides, and of the value without `over`.
+        value: The figure; by the wall clock, where it is one of time.
+        cpu: The same by the time this process worked; None where no time was taken.
+        sides: The median of each contender of the pair.
+        rounds: How often each was measured.
+        goal: The key of its goal, or None.
     """
 
     group: str
     name: str
     of: str
     over: str | None
-    wall: Interval
-    cpu: Interval
-    milliseconds: Mapping[str, float]
+    unit: str
+    value: Interval
+    cpu: Interval | None
+    sides: Sequence[float]
     rounds: int
-    goal: float | None
+    goal: str | None
 
     @property
-    def verdict(self) -> str:
-        """Whether the goal is met: "yes", "within noise", "no", or "" without a goal."""
-        if self.goal is None:
+    def aim(self) -> Goal | None:
+        """Its goal."""
+        return GOALS[self.goal] if self.goal else None
+
+    def verdict(self, limit: float | None) -> str:
+        """Whether it is at most this: "yes", "within noise", "no", or "" without a limit."""
+        if limit is None:
             return ""
-        if self.wall.middle <= self.goal:
+        if self.value.middle <= limit:
             return "yes"
-        return "within noise" if min(self.wall.low, self.cpu.low) <= self.goal else "no"
+        low = min(self.value.low, self.cpu.low if self.cpu else self.value.low)
+        return "within noise" if low <= limit else "no"
 
 
-def compare(
-    comparison: Comparison, clock: Clock = now, after_round: Callable[[], None] = _nothing
-) -> Figure:
-    """Measure one comparison."""
-    with comparison.open() as contenders:
-        rounds = measure(contenders, comparison.rounds, clock, after_round)
-        names = list(contenders)
-    of, over = comparison.of, comparison.over
-    return Figure(
-        group=comparison.group,
-        name=comparison.name,
-        of=of,
-        over=over,
-        wall=interval([_figure(r[of].wall, r[over].wall if over else None) for r in rounds]),
-        cpu=interval([_figure(r[of].cpu, r[over].cpu if over else None) for r in rounds]),
-        milliseconds={name: median([r[name].wall for r in rounds]) * 1000 for name in names},
-        rounds=comparison.rounds,
-        goal=comparison.goal,
-    )
+class Work(Protocol):
+    """Something that gives figures and takes a while."""
+
+    @property
+    def group(self) -> str:
+        """The group it belongs to."""
+
+    @property
+    def name(self) -> str:
+        """What it is about."""
+
+    @property
+    def rounds(self) -> int:
+        """How often it reports that it got on."""
+
+    @property
+    def pairs(self) -> Sequence[Pair]:
+        """The figures it will give."""
+
+    def figures(
+        self, clock: Clock = now, after_round: Callable[[], None] = _nothing
+    ) -> list[Figure]:
+        """Measure."""
 
 
-def _figure(seconds: float, over: float | None) -> float:
-    return seconds * 1000 if over is None else seconds / over
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Contenders that are timed in turn. Nothing is built before `open` is entered.
+
+    Args:
+        group: The group it belongs to.
+        name: What it is about.
+        open: Builds the contenders, and clears up after them.
+        rounds: How often each is timed.
+        pairs: The figures to make of it.
+        scale: How the times themselves are shown.
+    """
+
+    group: str
+    name: str
+    open: Callable[[], AbstractContextManager[Mapping[str, Timed]]]
+    rounds: int
+    pairs: Sequence[Pair]
+    scale: Scale = MS
+
+    def figures(
+        self, clock: Clock = now, after_round: Callable[[], None] = _nothing
+    ) -> list[Figure]:
+        """Time everyone, and compare."""
+        with self.open() as contenders:
+            taken = measure(contenders, self.rounds, clock, after_round)
+        return [self._figure(pair, taken) for pair in self.pairs]
+
+    def _figure(self, pair: Pair, taken: Rounds) -> Figure:
+        names = [name for name in (pair.of, pair.over) if name is not None]
+        walls = [[readings[name].wall for name in names] for readings in taken]
+        works = [[readings[name].cpu for name in names] for readings in taken]
+        return Figure(
+            group=self.group,
+            name=self.name,
+            of=pair.of,
+            over=pair.over,
+            unit=self.scale.unit,
+            value=interval([self._ratio(*times) for times in walls]),
+            cpu=interval([self._ratio(*times) for times in works]),
+            sides=[self.scale.convert(median(side)) for side in zip(*walls, strict=True)],
+            rounds=self.rounds,
+            goal=pair.goal,
+        )
+
+    def _ratio(self, of: float, over: float | None = None) -> float:
+        return self.scale.convert(of) if over is None else of / over
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Things that are counted, and read the same each time.
+
+    Args:
+        group: The group it belongs to.
+        name: What it is about.
+        items: What to count, by contender: amounts by their units.
+        pairs: The figures to make of it.
+    """
+
+    group: str
+    name: str
+    items: Mapping[str, Callable[[], Mapping[str, float]]]
+    pairs: Sequence[Pair]
+
+    @property
+    def rounds(self) -> int:
+        """One for each."""
+        return len(self.items)
+
+    def figures(
+        self, clock: Clock = now, after_round: Callable[[], None] = _nothing
+    ) -> list[Figure]:
+        """Count everything, and compare."""
+        found = {}
+        for name, count in self.items.items():
+            found[name] = count()
+            after_round()
+        return [self._figure(pair, found) for pair in self.pairs]
+
+    def _figure(self, pair: Pair, found: Mapping[str, Mapping[str, float]]) -> Figure:
+        names = [name for name in (pair.of, pair.over) if name is not None]
+        sides = [found[name][pair.unit] for name in names]
+        value = sides[0] / sides[1] if pair.over else sides[0]
+        exact = Interval(value, value, value)
+        return Figure(
+            self.group, self.name, pair.of, pair.over, pair.unit, exact, None, sides, 1, pair.goal
+        )
 
 
 def is_steady(reading: Interval) -> bool:

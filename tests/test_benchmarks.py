@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+
+import agent_factory
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import __main__ as command
-from benchmarks import batteries, contenders, groups, harness
-from benchmarks.harness import Comparison, Contender, Interval, Reading, compare, interval, measure
-from benchmarks.report import as_json, table
+from benchmarks import batteries, contenders, harness, readme, report, runs
+from benchmarks.contenders import Public, Way
+from benchmarks.efforts import FULL, GOALS_ONLY, HEADLINE, SHORT, Effort, Thread
+from benchmarks.goals import GOALS, goals_table
+from benchmarks.groups import GROUPS
+from benchmarks.harness import Contender, Figure, Interval, Match, Pair, Reading, Scale, Tally
+from benchmarks.latency import check
+from benchmarks.others import others
+from benchmarks.savers import Colour, Saver
+from benchmarks.scripted import FreeModel, Gate, add, history, new_functions
 
-TINY = groups.Effort(checks=2, runs=2, builds=2, imports=1, turns=1)
+TINY = Effort(
+    checks=2,
+    runs=1,
+    builds=1,
+    imports=1,
+    turns=1,
+    numbers=(0, 16),
+    calls=(2,),
+    histories=(4,),
+    crowds=(2,),
+    memories=(2,),
+    threads=(Thread(2, SHORT, (0, 1)),),
+)
 
 
 class FakeClock:
@@ -41,10 +65,26 @@ class FakeClock:
         return run
 
 
+def matched(
+    clock: FakeClock, a: Contender, b: Contender, *pairs: Pair, scale: Scale = harness.MS
+) -> list[Figure]:
+    @contextmanager
+    def opened() -> Iterator[dict[str, Contender]]:
+        yield {"a": a, "b": b}
+
+    return Match("group", "name", opened, 3, pairs, scale).figures(clock)
+
+
+def figure(value: Interval, goal: str | None = "layers", **other: Any) -> Figure:
+    cpu = other.pop("cpu", value)
+    given = {"group": "group", "name": "name", "of": "a", "over": "b", "unit": "ms"} | other
+    return Figure(**given, value=value, cpu=cpu, sides=[2.0, 1.0], rounds=3, goal=goal)
+
+
 def test_each_is_called_once_off_the_record_and_then_the_order_rotates() -> None:
     calls: list[str] = []
     rivals = {name: Contender(lambda name=name: calls.append(name)) for name in "abc"}  # type: ignore[misc]
-    measure(rivals, rounds=4)
+    harness.measure(rivals, rounds=4)
     assert "".join(calls) == "abc" + "abc" + "bca" + "cab" + "abc"
 
 
@@ -56,22 +96,15 @@ def test_only_the_run_is_on_the_clock() -> None:
 
 def test_the_first_call_of_a_contender_does_not_count() -> None:
     clock = FakeClock()
-    rounds = measure({"a": Contender(clock.takes(50, 1))}, 3, clock)
+    rounds = harness.measure({"a": Contender(clock.takes(50, 1))}, 3, clock)
     assert [taken["a"].wall for taken in rounds] == [1, 1, 1]
 
 
 def test_what_is_done_between_rounds_is_off_the_clock() -> None:
     clock = FakeClock()
-    rounds = measure({"a": Contender(clock.takes(1))}, 2, clock, after_round=clock.takes(100))
+    a = {"a": Contender(clock.takes(1))}
+    rounds = harness.measure(a, 2, clock, after_round=clock.takes(100))
     assert [taken["a"].wall for taken in rounds] == [1, 1]
-
-
-def compared(clock: FakeClock, a: Contender, b: Contender, over: str | None) -> harness.Figure:
-    @contextmanager
-    def opened() -> Iterator[dict[str, Contender]]:
-        yield {"a": a, "b": b}
-
-    return compare(Comparison("group", "name", "a", over, opened, rounds=3, goal=2.0), clock)
 
 
 def test_a_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
@@ -79,34 +112,67 @@ def test_a_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
     # A machine ten times as slow in the second round changes no ratio.
     a = Contender(clock.takes(9, 2, 20, 6))
     b = Contender(clock.takes(9, 1, 10, 2))
-    figure = compared(clock, a, b, over="b")
-    assert figure.wall == Interval(middle=2, low=2, high=3)
-    assert figure.cpu == figure.wall
-    assert figure.milliseconds == {"a": 6000, "b": 2000}
+    (found,) = matched(clock, a, b, Pair("a", "b"))
+    assert found.value == Interval(middle=2, low=2, high=3)
+    assert found.cpu == found.value
+    assert found.sides == [6000, 2000]
 
 
-def test_a_figure_over_nothing_is_in_milliseconds() -> None:
+def test_a_figure_over_nothing_is_an_amount() -> None:
     clock = FakeClock()
-    figure = compared(clock, Contender(clock.takes(0.5)), Contender(clock.takes(1)), over=None)
-    assert figure.wall == Interval(500, 500, 500)
-    assert figure.cpu.middle == 250
+    a, b = Contender(clock.takes(0.5)), Contender(clock.takes(1))
+    (found,) = matched(clock, a, b, Pair("a", None))
+    assert found.value == Interval(500, 500, 500)
+    assert found.cpu == Interval(250, 250, 250)
+
+
+def test_one_match_gives_a_figure_for_each_pair() -> None:
+    clock = FakeClock()
+    a, b = Contender(clock.takes(1)), Contender(clock.takes(2))
+    found = matched(clock, a, b, Pair("a", "b"), Pair("b", "a"), scale=harness.per(10, "ms a turn"))
+    assert [each.value.middle for each in found] == [0.5, 2]
+    assert [each.sides for each in found] == [[100, 200], [200, 100]]
+
+
+def test_what_is_counted_is_exact_and_no_clock_is_in_it() -> None:
+    steps: list[None] = []
+    items: dict[str, Callable[[], Mapping[str, float]]] = {
+        "a": lambda: {"kB": 3.0, "rows": 5},
+        "b": lambda: {"kB": 2.0, "rows": 4},
+    }
+    pairs = [Pair("a", "b", unit="kB"), Pair("a", None, unit="rows")]
+    work = Tally("group", "name", items, pairs)
+    ratio, amount = work.figures(after_round=lambda: steps.append(None))
+    assert (ratio.value.middle, ratio.sides, ratio.cpu) == (1.5, [3, 2], None)
+    assert (amount.value.middle, amount.unit) == (5, "rows")
+    assert len(steps) == work.rounds
 
 
 @pytest.mark.parametrize(
-    ("wall", "verdict"),
+    ("value", "verdict"),
     [
-        (Interval(1.9, 1.8, 2.1), "yes"),
-        (Interval(2.1, 1.9, 2.2), "within noise"),
+        (Interval(1.2, 1.1, 2.1), "yes"),
+        (Interval(1.3, 1.1, 2.2), "within noise"),
         (Interval(2.2, 2.1, 2.3), "no"),
     ],
 )
-def test_a_goal_is_met_missed_or_hidden_by_noise(wall: Interval, verdict: str) -> None:
-    figure = harness.Figure("group", "name", "a", "b", wall, wall, {"a": 1.0, "b": 1.0}, 3, 2.0)
-    assert figure.verdict == verdict
+def test_a_goal_is_met_missed_or_hidden_by_noise(value: Interval, verdict: str) -> None:
+    assert figure(value).verdict(1.2) == verdict
+
+
+def test_the_steadier_clock_may_hide_a_goal_too() -> None:
+    found = figure(Interval(2.2, 2.1, 2.3), cpu=Interval(1.4, 1.1, 1.5))
+    assert found.verdict(1.2) == "within noise"
+
+
+def test_what_is_exact_has_no_noise() -> None:
+    exact = Interval(4.1, 4.1, 4.1)
+    assert figure(exact, cpu=None).verdict(4) == "no"
+    assert figure(exact, cpu=None).verdict(None) == ""
 
 
 def test_the_range_of_a_median_narrows_with_the_number_of_values() -> None:
-    few, many = interval(range(10)), interval(range(1000))
+    few, many = harness.interval(range(10)), harness.interval(range(1000))
     assert few == Interval(4.5, 1, 8)
     assert many == Interval(499.5, 469, 530)
 
@@ -116,29 +182,194 @@ def test_a_steady_machine_reads_one_for_a_thing_against_itself() -> None:
     assert not harness.is_steady(Interval(0.94, 0.9, 1.2))
 
 
-def test_agents_compared_with_themselves_and_with_a_loop_by_hand_run(
-    monkeypatch: pytest.MonkeyPatch,
+def test_shortfalls_are_what_does_not_reach_its_goal() -> None:
+    figures = [
+        figure(Interval(1.1, 1.0, 1.2)),
+        figure(Interval(1.3, 1.1, 1.5), name="hidden"),
+        figure(Interval(9.0, 8.0, 9.5), name="slow"),
+        figure(Interval(9.0, 8.0, 9.5), goal=None),
+    ]
+    (short,) = report.shortfalls(figures)
+    assert short == "group: slow: a / b reads 9.00 (8.00-9.50), to reach: 1.2"
+    (hidden,) = report.doubtful(figures)
+    assert hidden.startswith("group: hidden: ")
+
+
+def test_a_goal_that_no_figure_is_about_is_told() -> None:
+    missing = report.unmeasured([figure(Interval(1, 1, 1))])
+    assert len(missing) == len(GOALS) - 1
+    assert not [line for line in missing if GOALS["layers"].what in line]
+
+
+def test_goals_get_harder_and_say_what_they_were_set_by() -> None:
+    for goal in GOALS.values():
+        assert goal.source
+        assert goal.reach or goal.then
+        assert not (goal.reach and goal.then) or goal.then < goal.reach
+
+
+def everywhere(monkeypatch: pytest.MonkeyPatch, name: str, value: Any) -> None:
+    """Replace a function of `contenders` wherever it was imported."""
+    for module in [module for key, module in sys.modules.items() if key.startswith("benchmarks.")]:
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, value)
+
+
+def test_every_goal_has_a_figure_in_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    everywhere(monkeypatch, "has_peer", lambda: True)
+    everywhere(monkeypatch, "peer", lambda: replace(contenders.ours(), name=contenders.PEER))
+    goals = {
+        pair.goal
+        for group in GROUPS.values()
+        for work in group(replace(GOALS_ONLY, memories=(2,)))
+        for pair in work.pairs
+    }
+    assert goals - {None} == GOALS.keys()
+
+
+def test_a_table_has_a_line_for_each_figure() -> None:
+    found = figure(Interval(2, 2, 2.5))
+    assert report.table([found]).splitlines()[-1] == (
+        "| group: name | a / b | 2.00 (2.00-2.50) | 2.00 (2.00-2.50) | 2 / 1 ms "
+        "| 1.2: no | 1.1: no |"
+    )
+
+
+def test_an_exact_amount_has_no_range_and_no_cpu_time() -> None:
+    found = figure(Interval(18, 18, 18), goal=None, over=None, cpu=None, unit="checkpoints a turn")
+    assert report.table([found]).splitlines()[-1] == (
+        "| group: name | a | 18 checkpoints a turn |  |  |  |  |"
+    )
+
+
+def test_figures_survive_json() -> None:
+    figures = [figure(Interval(2, 1, 3)), figure(Interval(4, 4, 4), cpu=None, goal=None)]
+    written = report.report(figures)
+    assert report.read(written.json()) == written
+    assert json.loads(written.json())["figures"][0]["reach"] == {
+        "limit": 1.2,
+        "met": "within noise",
+    }
+
+
+def test_text_is_replaced_between_its_markers_only() -> None:
+    text = "before\n<!-- figures -->\nold\n<!-- /figures -->\nafter\n"
+    assert readme.replaced(text, "figures", "new") == text.replace("old", "new")
+    with pytest.raises(ValueError, match="lacks <!-- goals -->"):
+        readme.replaced(text, "goals", "new")
+
+
+def test_the_readme_has_the_goals_and_a_place_for_figures() -> None:
+    text = readme.README.read_text(encoding="utf-8")
+    assert readme.between(text, "goals") == goals_table()
+    assert readme.between(text, "figures")
+
+
+def test_the_readme_tells_of_every_group() -> None:
+    text = readme.README.read_text(encoding="utf-8")
+    assert [name for name in GROUPS if f"\n| {name} |" not in text] == []
+
+
+def test_a_way_takes_part_as_soon_as_the_library_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def create_agent(
+        model: Any, tools: Any, *, swift: Any = False, state_schema: Any = None
+    ) -> Any:
+        return swift, state_schema
+
+    monkeypatch.setattr(agent_factory, "create_agent", create_agent)
+    monkeypatch.setattr(agent_factory, "Thin", "a schema", raising=False)
+    ways = [
+        Way("as ever", {"steady": False}),
+        Way("swift", {"swift": True}),
+        Way("thin", {"swift": True, "state_schema": Public("Thin")}),
+        Way("absent", {"steady": True}),
+        Way("unnamed", {"state_schema": Public("Thinner")}),
+    ]
+    found = contenders.there(ways)
+    assert [way.name for way in found] == ["as ever", "swift", "thin"]
+    built = [contenders.ours(way).create_agent("model", []) for way in found]
+    assert built == [(False, None), (True, None), (True, "a schema")]
+
+
+def everyone() -> list[contenders.Factory]:
+    ways = contenders.there([*contenders.WAYS, *contenders.LEAN])
+    loops = [contenders.ours(), contenders.by_hand(), contenders.plain()]
+    return [*loops, *contenders.rivals(ways), *others()]
+
+
+@pytest.mark.parametrize("factory", everyone(), ids=lambda factory: factory.name)
+def test_every_contender_takes_the_turns_it_was_asked_to_take(
+    factory: contenders.Factory, call: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(groups, "has_peer", lambda: False)
-    figures = [compare(c) for c in (*groups.check(TINY), *groups.turns(TINY))]
-    assert {figure.over for figure in figures} == {"itself", contenders.BY_HAND}
-    assert all(figure.wall.low > 0 for figure in figures)
+    seen: list[int] = []
+
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        seen.append(a)
+        return a + b
+
+    agent = factory.create_agent(FreeModel(turns=2), [add], middleware=[], checkpointer=None)
+    call(agent, {"messages": [runs.QUESTION]})
+    assert seen == [0, 1]
 
 
-def test_a_run_takes_the_turns_it_was_asked_to_take(call: Callable[..., Any]) -> None:
-    agent = contenders.ours().create_agent(contenders.FreeModel(turns=3), [contenders.add])
-    done = call(agent, {"messages": [("user", "Count.")]})
-    assert [message.type for message in done["messages"]] == ["human", *["ai", "tool"] * 3, "ai"]
+def test_a_wide_turn_in_a_long_conversation_is_one_turn(call: Callable[..., Any]) -> None:
+    model = FreeModel(turns=1, calls=3, before=4, size=5)
+    for factory in (contenders.ours(), contenders.plain()):
+        agent = factory.create_agent(model, [add], middleware=[], checkpointer=None)
+        done = call(agent, {"messages": [*history(4), runs.QUESTION]})["messages"]
+        kinds = [HumanMessage, AIMessage] * 2 + [HumanMessage, AIMessage, *[ToolMessage] * 3]
+        assert [type(message) for message in done] == [*kinds, AIMessage]
+        assert done[-1].content == "xxxxx"
 
 
-@pytest.mark.parametrize("group", ["growth", "decisions", "batteries", "build"])
-def test_every_group_can_be_measured_without_the_peer(
+@pytest.mark.parametrize("group", [name for name in GROUPS if name != "imports"])
+def test_every_group_can_be_measured_without_other_libraries(
     group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups, "has_peer", lambda: False)
-    comparisons = list(groups.GROUPS[group](TINY))
-    assert comparisons
-    assert all(compare(comparison).wall.low > 0 for comparison in comparisons)
+    everywhere(monkeypatch, "has_peer", lambda: False)
+    tried = [work.figures() for work in GROUPS[group](TINY)]
+    assert tried
+    assert all(found.value.low > 0 for figures in tried for found in figures)
+
+
+def test_the_self_check_is_made_in_both_colours() -> None:
+    figures = [found for work in check(TINY) for found in work.figures()]
+    assert [found.name for found in figures] == ["itself, sync", "itself, async"]
+
+
+@pytest.mark.parametrize("effort", [FULL, HEADLINE, GOALS_ONLY])
+def test_a_growth_needs_agents_with_none(effort: Effort) -> None:
+    assert effort.numbers[0] == 0
+    assert 16 in effort.numbers
+
+
+@pytest.mark.parametrize("colour", Colour)
+@pytest.mark.parametrize("saver", Saver)
+def test_a_run_leaves_no_thread_behind(colour: Colour, saver: Saver) -> None:
+    kept: list[Any] = []
+
+    def create_agent(*args: Any, checkpointer: Any, **kwargs: Any) -> Any:
+        kept.append(checkpointer)
+        return contenders.ours().create_agent(*args, checkpointer=checkpointer, **kwargs)
+
+    factory = replace(contenders.ours(), create_agent=create_agent)
+    with runs.runs({"a": (factory, runs.Setting(colour, saver, turns=1))}) as found:
+        assert found["a"].timed(harness.now).wall > 0
+        if colour is Colour.SYNC and kept[0] is not None:
+            assert list(kept[0].list(None)) == []
+
+
+def test_a_run_is_weighed_as_a_saver_with_one_row_a_checkpoint_stores_it() -> None:
+    few, many = (runs.weigh(contenders.ours(), number, 3, 50) for number in (0, 2))
+    assert few["checkpoints a turn"] == 2
+    assert many["checkpoints a turn"] >= 2
+    assert many["kB a turn"] > few["kB a turn"] > 0.1
+
+
+def test_memory_is_counted_while_all_runs_wait() -> None:
+    entry = (contenders.ours(), runs.Setting(Colour.ASYNC, turns=1))
+    assert 1_000 < runs.memory_per_run(entry, 3) < 1_000_000
 
 
 def test_built_ins_and_bare_hooks_take_the_same_steps(tmp_path: Path) -> None:
@@ -146,7 +377,7 @@ def test_built_ins_and_bare_hooks_take_the_same_steps(tmp_path: Path) -> None:
     stack = batteries.built_ins(model, str(tmp_path))
     create = contenders.ours().create_agent
     agents = [
-        create(model, [contenders.add], middleware=members, checkpointer=InMemorySaver())
+        create(model, [add], middleware=members, checkpointer=InMemorySaver())
         for members in (stack, batteries.bare_hooks(stack))
     ]
     config = {"configurable": {"thread_id": "one"}}
@@ -156,45 +387,118 @@ def test_built_ins_and_bare_hooks_take_the_same_steps(tmp_path: Path) -> None:
 
 
 def test_an_import_is_timed_by_the_clocks_of_its_own_process() -> None:
-    reading = contenders.Import("import json").timed(FakeClock())
+    reading = runs.Import("import json").timed(FakeClock())
     assert 0 < reading.wall < 60
     assert 0 <= reading.cpu < 60
 
 
 def test_functions_are_new_to_a_factory_only_once() -> None:
-    one, other = contenders.new_functions(1), contenders.new_functions(1)
+    one, other = new_functions(1), new_functions(1)
     assert one[0] is not other[0]
     assert one[0].__name__ == other[0].__name__ == "tool_0"
 
 
-def test_the_command_prints_a_table_and_writes_json(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(groups, "has_peer", lambda: False)
-    monkeypatch.setattr(command, "QUICK", TINY)
+def measured(*found: Figure) -> dict[str, Any]:
+    """A group that gives these figures."""
+
+    @contextmanager
+    def opened() -> Iterator[dict[str, Contender]]:
+        yield {"a": Contender(lambda: None)}
+
+    class Ready(Match):
+        def figures(self, *_: Any, **__: Any) -> list[Figure]:
+            return list(found)
+
+    pairs = [Pair("a", None, each.goal) for each in found]
+    return {"ready": lambda effort: iter([Ready("ready", "name", opened, 1, pairs)])}
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The command with a short self-check that is always content."""
+    for name in ("FULL", "HEADLINE", "GOALS_ONLY"):
+        monkeypatch.setattr(command, name, TINY)
     monkeypatch.setattr(command, "is_steady", lambda reading: True)
+    return monkeypatch
+
+
+def test_the_command_prints_a_table_and_writes_json_and_the_readme(
+    quick: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, file = tmp_path / "README.md", tmp_path / "figures.json"
+    page.write_text("<!-- figures -->\n<!-- /figures -->")
+    quick.setattr(command, "README", page)
+    quick.setattr(command, "GROUPS", measured(figure(Interval(1, 1, 1))))
+    assert command.main(["--json", str(file), "--write-readme"]) == 0
+    written = report.read(file.read_text())
+    assert [found.group for found in written.figures] == ["check", "check", "group"]
+    assert written.markdown() in capsys.readouterr().out
+    assert written.markdown() in page.read_text()
+
+
+def test_figures_can_be_read_instead_of_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "figures.json"
-    assert command.main(["--quick", "--only", "build", "--json", str(file)]) == 0
-    written = json.loads(file.read_text())
-    assert written["versions"]["langgraph"] in capsys.readouterr().out
-    assert {figure["group"] for figure in written["figures"]} == {"check", "build"}
-    assert {"middle", "low", "high"} == written["figures"][0]["wall"].keys()
+    file.write_text(report.report([figure(Interval(9, 9, 9))]).json())
+    assert command.main(["--read", str(file)]) == 0
+    assert "| a / b | 9.00 (9.00-9.00) |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "said"),
+    [
+        (Interval(1, 1, 1), 0, "No goal is missed."),
+        (Interval(1.3, 1.1, 1.4), 0, "within noise: group: name: a / b reads 1.30"),
+        (Interval(9, 9, 9), 1, "falls short: group: name: a / b reads 9.00"),
+    ],
+)
+def test_the_check_says_what_falls_short(
+    value: Interval,
+    code: int,
+    said: str,
+    quick: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    quick.setattr(command, "GROUPS", measured(figure(value)))
+    assert command.main(["--check", "--only", "ready"]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_check_of_everything_also_misses_what_was_not_measured(
+    quick: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick.setattr(command, "GROUPS", measured(figure(Interval(1, 1, 1))))
+    assert command.main(["--check"]) == 1
+    assert "falls short: not measured: " in capsys.readouterr().err
 
 
 def test_an_unsteady_machine_is_a_failure(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    quick: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "QUICK", TINY)
-    monkeypatch.setattr(command, "GROUPS", {"none": lambda effort: iter(())})
-    monkeypatch.setattr(command, "is_steady", lambda reading: False)
-    assert command.main(["--quick"]) == 1
+    quick.setattr(command, "GROUPS", {})
+    quick.setattr(command, "is_steady", lambda reading: False)
+    assert command.main([]) == 1
     assert "no figure can be trusted" in capsys.readouterr().err
 
 
-def test_a_table_has_a_line_for_each_figure() -> None:
-    clock = FakeClock()
-    figure = compared(clock, Contender(clock.takes(4)), Contender(clock.takes(2)), over="b")
-    assert table([figure]).splitlines()[-1] == (
-        "| group: name | a / b | 2.00 (2.00-2.00) | 2.00 (2.00-2.00) | 4000.0 / 2000.0 | 2 | yes |"
-    )
-    assert json.loads(as_json([figure]))["figures"][0]["met"] == "yes"
+def test_without_a_terminal_each_group_is_a_line(
+    quick: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick.setattr(command, "GROUPS", measured(figure(Interval(1, 1, 1))))
+    command.main([])
+    told = [line.split()[-1] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["check", "ready"]
+
+
+def test_what_waits_does_so_until_all_have_come() -> None:
+    async def come() -> list[bool]:
+        gate = Gate(2)
+        tasks = [asyncio.ensure_future(gate.wait()) for _ in range(2)]
+        await gate.full.wait()
+        waiting = [task.done() for task in tasks]
+        gate.open.set()
+        await asyncio.gather(*tasks)
+        return waiting
+
+    assert asyncio.run(come()) == [False, False]

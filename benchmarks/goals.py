@@ -1,0 +1,208 @@
+"""What the figures should reach, as data.
+
+The goals are ratios, so they hold on any machine; those in milliseconds were set on two shared
+cores. Each says what langchain 1.4.7 read when it was set, and what it was set by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a figure should be at most.
+
+    Args:
+        key: The name that figures know it by.
+        what: What it is about.
+        peer: What langchain 1.4.7 read when the goal was set.
+        reach: What has to be reached, or None.
+        then: What to go for after that, or None.
+        source: What the numbers were set by.
+    """
+
+    key: str
+    what: str
+    peer: str
+    reach: float | None
+    then: float | None
+    source: str
+
+
+_STEPS = "a prototype of fused steps read"
+
+_ALL = (
+    Goal(
+        "growth",
+        "a turn with 16 middleware over one with none, async, without and with a memory saver",
+        "6.4",
+        1.5,
+        1.2,
+        "a hook costs microseconds where it needs no super-step",
+    ),
+    Goal(
+        "none async",
+        "a turn without middleware over langchain, async, no saver",
+        "1",
+        0.9,
+        0.75,
+        f"{_STEPS} up to a quarter less, part of it for features it lacked",
+    ),
+    Goal(
+        "none sync",
+        "a turn without middleware over langchain, sync, no saver",
+        "1",
+        0.6,
+        0.5,
+        "ToolNode's thread pool for one call is half of such a turn",
+    ),
+    Goal(
+        "8 hooks",
+        "a turn with 8 middleware over langchain with as many",
+        "1",
+        0.35,
+        0.25,
+        f"{_STEPS} 3.2-4.0 times as fast, in two steps 4.5-4.7",
+    ),
+    Goal(
+        "16 hooks",
+        "a turn with 16 middleware over langchain with as many",
+        "1",
+        0.25,
+        0.16,
+        f"{_STEPS} 5.1-6.1 times as fast, in two steps 6.3-7.7",
+    ),
+    Goal(
+        "32 hooks",
+        "a turn with 32 middleware over langchain with as many",
+        "1",
+        0.13,
+        0.10,
+        f"{_STEPS} 8.5-10 times as fast, in two steps 10-13",
+    ),
+    Goal(
+        "layers",
+        "a turn with 16 async wrap_model_call layers over one with none",
+        "3.5",
+        1.2,
+        1.1,
+        "a plain closure costs 0.1 microseconds a layer",
+    ),
+    Goal(
+        "checkpoints",
+        "checkpoints of a turn, for any number of middleware",
+        "2N+2",
+        4,
+        2,
+        "before hooks, model, after hooks and tools are four steps; all but tools in one, two",
+    ),
+    Goal(
+        "bytes",
+        "checkpoint bytes with 32 middleware over those with none, 10 turns, short messages",
+        "129",
+        2.2,
+        1.0,
+        "four checkpoints a turn for two; and two for two",
+    ),
+    Goal(
+        "long thread",
+        "kB of checkpoints a turn, 200 turns, 8 middleware, messages of 200 bytes",
+        "1676, with a delta channel 68",
+        8,
+        5,
+        "a delta channel without middleware read 4.8",
+    ),
+    Goal(
+        "history",
+        "10,000 messages in the state, no saver, over a plain Python loop",
+        "4.6",
+        2,
+        1.5,
+        "the model's own conversions were 27 % of it, and the rest can do with one look",
+    ),
+    Goal(
+        "calls sync",
+        "100 parallel tool calls over a plain loop, sync",
+        "8.7",
+        3,
+        2.1,
+        "all calls as one task read 2.1",
+    ),
+    Goal(
+        "calls async",
+        "100 parallel tool calls over a plain loop, async",
+        "2.4",
+        2,
+        1.4,
+        "all calls as one task read 1.3",
+    ),
+    Goal(
+        "build",
+        "create_agent with 16 middleware over langchain",
+        "1 (5.6 ms)",
+        1.0,
+        0.5,
+        "no slower than the peer; half where tools are cached",
+    ),
+    Goal(
+        "functions",
+        "ms to build with 100 plain functions, the second time",
+        "163",
+        15,
+        None,
+        "a function costs 1.6 ms, once",
+    ),
+    Goal(
+        "import",
+        "import agent_factory over the least that LangGraph itself costs",
+        "1.2",
+        1.0,
+        None,
+        "nothing of its own that takes noticeable time",
+    ),
+    Goal(
+        "lazy import",
+        "ms of import agent_factory",
+        "",
+        None,
+        50,
+        "names are loaded when they are used (PEP 562)",
+    ),
+    Goal(
+        "crowd",
+        "the time of 100 runs at once with 8 middleware over langchain",
+        "1 (43 agents a second)",
+        1 / 3,
+        1 / 4,
+        "3 and 4 times as many agents a second",
+    ),
+    Goal(
+        "batteries",
+        "all built-ins, idle, over bare hooks in their places",
+        "",
+        1.15,
+        None,
+        "counted in instructions it was 1.16",
+    ),
+)
+
+GOALS: Mapping[str, Goal] = {goal.key: goal for goal in _ALL}
+"""Every goal by its key."""
+
+
+def goals_table() -> str:
+    """The goals as a Markdown table."""
+    head = "| goal | what | langchain 1.4.7 | reach | then | set by |\n|---|---|---|---|---|---|"
+    return "\n".join([head, *map(_row, _ALL)])
+
+
+def _row(goal: Goal) -> str:
+    limits = [_number(goal.reach), _number(goal.then)]
+    cells = [goal.key, goal.what, goal.peer, *limits, goal.source]
+    return f"| {' | '.join(cells)} |"
+
+
+def _number(limit: float | None) -> str:
+    return "" if limit is None else f"{limit:.3g}"

@@ -1,0 +1,176 @@
+"""Agents become contenders: built off the clock, run on it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.contenders import HOOKS, Factory, Kind
+from benchmarks.harness import Clock, Contender, Reading
+from benchmarks.savers import CONFIG, Colour, Saver, Scales, opened
+from benchmarks.scripted import FreeModel, Gate, add, history, wordy_add
+
+QUESTION = ("user", "Count.")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How an agent is built and run.
+
+    Args:
+        colour: How it is run.
+        saver: Where its thread is kept.
+        kind: The kind of its middleware.
+        number: How many of them it has.
+        turns: How many tool turns a run takes.
+        calls: How many calls a turn makes.
+        before: How many messages the conversation has already.
+        tool: What is called.
+    """
+
+    colour: Colour
+    saver: Saver = Saver.NONE
+    kind: Kind = HOOKS
+    number: int = 0
+    turns: int = 10
+    calls: int = 1
+    before: int = 0
+    tool: Callable[..., Any] = field(default=add)
+
+
+Entry = tuple[Factory, Setting]
+
+
+@contextmanager
+def runs(agents: Mapping[str, Entry]) -> Iterator[dict[str, Contender]]:
+    """Contenders that each run an agent, all in one event loop."""
+    with ExitStack() as stack:
+        runner = stack.enter_context(asyncio.Runner())
+        yield {name: _run(entry, runner, stack) for name, entry in agents.items()}
+
+
+def _run(entry: Entry, runner: asyncio.Runner, stack: ExitStack) -> Contender:
+    factory, how = entry
+    kept = stack.enter_context(opened(how.saver, how.colour, runner))
+    agent = factory.create_agent(
+        FreeModel(turns=how.turns, calls=how.calls, before=how.before),
+        [how.tool],
+        middleware=factory.middleware(how.kind, how.number),
+        checkpointer=kept.saver,
+    )
+    asked = {"messages": [*history(how.before), QUESTION] if how.before else [QUESTION]}
+    if how.colour is Colour.SYNC:
+        return Contender(lambda: agent.invoke(asked, CONFIG), tidy=kept.forget)
+    return Contender(lambda: runner.run(agent.ainvoke(asked, CONFIG)), tidy=kept.forget)
+
+
+@contextmanager
+def crowds(factories: Mapping[str, Entry], number: int) -> Iterator[dict[str, Contender]]:
+    """Contenders that each run an agent so many times at once."""
+    with asyncio.Runner() as runner:
+        yield {name: _crowd(entry, number, runner) for name, entry in factories.items()}
+
+
+def _crowd(entry: Entry, number: int, runner: asyncio.Runner) -> Contender:
+    agent = _bare_agent(entry, FreeModel(turns=entry[1].turns))
+    return Contender(lambda: runner.run(_all_at_once(agent, number)))
+
+
+def _bare_agent(entry: Entry, model: FreeModel) -> Any:
+    factory, how = entry
+    members = factory.middleware(how.kind, how.number)
+    return factory.create_agent(model, [add], middleware=members, checkpointer=None)
+
+
+async def _all_at_once(agent: Any, number: int) -> None:
+    await asyncio.gather(*(agent.ainvoke({"messages": [QUESTION]}) for _ in range(number)))
+
+
+def memory_per_run(entry: Entry, number: int) -> float:
+    """What a run holds that waits for its last answer, in bytes; `number` of them wait at once.
+
+    Counted by tracemalloc: what Python allocates, not what the process takes from the system.
+    """
+    return asyncio.run(_memory_per_run(entry, number))
+
+
+async def _memory_per_run(entry: Entry, number: int) -> float:
+    # What the first run leaves in caches belongs to no run.
+    await _all_at_once(_bare_agent(entry, FreeModel(turns=entry[1].turns)), 1)
+    gate = Gate(number)
+    agent = _bare_agent(entry, FreeModel(turns=entry[1].turns, gate=gate))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        waiting = asyncio.ensure_future(_all_at_once(agent, number))
+        await gate.full.wait()
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    gate.open.set()
+    await waiting
+    return held / number
+
+
+def weigh(factory: Factory, number: int, turns: int, size: int) -> dict[str, float]:
+    """What a run gives its saver.
+
+    Args:
+        factory: Who builds the agent.
+        number: How many middleware with `before_model` and `after_model` it has.
+        turns: How many tool turns the run takes.
+        size: The length of each message, in characters.
+
+    Returns:
+        The checkpoints that one more turn makes, and the kilobytes of the whole run by its turns.
+    """
+    whole, least = _weighed(factory, number, turns, size), _weighed(factory, number, 1, size)
+    more = (whole.checkpoints - least.checkpoints) / (turns - 1)
+    return {"checkpoints a turn": more, "kB a turn": whole.bytes / turns / 1000}
+
+
+def _weighed(factory: Factory, number: int, turns: int, size: int) -> Scales:
+    scales = Scales()
+    agent = factory.create_agent(
+        FreeModel(turns=turns, size=size),
+        [wordy_add(size)],
+        middleware=factory.middleware(HOOKS, number),
+        checkpointer=scales,
+    )
+    agent.invoke({"messages": [QUESTION]}, CONFIG)
+    return scales
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """An import in a fresh interpreter, whose own start is not counted.
+
+    Args:
+        statement: What to execute.
+    """
+
+    statement: str
+
+    def timed(self, clock: Clock) -> Reading:
+        """Import once, by the clocks of the new process."""
+        code = (
+            "from time import perf_counter as wall, process_time as cpu\n"
+            f"start = wall(), cpu()\n{self.statement}\n"
+            "print(wall() - start[0], cpu() - start[1])"
+        )
+        # Told not to keep compiled modules, Python would compile those that pip did not, each time.
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        )
+        wall, cpu = map(float, done.stdout.split())
+        return Reading(wall, cpu)

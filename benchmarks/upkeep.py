@@ -1,0 +1,143 @@
+"""What an agent costs before it runs, and what its extras cost: logs, built-ins, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from agent_factory import plan_agent
+from agent_factory.checks import Suspect, doubts
+from benchmarks.contenders import HOOKS, OURS, PEER, Factory, has_peer, ours, peer
+from benchmarks.efforts import Effort
+from benchmarks.harness import Contender, Match, Pair, Timed, per
+from benchmarks.latency import MANY
+from benchmarks.runs import Import, Setting, runs
+from benchmarks.savers import Colour
+from benchmarks.scripted import FreeModel, add, new_functions
+
+FUNCTIONS = 100
+"""How many plain functions a large agent has as tools."""
+
+
+def decisions(effort: Effort) -> Iterator[Match]:
+    """What the decision log costs: a run that keeps one over a run that keeps none."""
+    plain = ours()
+    logged = replace(plain, create_agent=partial(plain.create_agent, decisions=_drop))
+    for colour in Colour:
+        setting = Setting(colour, number=MANY, turns=effort.turns)
+        entries = {
+            "a log": (logged, setting),
+            "no log": (plain, setting),
+            "no log either": (plain, setting),
+        }
+        pairs = [Pair("a log", "no log"), Pair("no log either", "no log")]
+        name, scale = f"{MANY} hook middleware, {colour}", per(effort.turns, "ms a turn")
+        yield Match("decisions", name, partial(runs, entries), effort.runs, pairs, scale)
+
+
+def _drop(decision: Any) -> None:
+    """A log that goes nowhere."""
+
+
+def batteries(effort: Effort) -> Iterator[Match]:
+    """What all built-ins cost that have nothing to do, beyond the nodes of their hooks."""
+    for colour in Colour:
+        opened = partial(_idle, colour, effort.turns)
+        pairs = [Pair("built-ins", "bare hooks", "batteries")]
+        scale = per(effort.turns, "ms a turn")
+        yield Match("batteries", str(colour), opened, 2 * effort.runs, pairs, scale)
+
+
+def _idle(colour: Colour, turns: int) -> AbstractContextManager[Mapping[str, Timed]]:
+    # Only here: the built-ins are much to import where another group is asked for.
+    from benchmarks import batteries
+
+    return batteries.opened(colour, turns)
+
+
+def build(effort: Effort) -> Iterator[Match]:
+    """What `create_agent` costs, with functions it has seen before and with new ones."""
+    cases: list[tuple[str, Callable[[Factory], Contender], str | None]] = [
+        ("no middleware", partial(_building, number=0), None),
+        (f"{MANY} hook middleware", partial(_building, number=MANY), "build"),
+        (f"{FUNCTIONS} functions, first time", _building_new, None),
+        (f"{FUNCTIONS} functions, second time", _building_again, None),
+    ]
+    makers = [ours, *([peer] if has_peer() else [])]
+    for name, case, goal in cases:
+        pairs = [Pair(OURS, PEER, goal)] if has_peer() else [Pair(OURS, None)]
+        if case is _building_again:
+            pairs.append(Pair(OURS, None, "functions"))
+        yield Match("build", name, partial(_built, case, makers), effort.builds, pairs)
+    name = f"{MANY} hook middleware: looking for what is likely wrong"
+    pairs = [Pair("checks", "all of it")]
+    yield Match("build", name, _checking, effort.builds, pairs)
+
+
+@contextmanager
+def _checking() -> Iterator[dict[str, Contender]]:
+    """The doubts of a build, which are no part of the building, and the build with them."""
+    factory = ours()
+    members = factory.middleware(HOOKS, MANY)
+    topology = plan_agent([add], middleware=members)
+    suspect = Suspect(members, topology, False, None, False)
+    yield {
+        "checks": Contender(lambda: list(doubts(suspect))),
+        "all of it": Contender(lambda: _create(factory, [add], members)),
+    }
+
+
+@contextmanager
+def _built(
+    case: Callable[[Factory], Contender], makers: list[Callable[[], Factory]]
+) -> Iterator[dict[str, Contender]]:
+    made = [maker() for maker in makers]
+    yield {factory.name: case(factory) for factory in made}
+
+
+def _building(factory: Factory, number: int) -> Contender:
+    members = factory.middleware(HOOKS, number)
+    return Contender(lambda: _create(factory, [add], members))
+
+
+def _building_new(factory: Factory) -> Contender:
+    functions: list[Callable[..., Any]] = []
+
+    def renew() -> None:
+        functions[:] = new_functions(FUNCTIONS)
+
+    return Contender(lambda: _create(factory, functions), prepare=renew)
+
+
+def _building_again(factory: Factory) -> Contender:
+    functions = new_functions(FUNCTIONS)
+    return Contender(lambda: _create(factory, functions))
+
+
+def _create(factory: Factory, tools: list[Any], members: list[Any] | None = None) -> Any:
+    return factory.create_agent(FreeModel(turns=0), tools, middleware=members or [])
+
+
+LEAST = "from langgraph.graph import StateGraph"
+"""The least that anything on LangGraph costs."""
+
+LAZY = "import agent_factory"
+
+USED = "from agent_factory import create_agent"
+
+
+def imports(effort: Effort) -> Iterator[Match]:
+    """What an import costs in a fresh interpreter, over the least that LangGraph itself costs."""
+    statements = [LEAST, LAZY, USED, *(["import langchain.agents"] if has_peer() else [])]
+    opened = partial(_imported, statements)
+    pairs = [Pair(statement, LEAST) for statement in statements[2:]]
+    pairs = [Pair(LAZY, LEAST, "import"), Pair(LAZY, None, "lazy import"), *pairs]
+    yield Match("imports", "in a fresh interpreter", opened, effort.imports, pairs)
+
+
+@contextmanager
+def _imported(statements: list[str]) -> Iterator[dict[str, Import]]:
+    yield {statement: Import(statement) for statement in statements}
