@@ -6,7 +6,8 @@ channels keep an index of it instead. What they hold, store and hand out is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from typing import Any, Self, TypeAlias
 from uuid import UUID, uuid4, uuid5
@@ -19,7 +20,8 @@ from langchain_core.messages import (
     convert_to_messages,
     message_chunk_to_message,
 )
-from langgraph.channels import BinaryOperatorAggregate, DeltaChannel, EphemeralValue
+from langgraph.channels import BinaryOperatorAggregate, DeltaChannel
+from langgraph.graph import message
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 SNAPSHOT_FREQUENCY = 100
@@ -87,10 +89,6 @@ class Fold:
             self._index = None
             return cleared
         return self._merged(known, at, new)
-
-    def batch(self, left: Any, writes: Sequence[Any]) -> Any:
-        """One write after the other."""
-        return reduce(self, writes, left)
 
     def _merged(self, known: list[Any], at: dict[str | None, int], new: list[Any]) -> Any:
         merged = [*known]
@@ -169,6 +167,19 @@ def _after_clearing(messages: Iterable[AnyMessage]) -> list[AnyMessage] | None:
     return kept
 
 
+@contextmanager
+def _folding(
+    channel: BinaryOperatorAggregate[Any] | DeltaChannel[Any], fold: Fold
+) -> Iterator[BinaryOperatorAggregate[Any]]:
+    """LangGraph's own channel with an index for its reducer, to change another's value with."""
+    plain: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(list, fold)
+    plain.value = channel.value
+    try:
+        yield plain
+    finally:
+        channel.value = plain.value
+
+
 class IndexedMessages(BinaryOperatorAggregate[Any]):
     """The messages of a thread, stored in full in each checkpoint.
 
@@ -194,13 +205,8 @@ class IndexedMessages(BinaryOperatorAggregate[Any]):
 
     def update(self, values: Sequence[Any]) -> bool:
         """Apply the writes of a step; whether there were any."""
-        if not values:
-            return False
-        plain: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(list, self._fold)
-        plain.value = self.value
-        plain.update(values)
-        self.value = plain.value
-        return True
+        with _folding(self, self._fold) as plain:
+            return plain.update(values)
 
 
 def fold_messages(state: Any, writes: Sequence[Any]) -> Any:
@@ -214,7 +220,13 @@ def fold_messages(state: Any, writes: Sequence[Any]) -> Any:
     >>> [message.text for message in fold_messages([], [("user", "Hi"), ("ai", "Hello")])]
     ['Hi', 'Hello']
     """
-    return Fold(_derived).batch(state, writes)
+    return reduce(Fold(_derived), writes, state)
+
+
+# Where LangGraph finds its own reducer it makes messages with ids of all that is written, before it
+# is stored; elsewhere it leaves pairs and texts, and a pair comes back from a saver as two texts.
+# Without this reducer, which LangGraph calls experimental, lists of messages work all the same.
+_NAMED_BEFORE = getattr(message, "_messages_delta_reducer", fold_messages)
 
 
 class DeltaMessages(DeltaChannel[Any]):
@@ -242,7 +254,7 @@ class DeltaMessages(DeltaChannel[Any]):
 
     def __init__(
         self,
-        reducer: Any = fold_messages,
+        reducer: Any = _NAMED_BEFORE,
         typ: Any = list,
         *,
         snapshot_frequency: int = SNAPSHOT_FREQUENCY,
@@ -258,42 +270,14 @@ class DeltaMessages(DeltaChannel[Any]):
 
     def update(self, values: Sequence[Any]) -> bool:
         """Apply the writes of a step; whether there were any."""
-        if not values:
-            return False
-        plain = self._plain()
-        plain.update(values)
-        self.value = plain.value
-        return True
+        with _folding(self, self._fold) as plain:
+            return plain.update(values)
 
     def replay_writes(self, writes: Sequence[Any]) -> None:
         """Apply what was written since the messages were last stored in full."""
-        plain = self._plain()
-        plain.replay_writes(writes)
-        self.value = plain.value
-
-    def _plain(self) -> DeltaChannel[Any]:
-        """The same with the index as its reducer, to make one change with."""
-        plain: DeltaChannel[Any] = DeltaChannel(self._fold.batch, list)
-        plain.value = self.value
-        return plain
-
-
-class NamedInput(EphemeralValue[Any]):
-    """What a run is started with, its messages with ids.
-
-    The first message of a thread has none before it to derive an id from, and must not have the
-    id that the same words have in another thread.
-    """
-
-    def update(self, values: Sequence[Any]) -> bool:
-        """Take the input of a run."""
-        return super().update([_named(value) for value in values])
-
-
-def _named(value: Any) -> Any:
-    if not isinstance(value, dict) or not isinstance(value.get("messages"), list | str | tuple):
-        return value
-    return {**value, "messages": _messages(value["messages"], _drawn, None)}
+        with _folding(self, self._fold) as plain:
+            for _, _, value in writes:
+                plain.update([value])
 
 
 def with_ids(given: Any) -> Any:
