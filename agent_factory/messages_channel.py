@@ -21,7 +21,7 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel
-from langgraph.graph import message
+from langgraph.graph import message as langgraph_messages
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 SNAPSHOT_FREQUENCY = 100
@@ -226,7 +226,7 @@ def fold_messages(state: Any, writes: Sequence[Any]) -> Any:
 # Where LangGraph finds its own reducer it makes messages with ids of all that is written, before it
 # is stored; elsewhere it leaves pairs and texts, and a pair comes back from a saver as two texts.
 # Without this reducer, which LangGraph calls experimental, lists of messages work all the same.
-_NAMED_BEFORE = getattr(message, "_messages_delta_reducer", fold_messages)
+_NAMED_BEFORE = getattr(langgraph_messages, "_messages_delta_reducer", fold_messages)
 
 
 class DeltaMessages(DeltaChannel[Any]):
@@ -278,6 +278,11 @@ class DeltaMessages(DeltaChannel[Any]):
         with _folding(self, self._fold) as plain:
             for _, _, value in writes:
                 plain.update([value])
+
+
+def with_ids(given: Any) -> Any:
+    """What is to be written, as messages that have their ids; None stays, and is refused later."""
+    return None if given is None else _messages(given, _drawn, None)
 
 
 def with_ids(given: Any) -> Any:
