@@ -285,11 +285,6 @@ def with_ids(given: Any) -> Any:
     return None if given is None else _messages(given, _drawn, None)
 
 
-def with_ids(given: Any) -> Any:
-    """What is to be written, as messages that have their ids; None stays, and is refused later."""
-    return None if given is None else _messages(given, _drawn, None)
-
-
 def is_messages(channel: Any) -> bool:
     """Whether a channel folds what is written to it as `add_messages` does."""
     if isinstance(channel, BinaryOperatorAggregate):

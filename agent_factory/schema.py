@@ -20,11 +20,13 @@ from typing import (
 
 from langgraph.channels import Topic, UntrackedValue
 from langgraph.channels.base import BaseChannel
+from langgraph.graph.message import add_messages
 from langgraph.managed.base import is_managed_value
 from typing_extensions import TypedDict, is_typeddict
 
-from agent_factory.errors import InvalidSchema, SchemaConflict, SpecError, describe
-from agent_factory.types import AgentState, OmitFromSchema, PrivateStateAttr
+from agent_factory.errors import ArgumentError, InvalidSchema, SchemaConflict, SpecError, describe
+from agent_factory.messages_channel import DeltaMessages, IndexedMessages, is_messages
+from agent_factory.types import AgentState, Checkpoints, OmitFromSchema, PrivateStateAttr
 
 RELAY = "loop_relay"
 """The private channel in which what tools say of the run waits for all of them to speak."""
@@ -38,6 +40,14 @@ _ENGINE_HINTS: dict[str, Any] = {
 }
 
 
+CHECKPOINTS = get_args(Checkpoints)
+
+
+def engine_hints(*keys: str) -> dict[str, Any]:
+    """What keys of the engine's own are, for a state that is not merged here."""
+    return {key: _unmarked(_ENGINE_HINTS[key]) for key in keys}
+
+
 @dataclass(frozen=True, slots=True)
 class Schemas:
     """The state of an agent: all of it, and what its caller sees.
@@ -47,19 +57,19 @@ class Schemas:
         hook: The keys a node sees that has no need of the engine's own.
         input: The keys a caller may pass in.
         output: The keys a caller gets back.
+        written: The state as its author wrote it, where the graph is to be made from that.
     """
 
     state: type[Any]
     hook: type[Any]
     input: type[Any]
-        written: The state as its author wrote it, where the graph is to be made from that.
     output: type[Any]
+    written: type[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
     """One schema with where it comes from.
-    written: type[Any] | None = None
 
     Args:
         origin: "create_agent", or a middleware's name.
@@ -73,13 +83,16 @@ class _Source:
 
 
 def merge(
-    sources: Sequence[tuple[str, type[Any]]], engine: Collection[str] = (RELAY, RETRIES)
+    sources: Sequence[tuple[str, type[Any]]],
+    engine: Collection[str] = (RELAY, RETRIES),
+    checkpoints: Any = "full",
 ) -> tuple[Schemas, list[SpecError]]:
     """Merge state schemas; later ones win, and what they disagree on is a mistake.
 
     Args:
         sources: Each schema with where it comes from, the agent's own last.
         engine: Which of the engine's own keys this agent needs: each costs a little at each step.
+        checkpoints: How messages are stored: "full" or "delta".
     """
     usable: list[_Source] = []
     mistakes: list[SpecError] = []
@@ -95,7 +108,38 @@ def merge(
         merged |= dict(_declared(source))
     hidden = {side: {key for s in usable for key in _hidden(s.hints, side)} for side in _SIDES}
     own = {key: _ENGINE_HINTS[key] for key in engine}
+    mistakes.extend(_unstorable(checkpoints, merged["messages"]))
+    merged["messages"] = _stored(merged["messages"], checkpoints)
     return _views(merged | own, hidden), mistakes
+
+
+def _stored(hint: Any, checkpoints: Any) -> Any:
+    """The hint of the messages with a channel that does what `add_messages` does."""
+    if get_origin(hint) in (Required, NotRequired):
+        return get_origin(hint)[_stored(get_args(hint)[0], checkpoints)]
+    if _reducer(hint) is not add_messages:
+        return hint
+    channel = DeltaMessages() if checkpoints == "delta" else IndexedMessages()
+    return Annotated[get_args(hint)[0], channel]
+
+
+def _unstorable(checkpoints: Any, hint: Any) -> Iterator[SpecError]:
+    if checkpoints not in CHECKPOINTS:
+        yield ArgumentError(
+            "checkpoints",
+            f"{describe(checkpoints)} is no way to store messages.",
+            f"Give {' or '.join(map(repr, CHECKPOINTS))}.",
+        )
+    elif checkpoints == "delta" and not _folds_messages(_reducer(hint)):
+        yield ArgumentError(
+            "checkpoints",
+            f"'delta' stores what add_messages folds, and the state's messages are {_say(hint)}.",
+            "Take the reducer out of the state_schema, or leave checkpoints out.",
+        )
+
+
+def _folds_messages(reducer: Any) -> bool:
+    return reducer is add_messages or is_messages(reducer)
 
 
 def _read(origin: str, schema: Any) -> _Source:
