@@ -23,7 +23,6 @@ from agent_factory.foreign_values import (
     foreign_response,
     native_request,
     native_response,
-    native_schema,
 )
 from agent_factory.topology import Phase
 from agent_factory.types import ModelRequest
@@ -38,10 +37,10 @@ class ForeignMiddleware(Protocol):
     def name(self) -> str:
         """The name its nodes and spans carry."""
 
-    def before_model(self, state: Any, runtime: Any) -> Any:
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
         """As ours."""
 
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
         """As ours."""
 
 
@@ -76,7 +75,7 @@ class Adapted(AgentMiddleware[Any, Any]):
     def __init__(self, inner: Any) -> None:
         super().__init__(name=inner.name)
         self.inner = inner
-        self.state_schema = native_schema(inner.state_schema)
+        self.state_schema = inner.state_schema
         # Their base class has only some of these, and an __init__ need not have called it.
         self.tools = getattr(inner, "tools", None) or ()
         self.transformers = getattr(inner, "transformers", None) or ()

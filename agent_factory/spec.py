@@ -233,8 +233,9 @@ def _all_tools(
 def _all_schemas(
     state_schema: type[Any] | None, members: Sequence[AgentMiddleware[Any, Any]]
 ) -> list[tuple[str, type[Any]]]:
-    own = ("create_agent", native_schema(state_schema) or AgentState)
-    return [*((member.name, member.state_schema) for member in members), own]
+    given = [(member.name, member.state_schema) for member in members]
+    given.append(("create_agent", state_schema or AgentState))
+    return [(origin, native_schema(schema)) for origin, schema in given]
 
 
 def _model(model: Any) -> Any:

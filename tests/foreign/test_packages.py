@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from langchain_core.tools import tool
 
+from agent_factory import create_agent
 from agent_factory.middleware import ModelRetryMiddleware
+from agent_factory.testing import ScriptedChatModel
 
 steering = pytest.importorskip("langchain_task_steering", reason="the extra foreign is missing")
 collapse = pytest.importorskip("langchain_collapse", reason="the extra foreign is missing")
@@ -55,7 +57,10 @@ STEERED = [
 ]
 
 
-class Picky(steering.TaskMiddleware):  # type: ignore[misc]  # the package has no types
+TaskMiddleware: Any = steering.TaskMiddleware
+
+
+class Picky(TaskMiddleware):  # type: ignore[misc]  # it may not be installed, and has no type
     """Refuses to complete a task before anything was written."""
 
     def validate_completion(self, state: Any) -> str | None:
@@ -110,9 +115,6 @@ def test_both_packages_in_one_stack(alike: Any) -> None:
 
 
 def test_both_packages_among_ours(alike: Any, call: Any) -> None:
-    from agent_factory import create_agent
-    from agent_factory.testing import ScriptedChatModel
-
     model = ScriptedChatModel([ValueError("once"), *STEERED])
     stack = [*steer(), ModelRetryMiddleware(initial_delay=0), collapse.CollapseMiddleware()]
     done = call(create_agent(model, middleware=stack), {"messages": [("user", "Go.")]})

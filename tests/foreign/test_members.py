@@ -1,0 +1,394 @@
+"""Classes and functions on langchain's base in a stack: what they get, give and raise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
+from langgraph.store.base import BaseStore
+from langgraph.types import Command, StreamWriter, TracePolicy
+
+import agent_factory as ours
+from agent_factory import create_agent, plan_agent, topology_of
+from agent_factory.errors import (
+    BadReturn,
+    CommandNotSupported,
+    DuplicateMiddleware,
+    HookPathNotSupported,
+    HookSignature,
+    NotMiddleware,
+    PathNotSupported,
+    UndeclaredJump,
+    UnknownStateKey,
+)
+from agent_factory.testing import ScriptedChatModel, run_hook, run_layer
+
+pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
+
+from langchain.agents import middleware as theirs
+from langchain.agents.middleware import types as their_types
+
+ASK = {"messages": [("user", "Hi")]}
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def agent_of(*members: Any, steps: Any = ("hello",)) -> Any:
+    return create_agent(ScriptedChatModel(list(steps)), middleware=members)
+
+
+ADDING = [[{"name": "add", "args": {"a": 1, "b": 2}, "id": "call_1"}], "3"]
+
+
+class Loud(theirs.AgentMiddleware[Any, Any]):
+    """A model layer in both colours, which looks at the types it is given."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self.shout(handler(self.prompted(request)))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self.shout(await handler(self.prompted(request)))
+
+    def prompted(self, request: Any) -> Any:
+        assert type(request) is theirs.ModelRequest
+        return request.override(
+            system_message=SystemMessage("Shout."), model_settings={"temperature": 0}
+        )
+
+    def shout(self, response: Any) -> Any:
+        assert type(response) is theirs.ModelResponse
+        answer: Any = response.result[0]
+        loud = AIMessage(answer.text.upper(), tool_calls=answer.tool_calls)
+        return theirs.ModelResponse([loud], structured_response=response.structured_response)
+
+
+def test_a_model_layer_gets_and_gives_the_types_of_its_own_family(alike: Any) -> None:
+    seen = alike(lambda: [Loud()], ["hello"])
+    messages, _, settings = seen["seen"][0]
+    assert messages[0]["content"] == "Shout."
+    assert settings == {"temperature": "0"}
+    assert seen["state"]["messages"][-1]["content"] == "HELLO"
+
+
+class Brief(theirs.AgentMiddleware[Any, Any]):
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return AIMessage("Short.")
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return AIMessage("Short.")
+
+
+class FromNothing(theirs.AgentMiddleware[Any, Any]):
+    """Calls inward with a request that has no state and no runtime."""
+
+    def made(self, request: Any) -> Any:
+        return theirs.ModelRequest(
+            model=request.model, messages=request.messages[-1:], tools=request.tools
+        )
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(self.made(request))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(self.made(request))
+
+
+@pytest.mark.parametrize("stack", [[Brief()], [FromNothing()], [FromNothing(), Loud()]])
+def test_other_answers_and_requests_are_understood(alike: Any, stack: list[Any]) -> None:
+    alike(lambda: stack, ["hello"])
+
+
+class Seen(theirs.AgentState[Any]):
+    seen: int
+
+
+class Counting(theirs.AgentMiddleware[Seen, Any]):
+    state_schema = Seen
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self.counted(request, handler(request))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self.counted(request, await handler(request))
+
+    def counted(self, request: Any, response: Any) -> Any:
+        update = {"seen": len(request.messages)}
+        return theirs.ExtendedModelResponse(response, Command(update=update))
+
+
+def test_the_command_of_an_extended_response_is_applied(alike: Any) -> None:
+    seen = alike(lambda: [Counting()], ADDING, tools=[add])
+    assert seen["state"]["seen"] == "3"
+
+
+class Cache(theirs.AgentMiddleware[Any, Any]):
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        if request.tool_call["args"]["a"] == 1:
+            return ToolMessage("cached", tool_call_id=request.tool_call["id"])
+        return Command(update={"messages": [handler(request)]})
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        if request.tool_call["args"]["a"] == 1:
+            return ToolMessage("cached", tool_call_id=request.tool_call["id"])
+        return Command(update={"messages": [await handler(request)]})
+
+
+@pytest.mark.parametrize("a", [1, 2])
+def test_tool_layers_are_called_with_the_request_of_langgraph(alike: Any, a: int) -> None:
+    steps = [[{"name": "add", "args": {"a": a, "b": 2}, "id": "call_1"}], "Done."]
+    seen = alike(lambda: [Cache()], steps, tools=[add])
+    assert seen["state"]["messages"][2]["content"] == ("cached" if a == 1 else "4")
+
+
+class Injected(theirs.AgentMiddleware[Any, Any]):
+    """Names what it wants among its parameters, as LangGraph's nodes may."""
+
+    def before_agent(self, state: Any) -> None:  # type: ignore[override]
+        assert state["messages"]
+
+    def before_model(self, state: Any, config: RunnableConfig) -> None:  # type: ignore[override]
+        assert config["configurable"]["thread_id"] == "1"
+
+    def after_model(self, state: Any, runtime: Any, store: BaseStore, writer: StreamWriter) -> None:  # type: ignore[override]
+        assert store is None
+        assert callable(writer)
+        assert runtime.context is None
+
+
+def test_hooks_get_what_they_name_among_their_parameters(alike: Any) -> None:
+    alike(lambda: [Injected()], ["hello"])
+
+
+def test_a_coroutine_hook_gets_it_too(call: Any) -> None:
+    asked = []
+
+    class Late(theirs.AgentMiddleware[Any, Any]):
+        def before_model(self, state: Any) -> None:  # type: ignore[override]
+            asked.append(state)
+
+        async def abefore_model(self, state: Any, config: RunnableConfig) -> None:  # type: ignore[override]
+            asked.append(config)
+
+    call(agent_of(Late()), ASK)
+    assert len(asked) == 1
+
+
+class Stopping(theirs.AgentMiddleware[Any, Any]):
+    tools = (add,)
+
+    def __init__(self) -> None:
+        """Calls no __init__ above it, as many do not."""
+
+    @theirs.hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        if len(state["messages"]) > 1:
+            return {"jump_to": "end", "messages": [AIMessage("Enough.")]}
+        return None
+
+
+def test_declared_jumps_and_tools_of_a_class_are_the_agents(alike: Any) -> None:
+    seen = alike(lambda: [Stopping()], ADDING)
+    assert seen["state"]["messages"][-1]["content"] == "Enough."
+
+
+def decorated() -> list[Any]:
+    @theirs.before_model(can_jump_to=["end"])
+    def check(state: Any, runtime: Any) -> Any:
+        return {"jump_to": "end"} if len(state["messages"]) > 9 else None
+
+    @theirs.dynamic_prompt
+    def prompt(request: Any) -> str:
+        return f"{len(request.messages)} so far."
+
+    @theirs.after_agent
+    def sign(state: Any, runtime: Any) -> Any:
+        return {"messages": [AIMessage("Bye.")]}
+
+    return [check, prompt, sign]
+
+
+def test_what_their_decorators_make_is_a_member(alike: Any) -> None:
+    seen = alike(decorated, ADDING, tools=[add])
+    assert seen["seen"][1][0][0]["content"] == "3 so far."
+    assert seen["state"]["messages"][-1]["content"] == "Bye."
+
+
+def test_coroutine_decorators_serve_asynchronous_runs() -> None:
+    @theirs.wrap_model_call
+    async def prefix(request: Any, handler: Any) -> Any:
+        return await handler(request.override(system_message=SystemMessage("Now.")))
+
+    agent = agent_of(prefix)
+    with pytest.raises(PathNotSupported, match=r"prefix: has no wrap_model_call"):
+        agent.invoke(ASK)
+
+
+def test_members_of_both_families_stand_in_any_order(call: Any) -> None:
+    trail: list[str] = []
+
+    class Inner(ours.AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            assert isinstance(request, ours.ModelRequest)
+            trail.append(f"{self.name} {request.system_prompt}")
+            response = yield request
+            assert isinstance(response, ours.ModelResponse)
+            return response
+
+    stack: list[Any] = [
+        Inner(name="first"),
+        Loud(),
+        Inner(name="second"),
+        Counting(),
+        Inner(name="third"),
+    ]
+    done = call(agent_of(*stack), ASK)
+    assert trail == ["first None", "second Shout.", "third Shout."]
+    assert done["messages"][-1].text == "HELLO"
+    assert done["seen"] == 1
+
+
+def test_the_plan_names_them_as_any_member() -> None:
+    plan = plan_agent([add], middleware=[Stopping(), Loud()])
+    assert "Stopping.before_model" in plan.nodes
+    assert [layer.owner for layer in plan.layers] == ["Loud"]
+    assert topology_of(create_agent(ScriptedChatModel([]), [add], middleware=[Stopping(), Loud()]))
+
+
+def test_what_a_class_says_of_its_order_is_said_of_theirs_by_name() -> None:
+    class Guard(ours.AgentMiddleware):
+        ordering = ours.Ordering(before=("Loud",))
+
+    class Louder(Loud): ...
+
+    with pytest.warns(ours.AgentFactoryWarning, match="Guard belongs outside of Louder"):
+        plan_agent(middleware=[Louder(), Guard()])
+
+
+def test_spans_are_recorded_by_their_own_policy() -> None:
+    hidden = TracePolicy(process_inputs=lambda _: {"hidden": True})
+
+    class Discreet(Stopping):
+        trace_policy = hidden
+
+    agent = create_agent(ScriptedChatModel([]), middleware=[Discreet()])
+    assert agent.builder.nodes["Discreet.before_model"].trace_policy is hidden
+
+
+def test_a_missing_colour_is_named_with_its_class(call: Any) -> None:
+    class OneColour(theirs.AgentMiddleware[Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request)
+
+    agent = agent_of(OneColour())
+    if call.__name__ == "sync":
+        assert call(agent, ASK)["messages"][-1].text == "hello"
+        return
+    with pytest.raises(PathNotSupported, match=r"OneColour: has no awrap_model_call"):
+        call(agent, ASK)
+
+
+def test_a_coroutine_hook_in_a_synchronous_run_is_named() -> None:
+    class Late(theirs.AgentMiddleware[Any, Any]):
+        async def abefore_model(self, state: Any, runtime: Any) -> None: ...
+
+    with pytest.raises(HookPathNotSupported, match=r"Late\.abefore_model"):
+        agent_of(Late()).invoke(ASK)
+
+
+def test_mistakes_are_found_by_name_when_an_agent_is_built() -> None:
+    class Greedy(theirs.AgentMiddleware[Any, Any]):
+        def before_model(self, state: Any, runtime: Any, more: Any) -> None:  # type: ignore[override]
+            ...
+
+    with pytest.raises(HookSignature, match=r"Greedy\.before_model"):
+        agent_of(Greedy())
+    with pytest.raises(NotMiddleware, match=r"Loud is a class. Give an instance"):
+        agent_of(Loud)
+    with pytest.raises(DuplicateMiddleware, match=r"class FirstLoud\(Loud\)"):
+        plan_agent(middleware=[Loud(), Loud()])
+
+
+def raising(returned: Any) -> Any:
+    @theirs.wrap_model_call
+    def odd(request: Any, handler: Any) -> Any:
+        handler(request)
+        return returned
+
+    return odd
+
+
+@pytest.mark.parametrize(
+    ("returned", "error"),
+    [
+        ("text", BadReturn),
+        (theirs.ModelResponse("text"), BadReturn),  # type: ignore[arg-type]
+        (
+            theirs.ExtendedModelResponse(
+                theirs.ModelResponse([AIMessage("a")]), Command(goto="model")
+            ),
+            CommandNotSupported,
+        ),
+    ],
+)
+def test_what_a_layer_may_not_return_is_refused_by_name(returned: Any, error: Any) -> None:
+    agent = agent_of(raising(returned))
+    with pytest.raises(error, match=r"odd\.wrap_model_call"):
+        agent.invoke(ASK)
+
+
+def test_what_would_be_lost_elsewhere_is_refused_here() -> None:
+    @theirs.before_model
+    def writes(state: Any, runtime: Any) -> Any:
+        return {"nowhere": 1}
+
+    @theirs.before_model
+    def jumps(state: Any, runtime: Any) -> Any:
+        return {"jump_to": "end"}
+
+    for member, error in ((writes, UnknownStateKey), (jumps, UndeclaredJump)):
+        with pytest.raises(error, match=r"before_model"):
+            agent_of(member).invoke(ASK)
+
+
+def test_a_class_of_both_families_runs_by_its_hooks(call: Any) -> None:
+    class Both(Loud, ours.AgentMiddleware):  # type: ignore[misc,override]
+        pass
+
+    done = call(agent_of(Both()), ASK)
+    assert done["messages"][-1].text == "HELLO"
+
+
+def test_the_test_kit_takes_them() -> None:
+    stopping: Any = Stopping()
+    loud: Any = Loud()
+    assert run_hook(stopping, "before_model", ["a", "b"])["jump_to"] == "end"
+    assert run_layer(loud, handler="quiet").response.result[0].text == "QUIET"
+
+
+def test_nothing_of_langchain_is_loaded_for_an_agent_without_it() -> None:
+    code = (
+        "import sys; from agent_factory import create_agent; "
+        "from agent_factory.middleware import TodoListMiddleware; "
+        "from agent_factory.testing import ScriptedChatModel; "
+        "create_agent(ScriptedChatModel(['a']), middleware=[TodoListMiddleware()]).invoke("
+        "{'messages': [('user', 'Hi')]}); "
+        "print([name for name in sys.modules if name.split('.')[0] == 'langchain'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_their_base_is_where_it_is_looked_for() -> None:
+    """The names by which their types are known, here and in agent_factory/foreign_values.py."""
+    assert theirs.AgentMiddleware.__module__ == their_types.__name__
+    assert theirs.ModelRequest.__module__ == their_types.__name__
+    assert type(their_types.PrivateStateAttr).__name__ == ours.OmitFromSchema.__name__

@@ -1,0 +1,250 @@
+"""langchain's strategies for structured output, and its state schemas, in our create_agent."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired
+
+import pytest
+from langchain_core.tools import tool
+from pydantic import BaseModel, Field
+
+import agent_factory as ours
+from agent_factory import create_agent
+from agent_factory.errors import InvalidResponseFormat, InvalidSchema, SchemaConflict
+from agent_factory.structured_output import StructuredOutputValidationError, ToolStrategy
+from agent_factory.testing import ScriptedChatModel
+
+pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
+
+from langchain.agents import middleware as theirs
+from langchain.agents import structured_output as outputs
+from langchain.agents.middleware.types import (
+    OmitFromInput,
+    OmitFromOutput,
+    PrivateStateAttr,
+)
+
+ASK = {"messages": [("user", "Hi")]}
+
+
+class Sum(BaseModel):
+    """A sum."""
+
+    value: int = Field(gt=0)
+
+
+class Name(BaseModel):
+    """A name."""
+
+    name: str
+
+
+def answer(schema: str, number: int = 1, **args: Any) -> dict[str, Any]:
+    return {"name": schema, "args": args, "id": f"call_{number}"}
+
+
+GOOD = [answer("Sum", value=1)]
+BAD = [answer("Sum", value=-1)]
+TWO = [answer("Sum", 1, value=1), answer("Sum", 2, value=2)]
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def agent_of(*members: Any, steps: Any, **options: Any) -> Any:
+    return create_agent(ScriptedChatModel(list(steps)), middleware=members, **options)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        outputs.ToolStrategy(Sum),
+        outputs.ToolStrategy(Sum | Name),
+        outputs.AutoStrategy(Sum),
+        Sum,
+    ],
+)
+def test_their_strategies_ask_by_a_tool(strategy: Any, call: Any) -> None:
+    done = call(agent_of(steps=[GOOD], response_format=strategy), ASK)
+    assert done["structured_response"] == Sum(value=1)
+
+
+@pytest.mark.parametrize("strict", [None, True])
+def test_their_provider_strategy_asks_the_provider(alike: Any, strict: bool | None) -> None:
+    strategy = outputs.ProviderStrategy(Sum, strict=strict)
+    seen = alike(lambda: [], ['{"value": 3}'], response_format=strategy)
+    assert seen["state"]["structured_response"] == "Sum(value=3)"
+
+
+def explain(error: Exception) -> str:
+    if isinstance(error, outputs.StructuredOutputValidationError):
+        return f"{error.tool_name} is wrong"
+    if isinstance(error, outputs.MultipleStructuredOutputsError):
+        return f"one of {len(error.tool_names)}"
+    return "something else"
+
+
+@pytest.mark.parametrize(
+    ("handle", "steps", "told"),
+    [
+        ("Again.", [BAD, GOOD], "Again."),
+        (outputs.StructuredOutputValidationError, [BAD, GOOD], "greater than 0"),
+        ((KeyError, outputs.StructuredOutputError), [BAD, GOOD], "greater than 0"),
+        (explain, [BAD, GOOD], "Sum is wrong"),
+        (explain, [TWO, GOOD], "one of 2"),
+        (explain, ["prose", GOOD], "something else"),
+    ],
+)
+def test_handle_errors_knows_their_exceptions(
+    handle: Any, steps: Any, told: str, call: Any
+) -> None:
+    strategy = outputs.ToolStrategy(Sum, handle_errors=handle, tool_message_content="Thanks.")
+    done = call(agent_of(steps=steps, response_format=strategy), ASK)
+    assert told in done["messages"][2].text
+    assert done["messages"][-1].text == "Thanks."
+
+
+@pytest.mark.parametrize("handle", [False, KeyError])
+def test_what_is_not_handled_is_raised_as_ours(handle: Any, call: Any) -> None:
+    strategy = outputs.ToolStrategy(Sum, handle_errors=handle)
+    with pytest.raises(StructuredOutputValidationError):
+        call(agent_of(steps=[BAD], response_format=strategy), ASK)
+
+
+def test_a_strategy_that_cannot_be_used_is_named_with_the_other_mistakes() -> None:
+    strategy = outputs.ToolStrategy(Sum, handle_errors=3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidResponseFormat, match="handle_errors"):
+        agent_of(steps=[], response_format=strategy)
+
+
+class Chooses(theirs.AgentMiddleware[Any, Any]):
+    """Sets a format, and keeps what it was given."""
+
+    def __init__(self, chosen: Any) -> None:
+        self.chosen = chosen
+        self.given: list[Any] = []
+
+    def changed(self, request: Any) -> Any:
+        self.given.append(request.response_format)
+        return request.override(response_format=self.chosen)
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(self.changed(request))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(self.changed(request))
+
+
+@pytest.mark.parametrize("chosen", [outputs.ToolStrategy(Sum), outputs.AutoStrategy(Sum), Sum])
+def test_a_layer_may_choose_the_format(chosen: Any, call: Any) -> None:
+    agent = agent_of(Chooses(chosen), steps=[GOOD], response_format=Sum | Name)
+    assert call(agent, ASK)["structured_response"] == Sum(value=1)
+
+
+def test_a_layer_may_take_the_format_away(alike: Any) -> None:
+    alike(lambda: [Chooses(None)], ["Prose."], tools=[add], response_format=Sum)
+
+
+def test_a_layer_sees_a_strategy_of_its_own_family_always_the_same(call: Any) -> None:
+    class Looks(Chooses):
+        def changed(self, request: Any) -> Any:
+            self.given.append(request.response_format)
+            return request
+
+    looks = Looks(None)
+    agent = agent_of(looks, steps=[GOOD, GOOD], response_format=ToolStrategy(Sum, max_retries=7))
+    call(agent, ASK)
+    call(agent, ASK)
+    assert isinstance(looks.given[0], outputs.ToolStrategy)
+    assert looks.given[0] is looks.given[1]
+
+
+def test_a_format_that_a_layer_leaves_alone_stays_ours(call: Any) -> None:
+    strategy, found = ToolStrategy(Sum, max_retries=7), []
+
+    class Passes(theirs.AgentMiddleware[Any, Any]):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request.override(tool_choice=None))
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            return await handler(request.override(tool_choice=None))
+
+    class Inner(ours.AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            found.append(request.response_format)
+            return (yield request)
+
+    call(agent_of(Passes(), Inner(), steps=[GOOD], response_format=strategy), ASK)
+    assert found == [strategy]
+
+
+class Marked(theirs.AgentState[Any]):
+    plain: NotRequired[int]
+    private: NotRequired[Annotated[str, PrivateStateAttr]]
+    written: NotRequired[Annotated[str, OmitFromInput]]
+    kept: NotRequired[Annotated[str, OmitFromOutput]]
+
+
+GIVEN = {**ASK, "plain": 1, "private": "given", "written": "given", "kept": "given"}
+
+
+class Marking(theirs.AgentMiddleware[Marked, Any]):
+    state_schema = Marked
+
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+        assert "private" not in state
+        assert "written" not in state
+        assert state["kept"] == "given"
+        return {"plain": state["plain"] + 1, "private": "mine", "written": "mine"}
+
+
+def test_their_marks_hide_keys_of_the_state(alike: Any) -> None:
+    seen = alike(lambda: [Marking()], ["hello"], GIVEN)
+    result, _ = seen["outcomes"][0]
+    assert result["plain"] == "2"
+    assert result["written"] == "'mine'"
+    assert result.keys().isdisjoint({"private", "kept", "jump_to"})
+
+
+def test_their_state_schema_may_be_the_agents_own(alike: Any) -> None:
+    seen = alike(lambda: [], ["hello"], GIVEN, state_schema=Marked)
+    assert seen["outcomes"][0][0].keys() == {"messages", "plain"}
+
+
+def test_a_member_of_ours_may_have_their_state_schema(call: Any) -> None:
+    class Ours(ours.AgentMiddleware):
+        state_schema: Any = Marked
+
+        def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+            return {"plain": 3, "private": "mine"}
+
+    done = call(agent_of(Ours(), Marking(), steps=["hello"]), GIVEN)
+    assert done["plain"] == 3
+    assert "private" not in done
+
+
+def test_schemas_of_both_families_that_disagree_are_refused() -> None:
+    class Other(ours.AgentState):
+        plain: NotRequired[str]
+
+    with pytest.raises(SchemaConflict, match="'plain'"):
+        agent_of(Marking(), steps=[], state_schema=Other)
+
+
+def test_a_key_of_the_engine_is_refused_in_their_schema_too() -> None:
+    class Greedy(theirs.AgentState[Any]):
+        jump_to: int  # type: ignore[misc]  # which is the mistake
+
+    with pytest.raises(InvalidSchema, match="'jump_to'"):
+        agent_of(steps=[], state_schema=Greedy)
+
+
+def test_a_schema_that_cannot_be_read_is_named() -> None:
+    class Unread(theirs.AgentState[Any]):
+        lost: NotRequired[Nowhere]  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(InvalidSchema, match="Unread"):
+        agent_of(steps=[], state_schema=Unread)
