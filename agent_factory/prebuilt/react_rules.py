@@ -23,6 +23,7 @@ class ReactRules(Rules):
         direct: Those whose result ends the run.
         view: What tools are shown of the state.
         together: One run of the tools node holds all calls of a turn: version v1.
+        reviewed: A hook sees the calls before they are run, and may answer them.
     """
 
     def __init__(
@@ -32,20 +33,24 @@ class ReactRules(Rules):
         view: Callable[[Any], Any],
         *,
         together: bool,
+        reviewed: bool,
     ) -> None:
         super().__init__(known, direct)
         self._view = view
         self._together = together
+        self._reviewed = reviewed
 
     def sends(
         self, message: AIMessage, tail: Sequence[AnyMessage], state: State
     ) -> str | list[Send]:
         """The tools node with all calls, or one task for each that nothing answers."""
-        answered = answers_of(tail)
+        # A hook's answer counts wherever it stands; without one nothing can be answered yet.
+        answered = answers_of(state["messages"]) if self._reviewed else {}
         calls = [call for call in message.tool_calls if call["id"] not in answered]
         if not calls:
             return []
-        if self._together:
+        # Together the node would run all calls of the message, those answered by a reviewer too.
+        if self._together and len(calls) == len(message.tool_calls):
             return TOOLS
         shown = self._view(state)
         return [_task(call, shown) for call in calls]

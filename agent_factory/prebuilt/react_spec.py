@@ -65,7 +65,13 @@ def react_spec(given: Arguments) -> AgentSpec:
         takes = takes_tools(model, list(toolbox.client.values()), len(toolbox.provider))
         toolbox = replace(toolbox, told=not takes)
     view, shown = View(schema), View(model_schema(schema, hooked=hooked))
-    rules = ReactRules(toolbox.client, toolbox.direct, view, together=given.version == "v1")
+    rules = ReactRules(
+        toolbox.client,
+        toolbox.direct,
+        view,
+        together=given.version == "v1",
+        reviewed=given.post_model_hook is not None,
+    )
     hooks = tuple(_hooks(given, model, view))
     topology = _topology(given, hooks, toolbox)
     raise_all([*unknown_interrupts(given.interrupts, topology)])

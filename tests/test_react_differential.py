@@ -1,0 +1,236 @@
+"""create_react_agent beside langgraph's own: the same graphs, the same conversations, the same errors.
+
+langgraph's is deprecated and says so; that warning alone is silenced, and only where it is built.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.graph.message import add_messages
+from langgraph.managed import RemainingSteps
+from langgraph.prebuilt import InjectedState
+from langgraph.prebuilt import create_react_agent as langgraph_s
+from pydantic import BaseModel
+
+from agent_factory import create_react_agent, topology_of
+from agent_factory.testing import ScriptedChatModel
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(return_direct=True)
+def show(text: str) -> str:
+    """Show a text."""
+    return f"<{text}>"
+
+
+@tool
+def count(state: Annotated[Any, InjectedState]) -> str:
+    """Count the messages."""
+    messages = state["messages"] if isinstance(state, dict) else state.messages
+    return f"{len(messages)} in a {'dict' if isinstance(state, dict) else 'model'}"
+
+
+TOOLS = {"add": add, "show": show, "count": count}
+CALLS = {
+    "add": {"a": 2, "b": 3},
+    "show": {"text": "it"},
+    "count": {},
+    "unknown": {"x": 1},
+    "add badly": {"a": "two"},
+}
+
+
+class Answer(BaseModel):
+    """The structured answer."""
+
+    number: int
+
+
+class OwnState(TypedDict):
+    messages: Annotated[list[BaseMessage], add_messages]
+    remaining_steps: NotRequired[RemainingSteps]
+    structured_response: NotRequired[Any]
+    mood: NotRequired[str]
+
+
+class OwnModel(BaseModel):
+    messages: Annotated[list[BaseMessage], add_messages]
+    remaining_steps: RemainingSteps = 25
+    structured_response: Any = None
+    mood: str = "calm"
+
+
+def messages_of(state: Any) -> list[BaseMessage]:
+    found: list[BaseMessage] = state["messages"] if isinstance(state, dict) else state.messages
+    return found
+
+
+def told_mood(state: Any) -> list[BaseMessage]:
+    mood = state.get("mood", "calm") if isinstance(state, dict) else state.mood
+    return [SystemMessage(f"You are {mood}."), *messages_of(state)]
+
+
+def last_two(state: Any) -> dict[str, Any]:
+    return {"llm_input_messages": [m for m in messages_of(state) if m.type == "human"]}
+
+
+def answering(state: Any) -> dict[str, Any]:
+    """Answers the first call of the last message in the tools' place."""
+    calls = getattr(messages_of(state)[-1], "tool_calls", [])
+    return {
+        "messages": [
+            ToolMessage("by the hook", tool_call_id=call["id"], name=call["name"])
+            for call in calls[:1]
+        ]
+    }
+
+
+def nothing(state: Any) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Case:
+    tools: tuple[str, ...]
+    version: str
+    pre: Callable[[Any], Any] | None
+    post: Callable[[Any], Any] | None
+    response_format: Any
+    prompt: Any
+    state_schema: Any
+    script: tuple[Any, ...]
+
+    def build(self, make: Callable[..., Any], model: Any) -> Any:
+        return make(
+            model,
+            [TOOLS[name] for name in self.tools],
+            version=self.version,
+            pre_model_hook=self.pre,
+            post_model_hook=self.post,
+            response_format=self.response_format,
+            prompt=self.prompt,
+            state_schema=self.state_schema,
+            name="twin",
+        )
+
+
+def turn(names: list[str]) -> list[dict[str, Any]]:
+    return [
+        {"name": name.split()[0], "args": CALLS[name], "id": f"{name} {i}"}
+        for i, name in enumerate(names)
+    ]
+
+
+TURNS = st.lists(st.sampled_from(list(CALLS)), min_size=1, max_size=3).map(turn)
+
+
+@st.composite
+def cases(draw: Any) -> Case:
+    post = draw(st.sampled_from([None, None, nothing, answering]))
+    schema = draw(st.sampled_from([None, OwnState, OwnModel]))
+    # langgraph's cannot do with a hook that chooses no messages where the state is a model.
+    pre = draw(st.sampled_from([None, last_two, *([] if schema is OwnModel else [nothing])]))
+    return Case(
+        tools=tuple(draw(st.lists(st.sampled_from(list(TOOLS)), unique=True, max_size=3))),
+        version="v2" if post else draw(st.sampled_from(["v1", "v2"])),
+        pre=pre,
+        post=post,
+        response_format=draw(st.sampled_from([None, Answer, ("Be exact.", Answer)])),
+        prompt=draw(st.sampled_from([None, "Be brief.", SystemMessage("Be kind."), told_mood])),
+        state_schema=schema,
+        script=tuple(draw(st.lists(TURNS, max_size=2))),
+    )
+
+
+def edges(agent: Any) -> set[tuple[str, str, bool]]:
+    return {(e.source, e.target, e.conditional) for e in agent.get_graph().edges}
+
+
+def silently(*args: Any, **kwargs: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return langgraph_s(*args, **kwargs)
+
+
+def said(messages: Any) -> list[tuple[Any, ...]]:
+    """What matters in messages, without the ids that each run draws."""
+    return [
+        (
+            m.type,
+            m.content,
+            m.name,
+            [(c["name"], c["args"], c["id"]) for c in getattr(m, "tool_calls", [])],
+            getattr(m, "status", None),
+        )
+        for m in messages
+    ]
+
+
+def outcome(case: Case, make: Callable[..., Any], *, asynchronous: bool) -> Any:
+    """All that a run shows: what the model was told, the end, and every step of the stream."""
+    structured = [{"name": "Answer", "args": {"number": 5}, "id": "answer"}]
+    model = ScriptedChatModel([*case.script, "Done.", structured, structured])
+    agent = case.build(make, model)
+    steps: list[Any] = []
+    error: Any = None
+
+    async def watched() -> None:
+        async for update in agent.astream(ASK, stream_mode="updates"):
+            steps.append(update)
+
+    try:
+        if asynchronous:
+            asyncio.run(watched())
+        else:
+            steps.extend(agent.stream(ASK, stream_mode="updates"))
+    except Exception as raised:
+        error = str(raised)
+    asked = [(said(r.messages), sorted(r.tools)) for r in model.requests]
+    return asked, sorted(map(shown, steps), key=str), error
+
+
+ASK = {"messages": [("user", "2 + 3?")]}
+
+
+def shown(update: dict[str, Any]) -> list[Any]:
+    return [
+        (node, said((change or {}).get("messages", [])), (change or {}).get("structured_response"))
+        for node, change in update.items()
+    ]
+
+
+@given(cases())
+def test_graphs_have_the_same_nodes_and_edges(case: Case) -> None:
+    """B53-B59, and the plan is what LangGraph draws."""
+    ours = case.build(create_react_agent, ScriptedChatModel([]))
+    theirs = case.build(silently, ScriptedChatModel([]))
+    assert edges(ours) == edges(theirs)
+    planned = {
+        (e.source, target, e.route is not None and len(e.targets) > 1)
+        for e in topology_of(ours).edges
+        for target in e.targets
+    }
+    assert planned == edges(ours)
+
+
+@settings(deadline=None, max_examples=100)
+@given(cases(), st.booleans())
+def test_runs_are_alike(case: Case, asynchronous: bool) -> None:
+    """B19, B29-B33, B35, B38, B42-B58, D35: what the model sees, each update, the end, the error."""
+    ours = outcome(case, create_react_agent, asynchronous=asynchronous)
+    theirs = outcome(case, silently, asynchronous=asynchronous)
+    assert ours == theirs
