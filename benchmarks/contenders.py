@@ -84,61 +84,50 @@ class Factory:
 
 
 @dataclass(frozen=True, slots=True)
-class Public:
-    """An option's value that has a name in `agent_factory`.
-
-    Args:
-        name: The name.
-    """
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Way:
     """A way our own factory can build the same agent. A new one is one line in a list.
 
     Args:
         name: What it is called in the figures, behind the name of the library.
         options: What is given to `create_agent`. A way takes part as soon as `create_agent` has
-            these parameters and the library these names; False asks for nothing, so a parameter
-            that is missing is left out.
+            these parameters; False asks for nothing, so a parameter that is missing is left out.
+        judged: Whether goals are about it.
     """
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    judged: bool = True
 
 
 WAYS = (
-    Way("hook by hook", {"fused": False}),
+    Way("hook by hook", {"fused": False}, judged=False),
     Way("fused", {"fused": True}),
     Way("fused turn", {"fused": "turn"}),
 )
-"""How a run can take its steps; the first is what the goals have to beat."""
+"""How a run can take its steps."""
 
 LEAN = (
-    Way("fused, lean", {"fused": True, "state_schema": Public("LeanAgentState")}),
-    Way("fused turn, lean", {"fused": "turn", "state_schema": Public("LeanAgentState")}),
+    Way("hook by hook, delta", {"fused": False, "checkpoints": "delta"}, judged=False),
+    Way("fused, delta", {"fused": True, "checkpoints": "delta"}),
+    Way("fused turn, delta", {"fused": "turn", "checkpoints": "delta"}),
 )
 """How a thread can be kept in fewer bytes."""
 
 
 def there(ways: Sequence[Way]) -> list[Way]:
     """Those that the library has."""
-    return [way for way in ways if all(map(_is_there, way.options.items()))]
+    known = signature(agent_factory.create_agent).parameters
+    return [
+        way
+        for way in ways
+        if all(name in known or value is False for name, value in way.options.items())
+    ]
 
 
-def _is_there(option: tuple[str, Any]) -> bool:
-    name, value = option
-    if isinstance(value, Public) and not hasattr(agent_factory, value.name):
-        return False
-    return value is False or name in signature(agent_factory.create_agent).parameters
-
-
-def judged() -> list[Way]:
-    """The ways that goals are about: those that take fewer steps, or all where there are none."""
-    found = there(WAYS)
-    return found[1:] or found
+def judged(ways: Sequence[Way] = WAYS) -> list[Way]:
+    """Those that goals are about, or all that the library has where it has none of those."""
+    found = there(ways)
+    return [way for way in found if way.judged] or found
 
 
 def ours(way: Way | None = None) -> Factory:
@@ -147,13 +136,9 @@ def ours(way: Way | None = None) -> Factory:
     if way is None:
         return Factory(OURS, agent_factory.create_agent, base)
     known = signature(agent_factory.create_agent).parameters
-    options = {name: _value(v) for name, v in way.options.items() if name in known}
+    options = {name: value for name, value in way.options.items() if name in known}
     create = partial(agent_factory.create_agent, **options)
     return Factory(f"{OURS} {way.name}", create, base)
-
-
-def _value(given: Any) -> Any:
-    return getattr(agent_factory, given.name) if isinstance(given, Public) else given
 
 
 def peer() -> Factory:

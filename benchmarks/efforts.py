@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,9 +67,9 @@ class Effort:
     )
     all_ways: bool = True
 
-    def ways(self) -> list[Way]:
-        """The ways that take part."""
-        return there(WAYS) if self.all_ways else judged()
+    def ways(self, ways: Sequence[Way] = WAYS) -> list[Way]:
+        """Those of the ways that take part."""
+        return there(ways) if self.all_ways else judged(ways)
 
     @property
     def few(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.memory import InMemorySaver
 
 
@@ -94,7 +96,7 @@ async def _left(manager: Any) -> None:
 
 
 class Scales(InMemorySaver):
-    """Weighs what it is given as a saver with one row a checkpoint stores it, and keeps none of it.
+    """Weighs what it is given as LangGraph's SQLite saver stores it, and keeps none of it.
 
     It is good for one run of a new thread: there is nothing that could be read back. The versions
     of channels are those of LangGraph's own savers, whose length is in the figure.
@@ -109,7 +111,8 @@ class Scales(InMemorySaver):
         """Weigh a checkpoint with all its channels, and its metadata."""
         self.checkpoints += 1
         self._weigh(checkpoint)
-        self._weigh(metadata)
+        written = get_checkpoint_metadata(config, metadata)
+        self.bytes += len(json.dumps(written, ensure_ascii=False).encode())
         return {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
 
     def put_writes(

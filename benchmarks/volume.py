@@ -18,7 +18,6 @@ from benchmarks.contenders import (
     ours,
     plain,
     rivals,
-    there,
 )
 from benchmarks.efforts import SHORT, Effort, Thread
 from benchmarks.harness import Match, Pair, Scale, Tally, per
@@ -37,7 +36,7 @@ CROWD_HOOKS = 8
 
 def checkpoints(effort: Effort) -> Iterator[Tally]:
     """How many checkpoints a turn makes, and what they weigh."""
-    factories = rivals([*effort.ways(), *there(LEAN)])
+    factories = rivals([*effort.ways(), *effort.ways(LEAN)])
     for thread in effort.threads:
         items = {
             f"{factory.name}, N={number}": partial(
@@ -56,7 +55,7 @@ def checkpoints(effort: Effort) -> Iterator[Tally]:
 
 def _weight_goals(name: str, thread: Thread) -> dict[tuple[str, int], str]:
     """The goals of a contender, by what is counted and the number of middleware."""
-    fused, lean = ({ours(way).name for way in ways} for ways in (judged(), there(LEAN)))
+    fused, lean = ({ours(way).name for way in ways} for ways in (judged(), judged(LEAN)))
     goals: dict[tuple[str, int], str] = {}
     if name in fused | lean:
         goals = {("checkpoints a turn", number): "checkpoints" for number in (8, 32)}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 import agent_factory
 
@@ -21,15 +23,15 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is n
 
 from benchmarks import __main__ as command
 from benchmarks import batteries, contenders, harness, readme, report, runs
-from benchmarks.contenders import Public, Way
+from benchmarks.contenders import Way
 from benchmarks.efforts import FULL, GOALS_ONLY, HEADLINE, SHORT, Effort, Thread
 from benchmarks.goals import GOALS, goals_table
 from benchmarks.groups import GROUPS
 from benchmarks.harness import Contender, Figure, Interval, Match, Pair, Reading, Scale, Tally
 from benchmarks.latency import check
 from benchmarks.others import others
-from benchmarks.savers import Colour, Saver
-from benchmarks.scripted import FreeModel, Gate, add, history, new_functions
+from benchmarks.savers import CONFIG, Colour, Saver
+from benchmarks.scripted import FreeModel, Gate, add, history, new_functions, wordy_add
 
 TINY = Effort(
     checks=2,
@@ -271,24 +273,22 @@ def test_the_readme_tells_of_every_group() -> None:
 
 
 def test_a_way_takes_part_as_soon_as_the_library_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def create_agent(
-        model: Any, tools: Any, *, swift: Any = False, state_schema: Any = None
-    ) -> Any:
-        return swift, state_schema
+    def create_agent(model: Any, tools: Any, *, swift: Any = False, keep: Any = None) -> Any:
+        return swift, keep
 
     monkeypatch.setattr(agent_factory, "create_agent", create_agent)
-    monkeypatch.setattr(agent_factory, "Thin", "a schema", raising=False)
     ways = [
-        Way("as ever", {"steady": False}),
+        Way("as ever", {"steady": False}, judged=False),
         Way("swift", {"swift": True}),
-        Way("thin", {"swift": True, "state_schema": Public("Thin")}),
+        Way("thin", {"swift": True, "keep": "little"}),
         Way("absent", {"steady": True}),
-        Way("unnamed", {"state_schema": Public("Thinner")}),
     ]
     found = contenders.there(ways)
     assert [way.name for way in found] == ["as ever", "swift", "thin"]
     built = [contenders.ours(way).create_agent("model", []) for way in found]
-    assert built == [(False, None), (True, None), (True, "a schema")]
+    assert built == [(False, None), (True, None), (True, "little")]
+    assert contenders.judged(ways) == found[1:]
+    assert contenders.judged(ways[:1]) == ways[:1]
 
 
 def everyone() -> list[contenders.Factory]:
@@ -360,11 +360,22 @@ def test_a_run_leaves_no_thread_behind(colour: Colour, saver: Saver) -> None:
             assert list(kept[0].list(None)) == []
 
 
-def test_a_run_is_weighed_as_a_saver_with_one_row_a_checkpoint_stores_it() -> None:
-    few, many = (runs.weigh(contenders.ours(), number, 3, 50) for number in (0, 2))
-    assert few["checkpoints a turn"] == 2
-    assert many["checkpoints a turn"] >= 2
-    assert many["kB a turn"] > few["kB a turn"] > 0.1
+def test_a_run_is_weighed_as_sqlite_stores_it() -> None:
+    factory, size = contenders.ours(), 50
+    tool, model = wordy_add(size), FreeModel(turns=5, size=size)
+    members = factory.middleware(contenders.HOOKS, 2)
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
+        saver = SqliteSaver(connection)
+        agent = factory.create_agent(model, [tool], middleware=members, checkpointer=saver)
+        agent.invoke({"messages": [runs.QUESTION]}, CONFIG)
+        stored = connection.execute(
+            "select (select sum(length(checkpoint) + length(metadata)) from checkpoints)"
+            " + (select sum(length(value)) from writes)"
+        ).fetchone()[0]
+    weighed = runs.weigh(factory, 2, 5, size)
+    # The versions of channels have random parts, of a length that differs.
+    assert weighed["kB a turn"] == pytest.approx(stored / 5 / 1000, rel=0.02)
+    assert weighed["checkpoints a turn"] == 6
 
 
 def test_memory_is_counted_while_all_runs_wait() -> None:
