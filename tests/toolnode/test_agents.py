@@ -1,0 +1,175 @@
+"""What is mended in ToolNode is mended in the agents made here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired
+
+import pytest
+from langchain_core.tools import tool
+from pydantic import BaseModel, ValidationError, model_validator
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    InjectedState,
+    InjectedStore,
+    ToolRuntime,
+    create_agent,
+    plan_agent,
+)
+from agent_factory.errors import InvalidTool, SpecErrors, ToolNameTaken
+from agent_factory.testing import ScriptedChatModel
+
+
+class Shop(AgentState[Any]):
+    cart: NotRequired[dict[str, list[int]]]
+    user: NotRequired[str]
+
+
+GO: Any = {"messages": "Go", "cart": {"lamps": [1]}, "user": "Ada"}
+
+
+def ran(call: Any, given: Any, args: Any = None, **options: Any) -> Any:
+    """The state after a turn in which the model called this tool."""
+    model = ScriptedChatModel([[{"name": given.name, "args": args or {}}], "Done"])
+    return call(create_agent(model, [given], state_schema=Shop, **options), GO)
+
+
+def told(result: Any) -> str:
+    (message,) = [m for m in result["messages"] if m.type == "tool"]
+    return str(message.text)
+
+
+def two_stores(
+    first: Annotated[Any, InjectedStore()], second: Annotated[Any, InjectedStore()]
+) -> str:
+    """Look into two stores."""
+    return "never"
+
+
+def timed(runtime: str) -> str:
+    """Say how long a film runs."""
+    return runtime
+
+
+def test_c2_c27_c32_tools_that_could_not_work_are_refused_together() -> None:
+    """Also where nothing is built, but planned."""
+
+    @tool("timed")
+    def other() -> str:
+        """Say something else."""
+        return "never"
+
+    for build in (lambda tools: create_agent(ScriptedChatModel([]), tools), planned):
+        with pytest.raises(SpecErrors) as caught:
+            build([two_stores, timed, other])
+        assert [(type(error), error.culprit) for error in caught.value.errors] == [
+            (InvalidTool, "tools: two_stores"),
+            (InvalidTool, "tools: timed"),
+            (ToolNameTaken, "timed"),
+        ]
+
+
+def planned(tools: Any) -> Any:
+    return plan_agent(tools=tools)
+
+
+def test_c32_the_middleware_that_brings_such_a_tool_is_named() -> None:
+    class Films(AgentMiddleware):
+        tools = (timed,)
+
+    with pytest.raises(InvalidTool) as caught:
+        create_agent(ScriptedChatModel([]), middleware=[Films()])
+    assert caught.value.culprit == "Films: timed"
+
+
+@tool
+def spoil(runtime: ToolRuntime[Any, Any], cart: Annotated[Any, InjectedState("cart")]) -> str:
+    """Change what is given."""
+    cart["lamps"].append(2)
+    runtime.state["cart"]["lamps"].append(3)
+    runtime.state["messages"].clear()
+    return "spoilt"
+
+
+def test_c39_a_tool_cannot_change_the_state_it_is_given(call: Any) -> None:
+    result = ran(call, spoil)
+    assert result["cart"] == {"lamps": [1]}
+    assert [m.text for m in result["messages"]] == ["Go", "", "spoilt", "Done"]
+
+
+def test_c39_nor_can_one_that_a_layer_brings(call: Any) -> None:
+    class Brings(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            return (yield request.override(tool=spoil))
+
+    model = ScriptedChatModel([[{"name": "ghost", "args": {}}], "Done"])
+    agent = create_agent(model, middleware=[Brings()], state_schema=Shop)
+    assert call(agent, GO)["cart"] == {"lamps": [1]}
+
+
+class Lamps(BaseModel):
+    count: int
+
+
+@tool
+def order(text: str) -> str:
+    """Order lamps."""
+    return str(Lamps.model_validate({"count": text}))
+
+
+def test_c50_what_a_tool_finds_invalid_is_its_own_error(call: Any) -> None:
+    for options in ({}, {"handle_tool_errors": False}, {"handle_tool_errors": KeyError}):
+        with pytest.raises(ValidationError, match="for Lamps"):
+            ran(call, order, {"text": "many"}, **options)
+    text = told(ran(call, order, {"text": "many"}, handle_tool_errors=True))
+    assert text.startswith("Error: 1 validation error for Lamps")
+
+
+class Span(BaseModel):
+    start: int
+    end: int
+
+    @model_validator(mode="after")
+    def ordered(self) -> Span:
+        if self.end < self.start:
+            raise ValueError("end is before start")
+        return self
+
+
+@tool(args_schema=Span)
+def book(start: int, end: int) -> str:
+    """Book a span."""
+    return f"{start} to {end}"
+
+
+def test_c51_the_model_reads_what_is_wrong_with_its_arguments_together(call: Any) -> None:
+    assert "end is before start" in told(ran(call, book, {"start": 2, "end": 1}))
+
+
+@tool
+def user(name: Annotated[str, InjectedState("user")]) -> str:
+    """Name the user."""
+    return name
+
+
+def test_c68_a_layer_may_give_a_tool_another_state(call: Any) -> None:
+    class Masks(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            return (yield request.override(state={**request.state, "user": "A."}))
+
+    result = ran(call, user, middleware=[Masks()])
+    assert (told(result), result["user"]) == ("A.", "Ada")
+
+
+def test_c69_what_a_layer_raises_is_told_where_its_type_is_listed(call: Any) -> None:
+    class Strict(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            raise PermissionError("not today")
+            yield
+
+    assert "not today" in told(
+        ran(call, user, middleware=[Strict()], handle_tool_errors=PermissionError)
+    )
+    with pytest.raises(PermissionError, match="not today"):
+        ran(call, user, middleware=[Strict()], handle_tool_errors=ValueError)

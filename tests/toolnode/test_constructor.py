@@ -1,0 +1,151 @@
+"""Making a ToolNode: C1 to C6."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.tools import BaseTool, tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode as LangGraphToolNode
+
+from agent_factory import ToolNode
+from agent_factory.errors import InvalidTool, SpecErrors, ToolNameTaken
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def undocumented(a: int) -> int:
+    return a
+
+
+@tool("add")
+def other(a: int, b: int) -> int:
+    """Add in another way."""
+    return b + a
+
+
+def test_c1_the_parameters_and_their_defaults(kind: Any) -> None:
+    parameters = inspect.signature(kind).parameters
+    assert list(parameters) == [
+        "tools",
+        "name",
+        "tags",
+        "handle_tool_errors",
+        "messages_key",
+        "wrap_tool_call",
+        "awrap_tool_call",
+    ]
+    assert {name: parameters[name].default for name in ("name", "tags", "messages_key")} == {
+        "name": "tools",
+        "tags": None,
+        "messages_key": "messages",
+    }
+    assert parameters["wrap_tool_call"].default is parameters["awrap_tool_call"].default is None
+    optional = list(parameters.values())[1:]
+    assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in optional)
+
+
+def test_c1_ours_is_one_of_langgraphs() -> None:
+    assert isinstance(ToolNode([add]), LangGraphToolNode)
+
+
+def test_c2_functions_become_tools_and_tools_stay_what_they_are(kind: Any) -> None:
+    node = kind([add, tool("more")(add)])
+    assert list(node.tools_by_name) == ["add", "more"]
+    assert all(isinstance(known, BaseTool) for known in node.tools_by_name.values())
+    assert kind([other]).tools_by_name["add"] is other
+
+
+def test_c2_a_function_without_a_docstring_is_refused(kind: Any) -> None:
+    with pytest.raises(ValueError, match="Function must have a docstring if description not"):
+        kind([undocumented])
+
+
+def test_c2_of_two_tools_of_a_name_langgraph_takes_the_last() -> None:
+    assert LangGraphToolNode([add, other]).tools_by_name["add"] is other
+
+
+def test_c2_two_tools_of_a_name_are_refused_here() -> None:
+    with pytest.raises(ToolNameTaken, match="could reach only one"):
+        ToolNode([add, other])
+    assert list(ToolNode([other, other]).tools_by_name) == ["add"], "the same tool may come twice"
+
+
+def test_c2_all_tools_that_cannot_be_are_named_at_once_here() -> None:
+    with pytest.raises(SpecErrors) as caught:
+        ToolNode([undocumented, 5, {"type": "web_search"}])  # type: ignore[list-item]  # for show
+    assert [type(error) for error in caught.value.errors] == [InvalidTool] * 3
+
+
+def test_c3_what_a_tool_needs_is_read_once(
+    kind: Any, run: Any, ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = kind([add])
+    read: list[Any] = []
+    monkeypatch.setattr(BaseTool, "get_input_schema", lambda *_, **__: read.append(1))
+    run(node, ask(("add", {"a": 1, "b": 2})))
+    assert read == []
+
+
+class Names(BaseCallbackHandler):
+    """Notes what chains and tools are traced under."""
+
+    def __init__(self) -> None:
+        self.chains: list[Any] = []
+        self.tools: list[Any] = []
+
+    def on_chain_start(self, serialized: Any, inputs: Any, **known: Any) -> None:
+        self.chains.append(known.get("name"))
+
+    def on_tool_start(self, serialized: Any, input_str: Any, **known: Any) -> None:
+        self.tools.append(known.get("name") or serialized["name"])
+
+
+def test_c4_it_is_no_span_of_its_own(kind: Any, run: Any, ask: Any) -> None:
+    names = Names()
+    run(kind([add]), ask(("add", {"a": 1, "b": 2})), {"callbacks": [names]})
+    assert (names.chains, names.tools) == ([], ["add"])
+
+
+def test_c4_as_a_node_it_reads_the_whole_state(kind: Any, call: Any, ask: Any) -> None:
+    class Office(MessagesState):
+        user: str
+
+    seen: list[Any] = []
+
+    def look(request: Any, execute: Any) -> Any:
+        seen.append(sorted(request.state))
+        return execute(request)
+
+    graph = StateGraph(Office).add_node("tools", kind([add], wrap_tool_call=look))
+    agent: Any = graph.add_edge(START, "tools").compile()
+    result = call(agent, {"messages": ask(("add", {"a": 1, "b": 2})), "user": "Ada"})
+    assert result["messages"][-1].text == "3"
+    assert seen == [["messages", "user"]]
+
+
+def test_c5_a_name_and_tags_are_kept(kind: Any) -> None:
+    node = kind([add], name="workers", tags=["langchain:tool"])
+    assert (node.get_name(), node.tags) == ("workers", ["langchain:tool"])
+    assert kind([add]).get_name() == "tools"
+
+
+def test_c5_the_name_serves_as_the_nodes(kind: Any) -> None:
+    graph = StateGraph(MessagesState).add_node(kind([add], name="workers"))
+    assert "workers" in graph.nodes
+
+
+def test_c6_outside_a_graph_a_runtime_is_needed(kind: Any, ask: Any) -> None:
+    """A test can give one: `invoke(input, runtime=Runtime())`, as those beside this one do."""
+    calls = ask(("add", {"a": 1, "b": 2}))
+    with pytest.raises(ValueError, match="Missing required config key 'N/A' for 'tools'"):
+        kind([add]).invoke(calls)
+    with pytest.raises(ValueError, match="Missing required config key 'N/A' for 'tools'"):
+        asyncio.run(kind([add]).ainvoke(calls))

@@ -1,0 +1,314 @@
+"""What a failing tool leads to: C41 to C45, C48 to C52."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState
+from langgraph.prebuilt import ToolNode as LangGraphToolNode
+from langgraph.prebuilt.tool_node import ToolInvocationError
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel, ValidationError, model_validator
+
+from agent_factory import ToolNode
+from agent_factory.errors import InvalidTool
+
+FAILURES = {"value": ValueError, "key": KeyError, "os": OSError}
+
+
+def fail(kind: str) -> str:
+    """Fail in some way."""
+    raise FAILURES[kind](kind)
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def answer(kind: Any, run: Any, ask: Any, handle: Any, why: str = "value") -> tuple[str, str]:
+    (message,) = run(kind([fail], handle_tool_errors=handle), ask(("fail", {"kind": why})))
+    assert (message.name, message.tool_call_id) == ("fail", "1")
+    return message.text, message.status
+
+
+def values(error: ValueError) -> str:
+    return f"bad value {error}"
+
+
+def values_or_keys(error: Any) -> str:
+    return "one of the two"
+
+
+values_or_keys.__annotations__["error"] = ValueError | KeyError  # not postponed: see test_handlers
+
+
+TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
+
+
+@pytest.mark.parametrize(
+    ("handle", "told"),
+    [
+        (True, TEMPLATE),
+        ("Try again.", "Try again."),
+        (ValueError, TEMPLATE),
+        ((KeyError, ValueError), TEMPLATE),
+        (lambda error: f"said {error}", "said value"),
+        (values, "bad value value"),
+        (values_or_keys, "one of the two"),
+    ],
+)
+def test_c41_c43_c44_a_handled_error_is_told_to_the_model(
+    kind: Any, run: Any, ask: Any, handle: Any, told: str
+) -> None:
+    """E22, E23: a handler is called with the exception alone, and a type is a form of its own."""
+    assert answer(kind, run, ask, handle) == (told, "error")
+
+
+@pytest.mark.parametrize(
+    "handle", [False, "", (), KeyError, (KeyError, TypeError), values, values_or_keys]
+)
+def test_c41_any_other_error_ends_the_run(kind: Any, run: Any, ask: Any, handle: Any) -> None:
+    with pytest.raises(OSError, match="os"):
+        answer(kind, run, ask, handle, "os")
+
+
+def test_c41_another_form_is_refused_by_langgraph_when_a_tool_fails(run: Any, ask: Any) -> None:
+    with pytest.raises(ValueError, match=r"Expected bool, str or callable\. Received: 5"):
+        answer(LangGraphToolNode, run, ask, 5)
+
+
+def test_c41_another_form_is_refused_at_once_here() -> None:
+    for handle in (5, [ValueError], (int,), None):
+        with pytest.raises(InvalidTool, match="cannot handle an error"):
+            ToolNode([add], handle_tool_errors=handle)  # type: ignore[arg-type]  # for show
+
+
+def test_c42_c52_by_default_the_models_mistakes_are_told_and_the_tools_are_raised(
+    kind: Any, run: Any, ask: Any
+) -> None:
+    """E1"""
+    (message,) = run(kind([add]), ask(("add", {"a": "one", "b": 2})))
+    assert message.status == "error"
+    with pytest.raises(ValueError, match="value"):
+        run(kind([fail]), ask(("fail", {"kind": "value"})))
+
+
+def test_c43_c50_bad_arguments_are_told_one_by_one(kind: Any, run: Any, ask: Any) -> None:
+    (message,) = run(kind([add]), ask(("add", {"a": "one"})))
+    assert message.text == (
+        "Error invoking tool 'add' with kwargs {'a': 'one'} with error:\n"
+        " a: Input should be a valid integer, unable to parse string as an integer\n"
+        "b: Field required\n"
+        " Please fix the error and try again."
+    )
+
+
+def test_c45_a_name_that_is_no_tools_is_always_told(kind: Any, run: Any, ask: Any) -> None:
+    """E16: and the calls beside it run."""
+    calls = ask(("ghost", {}), ("add", {"a": 1, "b": 2}))
+    ghost, sum_ = run(kind([add, fail], handle_tool_errors=False), calls)
+    assert ghost.text == "Error: ghost is not a valid tool, try one of [add, fail]."
+    assert (ghost.name, ghost.tool_call_id, ghost.status) == ("ghost", "1", "error")
+    assert sum_.text == "3"
+
+
+# Interrupts are no errors
+
+
+@pytest.mark.parametrize(
+    "bubble", [GraphBubbleUp, GraphInterrupt, partial(ParentCommand, Command())]
+)
+@pytest.mark.parametrize("handle", [True, Exception, lambda error: "no"])
+def test_c48_what_concerns_the_graph_passes_whatever_is_handled(
+    kind: Any, run: Any, ask: Any, handle: Any, bubble: Any
+) -> None:
+    @tool
+    def bubbles() -> str:
+        """Speak to the graph."""
+        raise bubble()
+
+    for options in ({}, {"wrap_tool_call": lambda request, execute: execute(request)}):
+        node = kind([bubbles], handle_tool_errors=handle, **options)
+        with pytest.raises(GraphBubbleUp):
+            run(node, ask(("bubbles", {})))
+
+
+def asking() -> Any:
+    """A graph that asks a person, as a tool or inside one."""
+
+    @tool
+    def approve() -> str:
+        """Ask a person."""
+        return f"said {interrupt('May I?')}"
+
+    return approve
+
+
+def as_a_graph(kind: Any, given: Any, ask: Any, **options: Any) -> Any:
+    graph = StateGraph(MessagesState).add_node("tools", kind([given], **options))
+    return graph.add_edge(START, "tools")
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_c48_an_interrupt_waits_at_any_depth(kind: Any, call: Any, ask: Any, depth: int) -> None:
+    """In a tool, in a node of a graph called as a tool, and in a graph inside that."""
+    given, name = asking(), "approve"
+    for _ in range(depth):
+        inner: Any = as_a_graph(kind, given, ask).compile()
+
+        @tool
+        def delegate(inner: Any = inner, name: str = name) -> str:
+            """Call a graph."""
+            return str(inner.invoke({"messages": ask((name, {}))})["messages"][-1].text)
+
+        given, name = delegate, "delegate"
+    agent: Any = as_a_graph(kind, given, ask, handle_tool_errors=True).compile(
+        checkpointer=InMemorySaver()
+    )
+    thread = {"configurable": {"thread_id": "1"}}
+    waiting = call(agent, {"messages": ask((name, {}))}, thread)
+    assert [i.value for i in waiting["__interrupt__"]] == ["May I?"]
+    result = call(agent, Command(resume="yes"), thread)
+    assert result["messages"][-1].text == "said yes"
+
+
+def test_c49_a_wrapper_that_catches_every_exception_swallows_an_interrupt(
+    kind: Any, call: Any, ask: Any
+) -> None:
+    """E25: GraphBubbleUp is an Exception. Write `except GraphBubbleUp: raise` first."""
+    assert issubclass(GraphBubbleUp, Exception)
+
+    def careless(request: Any, execute: Any) -> Any:
+        try:
+            return execute(request)
+        except Exception as error:
+            return ToolMessage(type(error).__name__, tool_call_id=request.tool_call["id"])
+
+    agent: Any = as_a_graph(kind, asking(), ask, wrap_tool_call=careless).compile(
+        checkpointer=InMemorySaver()
+    )
+    thread = {"configurable": {"thread_id": "1"}}
+    result = call(agent, {"messages": ask(("approve", {}))}, thread)
+    assert result["messages"][-1].text == "GraphInterrupt"
+    assert "__interrupt__" not in result
+
+
+# Whose mistake it was
+
+
+class Order(BaseModel):
+    lamps: int
+
+
+@tool
+def order(text: str) -> str:
+    """Order lamps."""
+    return str(Order.model_validate({"lamps": text}))
+
+
+def test_c50_what_a_tool_finds_invalid_is_blamed_on_the_model_by_langgraph(
+    run: Any, ask: Any
+) -> None:
+    """E40"""
+    (message,) = run(LangGraphToolNode([order]), ask(("order", {"text": "many"})))
+    assert message.text.startswith("Error invoking tool 'order' with kwargs {'text': 'many'}")
+
+
+def test_c50_what_a_tool_finds_invalid_is_the_tools_error_here(run: Any, ask: Any) -> None:
+    calls = ask(("order", {"text": "many"}))
+    for handle in ({}, {"handle_tool_errors": False}, {"handle_tool_errors": KeyError}):
+        with pytest.raises(ValidationError, match="for Order"):
+            run(ToolNode([order], **handle), calls)
+    (message,) = run(ToolNode([order], handle_tool_errors=ValidationError), calls)
+    assert message.text.startswith("Error: 1 validation error for Order")
+    (message,) = run(ToolNode([order], handle_tool_errors=values), calls)
+    assert message.text.startswith("bad value 1 validation error for Order"), "it is a ValueError"
+
+
+def test_c50_a_tool_inside_a_tool_is_to_blame_for_its_own_call_here(run: Any, ask: Any) -> None:
+    @tool
+    def shop(text: str) -> str:
+        """Shop for lamps."""
+        return str(tool(add).invoke({"a": text, "b": 1}))
+
+    with pytest.raises(ValidationError, match="for add"):
+        run(ToolNode([shop]), ask(("shop", {"text": "many"})))
+
+
+def test_c50_bad_arguments_are_an_error_that_knows_them(kind: Any, run: Any, ask: Any) -> None:
+    seen: list[Any] = []
+
+    def keep(error: ToolInvocationError) -> str:
+        seen.append(error)
+        return "kept"
+
+    run(kind([add], handle_tool_errors=keep), ask(("add", {"a": "one", "b": 2})))
+    (error,) = seen
+    assert (error.tool_name, error.tool_kwargs) == ("add", {"a": "one", "b": 2})
+    assert isinstance(error.source, ValidationError)
+    assert [fact["loc"] for fact in error.filtered_errors] == [("a",)]
+
+
+def test_c51_the_model_reads_nothing_of_what_is_injected(kind: Any, run: Any, ask: Any) -> None:
+    @tool
+    def count(n: int, secret: Annotated[int, InjectedState("secret")]) -> int:
+        """Count."""
+        return n
+
+    state = {"messages": ask(("count", {"n": "one"})), "secret": "no number"}
+    (message,) = run(kind([count]), state)["messages"]
+    assert "n: Input should be a valid integer" in message.text
+    assert "secret" not in message.text
+    assert "no number" not in message.text
+
+
+class Span(BaseModel):
+    start: int
+    end: int
+    secret: Annotated[str, InjectedState("secret")]
+
+    @model_validator(mode="after")
+    def ordered(self) -> Span:
+        if self.end < self.start:
+            raise ValueError("end is before start")
+        return self
+
+
+@tool(args_schema=Span)
+def book(start: int, end: int, secret: str) -> str:
+    """Book a span."""
+    return f"{start} to {end}"
+
+
+def misbooked(kind: Any, run: Any, ask: Any, **options: Any) -> Any:
+    state = {"messages": ask(("book", {"start": 2, "end": 1})), "secret": "swordfish"}
+    (message,) = run(kind([book], **options), state)["messages"]
+    return message.text
+
+
+def test_c51_what_concerns_all_arguments_is_a_blank_in_langgraph(run: Any, ask: Any) -> None:
+    """E41"""
+    text = misbooked(LangGraphToolNode, run, ask)
+    assert text.endswith("with error:\n \n Please fix the error and try again.")
+
+
+def test_c51_what_concerns_all_arguments_is_told_here(run: Any, ask: Any) -> None:
+    text = misbooked(ToolNode, run, ask)
+    assert "with error:\n arguments: Value error, end is before start\n Please fix" in text
+    assert "swordfish" not in misbooked(ToolNode, run, ask, handle_tool_errors=True)
+    facts: list[Any] = []
+
+    def keep(error: ToolInvocationError) -> str:
+        facts.extend(error.filtered_errors or [])
+        return "kept"
+
+    misbooked(ToolNode, run, ask, handle_tool_errors=keep)
+    assert [fact["input"] for fact in facts] == [{"start": 2, "end": 1}]

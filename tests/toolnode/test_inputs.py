@@ -1,0 +1,118 @@
+"""What a ToolNode can be given, and which form comes first: C7 to C11."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.prebuilt import ToolNode as LangGraphToolNode
+from pydantic import BaseModel
+
+from agent_factory import ToolNode
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def calling(a: int, id_: str = "1") -> dict[str, Any]:
+    return {"name": "add", "args": {"a": a, "b": 0}, "id": id_, "type": "tool_call"}
+
+
+def message(a: int) -> AIMessage:
+    return AIMessage("", tool_calls=[calling(a)])
+
+
+@dataclass
+class Thread:
+    messages: list[Any] = field(default_factory=list)
+
+
+class Model(BaseModel):
+    messages: list[Any] = []
+
+
+def texts(messages: list[Any]) -> list[str]:
+    return [told.text for told in messages]
+
+
+def test_c7_a_list_that_ends_with_a_call_is_a_list_of_calls(kind: Any, run: Any) -> None:
+    result = run(kind([add]), [calling(1), calling(2, "2")])
+    assert texts(result["messages"]) == ["1", "2"]
+
+
+def test_c7_another_list_is_a_list_of_messages(kind: Any, run: Any) -> None:
+    assert texts(run(kind([add]), [HumanMessage("Go"), message(3)])) == ["3"]
+
+
+def test_c7_a_call_with_its_context_is_one_call(kind: Any, run: Any) -> None:
+    given = {"__type": "tool_call_with_context", "tool_call": calling(4), "state": {}}
+    assert texts(run(kind([add]), given)["messages"]) == ["4"]
+
+
+@pytest.mark.parametrize("state", [dict, Thread, Model])
+def test_c7_a_state_holds_messages(kind: Any, run: Any, state: Any) -> None:
+    assert texts(run(kind([add]), state(messages=[message(5)]))["messages"]) == ["5"]
+
+
+@pytest.mark.parametrize("state", [dict, Thread, Model])
+def test_c7_anything_else_holds_no_message(kind: Any, run: Any, state: Any) -> None:
+    for given in (state(messages=[]), state(), {"other": [message(1)]}, None, 5):
+        with pytest.raises(ValueError, match="No message found in input"):
+            run(kind([add]), given)
+
+
+def test_c7_the_messages_may_have_another_key(kind: Any, run: Any) -> None:
+    node = kind([add], messages_key="talk")
+    assert texts(run(node, {"talk": [message(6)]})["talk"]) == ["6"]
+    with pytest.raises(ValueError, match="No message found in input"):
+        run(node, {"messages": [message(6)]})
+
+
+def test_c8_the_special_form_comes_before_the_general_one(kind: Any, run: Any) -> None:
+    given = {
+        "__type": "tool_call_with_context",
+        "tool_call": calling(7),
+        "state": {},
+        "messages": [message(8)],
+    }
+    assert texts(run(kind([add]), given)["messages"]) == ["7"]
+
+
+def test_c8_a_users_own_key_named_type_is_no_special_form(kind: Any, run: Any) -> None:
+    given = {"type": "tool_call_with_context", "messages": [message(8)]}
+    assert texts(run(kind([add]), given)["messages"]) == ["8"]
+
+
+def test_c9_the_last_ai_message_counts_wherever_it_stands(kind: Any, run: Any) -> None:
+    history = [message(1), message(2), ToolMessage("9", tool_call_id="0"), HumanMessage("Well?")]
+    assert texts(run(kind([add]), history)) == ["2"]
+
+
+def test_c9_without_an_ai_message_there_is_nothing_to_run(kind: Any, run: Any) -> None:
+    for given in ([HumanMessage("Go")], {"messages": [HumanMessage("Go")]}):
+        with pytest.raises(ValueError, match="No AIMessage found in input"):
+            run(kind([add]), given)
+
+
+def test_c10_a_message_without_calls_gives_an_empty_result(kind: Any, run: Any) -> None:
+    assert run(kind([add]), {"messages": [AIMessage("Done.")]}) == {"messages": []}
+    assert run(kind([add]), [AIMessage("Done.")]) == []
+
+
+def test_c10_an_empty_list_is_an_index_error_in_langgraph(run: Any) -> None:
+    with pytest.raises(IndexError):
+        run(LangGraphToolNode([add]), [])
+
+
+def test_c10_an_empty_list_holds_no_message_here(run: Any) -> None:
+    with pytest.raises(ValueError, match="No message found in input"):
+        run(ToolNode([add]), [])
+
+
+def test_c11_a_message_alone_is_no_input(kind: Any, run: Any) -> None:
+    with pytest.raises(ValueError, match="No message found in input"):
+        run(kind([add]), message(1))

@@ -1,0 +1,297 @@
+"""Wrappers around calls: C66 to C70."""
+
+from __future__ import annotations
+
+import asyncio
+from inspect import isawaitable
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import tool
+from langgraph.errors import GraphInterrupt
+from langgraph.prebuilt import InjectedState, ToolRuntime
+from langgraph.prebuilt import ToolNode as LangGraphToolNode
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from agent_factory import ToolNode
+from agent_factory.errors import PathNotSupported
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def user(name: Annotated[str, InjectedState("user")]) -> str:
+    """Name the user."""
+    return name
+
+
+SUM = ("add", {"a": 1, "b": 2})
+
+
+def wrapped(kind: Any, wrap: Any, tools: Any = (add,), **options: Any) -> Any:
+    """A node with the wrapper in both colours."""
+
+    async def awrap(request: Any, execute: Any) -> Any:
+        result = wrap(request, execute)
+        return await result if isawaitable(result) else result
+
+    return kind(list(tools), wrap_tool_call=wrap, awrap_tool_call=awrap, **options)
+
+
+def test_c66_a_request_holds_the_call_its_tool_the_state_and_the_runtime(
+    kind: Any, run: Any, ask: Any
+) -> None:
+    seen: list[Any] = []
+
+    def look(request: Any, execute: Any) -> Any:
+        seen.append(request)
+        return execute(request)
+
+    state = {"messages": ask(SUM, ("ghost", {})), "user": "Ada"}
+    run(wrapped(kind, look), state)
+    first, second = sorted(seen, key=lambda request: str(request.tool_call["id"]))
+    assert first.tool_call["args"] == {"a": 1, "b": 2}
+    assert (first.tool.name, second.tool) == ("add", None)
+    assert first.state["user"] == "Ada"
+    assert isinstance(first.runtime, ToolRuntime)
+
+
+def test_c66_override_gives_a_changed_copy(kind: Any, run: Any, ask: Any) -> None:
+    seen: list[Any] = []
+
+    def change(request: ToolCallRequest, execute: Any) -> Any:
+        changed: Any = {**request.tool_call, "args": {"a": 5, "b": 5}}
+        seen.append(request)
+        return execute(request.override(tool_call=changed))
+
+    (message,) = run(wrapped(kind, change), ask(SUM))
+    assert message.text == "10"
+    assert seen[0].tool_call["args"] == {"a": 1, "b": 2}
+
+
+def test_c66_to_set_an_attribute_warns(kind: Any, run: Any, ask: Any) -> None:
+    text = "Setting attribute 'state' on ToolCallRequest is deprecated. Use the override"
+
+    def set_(request: Any, execute: Any) -> Any:
+        with pytest.warns(DeprecationWarning, match=text):
+            request.state = {}
+        return execute(request)
+
+    run(wrapped(kind, set_), ask(SUM))
+
+
+def test_c67_a_wrapper_may_answer_without_the_tool(kind: Any, run: Any, ask: Any) -> None:
+    def cached(request: Any, execute: Any) -> Any:
+        return ToolMessage("cached", tool_call_id=request.tool_call["id"])
+
+    (message,) = run(wrapped(kind, cached), ask(SUM))
+    assert message.text == "cached"
+
+
+def test_c67_a_wrapper_may_give_a_command(kind: Any, run: Any, ask: Any) -> None:
+    def stop(request: Any, execute: Any) -> Any:
+        return Command(goto="end")
+
+    assert run(wrapped(kind, stop), ask(SUM)) == [Command(goto="end")]
+
+
+def flaky(times: int) -> Any:
+    left = [times]
+
+    @tool("add")
+    def sometimes(a: int, b: int) -> int:
+        """Add two numbers."""
+        left[0] -= 1
+        if left[0] >= 0:
+            raise ConnectionError("down")
+        return a + b
+
+    return sometimes
+
+
+def test_c67_a_wrapper_may_run_a_tool_again(kind: Any, ask: Any) -> None:
+    """Until it is no error; what is handled arrives as a message."""
+
+    def retry(request: Any, execute: Any) -> Any:
+        for _ in range(3):
+            message = execute(request)
+            if message.status != "error":
+                return message
+        return message
+
+    async def aretry(request: Any, execute: Any) -> Any:
+        for _ in range(3):
+            message = await execute(request)
+            if message.status != "error":
+                return message
+        return message
+
+    for failures, told in ((2, "3"), (3, "No.")):
+        options: Any = {
+            "handle_tool_errors": "No.",
+            "wrap_tool_call": retry,
+            "awrap_tool_call": aretry,
+        }
+        (message,) = kind([flaky(failures)], **options).invoke(ask(SUM), runtime=Runtime())
+        assert message.text == told
+        node = kind([flaky(failures)], **options)
+        (message,) = asyncio.run(node.ainvoke(ask(SUM), runtime=Runtime()))
+        assert message.text == told
+
+
+def test_c68_a_wrapper_may_run_a_tool_that_is_not_known(kind: Any, run: Any, ask: Any) -> None:
+    def bring(request: Any, execute: Any) -> Any:
+        assert request.tool is None
+        return execute(request.override(tool=tool("ghost")(user)))
+
+    state = {"messages": ask(("ghost", {"name": "Eve"})), "user": "Ada"}
+    (message,) = run(wrapped(kind, bring), state)["messages"]
+    assert message.text == "Ada"
+
+
+def test_c68_without_one_the_model_is_told_of_the_name(kind: Any, run: Any, ask: Any) -> None:
+    def through(request: Any, execute: Any) -> Any:
+        return execute(request)
+
+    (message,) = run(wrapped(kind, through), ask(("ghost", {})))
+    assert message.text == "Error: ghost is not a valid tool, try one of [add]."
+
+
+def other_state(request: Any, execute: Any) -> Any:
+    return execute(request.override(state={"user": "Eve"}))
+
+
+def test_c68_another_state_in_the_request_is_passed_over_by_langgraph(run: Any, ask: Any) -> None:
+    state = {"messages": ask(("user", {})), "user": "Ada"}
+    (message,) = run(wrapped(LangGraphToolNode, other_state, [user]), state)["messages"]
+    assert message.text == "Ada"
+
+
+def test_c68_another_state_in_the_request_reaches_the_tool_here(run: Any, ask: Any) -> None:
+    state = {"messages": ask(("user", {})), "user": "Ada"}
+    (message,) = run(wrapped(ToolNode, other_state, [user]), state)["messages"]
+    assert message.text == "Eve"
+
+
+def strict(request: Any, execute: Any) -> Any:
+    raise PermissionError("not today")
+
+
+def values(error: ValueError) -> str:
+    return f"bad value {error}"
+
+
+@pytest.mark.parametrize("handle", [None, False, ""])
+def test_c69_what_a_wrapper_raises_ends_the_run(kind: Any, run: Any, ask: Any, handle: Any) -> None:
+    options = {} if handle is None else {"handle_tool_errors": handle}
+    with pytest.raises(PermissionError, match="not today"):
+        run(wrapped(kind, strict, **options), ask(SUM))
+
+
+@pytest.mark.parametrize(
+    ("handle", "told"),
+    [
+        (True, "Error: PermissionError('not today')\n Please fix your mistakes."),
+        ("No.", "No."),
+        (OSError, "Error: PermissionError('not today')\n Please fix your mistakes."),
+    ],
+)
+def test_c69_it_is_told_where_it_is_handled(
+    kind: Any, run: Any, ask: Any, handle: Any, told: str
+) -> None:
+    (message,) = run(wrapped(kind, strict, handle_tool_errors=handle), ask(SUM))
+    assert (message.text, message.status, message.tool_call_id) == (told, "error", "1")
+
+
+OTHER_TYPES = pytest.mark.parametrize("handle", [ValueError, (ValueError, KeyError), values])
+
+
+@OTHER_TYPES
+def test_c69_langgraph_tells_it_whatever_types_are_listed(run: Any, ask: Any, handle: Any) -> None:
+    node = wrapped(LangGraphToolNode, strict, handle_tool_errors=handle)
+    (message,) = run(node, ask(SUM))
+    assert message.status == "error"
+
+
+@OTHER_TYPES
+def test_c69_types_that_are_not_listed_end_the_run_here(run: Any, ask: Any, handle: Any) -> None:
+    with pytest.raises(PermissionError, match="not today"):
+        run(wrapped(ToolNode, strict, handle_tool_errors=handle), ask(SUM))
+
+
+def test_c69_a_tools_error_is_asked_about_once_here(run: Any, ask: Any) -> None:
+    """LangGraph asks again about what came out through a wrapper."""
+    asked: list[str] = []
+
+    def count(error: Exception) -> str:
+        asked.append(type(error).__name__)
+        raise error
+
+    def through(request: Any, execute: Any) -> Any:
+        return execute(request)
+
+    for kind, times in ((LangGraphToolNode, 2), (ToolNode, 1)):
+        asked.clear()
+        node = wrapped(kind, through, [flaky(1)], handle_tool_errors=count)
+        with pytest.raises(ConnectionError):
+            run(node, ask(SUM))
+        assert asked == ["ConnectionError"] * times
+
+
+def test_c69_an_interrupt_passes(kind: Any, run: Any, ask: Any) -> None:
+    def wait(request: Any, execute: Any) -> Any:
+        raise GraphInterrupt
+
+    with pytest.raises(GraphInterrupt):
+        run(wrapped(kind, wait, handle_tool_errors=True), ask(SUM))
+
+
+# The colours
+
+
+async def shout(request: Any, execute: Any) -> Any:
+    message = await execute(request)
+    return message.model_copy(update={"content": f"{message.text}!"})
+
+
+def hush(request: Any, execute: Any) -> Any:
+    message = execute(request)
+    return message.model_copy(update={"content": f"({message.text})"})
+
+
+def test_c70_an_async_run_takes_the_async_wrapper(kind: Any, ask: Any) -> None:
+    node = kind([add], wrap_tool_call=hush, awrap_tool_call=shout)
+    assert asyncio.run(node.ainvoke(ask(SUM), runtime=Runtime()))[0].text == "3!"
+    assert node.invoke(ask(SUM), runtime=Runtime())[0].text == "(3)"
+
+
+def test_c70_or_else_the_sync_one_which_runs_the_tool_at_once(kind: Any, ask: Any) -> None:
+    """With the tool in the loop's own thread: an async tool cannot run there."""
+    node = kind([add], wrap_tool_call=hush)
+    assert asyncio.run(node.ainvoke(ask(SUM), runtime=Runtime()))[0].text == "(3)"
+
+    @tool("add")
+    async def later(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    with pytest.raises(NotImplementedError, match="does not support sync invocation"):
+        asyncio.run(kind([later], wrap_tool_call=hush).ainvoke(ask(SUM), runtime=Runtime()))
+
+
+def test_c70_a_sync_run_passes_over_an_async_wrapper_in_langgraph(ask: Any) -> None:
+    node = LangGraphToolNode([add], awrap_tool_call=shout)
+    assert node.invoke(ask(SUM), runtime=Runtime())[0].text == "3"
+
+
+def test_c70_a_sync_run_refuses_to_pass_over_it_here(ask: Any) -> None:
+    node = ToolNode([add], awrap_tool_call=shout, handle_tool_errors=True)
+    with pytest.raises(PathNotSupported, match="awrap_tool_call alone"):
+        node.invoke(ask(SUM), runtime=Runtime())
+    assert issubclass(PathNotSupported, NotImplementedError)
+    assert asyncio.run(node.ainvoke(ask(SUM), runtime=Runtime()))[0].text == "3!"
