@@ -263,3 +263,29 @@ def test_why_tells_of_the_local_model_too(show: Show) -> None:
     out = show("why", "--model", "local")
     assert "repeated: 2 times, after ConnectionError [the line was dead]" in out
     assert "Guard.after_model jumped: end [refunds are for people]" in out
+
+
+def test_reprompt_asks_until_the_form_is_right(show: Show) -> None:
+    out = show("reprompt")
+    assert out.count("Respond after fixing all validation errors.") == 2
+    assert "end must be after start" in out
+    assert out.strip().endswith(
+        "Booking(room='garden', start=datetime.date(2026, 5, 4), end=datetime.date(2026, 5, 6))"
+    )
+
+
+@pytest.mark.long
+@needs_local_model
+def test_reprompt_ends_with_a_form_of_the_local_model_too(show: Show) -> None:
+    assert show("reprompt", "--model", "local").rpartition("\nBooking(room='garden'")[1]
+
+
+def test_time_travel_d31_keeps_each_way_that_was_decided(show: Show) -> None:
+    pytest.importorskip("langgraph.checkpoint.sqlite", reason="the extra sqlite is not installed")
+    out = show("time_travel").splitlines()
+    assert out[0] == "waiting: {'order_id': 'A-1001', 'euros': 90}"
+    assert out[1].endswith("90 euros were paid back for order A-1001. | You get 90 euros back.")
+    assert out[2].endswith("No refunds for lamps. | I am sorry, there is no refund.")
+    assert out[3].endswith("45 euros were paid back for order A-1001. | You get 45 euros back.")
+    assert out[4].endswith("3 of them ends of a run")
+    assert out[5].endswith("You get 45 euros back.")

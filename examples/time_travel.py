@@ -1,0 +1,75 @@
+"""Go back to an earlier moment of a thread, decide otherwise, and keep both ways.
+
+Run: python examples/time_travel.py
+
+It needs `pip install 'agent-factory[sqlite]'`. Every step of a run is a checkpoint in a database
+file. A config with the id of one leads back to it, and what is decided there begins a branch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from agent_factory import create_agent
+from agent_factory.review import approve, edit, pending, reject
+from agent_factory.testing import ScriptedChatModel
+
+THREAD: RunnableConfig = {"configurable": {"thread_id": "order A-1001"}}
+
+SCRIPT = [
+    [{"name": "refund", "args": {"order_id": "A-1001", "euros": 90}}],
+    "You get 90 euros back.",
+    "I am sorry, there is no refund.",
+    "You get 45 euros back.",
+]
+
+
+def refund(order_id: str, euros: int) -> str:
+    """Pay money back for an order."""
+    return f"{euros} euros were paid back for order {order_id}."
+
+
+def agent_with(saver: SqliteSaver) -> Any:
+    return create_agent(
+        ScriptedChatModel(SCRIPT), [refund], checkpointer=saver, interrupt_before=["tools"]
+    )
+
+
+def moment_of_review(agent: Any) -> RunnableConfig:
+    """The oldest moment of the thread at which a call waited."""
+    waits = [state for state in agent.get_state_history(THREAD) if state.next == ("tools",)]
+    config: RunnableConfig = waits[-1].config
+    return config
+
+
+def show(title: str, result: Any) -> None:
+    print(f"{title}: {' | '.join(m.text for m in result['messages'] if m.text)}")
+
+
+def main() -> None:
+    with TemporaryDirectory() as folder:
+        database = str(Path(folder) / "threads.sqlite")
+        with SqliteSaver.from_conn_string(database) as saver:
+            agent = agent_with(saver)
+            agent.invoke({"messages": [{"role": "user", "content": "90 euros, please."}]}, THREAD)
+            print(f"waiting: {pending(agent, THREAD).calls[0].args}")
+            show("approved", approve(agent, THREAD))
+
+            moment = moment_of_review(agent)
+            show("rejected", reject(agent, moment, "No refunds for lamps."))
+            args = {"order_id": "A-1001", "euros": 45}
+            show("edited", edit(agent, moment, args))
+
+            history = list(agent.get_state_history(THREAD))
+            ends = [state for state in history if not state.next]
+            print(f"{len(history)} moments are kept, {len(ends)} of them ends of a run")
+            show("the thread goes on from", ends[0].values)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,382 @@
+"""Reviews of runs that asked: by HumanInTheLoopMiddleware, or by `interrupt()` in a tool."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import interrupt
+
+from agent_factory import AgentMiddleware, AgentState, create_agent, review
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.prebuilt import create_react_agent
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
+
+Act = Callable[..., Any]
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+@pytest.fixture(params=["sync", "async"])
+def act(request: pytest.FixtureRequest) -> Act:
+    """Call a helper, or its asynchronous twin: `act("approve", agent, ...)`."""
+
+    def sync(name: str, agent: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return getattr(review, name)(agent, THREAD, *args, **kwargs)
+
+    def a(name: str, agent: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return asyncio.run(getattr(review, f"a{name}")(agent, THREAD, *args, **kwargs))
+
+    return sync if request.param == "sync" else a
+
+
+@pytest.fixture(params=["batched", "per_call"])
+def mode(request: pytest.FixtureRequest) -> Any:
+    """How the middleware asks: once for all calls of a turn, or once for each."""
+    return request.param
+
+
+class Till:
+    """Tools that have an effect, so that they show which calls ran."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+
+    def pay(self, euros: int) -> str:
+        """Pay money."""
+        self.done.append(euros)
+        return f"paid {euros}"
+
+    def look(self) -> str:
+        """Look into the till."""
+        self.done.append("look")
+        return "all there"
+
+    def ask(self, about: str) -> str:
+        """Ask a person."""
+        answer = interrupt({"about": about})
+        self.done.append(answer)
+        return f"{about}: {answer}"
+
+
+def wish(*euros: int) -> list[dict[str, Any]]:
+    return [{"name": "pay", "args": {"euros": n}, "id": f"call_{n}"} for n in euros]
+
+
+LOOK = {"name": "look", "args": {}, "id": "look"}
+
+
+def asks(about: str) -> dict[str, Any]:
+    return {"name": "ask", "args": {"about": about}, "id": about}
+
+
+def asked(till: Till, *script: Any, mode: Any = "batched", **options: Any) -> Any:
+    """An agent whose middleware, or whose tool, has asked."""
+    members = [HumanInTheLoopMiddleware({"pay": options.pop("on", True)}, interrupt_mode=mode)]
+    agent = create_agent(
+        ScriptedChatModel(script),
+        [till.pay, till.look, till.ask],
+        middleware=[*options.pop("before", ()), *members],
+        checkpointer=InMemorySaver(),
+        **options,
+    )
+    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    return agent
+
+
+def said(result: Any) -> dict[str, str]:
+    """The results by the ids of their calls."""
+    return {m.tool_call_id: m.text for m in result["messages"] if m.type == "tool"}
+
+
+def goes_on(agent: Any) -> bool:
+    """The thread has come to its end, and the user can write again."""
+    assert agent.get_state(THREAD).next == ()
+    assert_valid_history(agent.get_state(THREAD).values["messages"])
+    model = ScriptedChatModel(["You are welcome."])
+    again = create_agent(model, checkpointer=agent.checkpointer)
+    result = again.invoke({"messages": [("user", "Thanks")]}, THREAD)
+    # What the model is shown is what the thread holds: nothing had to be mended.
+    return bool(model.requests[0].messages == result["messages"][:-1])
+
+
+def test_what_waits_is_listed_by_the_ids_of_the_calls(act: Act, mode: Any) -> None:
+    config = {"allowed_decisions": ["approve", "reject"], "description": "Is it right?"}
+    agent = asked(Till(), [LOOK, *wish(1, 2)], mode=mode, on=config)
+    calls = act("pending", agent).calls
+    assert [(c.id, c.name, c.args, c.kind, c.question) for c in calls] == [
+        ("call_1", "pay", {"euros": 1}, "review", "Is it right?"),
+        ("call_2", "pay", {"euros": 2}, "review", "Is it right?"),
+    ]
+    assert {call.allowed for call in calls} == {("approve", "reject")}
+
+
+def test_two_calls_alike_are_told_apart(act: Act) -> None:
+    alike = [{"name": "pay", "args": {"euros": 1}, "id": id_} for id_ in ("a", "b")]
+    till = Till()
+    agent = asked(till, alike, "Done.")
+    result = act("decide", agent, {"a": {"type": "reject"}, "b": {"type": "approve"}})
+    assert till.done == [1]
+    assert said(result)["b"] == "paid 1"
+
+
+def test_d22_all_calls_are_approved_at_once(act: Act, mode: Any) -> None:
+    till = Till()
+    agent = asked(till, wish(1, 2), "Done.", mode=mode)
+    assert act("approve", agent)["messages"][-1].text == "Done."
+    assert sorted(till.done) == [1, 2]
+    assert goes_on(agent)
+
+
+@pytest.mark.parametrize("first", ["call_1", "call_2"])
+def test_d30_calls_are_decided_one_by_one_in_any_order(act: Act, mode: Any, first: str) -> None:
+    till = Till()
+    agent = asked(till, wish(1, 2), "Done.", mode=mode)
+    act("approve", agent, first)
+    (left,) = act("pending", agent).open
+    assert {first, left.id} == {"call_1", "call_2"}
+    result = act("reject", agent, "Too much.", left.id)
+    assert till.done == [int(first[-1])]
+    assert said(result)[left.id] == "Too much."
+    assert result["messages"][-1].text == "Done."
+    assert goes_on(agent)
+
+
+def test_a_decision_that_was_noted_can_be_changed_until_all_are_made(act: Act) -> None:
+    till = Till()
+    agent = asked(till, wish(1, 2), "Done.")
+    act("approve", agent, "call_1")
+    act("reject", agent, "no", "call_1")
+    act("approve", agent, "call_2")
+    assert till.done == [2]
+    assert goes_on(agent)
+
+
+def test_decisions_of_one_stop_are_none_of_the_next(act: Act) -> None:
+    """The middleware asks about the calls, and then the run stops before the tools as well."""
+    till = Till()
+    agent = asked(till, wish(1, 2), "Done.", interrupt_before=["tools"])
+    act("approve", agent, "call_1")
+    act("approve", agent, "call_2")
+    waiting = act("pending", agent)
+    assert [(call.kind, call.decision) for call in waiting.calls] == [("pause", None)] * 2
+    act("reject", agent)
+    assert not till.done
+    assert goes_on(agent)
+
+
+def test_d23_rejected_calls_are_answered_and_the_model_goes_on(act: Act, mode: Any) -> None:
+    till = Till()
+    agent = asked(till, wish(1, 2), "I did not pay.", mode=mode)
+    result = act("reject", agent, "No money.")
+    assert said(result) == {"call_1": "No money.", "call_2": "No money."}
+    assert result["messages"][-1].text == "I did not pay."
+    assert not till.done
+    assert goes_on(agent)
+
+
+def test_d23_without_a_reason_the_middleware_writes_one(act: Act, mode: Any) -> None:
+    agent = asked(Till(), wish(1), "Well.", mode=mode)
+    assert said(act("reject", agent))["call_1"].startswith("A reviewer rejected this call of pay")
+
+
+def test_d24_an_edited_call_runs_and_the_model_is_told(act: Act, mode: Any) -> None:
+    till = Till()
+    agent = asked(till, wish(100), "Done.", mode=mode)
+    result = act("edit", agent, {"euros": 10})
+    assert till.done == [10]
+    assert said(result)["call_100"].startswith("paid 10\n\n[A reviewer changed this call")
+    assert goes_on(agent)
+
+
+def test_a_response_stands_in_the_place_of_a_result(act: Act, mode: Any) -> None:
+    till = Till()
+    agent = asked(till, wish(1, 2), "Done.", mode=mode)
+    act("respond", agent, "paid in cash", "call_1")
+    assert said(act("approve", agent)) == {"call_1": "paid in cash", "call_2": "paid 2"}
+    assert till.done == [2]
+    assert goes_on(agent)
+
+
+def test_d25_the_user_writes_on_and_what_ran_beside_is_kept(act: Act, mode: Any) -> None:
+    till = Till()
+    agent = asked(till, [LOOK, *wish(1)], "Stopped.", mode=mode)
+    result = act("add_input", agent, "Stop!")
+    assert 1 not in till.done
+    assert "did not run: the user wrote on" in said(result)["call_1"]
+    looked = "all there" if "look" in till.done else "This call of look did not run"
+    assert said(result)["look"].startswith(looked)
+    assert result["messages"][-2].text == "Stop!"
+    assert goes_on(agent)
+
+
+def test_a_decision_that_is_not_allowed_is_refused_and_the_thread_still_waits(
+    act: Act, mode: Any
+) -> None:
+    agent = asked(Till(), wish(1), mode=mode, on={"allowed_decisions": ["approve"]})
+    with pytest.raises(review.DecisionNotAllowed, match=r"pay \('call_1'\).*Allowed: approve\."):
+        act("reject", agent)
+    assert act("pending", agent).open
+
+
+def test_d29_a_tool_that_asks_is_answered_with_any_value(act: Act) -> None:
+    till = Till()
+    agent = asked(till, [LOOK, asks("size")], "Done.")
+    (call,) = act("pending", agent).calls
+    assert (call.id, call.name, call.kind, call.question) == (
+        "size",
+        "ask",
+        "question",
+        {"about": "size"},
+    )
+    result = act("respond", agent, ["big", "wide"])
+    assert said(result) == {"look": "all there", "size": "size: ['big', 'wide']"}
+    assert till.done.count("look") == 1
+    assert goes_on(agent)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_d29_a_tool_of_a_react_agent_is_answered_too(act: Act, version: Any) -> None:
+    """Under v1 one task runs all calls: the sibling of a tool that asked runs again with it."""
+    till = Till()
+    model = ScriptedChatModel([[LOOK, asks("size")], "Done."])
+    saver = InMemorySaver()
+    agent = create_react_agent(model, [till.look, till.ask], version=version, checkpointer=saver)
+    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    assert said(act("respond", agent, "big")) == {"look": "all there", "size": "size: big"}
+    assert till.done.count("look") == (2 if version == "v1" else 1)
+    assert goes_on(agent)
+
+
+def test_d29_several_questions_are_answered_one_by_one(act: Act) -> None:
+    till = Till()
+    agent = asked(till, [asks("size"), LOOK, asks("colour")], "Done.")
+    assert [call.id for call in act("pending", agent).calls] == ["size", "colour"]
+    act("respond", agent, "red", "colour")
+    (left,) = act("pending", agent).calls
+    result = act("respond", agent, "big", left.interrupt_id)
+    assert said(result) == {"size": "size: big", "look": "all there", "colour": "colour: red"}
+    assert till.done.count("look") == 1
+    assert goes_on(agent)
+
+
+def test_d29_a_question_is_neither_approved_nor_edited(act: Act) -> None:
+    agent = asked(Till(), [asks("size")])
+    for name, more in (("approve", ()), ("reject", ()), ("edit", ({},))):
+        with pytest.raises(review.DecisionNotAllowed, match=r"respond\(\) answers it"):
+            act(name, agent, *more)
+
+
+def test_d29_the_user_writes_on_past_a_question(act: Act) -> None:
+    till = Till()
+    agent = asked(till, [LOOK, asks("size")], "Fine.")
+    result = act("add_input", agent, "Never mind.")
+    assert said(result)["look"] == "all there"
+    assert till.done == ["look"]
+    assert goes_on(agent)
+
+
+def test_reviews_and_questions_beside_each_other_are_decided_together(act: Act) -> None:
+    till = Till()
+    agent = asked(till, [*wish(1), asks("size")], "Done.", mode="per_call")
+    decisions = {"call_1": {"type": "approve"}, "size": {"type": "respond", "message": "big"}}
+    assert said(act("decide", agent, decisions)) == {"call_1": "paid 1", "size": "size: big"}
+    assert goes_on(agent)
+
+
+def test_d31_an_earlier_review_is_decided_otherwise(act: Act, mode: Any) -> None:
+    till = Till()
+    agent = asked(till, wish(1, 2), "Done.", "Well.", mode=mode)
+    moment = agent.get_state(THREAD).config
+    act("approve", agent)
+    result = review.reject(agent, moment, "No!")
+    assert said(result) == {"call_1": "No!", "call_2": "No!"}
+    assert result["messages"][-1].text == "Well."
+    assert sorted(till.done) == [1, 2]
+    assert goes_on(agent)
+
+
+class Doubts(AgentMiddleware[AgentState[Any], Any]):
+    """A hook that asks, about no call."""
+
+    def before_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Ask whether to go on."""
+        interrupt("Shall I?")
+
+
+def test_a_hook_that_asks_is_answered_too(act: Act) -> None:
+    agent = asked(Till(), "Hello!", before=[Doubts()])
+    (call,) = act("pending", agent).calls
+    assert (call.name, call.args, call.question) == ("Doubts.before_model", {}, "Shall I?")
+    assert act("respond", agent, "yes", call.id)["messages"][-1].text == "Hello!"
+    assert goes_on(agent)
+
+
+@pytest.fixture
+def around(mode: Any) -> Callable[[Till], Any]:
+    """A graph with an agent inside, which has asked about two calls."""
+
+    def build(till: Till) -> Any:
+        agent = create_agent(
+            ScriptedChatModel([wish(1, 2), "Done."]),
+            [till.pay],
+            middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
+            checkpointer=True,
+        )
+        graph = StateGraph(MessagesState)
+        graph.add_node("clerk", agent)
+        graph.add_edge(START, "clerk")
+        built = graph.compile(checkpointer=InMemorySaver())
+        asking: Any = {"messages": [("user", "Pay!")]}
+        built.invoke(asking, THREAD)
+        return built
+
+    return build
+
+
+def test_an_agent_inside_a_graph_is_answered_from_outside(
+    act: Act, around: Callable[[Till], Any]
+) -> None:
+    till = Till()
+    graph = around(till)
+    # The questions of the agent arrive in the order in which its tasks came to ask them.
+    calls = sorted(act("pending", graph).calls, key=lambda call: str(call.args["euros"]))
+    assert [(call.name, call.args["euros"]) for call in calls] == [("pay", 1), ("pay", 2)]
+    result = act(
+        "decide", graph, {calls[0].id: {"type": "approve"}, calls[1].id: {"type": "reject"}}
+    )
+    assert till.done == [1]
+    assert result["messages"][-1].text == "Done."
+    assert_valid_history(result["messages"])
+
+
+def test_a_question_of_another_agent_about_several_calls_is_answered_as_a_whole(act: Act) -> None:
+    till = Till()
+    clerk = create_agent(
+        ScriptedChatModel([wish(1, 2), "Paid."]),
+        [till.pay],
+        middleware=[HumanInTheLoopMiddleware({"pay": True})],
+        ignore=["AF211"],  # the agent around it has a checkpointer
+    )
+
+    def ask_clerk(task: str) -> str:
+        """Give the clerk something to do."""
+        given: Any = {"messages": [("user", task)]}
+        return str(clerk.invoke(given)["messages"][-1].text)
+
+    call = {"name": "ask_clerk", "args": {"task": "Pay!"}, "id": "outer"}
+    agent = create_agent(
+        ScriptedChatModel([[call], "Done."]), [ask_clerk], checkpointer=InMemorySaver()
+    )
+    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    first, _ = act("pending", agent).calls
+    with pytest.raises(review.DecideTogether, match=r"Decide about all its calls at once"):
+        act("approve", agent, first.id)
+    assert said(act("approve", agent)) == {"outer": "Paid."}
+    assert sorted(till.done) == [1, 2]
+    assert goes_on(agent)

@@ -1,0 +1,399 @@
+"""Reviews of runs that `interrupt_before` and `interrupt_after` stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.runtime import Runtime
+
+from agent_factory import AgentMiddleware, AgentState, create_agent, review
+from agent_factory.errors import AgentFactoryError, ArgumentError
+from agent_factory.prebuilt import create_react_agent
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
+
+Act = Callable[..., Any]
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+@pytest.fixture(params=["sync", "async"])
+def act(request: pytest.FixtureRequest) -> Act:
+    """Call a helper, or its asynchronous twin: `act("approve", agent, ...)`."""
+
+    def sync(name: str, agent: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return getattr(review, name)(agent, THREAD, *args, **kwargs)
+
+    def a(name: str, agent: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return asyncio.run(getattr(review, f"a{name}")(agent, THREAD, *args, **kwargs))
+
+    return sync if request.param == "sync" else a
+
+
+class Till:
+    """A tool that has an effect, so that it shows which calls ran."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+    def pay(self, euros: int) -> str:
+        """Pay money."""
+        self.paid.append(euros)
+        return f"paid {euros}"
+
+
+def wish(*euros: int) -> list[dict[str, Any]]:
+    return [{"name": "pay", "args": {"euros": n}, "id": f"call_{n}"} for n in euros]
+
+
+def of_langchain(*args: Any, **options: Any) -> Any:
+    return create_agent(*args, **options)
+
+
+def react_v1(*args: Any, **options: Any) -> Any:
+    return create_react_agent(*args, version="v1", **options)
+
+
+def react_v2(*args: Any, **options: Any) -> Any:
+    return create_react_agent(*args, version="v2", **options)
+
+
+@pytest.fixture(params=[of_langchain, react_v1, react_v2], ids=lambda build: build.__name__)
+def build(request: pytest.FixtureRequest) -> Act:
+    """Each kind of agent: the node of the model is `model`, or `agent`."""
+    made: Act = request.param
+    return made
+
+
+def stopped(build: Act, till: Till, *script: Any, **options: Any) -> Any:
+    options = {"interrupt_before": ["tools"], "checkpointer": InMemorySaver(), **options}
+    agent = build(ScriptedChatModel(script), [till.pay], **options)
+    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    return agent
+
+
+def goes_on(agent: Any) -> bool:
+    """The thread has come to its end, and the user can write again."""
+    assert agent.get_state(THREAD).next == ()
+    assert_valid_history(agent.get_state(THREAD).values["messages"])
+    model = ScriptedChatModel(["You are welcome."])
+    again = create_agent(model, checkpointer=agent.checkpointer)
+    result = again.invoke({"messages": [("user", "Thanks")]}, THREAD)
+    # What the model is shown is what the thread holds: nothing had to be mended.
+    return bool(model.requests[0].messages == result["messages"][:-1])
+
+
+def test_d21_what_waits_is_listed(act: Act, build: Act) -> None:
+    agent = stopped(build, Till(), wish(1, 2))
+    waiting = act("pending", agent)
+    assert waiting
+    assert [(c.id, c.name, c.args, c.kind) for c in waiting.calls] == [
+        ("call_1", "pay", {"euros": 1}, "pause"),
+        ("call_2", "pay", {"euros": 2}, "pause"),
+    ]
+    assert {call.allowed for call in waiting.calls} == {("approve", "edit", "reject", "respond")}
+
+
+def test_d22_all_calls_are_approved_at_once(act: Act, build: Act) -> None:
+    till = Till()
+    agent = stopped(build, till, wish(1, 2), "Done.")
+    assert act("approve", agent)["messages"][-1].text == "Done."
+    assert sorted(till.paid) == [1, 2]
+    assert goes_on(agent)
+
+
+def test_d30_one_call_is_approved_and_waits_until_the_other_is_decided(
+    act: Act, build: Act
+) -> None:
+    """All calls of a turn stop and start together: the first decision is kept in the thread."""
+    till = Till()
+    agent = stopped(build, till, wish(1, 2), "Done.")
+    still = act("approve", agent, "call_1")
+    assert [m.type for m in still["messages"]] == ["human", "ai"]
+    assert [call.id for call in act("pending", agent).open] == ["call_2"]
+    assert not till.paid
+    result = act("reject", agent, "Too much.")
+    assert till.paid == [1]
+    assert sorted(m.text for m in result["messages"][2:4]) == ["Too much.", "paid 1"]
+    assert goes_on(agent)
+
+
+def test_d23_rejected_calls_are_answered_and_the_model_goes_on(act: Act, build: Act) -> None:
+    till = Till()
+    agent = stopped(build, till, wish(1, 2), "I did not pay.")
+    result = act("reject", agent, "No money.")
+    assert [m.text for m in result["messages"][2:]] == ["No money.", "No money.", "I did not pay."]
+    assert {m.status for m in result["messages"][2:4]} == {"error"}
+    assert not till.paid
+    assert goes_on(agent)
+
+
+def test_d23_without_a_reason_the_model_is_told_that_a_reviewer_rejected(
+    act: Act, build: Act
+) -> None:
+    agent = stopped(build, Till(), wish(1), "Well.")
+    assert "A reviewer rejected this call of pay" in act("reject", agent)["messages"][2].text
+
+
+def test_d24_an_edited_call_runs_in_the_place_of_the_other(act: Act, build: Act) -> None:
+    till = Till()
+    agent = stopped(build, till, wish(100), "Done.")
+    result = act("edit", agent, {"euros": 10})
+    assert till.paid == [10]
+    assert result["messages"][1].tool_calls[0]["args"] == {"euros": 10}
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
+    assert goes_on(agent)
+
+
+def test_d24_a_call_can_be_edited_into_one_of_another_tool(act: Act) -> None:
+    till = Till()
+
+    def ask_boss() -> str:
+        """Ask the boss."""
+        return "She says no."
+
+    model = ScriptedChatModel([wish(100), "The boss says no."])
+    agent = create_agent(
+        model,
+        [till.pay, ask_boss],
+        checkpointer=InMemorySaver(),
+        interrupt_before=["tools"],
+    )
+    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    act("edit", agent, {}, name="ask_boss")
+    assert not till.paid
+    assert model.requests[1].messages[-1].text == "She says no."
+    assert goes_on(agent)
+
+
+def test_d24_blocks_of_content_that_repeat_the_call_are_edited_too(act: Act) -> None:
+    block = {"type": "tool_use", "id": "call_9", "name": "pay", "input": {"euros": 9}}
+    said = AIMessage(content=[block], tool_calls=wish(9))
+    agent = stopped(of_langchain, Till(), said, "Done.")
+    result = act("edit", agent, {"euros": 1})
+    assert result["messages"][1].content[0]["input"] == {"euros": 1}
+
+
+def test_a_response_stands_in_the_place_of_a_result(act: Act, build: Act) -> None:
+    till = Till()
+    agent = stopped(build, till, wish(1, 2), "Done.")
+    act("respond", agent, "paid in cash", "call_1")
+    result = act("approve", agent)
+    assert till.paid == [2]
+    assert sorted(m.text for m in result["messages"][2:4]) == ["paid 2", "paid in cash"]
+    assert goes_on(agent)
+
+
+@pytest.mark.parametrize("form", ["text", "message", "list", "input"])
+def test_d25_the_user_writes_on_and_what_waits_does_not_run(
+    act: Act, build: Act, form: str
+) -> None:
+    given: Any = {
+        "text": "Stop!",
+        "message": HumanMessage("Stop!"),
+        "list": [("user", "Stop!")],
+        "input": {"messages": [HumanMessage("Stop!")]},
+    }[form]
+    till = Till()
+    agent = stopped(build, till, wish(1, 2), "Stopped.")
+    result = act("add_input", agent, given)
+    assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "tool", "human", "ai"]
+    assert "did not run: the user wrote on" in result["messages"][3].text
+    assert result["messages"][-2].text == "Stop!"
+    assert not till.paid
+    assert goes_on(agent)
+
+
+def test_d26_results_are_seen_and_approved_after_the_tools(act: Act, build: Act) -> None:
+    agent = stopped(
+        build, Till(), wish(1), "Done.", interrupt_before=None, interrupt_after=["tools"]
+    )
+    (call,) = act("pending", agent).calls
+    assert (call.kind, call.question, call.allowed) == ("result", "paid 1", ("approve", "respond"))
+    assert act("approve", agent)["messages"][-1].text == "Done."
+    assert goes_on(agent)
+
+
+def test_d26_a_result_is_changed_before_the_model_reads_it(act: Act, build: Act) -> None:
+    agent = stopped(
+        build, Till(), wish(1, 2), "Done.", interrupt_before=None, interrupt_after=["tools"]
+    )
+    act("respond", agent, "[secret]", "call_2")
+    result = act("approve", agent)
+    assert [m.text for m in result["messages"][2:]] == ["paid 1", "[secret]", "Done."]
+    assert goes_on(agent)
+
+
+def test_d26_a_call_that_has_run_is_rejected_no_more(act: Act, build: Act) -> None:
+    agent = stopped(build, Till(), wish(1), interrupt_before=None, interrupt_after=["tools"])
+    with pytest.raises(review.DecisionNotAllowed, match=r"The call has run: respond\(\) changes"):
+        act("reject", agent)
+
+
+def test_d26a_each_call_is_decided_in_its_own_way_at_once(act: Act, build: Act) -> None:
+    till = Till()
+    agent = stopped(build, till, wish(1, 2, 3, 4), "Done.")
+    result = act(
+        "decide",
+        agent,
+        {
+            "call_1": {"type": "approve"},
+            "call_2": {"type": "reject", "message": "no"},
+            "call_3": {"type": "edit", "edited_action": {"args": {"euros": 30}}},
+            "call_4": {"type": "respond", "message": "paid by Ann"},
+        },
+    )
+    assert sorted(till.paid) == [1, 30]
+    said = {m.tool_call_id: m.text for m in result["messages"] if m.type == "tool"}
+    assert said == {
+        "call_1": "paid 1",
+        "call_2": "no",
+        "call_3": "paid 30",
+        "call_4": "paid by Ann",
+    }
+    assert goes_on(agent)
+
+
+def test_d27_a_review_loop_goes_on_while_something_waits(act: Act, build: Act) -> None:
+    till = Till()
+    agent = stopped(build, till, wish(1), wish(2), "Done.")
+    while act("pending", agent):
+        result = act("approve", agent)
+    assert till.paid == [1, 2]
+    assert result["messages"][-1].text == "Done."
+
+
+class Looks(AgentMiddleware[AgentState[Any], Any]):
+    """A hook between the model and the tools."""
+
+    def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Look, and change nothing."""
+
+
+@pytest.mark.parametrize(
+    "stop", [{"interrupt_after": ["model"]}, {"interrupt_before": ["Looks.after_model"]}]
+)
+def test_a_stop_before_a_hook_behind_the_model_is_reviewed_as_well(
+    act: Act, stop: dict[str, Any]
+) -> None:
+    till = Till()
+    options = {"interrupt_before": None, "middleware": [Looks()], **stop}
+    agent = stopped(of_langchain, till, wish(1, 2), "Done.", **options)
+    act("reject", agent, None, "call_1")
+    while agent.get_state(THREAD).next:
+        act("approve", agent)
+    assert till.paid == [2]
+    assert goes_on(agent)
+
+
+def test_a_stop_at_every_node_goes_on_step_by_step(act: Act, build: Act) -> None:
+    till = Till()
+    agent = stopped(build, till, wish(1), "Done.", interrupt_before="*")
+    assert act("pending", agent).calls == ()
+    with pytest.raises(review.NothingPending, match="no call waits; next is"):
+        act("reject", agent)
+    while agent.get_state(THREAD).next:
+        act("approve", agent)
+    assert till.paid == [1]
+    assert goes_on(agent)
+
+
+def test_d31_a_decision_about_an_earlier_moment_is_a_branch(act: Act, build: Act) -> None:
+    till = Till()
+    agent = stopped(build, till, wish(1), "Done.", "I did not.")
+    moment = agent.get_state(THREAD).config
+    act("approve", agent)
+    assert not review.pending(agent, THREAD)
+    result = review.reject(agent, moment, "On second thoughts: no.")
+    assert till.paid == [1]
+    assert [m.text for m in result["messages"][2:]] == ["On second thoughts: no.", "I did not."]
+    assert goes_on(agent)
+
+
+def test_d31_an_earlier_moment_can_be_approved_again_and_the_calls_run_again(build: Act) -> None:
+    till = Till()
+    agent = stopped(build, till, wish(1), "Done.", "Done again.")
+    moment = agent.get_state(THREAD).config
+    review.approve(agent, THREAD)
+    assert review.approve(agent, moment)["messages"][-1].text == "Done again."
+    assert till.paid == [1, 1]
+    assert goes_on(agent)
+
+
+def test_unreadable_calls_beside_a_decision_are_answered_by_the_tools(act: Act) -> None:
+    said = AIMessage(
+        "",
+        tool_calls=wish(1),
+        invalid_tool_calls=[
+            {"type": "invalid_tool_call", "name": "pay", "args": "{", "id": "bad", "error": None}
+        ],
+    )
+    agent = stopped(of_langchain, Till(), said, "Done.")
+    act("reject", agent)
+    assert goes_on(agent)
+
+
+def test_options_go_to_the_run(act: Act) -> None:
+    agent = stopped(of_langchain, Till(), wish(1), "Done.")
+    chunks = act("approve", agent, stream_mode="updates")
+    assert [list(chunk) for chunk in chunks] == [["tools"], ["model"]]
+
+
+def test_nothing_waits_in_a_thread_that_has_ended(act: Act) -> None:
+    agent = stopped(of_langchain, Till(), "Hello!")
+    assert not act("pending", agent)
+    for name, more in (("approve", ()), ("edit", ({},)), ("add_input", ("Hi",)), ("decide", ({},))):
+        with pytest.raises(review.NothingPending, match="AF331"):
+            act(name, agent, *more)
+
+
+def test_an_unknown_id_is_named_with_those_that_wait(act: Act) -> None:
+    agent = stopped(of_langchain, Till(), wish(1))
+    for name, more in (("approve", ("call_9",)), ("decide", ({"call_9": {"type": "approve"}},))):
+        with pytest.raises(review.UnknownCall, match=r"'call_9'.*Waiting: 'call_1' \(pay\)"):
+            act(name, agent, *more)
+
+
+@pytest.mark.parametrize(("name", "given"), [("edit", {"euros": 1}), ("respond", "paid")])
+def test_what_differs_from_call_to_call_asks_which(act: Act, name: str, given: Any) -> None:
+    agent = stopped(of_langchain, Till(), wish(1, 2))
+    with pytest.raises(review.UnknownCall, match="is needed, for 2 calls wait"):
+        act(name, agent, given)
+
+
+@pytest.mark.parametrize("decision", ["approve", {"type": "allow"}, {}, None])
+def test_what_is_no_decision_is_refused_and_the_thread_still_waits(act: Act, decision: Any) -> None:
+    agent = stopped(of_langchain, Till(), wish(1))
+    with pytest.raises(review.DecisionNotAllowed, match="Allowed: approve, edit, reject, respond"):
+        act("decide", agent, {"call_1": decision})
+    assert act("pending", agent).open
+
+
+def test_values_of_a_wrong_type_are_refused(act: Act) -> None:
+    agent = stopped(of_langchain, Till(), wish(1))
+    for name, given in (("edit", "euros"), ("respond", 5), ("add_input", 5)):
+        with pytest.raises(ArgumentError):
+            act(name, agent, given)
+    assert act("pending", agent).open
+
+
+def test_d20_a_thread_is_needed() -> None:
+    kept = create_agent(ScriptedChatModel([]), checkpointer=InMemorySaver())
+    unkept = create_agent(ScriptedChatModel([]))
+    cases: list[tuple[Any, Any]] = [(unkept, THREAD), (kept, {})]
+    for agent, config in cases:
+        with pytest.raises(review.NoThread, match="AF335"):
+            review.pending(agent, config)
+    bound = kept.with_config(THREAD)
+    assert not review.pending(bound, {})
+
+
+def test_every_refusal_is_one_of_this_library() -> None:
+    names = ("NothingPending", "UnknownCall", "DecisionNotAllowed", "DecideTogether", "NoThread")
+    for name in names:
+        assert issubclass(getattr(review, name), review.ReviewError)
+    assert issubclass(review.ReviewError, AgentFactoryError)
