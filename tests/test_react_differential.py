@@ -1,4 +1,4 @@
-"""create_react_agent beside langgraph's own: the same graphs, the same conversations, the same errors.
+"""create_react_agent beside langgraph's own: the same graphs, conversations and errors.
 
 langgraph's is deprecated and says so; that warning alone is silenced, and only where it is built.
 """
@@ -230,7 +230,7 @@ def test_graphs_have_the_same_nodes_and_edges(case: Case) -> None:
 @settings(deadline=None, max_examples=100)
 @given(cases(), st.booleans())
 def test_runs_are_alike(case: Case, asynchronous: bool) -> None:
-    """B19, B29-B33, B35, B38, B42-B58, D35: what the model sees, each update, the end, the error."""
+    """B19, B29-B33, B35, B42-B58, D35: what the model sees, each update, the end, the error."""
     ours = outcome(case, create_react_agent, asynchronous=asynchronous)
     theirs = outcome(case, silently, asynchronous=asynchronous)
     assert ours == theirs

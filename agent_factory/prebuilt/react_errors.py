@@ -10,33 +10,35 @@ from agent_factory.errors import (
 )
 
 
-class _InKnownWords(AgentFactoryError):
-    """Reads as its reason alone; culprit, remedy and code are attributes as ever."""
-
-    def __init__(self, culprit: str, reason: str, remedy: str = "") -> None:
-        super().__init__(culprit, reason, remedy)
-        self.args = (reason,)
+def _in_known_words(self: AgentFactoryError, culprit: str, reason: str, remedy: str = "") -> None:
+    """Make an error that reads as its reason alone; the rest are attributes, as ever."""
+    AgentFactoryError.__init__(self, culprit, reason, remedy)
+    self.args = (reason,)
 
 
-class ReactArgumentError(_InKnownWords, ArgumentError):
+class ReactArgumentError(ArgumentError):
     """An argument of `create_react_agent` that nothing can be built from."""
 
     code = "AF140"
+    __init__ = _in_known_words
 
 
-class ModelTakesNoTools(_InKnownWords, ArgumentError, NotImplementedError, AttributeError):
+class ModelTakesNoTools(ArgumentError, NotImplementedError, AttributeError):
     """The model of `create_react_agent` has no `bind_tools`, and there are tools."""
 
     code = "AF141"
+    __init__ = _in_known_words
 
 
-class ReactHistoryError(_InKnownWords, HistoryError):
+class ReactHistoryError(HistoryError):
     """The messages of a `create_react_agent` cannot be shown to a model."""
 
-    code = "AF340"
+    code = "AF321"
+    __init__ = _in_known_words
 
 
-class ReactPathNotSupported(_InKnownWords, HookPathNotSupported):
+class ReactPathNotSupported(HookPathNotSupported):
     """A synchronous run of a `create_react_agent` met something asynchronous only."""
 
-    code = "AF341"
+    code = "AF322"
+    __init__ = _in_known_words
