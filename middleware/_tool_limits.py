@@ -10,8 +10,9 @@ provider.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
@@ -69,7 +70,13 @@ class Limit:
 
     def written(self) -> dict[str, Any]:
         """As a note of it is kept."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            "name": self.name,
+            "tool_name": self.tool_name,
+            "thread_limit": self.thread_limit,
+            "run_limit": self.run_limit,
+            "exit_behavior": self.exit_behavior,
+        }
 
     def counts(self, used: Used) -> tuple[int, int]:
         """The calls in the thread and in the run that fall under this limit."""
@@ -77,9 +84,14 @@ class Limit:
             return sum(used.thread.values()), sum(used.run.values())
         return used.thread.get(self.tool_name, 0), used.run.get(self.tool_name, 0)
 
+    def room(self, used: Used) -> float:
+        """How many more calls may run of those that fall under this limit."""
+        thread, run = self.counts(used)
+        return min(_left(self.thread_limit, thread), _left(self.run_limit, run))
+
     def refuses(self, tool: str, used: Used) -> bool:
         """Whether one more call of the tool would be too many."""
-        return self.tool_name in (None, tool) and bool(self.reason(*self.counts(used)))
+        return self.tool_name in (None, tool) and self.room(used) < 1
 
     def reason(self, thread_count: int, run_count: int) -> str:
         """What is used up, in words; empty while nothing is."""
@@ -93,6 +105,10 @@ class Limit:
             for scope, count, limit in scopes
             if limit is not None and count >= limit
         )
+
+
+def _left(limit: int | None, count: int) -> float:
+    return inf if limit is None else limit - count
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +138,7 @@ class Refusal:
 
 
 def refusals(
-    calls: Iterable[ToolCall], limits: Iterable[Limit], used: Used
+    calls: Sequence[ToolCall], limits: Sequence[Limit], used: Used
 ) -> dict[str | None, Refusal]:
     """The calls that may not run, by id: those for which there is no place in their order.
 
@@ -132,6 +148,8 @@ def refusals(
             counts.
         used: What has run before.
     """
+    if all(limit.room(used) >= len(calls) for limit in limits):
+        return {}
     # What must end the run must not depend on which limit is asked first.
     ranked = sorted(limits, key=lambda limit: limit.exit_behavior == "continue")
     refused: dict[str | None, Refusal] = {}

@@ -277,34 +277,38 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         message, tail = last_turn(cast("Any", response.result))
         if message is None or not message.tool_calls:
             return response
-        refused = self._hopeless(request, message, tail)
-        answers = [
-            refused[call["id"]].answer(call)
-            for call in unanswered(message, tail)
-            if call["id"] in refused
-        ]
-        noted = with_limit(message, self._limit)
+        limit = self._limit
+        noted = with_limit(message, limit)
         result = [noted if m is message else m for m in response.result]
-        told = ModelResponse([*result, *answers], response.structured_response)
+        told = ModelResponse(result, response.structured_response)
+        refused = _hopeless(limit, request, message, tail)
+        if not refused:
+            return told
+        waiting = unanswered(message, tail)
+        told.result += [refused[c["id"]].answer(c) for c in waiting if c["id"] in refused]
         stop = _stop_of(refused)
         return ExtendedModelResponse(told, Command(update=stop)) if stop else told
 
-    def _hopeless(
-        self, request: ModelRequest[Any], message: AIMessage, tail: Sequence[Any]
-    ) -> dict[str | None, Refusal]:
-        # What another limit has refused breaks this one all the same.
-        by_others = [m for m in tail if REFUSED_BY not in m.response_metadata]
-        used, limit = Used.of(request.state), self._limit
-        hopeless = [c for c in unanswered(message, by_others) if limit.refuses(c["name"], used)]
-        if not hopeless:
-            return {}
-        # Only what the agent itself would run: structured answers are none of its tools.
-        offered = {getattr(tool, "name", None) for tool in request.tools}
-        found: dict[str | None, Refusal] = {}
-        for call in hopeless:
-            if call["name"] in offered:
-                found |= refusals([call], [limit], used)
-        return found
+
+def _hopeless(
+    limit: Limit, request: ModelRequest[Any], message: AIMessage, tail: Sequence[Any]
+) -> dict[str | None, Refusal]:
+    """The calls for which the limit has no place, however many of the others run."""
+    used = Used.of(request.state)
+    if limit.room(used) >= 1:
+        return {}
+    # What another limit has refused breaks this one all the same.
+    by_others = [m for m in tail if REFUSED_BY not in m.response_metadata]
+    hopeless = [c for c in unanswered(message, by_others) if limit.refuses(c["name"], used)]
+    if not hopeless:
+        return {}
+    # Only what the agent itself would run: structured answers are none of its tools.
+    offered = {getattr(tool, "name", None) for tool in request.tools}
+    found: dict[str | None, Refusal] = {}
+    for call in hopeless:
+        if call["name"] in offered:
+            found |= refusals([call], [limit], used)
+    return found
 
 
 def _check_tool_name(tool_name: Any) -> None:
