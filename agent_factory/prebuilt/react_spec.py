@@ -179,11 +179,12 @@ def _members(
 
 
 def _topology(given: Arguments, hooks: tuple[Bound[Hook], ...], toolbox: Toolbox) -> Topology:
+    together = given.version == "v1" and toolbox.client
     return plan(
         Shape(
             hooks=tuple(hook.fact for hook in hooks),
             has_tools=bool(toolbox.client),
             tools=toolbox.facts(),
-            dialect=Dialect.REACT_TOGETHER if given.version == "v1" else Dialect.REACT,
+            dialect=Dialect.REACT_TOGETHER if together else Dialect.REACT,
         )
     )

@@ -1,0 +1,225 @@
+"""The graphs of create_react_agent; its plan is read, drawn and compared like any other."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+from pydantic import BaseModel
+
+from agent_factory import create_agent, create_react_agent, load_topology, topology_of
+from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology import Dialect, Topology
+from agent_factory.topology_file import TopologyFileError
+from agent_factory.topology_text import read_topology
+
+START, END = "__start__", "__end__"
+PRE, POST, STRUCTURED = "pre_model_hook", "post_model_hook", "generate_structured_response"
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(return_direct=True)
+def show(text: str) -> str:
+    """Show a text."""
+    return text
+
+
+class Answer(BaseModel):
+    """The structured answer."""
+
+    number: int
+
+
+def nothing(state: Any) -> dict[str, Any]:
+    return {}
+
+
+def agent(
+    tools: Any = (add,), *, pre: Any = None, post: Any = None, rf: Any = None, **more: Any
+) -> Any:
+    return create_react_agent(
+        ScriptedChatModel([]),
+        tools,
+        pre_model_hook=pre,
+        post_model_hook=post,
+        response_format=rf,
+        **more,
+    )
+
+
+def drawn(built: Any) -> dict[str, set[str]]:
+    edges: dict[str, set[str]] = {}
+    for edge in built.get_graph().edges:
+        # Conditional is what leads to more than one node.
+        edges.setdefault(edge.source, set()).add(edge.target)
+        assert edge.conditional == (len(topology_of(built).edge_from(edge.source).targets) > 1)
+    return edges
+
+
+def planned(built: Any) -> dict[str, set[str]]:
+    return {edge.source: set(edge.targets) for edge in topology_of(built).edges}
+
+
+HOOKS = {"pre": nothing, "post": nothing}
+
+TOPOLOGIES: dict[str, tuple[dict[str, Any], dict[str, set[str]]]] = {
+    "plain": (
+        {},
+        {START: {"agent"}, "agent": {"tools", END}, "tools": {"agent"}},
+    ),
+    "post": (
+        {"post": nothing},
+        {
+            START: {"agent"},
+            "agent": {POST},
+            POST: {END, "agent", "tools"},
+            "tools": {"agent"},
+        },
+    ),
+    "rf": (
+        {"rf": Answer},
+        {
+            START: {"agent"},
+            "agent": {"tools", STRUCTURED},
+            "tools": {"agent"},
+            STRUCTURED: {END},
+        },
+    ),
+    "rd": (
+        {"tools": [show]},
+        {START: {"agent"}, "agent": {"tools", END}, "tools": {"agent", END}},
+    ),
+    "rd+rf": (
+        {"tools": [add, show], "rf": Answer},
+        {
+            START: {"agent"},
+            "agent": {"tools", STRUCTURED},
+            "tools": {"agent", END},
+            STRUCTURED: {END},
+        },
+    ),
+    "pre": (
+        {"pre": nothing},
+        {START: {PRE}, PRE: {"agent"}, "agent": {"tools", END}, "tools": {PRE}},
+    ),
+    "pre+post+rf": (
+        {**HOOKS, "rf": Answer},
+        {
+            START: {PRE},
+            PRE: {"agent"},
+            "agent": {POST},
+            POST: {PRE, "tools", STRUCTURED},
+            "tools": {PRE},
+            STRUCTURED: {END},
+        },
+    ),
+    "no tools": ({"tools": []}, {START: {"agent"}, "agent": {END}}),
+    "no tools, pre+post+rf": (
+        {"tools": [], **HOOKS, "rf": Answer},
+        {START: {PRE}, PRE: {"agent"}, "agent": {POST}, POST: {STRUCTURED}, STRUCTURED: {END}},
+    ),
+    "provider tools only": (
+        {"tools": [{"type": "web_search"}]},
+        {START: {"agent"}, "agent": {END}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_the_graph_is_the_known_one(name: str) -> None:
+    """B42, B46, B53, B55-B57, B59, E5; no node stands there for nothing (B55)."""
+    arguments, edges = TOPOLOGIES[name]
+    built = agent(**arguments)
+    assert drawn(built) == planned(built) == edges
+    assert set(built.nodes) == {*edges} == {START, *topology_of(built).nodes}
+
+
+def test_both_versions_have_one_graph() -> None:
+    """B47, B48"""
+    assert drawn(agent(version="v1")) == drawn(agent(version="v2"))
+
+
+def test_building_again_gives_the_same_plan() -> None:
+    """B5"""
+    assert topology_of(agent(**HOOKS)) == topology_of(agent(**HOOKS))
+
+
+EVERY = [
+    (tools, pre, post, rf, version)
+    for tools, pre, post, rf, version in product(
+        (0, 1, 2), (None, nothing), (None, nothing), (None, Answer), ("v1", "v2")
+    )
+    if not (post and version == "v1")
+]
+
+
+@pytest.mark.parametrize(("tools", "pre", "post", "rf", "version"), EVERY)
+def test_a_plan_in_this_dialect_is_read_back_from_either_form(
+    tools: int, pre: Any, post: Any, rf: Any, version: Any
+) -> None:
+    """B6"""
+    plan = topology_of(agent([add, show][:tools], pre=pre, post=post, rf=rf, version=version))
+    assert load_topology(plan.to_json()) == plan
+    assert read_topology(plan.render()) == plan
+
+
+def test_the_text_says_why_a_way_is_there() -> None:
+    plan = topology_of(agent([add, show], **HOOKS, rf=Answer))
+    assert plan.render().splitlines() == [
+        "__start__ -> pre_model_hook",
+        "pre_model_hook -> agent",
+        "agent -> post_model_hook",
+        "post_model_hook -> tools  [pending calls]",
+        "post_model_hook -> generate_structured_response  [no calls left]",
+        "post_model_hook -> pre_model_hook  [calls already answered: post_model_hook]",
+        "tools -> pre_model_hook  [tool results]",
+        "tools -> __end__  [return_direct among the calls: show]",
+        "generate_structured_response -> __end__",
+        "tool: add",
+        "tool: show  [return_direct]",
+    ]
+    assert "they are run together" in topology_of(agent(version="v1")).explain("agent", "tools")
+    assert "is among the calls of the turn" in plan.explain("tools", END)
+
+
+def test_a_picture_names_the_nodes_and_counts_the_model_as_one() -> None:
+    """B6"""
+    plan = topology_of(agent(**HOOKS, rf=Answer))
+    assert 'n2["agent"]' in plan.to_mermaid()
+    assert plan.explain().splitlines()[0].startswith("before_model")
+    assert [node["kind"] for node in _nodes(plan)] == ["hook", "model", "hook", "tools", "hook"]
+
+
+def _nodes(plan: Topology) -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = json.loads(plan.to_json())["nodes"]
+    return nodes
+
+
+def test_a_picture_is_drawn() -> None:
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    picture = topology_of(agent(**HOOKS, rf=Answer)).to_svg()
+    assert "model call" in picture
+    assert STRUCTURED in picture
+
+
+def test_plans_of_both_factories_are_compared() -> None:
+    ours = topology_of(create_agent(ScriptedChatModel([]), [add]))
+    theirs = topology_of(agent())
+    assert ours.dialect is Dialect.CREATE_AGENT
+    assert theirs.dialect is Dialect.REACT
+    assert ours.diff(theirs)
+    assert not theirs.diff(topology_of(agent()))
+
+
+def test_a_text_that_was_changed_is_refused() -> None:
+    text = topology_of(agent(**HOOKS)).render()
+    with pytest.raises(TopologyFileError, match="contradicts itself"):
+        read_topology(text.replace("tools -> pre_model_hook", "tools -> agent"))
