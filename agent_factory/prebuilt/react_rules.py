@@ -44,8 +44,8 @@ class ReactRules(Rules):
         self, message: AIMessage, tail: Sequence[AnyMessage], state: State
     ) -> str | list[Send]:
         """The tools node with all calls, or one task for each that nothing answers."""
-        # A hook's answer counts wherever it stands; without one nothing can be answered yet.
-        answered = answers_of(state["messages"]) if self._reviewed else {}
+        # A hook's answer counts wherever it stands, a reviewer's after the calls.
+        answered = answers_of(state["messages"] if self._reviewed else tail)
         calls = [call for call in message.tool_calls if call["id"] not in answered]
         if not calls:
             return []
