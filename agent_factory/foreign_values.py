@@ -128,11 +128,18 @@ def _strategy_name(value: Any) -> str | None:
 
 @lru_cache(maxsize=64)  # a layer that leaves the format alone is to be seen to have done so
 def foreign_format(ours: ResponseFormat[Any] | None) -> Any:
-    """Our strategy as theirs: the same object each time."""
+    """Our strategy as theirs, the same object each time; ours where theirs takes no such schema."""
     output = sys.modules.get(OUTPUT)
+    if ours is None or output is None:
+        return ours
+    try:
+        return _foreign_format(ours, output)
+    except Exception:  # they may raise anything; a TypedDict of `typing` is one they refuse
+        return ours
+
+
+def _foreign_format(ours: ResponseFormat[Any], output: Any) -> Any:
     match ours:
-        case _ if output is None:
-            return ours
         case ToolStrategy():
             return output.ToolStrategy(
                 ours.schema,
@@ -143,8 +150,6 @@ def foreign_format(ours: ResponseFormat[Any] | None) -> Any:
             return output.ProviderStrategy(ours.schema, strict=ours.strict)
         case AutoStrategy():
             return output.AutoStrategy(ours.schema)
-        case _:
-            return ours
 
 
 def _native_handler(handler: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
 from langchain_core.tools import tool
@@ -179,6 +179,23 @@ def test_a_format_that_a_layer_leaves_alone_stays_ours(call: Any) -> None:
 
     call(agent_of(Passes(), Inner(), steps=[GOOD], response_format=strategy), ASK)
     assert found == [strategy]
+
+
+class Old(TypedDict):
+    """A schema that theirs refuses on old Pythons, and ours takes."""
+
+    value: int
+
+
+@pytest.mark.parametrize("schema", [Old, Old | Name, {"title": "Old", "type": "object"}])
+def test_schemas_that_only_we_take_pass_through_their_layers(schema: Any, call: Any) -> None:
+    class Passes(Chooses):
+        def changed(self, request: Any) -> Any:
+            return request.override(tool_choice=None)
+
+    steps = [[answer("Old", value=1)]]
+    done = call(agent_of(Passes(None), steps=steps, response_format=ToolStrategy(schema)), ASK)
+    assert done["structured_response"] == {"value": 1}
 
 
 class Marked(theirs.AgentState[Any]):
