@@ -1,0 +1,366 @@
+"""What create_react_agent takes and what it refuses, before anything runs (B1-B15, B52, B58)."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from dataclasses import dataclass
+from typing import Annotated, Any, NotRequired, TypedDict
+
+import pytest
+from langchain_core.messages import AnyMessage
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import add_messages
+from langgraph.managed import RemainingSteps
+from langgraph.prebuilt import ToolNode, ToolRuntime
+from langgraph.runtime import Runtime
+from langgraph.store.memory import InMemoryStore
+from langgraph.warnings import LangGraphDeprecatedSinceV10
+from pydantic import BaseModel
+
+import agent_factory
+from agent_factory import create_react_agent, prebuilt
+from agent_factory.errors import ArgumentError, SpecError, UnknownNode
+from agent_factory.prebuilt.react_errors import ReactArgumentError
+from agent_factory.testing import ScriptedChatModel
+
+ASK = {"messages": [("user", "2 + 3?")]}
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]
+
+
+def nothing(state: Any) -> dict[str, Any]:
+    return {}
+
+
+def model(*steps: Any) -> ScriptedChatModel:
+    return ScriptedChatModel(steps or ["Hello"])
+
+
+# The signature
+
+
+def test_the_parameters_and_their_defaults_are_the_known_ones() -> None:
+    """B1"""
+    parameters = inspect.signature(create_react_agent).parameters.values()
+    empty = inspect.Parameter.empty
+    assert [(p.name, p.default) for p in parameters] == [
+        ("model", empty),
+        ("tools", empty),
+        ("prompt", None),
+        ("response_format", None),
+        ("pre_model_hook", None),
+        ("post_model_hook", None),
+        ("state_schema", None),
+        ("context_schema", None),
+        ("checkpointer", None),
+        ("store", None),
+        ("interrupt_before", None),
+        ("interrupt_after", None),
+        ("debug", False),
+        ("version", "v2"),
+        ("name", None),
+        ("deprecated_kwargs", empty),
+    ]
+    kinds = [p.kind.name for p in parameters]
+    assert kinds == ["POSITIONAL_OR_KEYWORD"] * 2 + ["KEYWORD_ONLY"] * 13 + ["VAR_KEYWORD"]
+
+
+def test_it_is_imported_from_either_place() -> None:
+    """B8"""
+    assert agent_factory.create_react_agent is prebuilt.create_react_agent
+    assert {"create_react_agent", "AgentState", "AgentStatePydantic"} <= set(prebuilt.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'create_agent_react'"):
+        _ = prebuilt.create_agent_react
+
+
+def test_nothing_is_said_of_deprecation() -> None:
+    """B8: it has a home here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        create_react_agent(model(), [add], context_schema=dict)
+
+
+@pytest.mark.parametrize("given", [{"retry_policy": 1}, {"a": 1, "b": 2}])
+def test_an_unknown_parameter_is_refused(given: Any) -> None:
+    """B2"""
+    with pytest.raises(TypeError) as caught:
+        create_react_agent(model(), [], **given)
+    assert str(caught.value) == (f"create_react_agent() got unexpected keyword arguments: {given}")
+
+
+@pytest.mark.parametrize("given", [(), (ScriptedChatModel(["Hello"]),)])
+def test_model_and_tools_must_be_given(given: Any) -> None:
+    """B2"""
+    with pytest.raises(TypeError, match="missing"):
+        create_react_agent(*given)
+
+
+@pytest.mark.parametrize(
+    ("given", "culprit"),
+    [
+        ({"model": None}, "model"),
+        ({"model": 3}, "model"),
+        ({"model": dict}, "model"),
+        ({"tools": None}, "tools"),
+        ({"tools": add}, "tools"),
+        ({"tools": "add"}, "tools"),
+        ({"name": 3}, "name"),
+        ({"checkpointer": 3}, "checkpointer"),
+        ({"store": {}}, "store"),
+        ({"interrupt_before": "agent"}, "interrupt_before"),
+        ({"pre_model_hook": "trim"}, "pre_model_hook"),
+        ({"post_model_hook": 3}, "post_model_hook"),
+        ({"state_schema": 3}, "state_schema"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(given: Any, culprit: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        create_react_agent(**{"model": model(), "tools": [], **given})
+    assert caught.value.culprit == culprit
+
+
+def test_config_schema_is_the_context_schema_of_yesterday() -> None:
+    """B3: it warns once, at the caller's line."""
+    with pytest.warns(LangGraphDeprecatedSinceV10) as caught:
+        agent = create_react_agent(model(), [], config_schema=Context)
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert str(warning.message).startswith(
+        "`config_schema` is deprecated and will be removed. Please use `context_schema` instead."
+    )
+    assert agent.context_schema is Context
+
+
+def test_context_schema_goes_before_config_schema() -> None:
+    """B3"""
+    with pytest.warns(LangGraphDeprecatedSinceV10):
+        agent = create_react_agent(model(), [], context_schema=Context, config_schema=dict)
+    assert agent.context_schema is Context
+
+
+@pytest.mark.parametrize("version", ["v3", None, 2])
+def test_another_version_is_refused(version: Any) -> None:
+    """B4"""
+    with pytest.raises(ValueError, match="Invalid version") as caught:
+        create_react_agent(model(), [add], version=version)
+    known = f"Invalid version {version}. Supported versions are 'v1' and 'v2'."
+    assert str(caught.value) == known
+    assert isinstance(caught.value, SpecError)
+
+
+@pytest.mark.parametrize("tools", [[add], []])
+def test_a_hook_after_the_model_needs_the_version_that_has_one(tools: Any) -> None:
+    """B52, E28"""
+    with pytest.raises(ReactArgumentError, match="needs version 'v2'") as caught:
+        create_react_agent(model(), tools, post_model_hook=nothing, version="v1")
+    assert caught.value.remedy
+
+
+# The state
+
+
+class Bare(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+class Steps(Bare):
+    remaining_steps: NotRequired[RemainingSteps]
+
+
+class Empty(BaseModel):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("schema", "more", "missing"),
+    [
+        (Bare, {}, {"remaining_steps"}),
+        (Steps, {"response_format": Empty}, {"structured_response"}),
+        (Empty, {}, {"messages", "remaining_steps"}),
+    ],
+)
+def test_a_state_schema_without_its_keys_is_refused(
+    schema: Any, more: Any, missing: set[str]
+) -> None:
+    """B9, E6"""
+    with pytest.raises(ValueError, match="Missing required key") as caught:
+        create_react_agent(model(), [add], state_schema=schema, **more)
+    message = str(caught.value)
+    assert message.startswith("Missing required key(s) {")
+    assert message.endswith("} in state_schema")
+    assert all(repr(key) in message for key in missing)
+
+
+def test_a_state_schema_that_cannot_be_read_is_refused() -> None:
+    class Broken(Steps):
+        mood: "Mood"  # type: ignore[name-defined]  # noqa: F821, UP037
+
+    with pytest.raises(ReactArgumentError, match="cannot be read as a state schema"):
+        create_react_agent(model(), [add], state_schema=Broken)
+
+
+# What is handed through
+
+
+@dataclass
+class Context:
+    user: str
+
+
+def test_it_is_a_graph_like_any_other(call: Any) -> None:
+    """B6, B58"""
+    saver = InMemorySaver()
+    agent = create_react_agent(model(ADD, "It is 5."), [add], checkpointer=saver, name="counter")
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    assert isinstance(agent, Runnable)
+    assert agent.name == "counter"
+    assert call(agent, ASK, thread)["messages"][-1].name == "counter"
+    assert agent.get_state(thread).values["messages"][-1].text == "It is 5."
+    assert len(list(agent.get_state_history(thread))) == 5
+    assert "agent" in agent.get_graph().draw_mermaid()
+
+
+@pytest.mark.parametrize(
+    ("given", "after"),
+    [
+        ({"interrupt_before": ["tools"]}, ("tools",)),
+        ({"interrupt_before": ("tools",)}, ("tools",)),
+        ({"interrupt_after": ["agent"]}, ("tools",)),
+        ({"interrupt_before": "*"}, ("agent",)),
+    ],
+)
+def test_a_run_pauses_where_it_is_told_to_and_goes_on(given: Any, after: Any, call: Any) -> None:
+    """B58, D20-D22"""
+    agent = create_react_agent(model(ADD, "It is 5."), [add], checkpointer=InMemorySaver(), **given)
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    call(agent, ASK, thread)
+    assert agent.get_state(thread).next == after
+    while agent.get_state(thread).next:
+        call(agent, None, thread)
+    assert agent.get_state(thread).values["messages"][-1].text == "It is 5."
+
+
+def test_a_pause_at_no_node_is_refused() -> None:
+    """B58"""
+    with pytest.raises(UnknownNode, match="Its nodes are agent"):
+        create_react_agent(model(), [], interrupt_before=["tools"])
+
+
+def test_context_and_store_reach_tools_and_hooks(call: Any) -> None:
+    """B6a, B58"""
+    seen = []
+
+    @tool
+    def ask(runtime: ToolRuntime[Context, Any]) -> str:
+        """Ask."""
+        item = runtime.store and runtime.store.get(("users",), runtime.context.user)
+        seen.append(item and item.value)
+        return "asked"
+
+    def hook(state: Any, runtime: Runtime[Context]) -> dict[str, Any]:
+        seen.append(runtime.context.user)
+        return {}
+
+    store = InMemoryStore()
+    store.put(("users",), "ada", {"age": 36})
+    agent = create_react_agent(
+        model([{"name": "ask", "args": {}}], "Done."),
+        [ask],
+        pre_model_hook=hook,
+        context_schema=Context,
+        store=store,
+    )
+    call(agent, ASK, context=Context("ada"))
+    assert seen == ["ada", {"age": 36}, "ada"]
+
+
+def test_debug_logs_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    """B7"""
+    create_react_agent(model(), [], debug=True).invoke(ASK)  # type: ignore[arg-type]
+    assert "[values]" in capsys.readouterr().out
+
+
+# Tools
+
+
+def plain(a: int) -> int:
+    """A function."""
+    return a
+
+
+WEB = {"type": "web_search_preview"}
+
+
+@pytest.mark.parametrize("tools", [[add], (add,), [plain], [add, plain], iter([add])])
+def test_tools_are_tools_or_functions(tools: Any) -> None:
+    """B13"""
+    assert "tools" in create_react_agent(model(), tools).nodes
+
+
+@pytest.mark.parametrize("tools", [[], [WEB]])
+def test_without_a_tool_to_run_the_model_is_asked_once(tools: Any, call: Any) -> None:
+    """B14, B15: a provider's tool is bound, and run there."""
+    asked = model()
+    agent = create_react_agent(asked, tools)
+    assert "tools" not in agent.nodes
+    assert call(agent, ASK)["messages"][-1].text == "Hello"
+    assert len(asked.requests[0].tools) == len(tools)
+
+
+def test_a_call_of_a_providers_tool_is_answered_with_an_error(call: Any) -> None:
+    """B14"""
+    web = {"type": "web_search", "name": "web_search"}
+    agent = create_react_agent(model([{"name": "web_search", "args": {}}], "Well."), [add, web])
+    messages = call(agent, ASK)["messages"]
+    text = "Error: web_search is not a valid tool, try one of [add]."
+    assert [m.text for m in messages[2:]] == [text, "Well."]
+
+
+class Loud(ToolNode):
+    """A node of the user's own."""
+
+
+def broken() -> str:
+    """Break."""
+    raise ValueError("broken")
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_tool_node_is_used_as_it_is(version: Any, call: Any) -> None:
+    """B13, B61: with its own way to handle errors; its name is not that of the node."""
+    node = Loud([broken, add], name="my_tools", handle_tool_errors="Oh no.")
+    asked = model([{"name": "broken", "args": {}}, *ADD], "Done.")
+    agent = create_react_agent(asked, node, version=version)
+    assert "tools" in agent.nodes
+    assert "my_tools" not in agent.nodes
+    assert [m.text for m in call(agent, ASK)["messages"][2:4]] == ["Oh no.", "5"]
+    assert sorted(asked.requests[0].tools) == ["add", "broken"]
+
+
+def test_a_tool_that_is_none_is_refused() -> None:
+    with pytest.raises(SpecError, match="docstring"):
+        create_react_agent(model(), [lambda a: a])
+
+
+def test_a_runnable_is_a_hook_as_well(call: Any) -> None:
+    """B1, B60"""
+    hook = RunnableLambda(lambda state: {"llm_input_messages": [("user", "Only this")]})
+    asked = model()
+    call(create_react_agent(asked, [], pre_model_hook=hook), ASK)
+    assert [m.text for m in asked.requests[0].messages] == ["Only this"]
+
+
+def test_tools_are_base_tools_in_the_end() -> None:
+    """B13"""
+    agent: Any = create_react_agent(model(), [plain])
+    assert all(isinstance(t, BaseTool) for t in agent.builder.spec.toolbox.client.values())

@@ -1,0 +1,320 @@
+"""The models of create_react_agent: static, bound, chosen in a run, named by a string (B17-B28)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.messages import AIMessage, SystemMessage
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.tools import tool
+from langgraph.runtime import Runtime
+from pydantic import BaseModel
+
+from agent_factory import create_react_agent
+from agent_factory.errors import BadReturn, SpecError
+from agent_factory.prebuilt.react_errors import ModelTakesNoTools
+from agent_factory.prebuilt.react_hooks import Extraction, bound
+from agent_factory.prebuilt.react_models import chat_model_of, read_model, takes_tools
+from agent_factory.testing import ScriptedChatModel
+
+ASK = {"messages": [("user", "2 + 3?")]}
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def show(text: str) -> str:
+    """Show a text."""
+    return text
+
+
+ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]
+WEB = {"type": "web_search", "name": "web_search"}
+
+
+class Answer(BaseModel):
+    """The structured answer."""
+
+    number: int
+
+
+def model(*steps: Any) -> ScriptedChatModel:
+    return ScriptedChatModel(steps or ["Hello"])
+
+
+# Static models
+
+
+def test_a_model_is_bound_to_tools_of_both_kinds(call: Any) -> None:
+    """B19"""
+    asked = model()
+    call(create_react_agent(asked, [add, WEB]), ASK)
+    assert asked.requests[0].tools == ["add", "web_search"]
+
+
+def test_without_tools_nothing_is_bound(call: Any) -> None:
+    """B19, E38: so a model that cannot be bound works too."""
+    agent = create_react_agent(FakeListChatModel(responses=["Hello"]), [])
+    assert call(agent, ASK)["messages"][-1].text == "Hello"
+
+
+def test_a_model_that_knows_its_tools_is_asked_as_it_is(call: Any) -> None:
+    """B24, B26"""
+    asked = model(ADD, "It is 5.")
+    agent = create_react_agent(asked.bind_tools([add], tool_choice="any"), [add])
+    assert call(agent, ASK)["messages"][-1].text == "It is 5."
+    assert [r.kwargs["tool_choice"] for r in asked.requests] == ["any", "any"]
+
+
+def test_what_else_was_bound_is_kept_when_tools_are(call: Any) -> None:
+    """B24: a binding without tools gets them, and keeps its stop words."""
+    asked = model()
+    call(create_react_agent(asked.bind(stop=["."]), [add]), ASK)
+    assert asked.requests[0].tools == ["add"]
+    assert asked.requests[0].kwargs["stop"] == ["."]
+
+
+def named(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
+
+
+class Odd:
+    """A tool in a form nobody knows."""
+
+
+@pytest.mark.parametrize(
+    ("bound", "tools", "provided"),
+    [
+        ([named("add")], [add], 0),
+        ([{"name": "add"}], [add], 0),
+        ([named("add"), {"name": "show"}], [show, add], 0),
+        ([named("add"), {"type": "web_search"}], [add], 1),
+        ([named("add"), Odd()], [add], 1),
+        ([], [], 0),
+    ],
+)
+def test_bound_tools_are_known_in_the_forms_of_providers(
+    bound: Any, tools: Any, provided: int
+) -> None:
+    """B24-B27"""
+    assert not takes_tools(model().bind(tools=bound), tools, provided)
+
+
+@pytest.mark.parametrize(
+    ("bound", "tools", "provided", "message"),
+    [
+        ([named("add")], [], 0, "Got 0 tools, expected 1"),
+        ([named("add")], [add, show], 0, "Got 2 tools, expected 1"),
+        ([named("add")], [add], 1, "Got 1 tools, expected 0"),
+    ],
+)
+def test_another_number_of_bound_tools_is_refused(
+    bound: Any, tools: Any, provided: int, message: str
+) -> None:
+    """B25"""
+    with pytest.raises(ValueError, match="Number of tools") as caught:
+        create_react_agent(model().bind(tools=bound), [*tools, *[WEB] * provided])
+    assert str(caught.value) == (
+        "Number of tools in the model.bind_tools() and tools passed to create_react_agent must "
+        f"match {message}"
+    )
+
+
+@pytest.mark.parametrize("bound", [[named("show")], [{"name": "show"}], [{"type": "x"}], [Odd()]])
+def test_a_bound_tool_of_another_name_is_refused(bound: Any) -> None:
+    """B26"""
+    with pytest.raises(ValueError, match="Missing tools") as caught:
+        create_react_agent(model().bind(tools=bound), [add])
+    assert str(caught.value) == "Missing tools '{'add'}' in the model.bind_tools()"
+
+
+def told(messages: Any) -> list[Any]:
+    return [SystemMessage("Be brief."), *messages]
+
+
+def test_a_chain_that_ends_in_a_bound_model_is_asked_as_it_is(call: Any) -> None:
+    """B23"""
+    asked = model(ADD, "It is 5.")
+    chain = RunnableLambda(told) | asked.bind_tools([add])
+    assert call(create_react_agent(chain, [add]), ASK)["messages"][-1].text == "It is 5."
+    assert [m.text for m in asked.requests[0].messages] == ["Be brief.", "2 + 3?"]
+
+
+def test_the_tools_of_a_chain_are_looked_at_too() -> None:
+    """B23, B25"""
+    chain = RunnableLambda(told) | model().bind_tools([add])
+    with pytest.raises(ValueError, match="Number of tools"):
+        create_react_agent(chain, [add, show])
+
+
+class Mute(FakeListChatModel):
+    """A chat model without tools."""
+
+
+@pytest.mark.parametrize(
+    "given", [RunnableLambda(told) | model(), Mute(responses=[]), RunnableLambda(told)]
+)
+@pytest.mark.parametrize("tools", [[add], [WEB]])
+def test_a_model_that_cannot_be_told_of_tools_is_refused_with_words(given: Any, tools: Any) -> None:
+    """B28, E38: by the types known for it, when the agent is built."""
+    with pytest.raises(ModelTakesNoTools, match="has no attribute 'bind_tools'") as caught:
+        create_react_agent(given, tools)
+    assert isinstance(caught.value, NotImplementedError)
+    assert isinstance(caught.value, AttributeError)
+    assert "prompt | model.bind_tools" in caught.value.remedy
+
+
+def test_any_runnable_answers_where_there_are_no_tools(call: Any) -> None:
+    agent = create_react_agent(RunnableLambda(lambda _: AIMessage("Hello")), [])
+    assert call(agent, ASK)["messages"][-1].text == "Hello"
+
+
+def test_what_answers_no_message_is_named(call: Any) -> None:
+    agent = create_react_agent(RunnableLambda(lambda _: "Hello"), [])
+    with pytest.raises(BadReturn, match="the model: answered str"):
+        call(agent, ASK)
+
+
+def test_the_chat_model_is_found_in_chains_and_bindings() -> None:
+    """B22"""
+    inside = model()
+    for given in (inside, inside.bind(stop=["."]), inside.bind_tools([add]).bind(seed=1)):
+        assert chat_model_of(given) is inside
+        assert chat_model_of(RunnableLambda(told) | given) is inside
+
+
+def test_a_structured_answer_needs_a_chat_model() -> None:
+    """B22: refused when the agent is built."""
+    with pytest.raises(TypeError, match="Expected `model` to be a ChatModel") as caught:
+        create_react_agent(RunnableLambda(told), [], response_format=Answer)
+    assert str(caught.value).endswith(f"got {RunnableLambda}")
+
+
+# Strings
+
+
+def test_a_string_needs_langchain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B18"""
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
+    with pytest.raises(ImportError) as caught:
+        create_react_agent("openai:gpt-4o", [])
+    assert str(caught.value) == (
+        "Please install langchain (`pip install langchain`) to use '<provider>:<model>' string "
+        "syntax for `model` parameter."
+    )
+
+
+def test_a_string_names_a_model_of_langchain(monkeypatch: pytest.MonkeyPatch, call: Any) -> None:
+    """B18"""
+    module = ModuleType("langchain.chat_models")
+    module.init_chat_model = lambda name, **_: model(f"I am {name}.")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "langchain", ModuleType("langchain"))
+    monkeypatch.setitem(sys.modules, "langchain.chat_models", module)
+    agent = create_react_agent("openai:gpt-4o", [add])
+    assert call(agent, ASK)["messages"][-1].text == "I am openai:gpt-4o."
+
+
+# Models chosen in a run
+
+
+def test_a_function_chooses_the_model_of_each_call(call: Any) -> None:
+    """B17, B20: from the state and the runtime; it binds its own tools."""
+    small, large = model(ADD), model("It is 5.")
+    seen = []
+
+    def choose(state: Any, runtime: Runtime[Any]) -> Runnable[Any, Any]:
+        seen.append((len(state["messages"]), runtime.context))
+        return (small if len(state["messages"]) == 1 else large).bind_tools([add])
+
+    agent = create_react_agent(choose, [add, show])  # type: ignore[arg-type]
+    assert call(agent, ASK, context={"user": "ada"})["messages"][-1].text == "It is 5."
+    assert seen == [(1, {"user": "ada"}), (3, {"user": "ada"})]
+    assert small.requests[0].tools == ["add"]
+
+
+def test_nothing_is_bound_to_a_chosen_model(call: Any) -> None:
+    """B20"""
+    asked = model()
+    call(create_react_agent(lambda state, runtime: asked, [add]), ASK)
+    assert asked.requests[0].tools == []
+
+
+def test_the_prompt_is_put_before_a_chosen_model(call: Any) -> None:
+    """B20"""
+    asked = model()
+    agent = create_react_agent(lambda state, runtime: asked, [], prompt="Be brief.")
+    call(agent, ASK)
+    assert [m.text for m in asked.requests[0].messages] == ["Be brief.", "2 + 3?"]
+
+
+async def choose_later(state: Any, runtime: Any) -> BaseChatModel:
+    return model("Hello", [{"name": "Answer", "args": {"number": 5}}])
+
+
+class Chooser:
+    """An object that is called and awaited."""
+
+    async def __call__(self, state: Any, runtime: Any) -> BaseChatModel:
+        return model("Hello")
+
+
+@pytest.mark.parametrize("choose", [choose_later, Chooser()])
+async def test_the_choice_may_be_awaited(choose: Any) -> None:
+    """B17"""
+    result = await create_react_agent(choose, []).ainvoke(ASK)  # type: ignore[arg-type]
+    assert result["messages"][-1].text == "Hello"
+
+
+ASYNC_MODEL = (
+    "Async model callable provided but agent invoked synchronously. Use agent.ainvoke() or "
+    "agent.astream(), or provide a sync model callable."
+)
+
+
+@pytest.mark.parametrize("choose", [choose_later, Chooser()])
+def test_a_choice_that_is_awaited_needs_an_asynchronous_run(choose: Any) -> None:
+    """B21"""
+    with pytest.raises(RuntimeError) as caught:
+        create_react_agent(choose, []).invoke(ASK)  # type: ignore[arg-type]
+    assert str(caught.value) == ASYNC_MODEL
+
+
+def test_a_choice_serves_the_structured_answer_too(call: Any) -> None:
+    """B21, B42"""
+    answering = model([{"name": "Answer", "args": {"number": 5}}])
+    turns = iter([model("Hello"), answering])
+    agent = create_react_agent(lambda state, runtime: next(turns), [], response_format=Answer)
+    assert call(agent, ASK)["structured_response"] == Answer(number=5)
+
+
+def test_the_structured_answer_says_so_where_its_choice_is_awaited() -> None:
+    """B21"""
+    chosen: Any = read_model(choose_later)
+    hook = bound("generate_structured_response", Extraction(chosen, Answer, dict))
+    assert hook.sync is not None
+    with pytest.raises(RuntimeError) as caught:
+        hook.sync({"messages": []}, None)
+    assert str(caught.value) == ASYNC_MODEL
+
+
+@pytest.mark.parametrize("chosen", [None, "openai:gpt-4o", [model]])
+def test_a_choice_that_is_no_model_is_named(chosen: Any, call: Any) -> None:
+    agent = create_react_agent(lambda state, runtime: chosen, [])
+    with pytest.raises(BadReturn, match="the function given as model: chose"):
+        call(agent, ASK)
+
+
+def test_mistakes_of_a_model_are_mistakes_of_the_build() -> None:
+    given: Sequence[Any] = [3, object()]
+    for wrong in given:
+        with pytest.raises(SpecError):
+            create_react_agent(wrong, [])
