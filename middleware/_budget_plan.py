@@ -161,7 +161,8 @@ class Plan:
 
     def _mark(self, accounts: tuple[Account, ...]) -> float:
         """The highest mark that is passed, if the model was not told of it; else 0."""
-        share = max(account.share() for account in accounts)
+        shares = [share for account in accounts for share in account.shares().values()]
+        share = max(shares, default=0.0)
         mark = max((mark for mark in self._settings.warn_at if share >= mark), default=0.0)
         return mark if mark > self._visit.run.get("told", 0) else 0.0
 

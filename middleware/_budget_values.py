@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -141,7 +141,15 @@ class Account:
 
     def missing(self, need: Spent) -> dict[str, float]:
         """What it lacks, by name; empty where the need can be met."""
-        return dict(_missing(self.limits, self.used, need))
+        lacks: dict[str, float] = {}
+        for name, limit in self.limits._given.items():
+            more = getattr(need, name)
+            over = getattr(self.used, name) + more - limit
+            if name == "seconds" and over >= 0:  # time passes with everything
+                lacks[name] = over
+            if name != "seconds" and more and over > (_ROUNDING if name == "usd" else 0):
+                lacks[name] = over
+        return lacks
 
     def share(self, names: tuple[str, ...] = AMOUNTS) -> float:
         """How much of the scarcest of these is gone, 1 for all of it."""
@@ -156,16 +164,6 @@ class Account:
         """What is gone of one limit: "0.4 of 0.5 USD in this run"."""
         used, limit = getattr(self.used, name), self.limits.given()[name]
         return f"{number(used)} of {number(limit)} {_WORDS[name]} {self.where}"
-
-
-def _missing(limits: Limits, used: Spent, need: Spent) -> Iterator[tuple[str, float]]:
-    for name, limit in limits._given.items():
-        more, gone = getattr(need, name), getattr(used, name)
-        over = gone + more - limit
-        if name == "seconds" and over >= 0:  # time passes with everything
-            yield name, over
-        if name != "seconds" and more and over > (_ROUNDING if name == "usd" else 0):
-            yield name, over
 
 
 def _share(used: float, limit: float) -> float:

@@ -35,6 +35,10 @@ class Visit:
         name: The middleware.
         state: The state before the step.
         runtime: The runtime of the node of the model; None in a tool.
+
+    Attributes:
+        run: What is written of this run.
+        added: What of it was added within this node.
     """
 
     def __init__(self, name: str, state: Mapping[str, Any], runtime: object = None) -> None:
@@ -45,13 +49,9 @@ class Visit:
         self.since: float = self.began if since is None else since
         self._name = name
         self._runtime = runtime
-        self._run: Book = (state.get("budget_run") or {}).get(name, {})
+        book: Book = (state.get("budget_run") or {}).get(name, {})
+        self.run = merged(book, added) if added else book
         self._thread: Book = (state.get("budget_thread") or {}).get(name, {})
-
-    @property
-    def run(self) -> Book:
-        """What is written of this run."""
-        return merged(self._run, self.added) if self.added else self._run
 
     @property
     def thread(self) -> Book:
@@ -65,7 +65,8 @@ class Visit:
 
     def add(self, amounts: Mapping[str, float]) -> None:
         """Write something down."""
-        self.added = merged(self.added, {key: n for key, n in amounts.items() if n})
+        more = {key: n for key, n in amounts.items() if n}
+        self.added, self.run = merged(self.added, more), merged(self.run, more)
 
     def accounts(self, run: Limits, thread: Limits) -> tuple[Account, ...]:
         """The run's and the thread's limits, with what people have added, and what is spent."""

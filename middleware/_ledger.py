@@ -190,6 +190,7 @@ class Unshared(Ledger):
 
     def __init__(self) -> None:
         super().__init__(Limits())
+        self._empty = self._account()
 
     def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
         """Nothing is set aside."""
@@ -197,7 +198,7 @@ class Unshared(Ledger):
 
     def account(self) -> Account:
         """An account without limits."""
-        return self._account()
+        return self._empty
 
     def _close(self, number: int, actual: Spent) -> bool:
         return True
