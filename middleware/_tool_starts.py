@@ -7,9 +7,7 @@ context it runs in; this listens there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -19,19 +17,36 @@ _yes = property(lambda _: True)
 
 
 class ToolStarts(BaseCallbackHandler):
-    """Takes down the names of tools as they start.
+    """Takes down the names of tools that start within a `with` block.
 
-    Args:
-        outer: Who listens around this stretch, and should hear of it as well.
+    It hears of those in the tasks and threads that the block leads to as well, and so does who
+    listens around it.
+
+    >>> from langchain_core.tools import tool
+    >>> @tool
+    ... def add(a: int, b: int) -> int:
+    ...     "Add."
+    ...     return a + b
+    >>> with ToolStarts() as starts:
+    ...     sum = add.invoke({"a": 1, "b": 2})
+    >>> starts.names
+    ['add']
     """
 
     run_inline = True  # in an asynchronous run too: there is nothing to wait for
     ignore_llm = ignore_chat_model = ignore_chain = _yes
     ignore_retriever = ignore_custom_event = _yes
 
-    def __init__(self, outer: ToolStarts | None = None) -> None:
+    def __init__(self) -> None:
         self.names: list[str] = []
-        self._outer = outer
+        self._outer = _listening.get()
+
+    def __enter__(self) -> ToolStarts:
+        self._token: Token[ToolStarts | None] = _listening.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _listening.reset(self._token)
 
     def on_tool_start(
         self, serialized: dict[str, Any] | None, input_str: str, **kwargs: Any
@@ -44,25 +59,3 @@ class ToolStarts(BaseCallbackHandler):
 
 _listening: ContextVar[ToolStarts | None] = ContextVar("tool_starts", default=None)
 register_configure_hook(_listening, inheritable=False)
-
-
-@contextmanager
-def tool_starts() -> Iterator[ToolStarts]:
-    """Listen for tools that start within a `with` block, in the tasks and threads it leads to.
-
-    >>> from langchain_core.tools import tool
-    >>> @tool
-    ... def add(a: int, b: int) -> int:
-    ...     "Add."
-    ...     return a + b
-    >>> with tool_starts() as starts:
-    ...     sum = add.invoke({"a": 1, "b": 2})
-    >>> starts.names
-    ['add']
-    """
-    starts = ToolStarts(_listening.get())
-    token = _listening.set(starts)
-    try:
-        yield starts
-    finally:
-        _listening.reset(token)

@@ -44,7 +44,7 @@ from ._tool_limits import (
     refusals,
     with_limit,
 )
-from ._tool_starts import tool_starts
+from ._tool_starts import ToolStarts
 from ._turns import given_up, last_turn, unanswered
 
 __all__ = ["ToolCallLimitExceededError", "ToolCallLimitMiddleware", "ToolCallLimitState"]
@@ -227,7 +227,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         stop = _stop_of(refused)
         if refusal := refused.get(call["id"]):
             return Command(update={"messages": [refusal.answer(call)], **stop})
-        with tool_starts() as starts:
+        with ToolStarts() as starts:
             result = yield request
         # Another limit further in has counted it, and decided alike.
         if is_counted(result):
