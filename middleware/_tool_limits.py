@@ -3,9 +3,9 @@
 The calls of a turn are tasks of their own, and none sees what the others do. So each task decides
 for the whole turn, from the same facts: the calls in the order the model made them, what was used
 before, and all limits. A call that one limit refuses leaves its place under the others free, and
-for that the limits must know of each other: each leaves a note in the message that makes the
-calls. The notes lie in its response metadata, which is kept with the thread and is not sent to a
-provider.
+for that the limits must know of each other: each that may refuse one leaves a note in the message
+that makes the calls. The notes lie in its response metadata, which is kept with the thread and is
+not sent to a provider.
 """
 
 from __future__ import annotations

@@ -273,15 +273,18 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         """The response with a note of this limit; calls that can't run are refused at once.
 
         So nobody is asked to review them. Whether the others can run is known when they are run.
+        Where there is room for all calls of the turn, no other limit need know of this one.
         """
         message, tail = last_turn(cast("Any", response.result))
         if message is None or not message.tool_calls:
             return response
-        limit = self._limit
+        limit, used = self._limit, Used.of(request.state)
+        if limit.room(used) >= len(message.tool_calls):
+            return response
         noted = with_limit(message, limit)
         result = [noted if m is message else m for m in response.result]
         told = ModelResponse(result, response.structured_response)
-        refused = _hopeless(limit, request, message, tail)
+        refused = _hopeless(limit, used, request, message, tail)
         if not refused:
             return told
         waiting = unanswered(message, tail)
@@ -291,12 +294,9 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
 
 
 def _hopeless(
-    limit: Limit, request: ModelRequest[Any], message: AIMessage, tail: Sequence[Any]
+    limit: Limit, used: Used, request: ModelRequest[Any], message: AIMessage, tail: Sequence[Any]
 ) -> dict[str | None, Refusal]:
     """The calls for which the limit has no place, however many of the others run."""
-    used = Used.of(request.state)
-    if limit.room(used) >= 1:
-        return {}
     # What another limit has refused breaks this one all the same.
     by_others = [m for m in tail if REFUSED_BY not in m.response_metadata]
     hopeless = [c for c in unanswered(message, by_others) if limit.refuses(c["name"], used)]
