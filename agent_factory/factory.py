@@ -17,7 +17,7 @@ from agent_factory.checks import UNKNOWN
 from agent_factory.errors import ArgumentError, SpecError, describe, raise_all
 from agent_factory.findings import AgentFactoryWarning
 from agent_factory.fused_agent import FusedAgent
-from agent_factory.fused_wiring import fusing, wire_fused
+from agent_factory.fusing import fusing
 from agent_factory.spec import AgentSpec, make_spec
 from agent_factory.tool_errors import DEFAULT_ERRORS
 from agent_factory.topology import Topology
@@ -189,6 +189,9 @@ def create_agent(
             function takes each `Decision`, and a list or a `DecisionLog` several do.
         checkpoints: What a checkpoint holds of the messages: "full", all of them, or "delta", what
             was written since the one before. Long threads want "delta": see docs/checkpoints.md.
+        fused: Take the hooks before the model in one step, and those after it in another, where
+            nobody watches the run: with many middleware that is several times as quick. "turn"
+            takes the model's call with them. See docs/fused.md.
 
     Returns:
         A compiled LangGraph graph: invoke, stream and inspect it like any other.
@@ -245,7 +248,7 @@ def create_agent(
     }
     agent = wire(spec, context_schema).compile(**compiled)
     if how is not None:
-        agent = FusedAgent.of(agent, wire_fused(spec, context_schema, how).compile(**compiled))
+        agent = FusedAgent.of(agent, wire(spec, context_schema, how).compile(**compiled))
     return agent.with_config(CONFIG)
 
 

@@ -27,6 +27,9 @@ RUN = "__agent_factory_run"
 
 Target = str | list[Send]
 
+Lead = str | Callable[[Mapping[str, Any], RunnableConfig | None], Target]
+"""Where an edge leads: the name of a node where there is nothing to choose."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -34,14 +37,14 @@ class Stage:
 
     Args:
         node: What it does.
-        route: Where its edge leads; the name of a node where there is nothing to choose.
+        route: Where its edge leads.
         onward: The nodes to which a step may go on from it.
         engine: Whether it sees the engine's own keys.
         silent: Whether models that it asks say nothing in the agent's stream.
     """
 
     node: Runnable[Any, Any]
-    route: str | Callable[[Mapping[str, Any], RunnableConfig | None], Target]
+    route: Lead
     onward: frozenset[str] = frozenset()
     engine: bool = False
     silent: bool = True
@@ -106,6 +109,8 @@ class Walk:
         """What came of the first node in another step; None if it is yet to run."""
         self.stage = stages[start]
         """The stage that comes next."""
+        self.result: Any = None
+        """What its node returned."""
         self.done = False
         self.outcome: Any = None
 
@@ -120,15 +125,22 @@ class Walk:
         var_child_runnable_config.set(config)
         return state, config
 
-    def fail(self, error: Exception) -> None:
-        """The node has raised; what the nodes before it have written is kept.
+    def __enter__(self) -> Walk:
+        return self
 
-        Raises:
-            Exception: It is the first node, whose step this is.
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
+        """The node has come to its end; what the nodes before it have written is kept.
+
+        What the first node raises is raised: this step is its own. What a later one raises, it
+        raises again in a step of its own.
         """
-        if self._name == self._start:
-            raise error
+        if error is None:
+            self.take(self.result)
+            return True
+        if self._name == self._start or not isinstance(error, Exception):
+            return False
         self._leave_to_itself(self._again(error))
+        return True
 
     def take(self, result: Any) -> None:
         """The node has returned.
@@ -145,7 +157,9 @@ class Walk:
             try:
                 target = target(foreseen.state(), self._config)
             except Exception as error:
-                self.fail(error)
+                if self._name == self._start:
+                    raise
+                self._leave_to_itself(self._again(error))
                 return
         self._view.now = foreseen
         may_go_on = isinstance(target, str) and target in self.stage.onward
@@ -181,12 +195,13 @@ class Walk:
         """What raises the same in the node's own step; None where it has to run again."""
         if not isinstance(error, GraphInterrupt):
             return lambda: _raise(error)
-        asked = error.args[0] if error.args else ()
-        if len(asked) != 1 or asked[0].id != self._own_id(asked[0]):
+        questions: tuple[Interrupt[Any], ...] = (*error.args, ())[0]
+        if len(questions) != 1 or questions[0].id != self._own_id(questions[0]):
             return None  # a graph inside it waits, under the name of this step
-        return lambda: interrupt(asked[0].value, response_schema=asked[0].response_schema)
+        asked = questions[0]
+        return lambda: interrupt(asked.value, response_schema=asked.response_schema)
 
-    def _own_id(self, asked: Interrupt) -> str:
+    def _own_id(self, asked: Interrupt[Any]) -> str:
         namespace = (self._config or {}).get("configurable", {}).get("checkpoint_ns", "")
         return Interrupt.from_ns(asked.value, namespace).id
 
@@ -222,28 +237,22 @@ class FusedNode(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Take the step in a synchronous run."""
-        walk = Walk(self._stages, self.name, input, self._channels, config)
-        if walk.handed is not None:
-            walk.take(walk.handed())
+        walk = self._begun(input, config)
         while not walk.done:
-            try:
-                result = walk.stage.node.invoke(*walk.enter())
-            except Exception as error:
-                walk.fail(error)
-            else:
-                walk.take(result)
+            with walk:
+                walk.result = walk.stage.node.invoke(*walk.enter())
         return walk.outcome
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Take the step in an asynchronous run."""
+        walk = self._begun(input, config)
+        while not walk.done:
+            with walk:
+                walk.result = await walk.stage.node.ainvoke(*walk.enter())
+        return walk.outcome
+
+    def _begun(self, input: Any, config: RunnableConfig | None) -> Walk:
         walk = Walk(self._stages, self.name, input, self._channels, config)
         if walk.handed is not None:
             walk.take(walk.handed())
-        while not walk.done:
-            try:
-                result = await walk.stage.node.ainvoke(*walk.enter())
-            except Exception as error:
-                walk.fail(error)
-            else:
-                walk.take(result)
-        return walk.outcome
+        return walk

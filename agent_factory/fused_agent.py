@@ -77,7 +77,7 @@ class FusedAgent(CompiledStateGraph[Any, Any, Any, Any]):
             return await super().ainvoke(input, config, **options)
         return await self._quick().ainvoke(input, run, **options)
 
-    def stream(  # type: ignore[override]  # as LangGraph's, which has many overloads
+    def stream(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Iterator[Any]:
         """Run and say what happens; in few steps where only custom events are asked for."""
@@ -85,7 +85,7 @@ class FusedAgent(CompiledStateGraph[Any, Any, Any, Any]):
             return super().stream(input, config, **options)
         return self._quick().stream(input, run, **options)
 
-    def astream(  # type: ignore[override]
+    def astream(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> AsyncIterator[Any]:
         """As `stream`, awaited."""

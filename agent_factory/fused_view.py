@@ -172,4 +172,3 @@ def _overwrites(value: Any) -> bool:
     if isinstance(value, Overwrite):
         return True
     return isinstance(value, Mapping) and OVERWRITE in (*value, value.get("type"))
-

@@ -197,10 +197,12 @@ Strategy = ToolStrategy[Any] | ProviderStrategy[Any] | None
 
 
 def strategy_for(response_format: ResponseFormat[Any] | None, model: Any) -> Strategy:
-    """The strategy itself, or the one that AutoStrategy chooses for a model."""
-    if isinstance(response_format, AutoStrategy):
-        return response_format.resolve(model)
-    return response_format
+    """The strategy itself, or the one that AutoStrategy chooses for a model.
+
+    A layer may have put a bare schema into its request, as one may into create_agent.
+    """
+    wanted = as_response_format(response_format)
+    return wanted.resolve(model) if isinstance(wanted, AutoStrategy) else wanted
 
 
 _PROVIDER_MODELS = re.compile(

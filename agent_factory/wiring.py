@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
 
 from agent_factory.errors import InvalidSchema
+from agent_factory.fused import Lead
+from agent_factory.fusing import Fusing, walks
 from agent_factory.model_call import model_call
 from agent_factory.model_node import ModelNode
 from agent_factory.nodes import HookNode, Path, WatchedPath
@@ -46,32 +49,55 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
         self.spec = spec
 
 
-def wire(spec: AgentSpec, context_schema: type[Any] | None = None) -> AgentGraph:
+def wire(
+    spec: AgentSpec, context_schema: type[Any] | None = None, how: Fusing | None = None
+) -> AgentGraph:
     """The graph of an agent, ready to compile.
+
+    Args:
+        spec: The agent.
+        context_schema: The type of the run's context, or None.
+        how: For the graph of its fused runs: how far a step may go. It has the same nodes and
+            channels, so that either graph can take up a thread, and no edge where a step finds
+            its own way.
 
     Raises:
         InvalidSchema: LangGraph cannot make a channel for a key of the state.
+        ArgumentError: The agent cannot be fused.
     """
     graph = _graph(spec, context_schema)
+    watch = watch_of(spec.decisions, spec.name)
+    nodes = _nodes(spec, graph, watch)
+    paths = {edge.source: _path(spec, edge, watch) for edge in spec.topology.edges}
+    walked = {} if how is None else walks(spec.topology, nodes, _routes(paths), graph.channels, how)
+    hooks = {bound.fact.node: bound for bound in spec.hooks}
+    for name, node in nodes.items():
+        bound = hooks.get(name)
+        whole = bound is None or (how is not None and how.turn)
+        graph.add_node(
+            name,
+            walked.get(name, node),
+            input_schema=spec.schemas.state if whole else _seen_by(spec, name),
+            trace_policy=policy_of(bound.owner) if bound else None,
+        )
+    for edge in spec.topology.edges:
+        if edge.source not in walked:
+            _add(graph, edge, paths[edge.source])
+    return graph
+
+
+def _nodes(
+    spec: AgentSpec, graph: AgentGraph, watch: Watch | None
+) -> dict[str, Runnable[Any, Any]]:
     rules = spec.rules
     keys = spec.schemas.state.__annotations__.keys() - graph.managed.keys()
-    watch = watch_of(spec.decisions, spec.name)
-    for bound in spec.hooks:
-        node = HookNode(bound, spec.topology, rules, keys, watch)
-        graph.add_node(
-            node.name,
-            node,
-            input_schema=_seen_by(spec, node.name),
-            trace_policy=policy_of(bound.owner),
-        )
-    seen = spec.schemas.state
-    model = _model_node(spec, graph, rules, watch)
-    graph.add_node(spec.topology.dialect.model, model, input_schema=seen)
+    nodes: dict[str, Runnable[Any, Any]] = {
+        bound.fact.node: HookNode(bound, spec.topology, rules, keys, watch) for bound in spec.hooks
+    }
+    nodes[spec.topology.dialect.model] = _model_node(spec, graph, rules, watch)
     if spec.has_tools:
-        graph.add_node(TOOLS, ToolsNode(spec, keys, watch), input_schema=seen)
-    for edge in spec.topology.edges:
-        _add(graph, edge, rules, watch)
-    return graph
+        nodes[TOOLS] = ToolsNode(spec, keys, watch)
+    return nodes
 
 
 def _graph(spec: AgentSpec, context_schema: type[Any] | None) -> AgentGraph:
@@ -104,21 +130,29 @@ def _model_node(
     )
 
 
-def _add(graph: AgentGraph, edge: Edge, rules: Rules, watch: Watch | None) -> None:
-    if edge.route is None:
-        (target,) = edge.targets
-        graph.add_edge(edge.source, target)
+def _add(graph: AgentGraph, edge: Edge, path: str | Runnable[Any, Any]) -> None:
+    if isinstance(path, str):
+        graph.add_edge(edge.source, path)
     else:
-        path = _path(graph.spec, edge, rules, watch)
         graph.add_conditional_edges(edge.source, path, list(edge.targets))
 
 
-def _path(spec: AgentSpec, edge: Edge, rules: Rules, watch: Watch | None) -> Runnable[Any, Any]:
-    choice, name = _choice(spec, edge, rules), str(edge.route)
+def _path(spec: AgentSpec, edge: Edge, watch: Watch | None) -> str | Runnable[Any, Any]:
+    """How an edge chooses; the one node it leads to where there is nothing to choose."""
+    if edge.route is None:
+        (target,) = edge.targets
+        return target
+    choice, name = _choice(spec, edge, spec.rules), str(edge.route)
     if watch is None:
         return Path(choice, name)
-    why = reason_for(edge, spec.topology, rules)
+    why = reason_for(edge, spec.topology, spec.rules)
     return WatchedPath(watch.route(edge.source, choice, why), name)
+
+
+def _routes(paths: Mapping[str, str | Runnable[Any, Any]]) -> dict[str, Lead]:
+    return {
+        source: path if isinstance(path, str) else path.invoke for source, path in paths.items()
+    }
 
 
 def _choice(spec: AgentSpec, edge: Edge, rules: Rules) -> Choice:

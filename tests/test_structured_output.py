@@ -278,10 +278,11 @@ def test_a_layer_may_change_the_strategy_for_one_call(call: Any) -> None:
     assert model.requests[0].tools == []
 
 
-def test_a_layer_may_ask_for_an_answer_where_the_agent_does_not(call: Any) -> None:
+@pytest.mark.parametrize("wanted", [ToolStrategy(Weather), Weather])
+def test_a_layer_may_ask_for_an_answer_where_the_agent_does_not(call: Any, wanted: Any) -> None:
     @wrap_model_call
     def structured(request: Any) -> Any:
-        return (yield request.override(response_format=ToolStrategy(Weather)))
+        return (yield request.override(response_format=wanted))
 
     agent = create_agent(ScriptedChatModel([[answer()]]), middleware=[structured])
     assert call(agent, ASK)["structured_response"] == Weather(degrees=18)

@@ -1,0 +1,108 @@
+"""Which nodes of a plan a fused run takes in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.runnables import Runnable
+
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.fused import FusedNode, Lead, Stage
+from agent_factory.fused_view import is_known
+from agent_factory.topology import TOOLS, Topology
+
+Names = Collection[str] | Literal["*"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fusing:
+    """How far a step may go.
+
+    Args:
+        turn: Through the call of the model as well.
+        before: Nodes before which a run pauses, or "*" for all.
+        after: Nodes after which it pauses, or "*" for all.
+    """
+
+    turn: bool = False
+    before: Names = ()
+    after: Names = ()
+
+    def alone(self, node: str) -> bool:
+        """Whether a node needs a step of its own: a run pauses between steps alone."""
+        return "*" in (self.before, self.after) or node in (*self.before, *self.after)
+
+
+def fusing(fused: Any, before: Names | None, after: Names | None) -> Fusing | None:
+    """What create_agent's argument says.
+
+    Raises:
+        ArgumentError: It is neither a bool nor "turn".
+    """
+    if fused is False:
+        return None
+    if fused is True or fused == "turn":
+        return Fusing(fused == "turn", before or (), after or ())
+    raise ArgumentError(
+        "fused", f"{describe(fused)} is no way to run.", "Give True, False or 'turn'."
+    )
+
+
+def walks(
+    plan: Topology,
+    nodes: Mapping[str, Runnable[Any, Any]],
+    routes: Mapping[str, Lead],
+    channels: Mapping[str, Any],
+    how: Fusing,
+) -> dict[str, FusedNode]:
+    """The nodes from which a step may go on, or to which one may.
+
+    Args:
+        plan: The agent's plan.
+        nodes: Its nodes, by name.
+        routes: Where their edges lead.
+        channels: The channels of its state.
+        how: How far a step may go.
+
+    Raises:
+        ArgumentError: What becomes of the messages in a step cannot be foreseen.
+    """
+    if not is_known(channels["messages"]):
+        raise ArgumentError(
+            "fused",
+            "needs messages whose channel has a reducer, and the state_schema has another.",
+            "Write Annotated[list[AnyMessage], add_messages], or leave fused out.",
+        )
+    stages = _stages(plan, nodes, routes, how)
+    reached = {node for stage in stages.values() for node in stage.onward}
+    return {
+        name: FusedNode(name, stages, channels)
+        for name, stage in stages.items()
+        if stage.onward or name in reached
+    }
+
+
+def _stages(
+    plan: Topology,
+    nodes: Mapping[str, Runnable[Any, Any]],
+    routes: Mapping[str, Lead],
+    how: Fusing,
+) -> dict[str, Stage]:
+    model = plan.dialect.model
+    own_step = {TOOLS} if how.turn else {TOOLS, model}
+    order = [name for name in plan.nodes if name not in own_step]
+    together = [name for name in order if not how.alone(name)]
+    sees_all = {model, plan.loop_entry} if TOOLS in nodes else {model}
+    return {
+        name: Stage(
+            node=nodes[name],
+            route=routes[name],
+            # Only forward: a step that could turn back might never end.
+            onward=frozenset(order[index + 1 :]).intersection(together),
+            engine=name in sees_all,
+            silent=name != model,
+        )
+        for index, name in enumerate(order)
+    }
