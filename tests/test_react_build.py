@@ -258,7 +258,7 @@ def test_a_pause_at_no_node_is_refused() -> None:
 
 def test_context_and_store_reach_tools_and_hooks(call: Any) -> None:
     """B6a, B58"""
-    seen = []
+    seen: list[Any] = []
 
     @tool
     def ask(runtime: ToolRuntime[Context, Any]) -> str:
@@ -286,7 +286,7 @@ def test_context_and_store_reach_tools_and_hooks(call: Any) -> None:
 
 def test_debug_logs_each_step(capsys: pytest.CaptureFixture[str]) -> None:
     """B7"""
-    create_react_agent(model(), [], debug=True).invoke(ASK)  # type: ignore[arg-type]
+    create_react_agent(model(), [], debug=True).invoke(ASK)
     assert "[values]" in capsys.readouterr().out
 
 
@@ -354,7 +354,9 @@ def test_a_tool_that_is_none_is_refused() -> None:
 
 def test_a_runnable_is_a_hook_as_well(call: Any) -> None:
     """B1, B60"""
-    hook = RunnableLambda(lambda state: {"llm_input_messages": [("user", "Only this")]})
+    hook: Runnable[Any, Any] = RunnableLambda(
+        lambda state: {"llm_input_messages": [("user", "Only this")]}
+    )
     asked = model()
     call(create_react_agent(asked, [], pre_model_hook=hook), ASK)
     assert [m.text for m in asked.requests[0].messages] == ["Only this"]

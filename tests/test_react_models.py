@@ -168,9 +168,9 @@ def test_a_model_that_cannot_be_told_of_tools_is_refused_with_words(given: Any, 
     """B28, E38: by the types known for it, when the agent is built."""
     with pytest.raises(ModelTakesNoTools, match="has no attribute 'bind_tools'") as caught:
         create_react_agent(given, tools)
+    assert "prompt | model.bind_tools" in caught.value.remedy
     assert isinstance(caught.value, NotImplementedError)
     assert isinstance(caught.value, AttributeError)
-    assert "prompt | model.bind_tools" in caught.value.remedy
 
 
 def test_any_runnable_answers_where_there_are_no_tools(call: Any) -> None:
@@ -179,7 +179,8 @@ def test_any_runnable_answers_where_there_are_no_tools(call: Any) -> None:
 
 
 def test_what_answers_no_message_is_named(call: Any) -> None:
-    agent = create_react_agent(RunnableLambda(lambda _: "Hello"), [])
+    wrong: Any = RunnableLambda(lambda _: "Hello")
+    agent = create_react_agent(wrong, [])
     with pytest.raises(BadReturn, match="the model: answered str"):
         call(agent, ASK)
 
@@ -194,8 +195,9 @@ def test_the_chat_model_is_found_in_chains_and_bindings() -> None:
 
 def test_a_structured_answer_needs_a_chat_model() -> None:
     """B22: refused when the agent is built."""
+    wrong: Any = RunnableLambda(told)
     with pytest.raises(TypeError, match="Expected `model` to be a ChatModel") as caught:
-        create_react_agent(RunnableLambda(told), [], response_format=Answer)
+        create_react_agent(wrong, [], response_format=Answer)
     assert str(caught.value).endswith(f"got {RunnableLambda}")
 
 
@@ -235,7 +237,7 @@ def test_a_function_chooses_the_model_of_each_call(call: Any) -> None:
         seen.append((len(state["messages"]), runtime.context))
         return (small if len(state["messages"]) == 1 else large).bind_tools([add])
 
-    agent = create_react_agent(choose, [add, show])  # type: ignore[arg-type]
+    agent = create_react_agent(choose, [add, show])
     assert call(agent, ASK, context={"user": "ada"})["messages"][-1].text == "It is 5."
     assert seen == [(1, {"user": "ada"}), (3, {"user": "ada"})]
     assert small.requests[0].tools == ["add"]
@@ -270,7 +272,7 @@ class Chooser:
 @pytest.mark.parametrize("choose", [choose_later, Chooser()])
 async def test_the_choice_may_be_awaited(choose: Any) -> None:
     """B17"""
-    result = await create_react_agent(choose, []).ainvoke(ASK)  # type: ignore[arg-type]
+    result = await create_react_agent(choose, []).ainvoke(ASK)
     assert result["messages"][-1].text == "Hello"
 
 
@@ -284,7 +286,7 @@ ASYNC_MODEL = (
 def test_a_choice_that_is_awaited_needs_an_asynchronous_run(choose: Any) -> None:
     """B21"""
     with pytest.raises(RuntimeError) as caught:
-        create_react_agent(choose, []).invoke(ASK)  # type: ignore[arg-type]
+        create_react_agent(choose, []).invoke(ASK)
     assert str(caught.value) == ASYNC_MODEL
 
 

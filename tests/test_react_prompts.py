@@ -202,12 +202,16 @@ def test_a_prompt_and_a_choice_of_models_see_what_was_chosen(call: Any) -> None:
         seen.append([m.text for m in state.llm_input_messages])
         return model()
 
+    def told(state: Any) -> Any:
+        seen.append([m.text for m in state.messages])
+        return state.messages
+
     agent = create_react_agent(
         choose,
         [],
         state_schema=AgentStatePydantic,
         pre_model_hook=lambda state: {"llm_input_messages": [HumanMessage("Short")]},
-        prompt=lambda state: seen.append([m.text for m in state.messages]) or state.messages,
+        prompt=told,
     )
     call(agent, ASK)
     assert seen == [["Short"], ["Short"]]
