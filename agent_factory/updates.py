@@ -34,7 +34,9 @@ class Fold:
     """
 
     def __init__(self, channels: Mapping[str, Any]) -> None:
-        self._channels = dict(channels)
+        self._keys = frozenset(channels)
+        self._messages = {key for key, channel in channels.items() if is_messages(channel)}
+        self._single = {key for key, channel in channels.items() if isinstance(channel, SINGLE)}
 
     def __call__(
         self, update: Mapping[str, Any], commands: Sequence[Command[Any]]
@@ -44,7 +46,7 @@ class Fold:
         said: set[str] = set()
         for command in commands:
             for key, value in self._checked(command):
-                if is_messages(self._channels.get(key)) and isinstance(value, list):
+                if key in self._messages and isinstance(value, list):
                     value = _news(value, said)
                 self._add(pairs, (key, value))
         folded = dict(pairs)
@@ -52,19 +54,18 @@ class Fold:
 
     def _checked(self, command: Command[Any]) -> list[Pair]:
         pairs = pairs_of(command, LAYER)
-        check_keys((key for key, _ in pairs), self._channels, LAYER)
-        if any(key == "jump_to" and value for key, value in pairs):
+        check_keys(dict(pairs), self._keys, LAYER)
+        if any(value for key, value in pairs if key == "jump_to"):
             raise UndeclaredJump(LAYER, "cannot jump.", "Jump from an after_model hook.")
         return pairs
 
     def _add(self, pairs: list[Pair], new: Pair) -> None:
         key, value = new
-        channel = self._channels.get(key)
         for index, (known, earlier) in enumerate(pairs):
-            if known == key and isinstance(channel, SINGLE):
+            if known == key and key in self._single:
                 pairs[index] = new
                 return
-            if known == key and is_messages(channel) and _joins(earlier, value):
+            if known == key and key in self._messages and _joins(earlier, value):
                 pairs[index] = (key, [*earlier, *value])
                 return
         pairs.append(new)
@@ -101,9 +102,10 @@ def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
     update = command.update
     if update is None:
         return []
-    pairs = list(update.items()) if isinstance(update, Mapping) else update
-    if isinstance(pairs, Sequence) and all(isinstance(p, tuple) and len(p) == 2 for p in pairs):
-        return list(pairs)
+    if isinstance(update, Mapping):
+        return list(update.items())
+    if isinstance(update, Sequence) and all(isinstance(p, tuple) and len(p) == 2 for p in update):
+        return list(update)
     raise BadReturn(
         owner, f"returned a Command whose update is {describe(update)}.", "Give a dict of keys."
     )
@@ -115,7 +117,7 @@ def check_keys(keys: Iterable[str], known: Collection[str], owner: str) -> None:
     Raises:
         UnknownStateKey: A key is in no schema of the agent.
     """
-    if unknown := set(keys) - set(known):
+    if unknown := {key for key in keys if key not in known}:
         raise UnknownStateKey(
             owner,
             f"wrote {', '.join(map(repr, sorted(unknown)))}, and the state has no such key.",
