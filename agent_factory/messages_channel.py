@@ -6,7 +6,7 @@ channels keep an index of it instead. What they hold, store and hand out is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import Any, Self, TypeAlias
@@ -25,7 +25,7 @@ from langgraph.graph import message as langgraph_messages
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 SNAPSHOT_FREQUENCY = 100
-"""Writes to the messages after which they are stored in full again. LangGraph's own number."""
+"""Writes to the messages before they are stored in full again. LangGraph's own number."""
 
 _Index: TypeAlias = tuple[list[AnyMessage], dict[str | None, int]]
 _Naming: TypeAlias = Callable[[str | None, BaseMessage], str]
@@ -83,7 +83,7 @@ class Fold:
         if left is None or right is None:
             return add_messages(left, right)
         known, at = self._index_of(left)
-        new = _messages(right, self._name, known[-1].id if known else None)
+        new = _messages(right, self._name, known[-1].id if known else None, at)
         cleared = _after_clearing(new)
         if cleared is not None:
             self._index = None
@@ -114,7 +114,7 @@ class Fold:
 
     def _index_of(self, left: Any) -> _Index:
         if self._index is None or self._index[0] != left:
-            messages = list(_messages(left, self._name, None))
+            messages = list(_messages(left, self._name))
             self._index = messages, {message.id: at for at, message in enumerate(messages)}
             self._owned = True
         return self._index
@@ -130,12 +130,25 @@ class Fold:
         at.update(places)
 
 
-def _messages(given: Any, name: _Naming, after: str | None) -> list[AnyMessage]:
-    """What was written, as messages with ids."""
+def _messages(
+    given: Any, name: _Naming, after: str | None = None, taken: Container[str | None] = ()
+) -> list[AnyMessage]:
+    """What was written, as messages with ids.
+
+    Args:
+        given: One message or a list, in any form.
+        name: Makes the id of a message that has none.
+        after: The id of the message before them.
+        taken: The ids of all messages before them.
+    """
     messages = _coerced(given if isinstance(given, list) else [given])
+    made: set[str | None] = set()
     for message in messages:
         if message.id is None:
             message.id = name(after, message)
+            while message.id in made or message.id in taken:
+                message.id = name(message.id, message)
+            made.add(message.id)
         after = message.id
     return messages
 
@@ -239,7 +252,9 @@ class DeltaMessages(DeltaChannel[Any]):
         reducer: Leave it: LangGraph passes it on when it copies the channel.
         typ: The type of the value.
         snapshot_frequency: Writes after which the messages are stored in full once, so that
-            reading a thread need not go back to its start.
+            reading a thread need not go back to its start. In a thread of more than twice as many
+            messages it is half their number: what is stored grows with a thread, not with its
+            square.
 
     Raises:
         ValueError: `snapshot_frequency` is not positive.
@@ -250,7 +265,7 @@ class DeltaMessages(DeltaChannel[Any]):
     ...     messages: Annotated[list[AnyMessage], DeltaMessages(snapshot_frequency=20)]
     """
 
-    __slots__ = ("_fold",)
+    __slots__ = ("_fold", "_least")
 
     def __init__(
         self,
@@ -261,6 +276,22 @@ class DeltaMessages(DeltaChannel[Any]):
     ) -> None:
         super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
         self._fold = Fold(_derived)
+
+    @property
+    def snapshot_frequency(self) -> int:
+        """Writes after which LangGraph stores the messages in full, as many as there are now."""
+        held = len(self.value) if isinstance(self.value, list) else 0
+        return max(self._least, held // 2)
+
+    @snapshot_frequency.setter
+    def snapshot_frequency(self, least: int) -> None:
+        self._least = least
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        """A channel that holds what was stored."""
+        new = super().from_checkpoint(checkpoint)
+        new._least = self._least
+        return new
 
     def copy(self) -> Self:
         """A copy, to be told what may happen next."""
@@ -282,7 +313,7 @@ class DeltaMessages(DeltaChannel[Any]):
 
 def with_ids(given: Any) -> Any:
     """What is to be written, as messages that have their ids; None stays, and is refused later."""
-    return None if given is None else _messages(given, _drawn, None)
+    return None if given is None else _messages(given, _drawn)
 
 
 def is_messages(channel: Any) -> bool:

@@ -1,0 +1,211 @@
+"""The channels of messages: what `add_messages` gives, in the time of the update."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from itertools import count
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
+from langgraph.channels import BinaryOperatorAggregate
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.types import Overwrite
+
+from agent_factory import AgentState, DeltaMessages
+from agent_factory.messages_channel import Fold, IndexedMessages, fold_messages, is_messages
+
+IDS = st.sampled_from("abcd")
+TEXTS = st.sampled_from(["x", "y"])
+
+
+def messages(ids: st.SearchStrategy[Any]) -> st.SearchStrategy[AnyMessage]:
+    return st.tuples(st.integers(0, 2), TEXTS, ids).map(lambda drawn: message(*drawn))
+
+
+def message(kind: int, text: str, id: str | None) -> AnyMessage:
+    if kind == 0:
+        return HumanMessage(text, id=id)
+    return ToolMessage(text, id=id, tool_call_id="1") if kind == 1 else AIMessage(text, id=id)
+
+
+MESSAGES = messages(st.none() | IDS)
+ITEMS: st.SearchStrategy[Any] = st.one_of(
+    MESSAGES,
+    messages(IDS),
+    IDS.map(lambda id: RemoveMessage(id=id)),
+    st.just(REMOVE_ALL_MESSAGES).map(lambda id: RemoveMessage(id=id)),
+    IDS.map(lambda id: AIMessageChunk(content="part", id=id)),
+    st.tuples(st.sampled_from(["user", "ai"]), TEXTS),
+    TEXTS,
+    IDS.map(lambda id: {"role": "user", "content": "x", "id": id}),
+)
+WRITES = st.one_of(
+    st.lists(ITEMS, max_size=4),
+    ITEMS,
+    st.lists(MESSAGES, max_size=3).map(Overwrite),
+    st.none(),
+)
+STEPS = st.lists(st.lists(WRITES, max_size=3), max_size=8)
+CHANNELS = {"full": IndexedMessages, "delta": DeltaMessages}
+KNOWN = set("abcd")
+
+
+def ordinary() -> Any:
+    return BinaryOperatorAggregate(list, add_messages)
+
+
+def started(kind: str) -> Any:
+    return CHANNELS[kind]().from_checkpoint([])
+
+
+def plain(messages: Any) -> Any:
+    """Messages without the ids that were drawn for them."""
+    if not isinstance(messages, list):
+        return messages
+    return [
+        (type(m), m.content, m.id if m.id in KNOWN else "drawn" if m.id else None)
+        if isinstance(m, BaseMessage)
+        else m
+        for m in messages
+    ]
+
+
+def told(channel: Any, writes: list[Any]) -> Any:
+    """What a channel says to the writes of a step, and what it holds then."""
+    try:
+        changed = channel.update(deepcopy(writes))
+    except Exception as error:
+        return type(error), str(error), plain(channel.get())
+    return changed, plain(channel.get())
+
+
+@pytest.mark.parametrize("kind", CHANNELS)
+@given(steps=STEPS)
+def test_any_writes_give_what_add_messages_gives(kind: str, steps: list[list[Any]]) -> None:
+    theirs, ours = ordinary(), started(kind)
+    for writes in steps:
+        assert told(ours, writes) == told(theirs, writes)
+
+
+@pytest.mark.parametrize("kind", CHANNELS)
+@given(steps=STEPS, ahead=WRITES, again=WRITES)
+def test_looking_ahead_shows_what_comes_and_changes_nothing(
+    kind: str, steps: list[list[Any]], ahead: Any, again: Any
+) -> None:
+    channel, theirs = started(kind), ordinary()
+    for writes in steps:
+        told(channel, writes)
+        theirs.value = deepcopy(channel.get())
+        look, other = channel.copy(), theirs.copy()
+        for write in (ahead, again):
+            assert told(look, [write]) == told(other, [write])
+        assert plain(channel.get()) == plain(theirs.get())
+
+
+@pytest.mark.parametrize("kind", CHANNELS)
+@given(steps=STEPS)
+def test_what_was_handed_out_stays_as_it_was(kind: str, steps: list[list[Any]]) -> None:
+    channel = started(kind)
+    seen: list[tuple[Any, Any]] = []
+    for writes in steps:
+        told(channel, writes)
+        seen.append((channel.get(), [*channel.get()]))
+    assert all(value == then for value, then in seen)
+
+
+@pytest.mark.parametrize("kind", CHANNELS)
+@given(steps=STEPS, place=st.integers(0, 5), new=MESSAGES, how=st.integers(0, 3))
+def test_a_history_that_was_changed_in_place_is_looked_at_again(
+    kind: str, steps: list[list[Any]], place: int, new: AnyMessage, how: int
+) -> None:
+    changes: list[Any] = [
+        lambda value: value.append(deepcopy(new)),
+        lambda value: value.insert(place, deepcopy(new)),
+        lambda value: value.__setitem__(slice(place, place + 1), [deepcopy(new)]),
+        lambda value: value.clear(),
+    ]
+    theirs, ours = ordinary(), started(kind)
+    for writes in steps:
+        assert told(ours, writes) == told(theirs, writes)
+        for channel in (ours, theirs):
+            changes[how](channel.get())
+
+
+@given(steps=STEPS, cut=st.integers(0, 20))
+def test_a_stored_history_read_again_has_the_same_ids(steps: list[list[Any]], cut: int) -> None:
+    writes = [write for step in steps for write in step]
+    kept: list[Any] = []
+    for write in writes:  # only what the channel takes is stored
+        try:
+            fold_messages([], deepcopy([*kept, write]))
+        except Exception:
+            continue
+        if not isinstance(write, Overwrite):
+            kept.append(write)
+    for write in kept:  # LangGraph gives message objects an id before it stores them
+        for message in write if isinstance(write, list) else [write]:
+            if isinstance(message, BaseMessage) and message.id is None:
+                message.id = f"given-{id(message)}"
+    at_once = fold_messages([], deepcopy(kept))
+    in_two = fold_messages(fold_messages([], deepcopy(kept[:cut])), deepcopy(kept[cut:]))
+    assert [m.id for m in at_once] == [m.id for m in in_two]
+
+
+def test_words_without_an_id_get_another_one_at_each_place() -> None:
+    first, second, third = fold_messages([], [("user", "Go on."), ("user", "Go on."), "Go on."])
+    assert len({first.id, second.id, third.id}) == 3
+
+
+def test_a_write_to_a_long_history_looks_at_no_message_of_it() -> None:
+    looks = count()
+
+    class Watched(HumanMessage):
+        def __getattribute__(self, name: str) -> Any:
+            if name == "id":
+                next(looks)
+            return super().__getattribute__(name)
+
+    channel = IndexedMessages().from_checkpoint(
+        [Watched(content="x", id=str(at)) for at in range(100)]
+    )
+    channel.update([HumanMessage("first", id="first")])  # which makes the index
+    before = next(looks)
+    channel.update([[AIMessage("new", id="new"), HumanMessage("again", id="50")]])
+    channel.copy().update([HumanMessage("ahead", id="ahead")])
+    assert next(looks) == before + 1
+    assert channel.get()[50].content == "again"
+
+
+def test_full_and_delta_are_channels_of_messages_and_others_are_not() -> None:
+    assert all(map(is_messages, (IndexedMessages(), DeltaMessages(), ordinary())))
+    assert not is_messages(BinaryOperatorAggregate(list, max))
+
+
+def test_the_indexed_channel_passes_for_the_ordinary_one() -> None:
+    assert IndexedMessages() == ordinary()
+    assert ordinary() == IndexedMessages()
+
+
+def test_a_state_may_say_how_often_its_messages_are_stored_in_full() -> None:
+    class State(AgentState[Any]):
+        messages: Annotated[list[AnyMessage], DeltaMessages(snapshot_frequency=3)]
+
+    assert DeltaMessages(snapshot_frequency=3).copy().snapshot_frequency == 3
+    with pytest.raises(ValueError, match="snapshot_frequency"):
+        DeltaMessages(snapshot_frequency=0)
+
+
+def test_a_fold_refuses_nothing_as_a_write() -> None:
+    with pytest.raises(ValueError, match="non-null"):
+        Fold()([], None)
