@@ -13,8 +13,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.prebuilt import ToolNode as LangGraphToolNode
+from langgraph.runtime import Runtime
 
 import agent_factory
+from agent_factory import ToolNode
 from agent_factory.testing import ScriptedChatModel
 
 Run = Callable[..., Any]
@@ -119,3 +122,35 @@ def alike(call: Run) -> Callable[..., dict[str, Any]]:
         return given
 
     return run
+
+
+@pytest.fixture(params=[LangGraphToolNode, ToolNode], ids=["langgraph", "ours"])
+def kind(request: pytest.FixtureRequest) -> Any:
+    """LangGraph's ToolNode, on which everything rests, or ours in its place.
+
+    Where they differ, a pair of tests says how, so that an upgrade of LangGraph that changes either
+    side is noticed. The numbers in the tests' names are those of the contract.
+    """
+    return request.param
+
+
+@pytest.fixture
+def run(call: Run) -> Run:
+    """Run a node outside a graph, in either colour: `run(node, input, store=..., context=...)`."""
+
+    def runs(node: Any, input: Any, config: Any = None, **known: Any) -> Any:
+        return call(node, input, config or {}, runtime=Runtime(**known))
+
+    return runs
+
+
+@pytest.fixture
+def ask() -> Callable[..., list[Any]]:
+    """A history that ends with calls: `ask(("add", {"a": 1}), ...)`, with the ids "1", "2", ..."""
+
+    def asks(*calls: tuple[str, dict[str, Any]]) -> list[Any]:
+        numbered = enumerate(calls, start=1)
+        asked = [{"name": name, "args": args, "id": str(id)} for id, (name, args) in numbered]
+        return [AIMessage("", tool_calls=asked)]
+
+    return asks
