@@ -205,8 +205,13 @@ def test_a_state_schema_that_cannot_be_read_is_refused() -> None:
     class Broken(Steps):
         mood: "Mood"  # type: ignore[name-defined]  # noqa: F821, UP037
 
-    with pytest.raises(ReactArgumentError, match="cannot be read as a state schema"):
-        create_react_agent(model(), [add], state_schema=Broken)
+    class Other:
+        messages: Annotated[list[AnyMessage], add_messages]
+        remaining_steps: RemainingSteps
+
+    for schema in (Broken, Other):
+        with pytest.raises(ReactArgumentError, match="cannot be read as a state schema"):
+            create_react_agent(model(), [add], state_schema=schema)
 
 
 # What is handed through

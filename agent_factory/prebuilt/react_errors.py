@@ -10,35 +10,34 @@ from agent_factory.errors import (
 )
 
 
-def _in_known_words(self: AgentFactoryError, culprit: str, reason: str, remedy: str = "") -> None:
-    """Make an error that reads as its reason alone; the rest are attributes, as ever."""
-    AgentFactoryError.__init__(self, culprit, reason, remedy)
-    self.args = (reason,)
+def _reason_alone(self: AgentFactoryError) -> str:
+    """The text that users know; culprit, remedy and code are attributes, as ever."""
+    return self.reason
 
 
 class ReactArgumentError(ArgumentError):
     """An argument of `create_react_agent` that nothing can be built from."""
 
     code = "AF140"
-    __init__ = _in_known_words
+    __str__ = _reason_alone
 
 
 class ModelTakesNoTools(ArgumentError, NotImplementedError, AttributeError):
     """The model of `create_react_agent` has no `bind_tools`, and there are tools."""
 
     code = "AF141"
-    __init__ = _in_known_words
+    __str__ = _reason_alone
 
 
 class ReactHistoryError(HistoryError):
     """The messages of a `create_react_agent` cannot be shown to a model."""
 
     code = "AF321"
-    __init__ = _in_known_words
+    __str__ = _reason_alone
 
 
 class ReactPathNotSupported(HookPathNotSupported):
     """A synchronous run of a `create_react_agent` met something asynchronous only."""
 
     code = "AF322"
-    __init__ = _in_known_words
+    __str__ = _reason_alone

@@ -100,6 +100,8 @@ class Conversation(AgentMiddleware[Any, Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Answer]:
         """Ask the model about the messages it may see."""
+        # A model of the state refuses what does not fit, where no code of its author's sees it too.
+        self._view(request.state)
         messages = self._chosen(request.state)
         refuse_unanswered(messages)
         state = {**request.state, "messages": messages}

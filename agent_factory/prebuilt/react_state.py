@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NotRequired, get_type_hints
+from dataclasses import field, is_dataclass, make_dataclass
+from typing import Annotated, Any, NotRequired, cast, get_type_hints
 
 from langchain_core.messages import AnyMessage, BaseMessage
 from langgraph.channels import EphemeralValue
@@ -57,8 +58,9 @@ def chosen_schema(given: Any, *, structured: bool) -> type[Any]:
     """
     if given is None:
         return AgentStateWithStructuredResponse if structured else AgentState
+    keys = keys_of(given)
     required = {"messages", STEPS} | ({"structured_response"} if structured else set())
-    if missing := required - keys_of(given).keys():
+    if missing := required - keys.keys():
         raise ReactArgumentError(
             "state_schema",
             f"Missing required key(s) {missing} in state_schema",
@@ -76,13 +78,19 @@ def keys_of(schema: Any) -> dict[str, Any]:
     try:
         hints = get_type_hints(schema, include_extras=True)
     except Exception as error:  # whatever an annotation may raise while it is read
-        raise ReactArgumentError(
-            "state_schema",
-            f"{describe(schema)} cannot be read as a state schema: {error}",
-            "Write a TypedDict or a pydantic model.",
-        ) from error
+        raise _no_schema(schema, str(error)) from error
+    if not (is_typeddict(schema) or is_dataclass(schema) or hasattr(schema, "model_fields")):
+        raise _no_schema(schema, "it is of another kind")
     fields = getattr(schema, "model_fields", hints)
     return {key: hint for key, hint in hints.items() if key in fields}
+
+
+def _no_schema(schema: Any, reason: str) -> ReactArgumentError:
+    return ReactArgumentError(
+        "state_schema",
+        f"{describe(schema)} cannot be read as a state schema: {reason}",
+        "Write a TypedDict or a pydantic model.",
+    )
 
 
 def schemas_of(schema: type[Any], *, has_tools: bool, hooked: bool) -> Schemas:
@@ -117,8 +125,10 @@ def model_schema(schema: type[Any], *, hooked: bool) -> type[Any]:
         make: Any = TypedDict
         made: type[Any] = make(name, {**keys_of(schema), MODEL_INPUT: list[AnyMessage]})
         return made
-    field: Any = (list[AnyMessage], [])
-    return create_model(name, __base__=schema, **{MODEL_INPUT: field})
+    if is_dataclass(schema):
+        chosen: Any = (MODEL_INPUT, list[AnyMessage], field(default_factory=list))
+        return make_dataclass(name, [chosen], bases=(schema,))
+    return create_model(name, __base__=schema, **{MODEL_INPUT: cast("Any", (list[AnyMessage], []))})
 
 
 class View:
