@@ -119,13 +119,15 @@ class FusedAgent(CompiledStateGraph[Any, Any, Any, Any]):
         if options.get("stream_mode", "values") not in ("values", None):
             return None
         merged = merge_configs(self.config, config)
-        inner = ensure_config(merged)["configurable"]
-        around = inner.get("checkpoint_ns") or ""
+        context = ensure_config()
+        known = {**context["configurable"], **merged.get("configurable", {})}
+        around = known.get("checkpoint_ns") or ""
         depth = around.count(NAMESPACE_MARK) + 1 if around else 0
-        parent = inner.get(RUN)
+        parent = known.get(RUN)
         if around and not (isinstance(parent, Run) and parent.depth + 1 == depth):
             return None  # the graph around it may be watched, with all that is inside
-        if any(map(_hears_of_nodes, get_callback_manager_for_config(merged).handlers)):
+        callbacks: RunnableConfig = {"callbacks": context.get("callbacks"), **merged}
+        if any(map(_hears_of_nodes, get_callback_manager_for_config(callbacks).handlers)):
             return None
         run = Run(depth=depth, resumed=input is None or isinstance(input, Command))
         own: RunnableConfig = {"configurable": {RUN: run}}

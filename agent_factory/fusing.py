@@ -30,9 +30,13 @@ class Fusing:
     before: Names = ()
     after: Names = ()
 
-    def alone(self, node: str) -> bool:
-        """Whether a node needs a step of its own: a run pauses between steps alone."""
+    def begins(self, node: str) -> bool:
+        """Whether a step has to begin at a node: a run pauses between steps alone."""
         return "*" in (self.before, self.after) or node in (*self.before, *self.after)
+
+    def ends(self, node: str) -> bool:
+        """Whether a step has to end with a node."""
+        return self.after == "*" or node in self.after
 
 
 def fusing(fused: Any, before: Names | None, after: Names | None) -> Fusing | None:
@@ -93,14 +97,16 @@ def _stages(
     model = plan.dialect.model
     own_step = {TOOLS} if how.turn else {TOOLS, model}
     order = [name for name in plan.nodes if name not in own_step]
-    together = [name for name in order if not how.alone(name)]
+    together = [name for name in order if not how.begins(name)]
     sees_all = {model, plan.loop_entry} if TOOLS in nodes else {model}
     return {
         name: Stage(
             node=nodes[name],
             route=routes[name],
             # Only forward: a step that could turn back might never end.
-            onward=frozenset(order[index + 1 :]).intersection(together),
+            onward=frozenset(
+                () if how.ends(name) else set(order[index + 1 :]).intersection(together)
+            ),
             engine=name in sees_all,
             silent=name != model,
         )

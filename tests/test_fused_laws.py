@@ -26,6 +26,7 @@ from agent_factory import (
     AgentState,
     ExtendedModelResponse,
     ModelRequest,
+    OmitFromOutput,
     create_agent,
     hook_config,
 )
@@ -40,7 +41,8 @@ class Stored(AgentState[Any]):
 
     log: NotRequired[Annotated[list[str], operator.add]]
     last: NotRequired[str]
-    flash: NotRequired[Annotated[str, EphemeralValue(str)]]
+    # Not in the output: that is a matter of the step in which LangGraph last looked.
+    flash: NotRequired[Annotated[str, EphemeralValue(str), OmitFromOutput]]
     seen: NotRequired[Annotated[str, UntrackedValue(str)]]
 
 

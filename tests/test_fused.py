@@ -1,0 +1,524 @@
+"""Fused runs: how many steps they take, when they are taken, and what they leave as it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.callbacks import (
+    AsyncCallbackHandler,
+    BaseCallbackHandler,
+    UsageMetadataCallbackHandler,
+)
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.tracers.base import BaseTracer
+from langgraph.channels import NamedBarrierValue
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Invoke,
+    create_agent,
+    hook_config,
+    topology_of,
+)
+from agent_factory.errors import ArgumentError
+from agent_factory.fused_agent import FusedAgent
+from agent_factory.testing import ScriptedChatModel
+
+Run = Callable[..., Any]
+ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}
+THREAD: Any = {"configurable": {"thread_id": "one"}}
+
+
+def find(query: str) -> str:
+    """Find something."""
+    return f"found {query}"
+
+
+class Busy(AgentMiddleware):
+    """A hook of every kind."""
+
+    def before_agent(self, state: Any, runtime: Any) -> Any:
+        return None
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return None
+
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        return None
+
+    def after_agent(self, state: Any, runtime: Any) -> Any:
+        return None
+
+
+def busy(number: int) -> list[Any]:
+    return [Busy(name=f"busy {index}") for index in range(number)]
+
+
+def model() -> ScriptedChatModel:
+    """Two turns of the model: a call, and an answer."""
+    return ScriptedChatModel([[{"name": "find", "args": {"query": "it"}}], "Done."])
+
+
+def steps(agent: Any, config: Any = THREAD) -> list[Any]:
+    """What was next at each checkpoint, the oldest first."""
+    return [state.next for state in reversed(list(agent.get_state_history(config)))]
+
+
+# --- steps --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [1, 3, 8])
+def test_a_turn_is_four_steps_for_any_number_of_middleware(call: Run, number: int) -> None:
+    agent = create_agent(
+        model(), [find], middleware=busy(number), checkpointer=InMemorySaver(), fused=True
+    )
+    call(agent, ASK, THREAD)
+    first, last = "busy 0", f"busy {number - 1}"
+    assert steps(agent) == [
+        ("__start__",),
+        (f"{first}.before_agent",),
+        ("model",),
+        (f"{last}.after_model",),
+        ("tools",),
+        (f"{first}.before_model",),
+        ("model",),
+        (f"{last}.after_model",),  # which goes on to the hooks after the run
+        (),
+    ]
+
+
+@pytest.mark.parametrize("number", [1, 3, 8])
+def test_a_turn_can_be_two_steps(call: Run, number: int) -> None:
+    agent = create_agent(
+        model(), [find], middleware=busy(number), checkpointer=InMemorySaver(), fused="turn"
+    )
+    call(agent, ASK, THREAD)
+    assert steps(agent) == [
+        ("__start__",),
+        ("busy 0.before_agent",),
+        ("tools",),
+        ("busy 0.before_model",),
+        (),
+    ]
+
+
+def test_fewer_steps_count_against_the_limit() -> None:
+    limit: Any = {"recursion_limit": 9}
+    with pytest.raises(GraphRecursionError):
+        create_agent(model(), [find], middleware=busy(8)).invoke(ASK, limit)
+    agent = create_agent(model(), [find], middleware=busy(8), fused=True)
+    assert agent.invoke(ASK, limit)["messages"][-1].text == "Done."
+
+
+def test_without_hooks_there_is_nothing_to_fuse(call: Run) -> None:
+    agent = create_agent(model(), [find], checkpointer=InMemorySaver(), fused="turn")
+    assert call(agent, ASK, THREAD)["messages"][-1].text == "Done."
+    assert steps(agent)[1:] == [("model",), ("tools",), ("model",), ()]
+
+
+@pytest.mark.parametrize("fused", [None, 1.5, "all"])
+def test_other_ways_are_refused(fused: Any) -> None:
+    with pytest.raises(ArgumentError, match="'turn'"):
+        create_agent(model(), [find], fused=fused)
+
+
+def test_messages_whose_writes_cannot_be_foreseen_are_refused() -> None:
+    class Odd(AgentState[Any]):
+        messages: Annotated[list[AnyMessage], NamedBarrierValue(str, {"a"})]
+
+    with pytest.raises(ArgumentError, match="reducer"):
+        create_agent(model(), state_schema=Odd, fused=True)
+
+
+# --- who watches --------------------------------------------------------------------------------
+
+
+class Handler(BaseCallbackHandler):
+    """Hears of chains, of which nodes are some."""
+
+    def __init__(self) -> None:
+        self.nodes: list[str] = []
+
+    def on_chain_start(self, *args: Any, **kwargs: Any) -> None:
+        self.nodes.append(kwargs["name"])
+
+
+class AsyncHandler(AsyncCallbackHandler):
+    """The same, awaited."""
+
+    def __init__(self) -> None:
+        self.nodes: list[str] = []
+
+    async def on_chain_start(self, *args: Any, **kwargs: Any) -> None:
+        self.nodes.append(kwargs["name"])
+
+
+class Tracer(BaseTracer):
+    """Keeps the run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[str] = []
+
+    def _persist_run(self, run: Any) -> None:
+        self.nodes = [child.name for child in run.child_runs]
+
+
+HOOKS = [f"busy {index}.before_agent" for index in range(3)]
+
+
+@pytest.mark.parametrize("handler", [Handler, Tracer])
+def test_who_hears_of_nodes_hears_of_every_hook(call: Run, handler: Any) -> None:
+    agent = create_agent(model(), [find], middleware=busy(3), fused=True)
+    listener = handler()
+    call(agent, ASK, {"callbacks": [listener]})
+    assert [name for name in listener.nodes if name in HOOKS] == HOOKS
+
+
+def test_who_hears_of_nodes_may_be_asynchronous() -> None:
+    agent = create_agent(model(), [find], middleware=busy(3), fused=True)
+    listener = AsyncHandler()
+    asyncio.run(agent.ainvoke(ASK, {"callbacks": [listener]}))
+    assert [name for name in listener.nodes if name in HOOKS] == HOOKS
+
+
+def test_who_hears_of_models_alone_does_not_hold_a_run_up(call: Run) -> None:
+    agent = create_agent(
+        model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=True
+    )
+    call(agent, ASK, {**THREAD, "callbacks": [UsageMetadataCallbackHandler()]})
+    assert len(steps(agent)) == 9
+
+
+MODES = ["updates", "values", "messages", "tasks", "debug", "checkpoints", ["custom", "updates"]]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_a_stream_shows_what_it_shows_hook_by_hook(collect: Run, mode: Any) -> None:
+    shown = []
+    for fused in (False, True):
+        agent = create_agent(
+            model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=fused
+        )
+        shown.append([_shape(part) for part in collect(agent, ASK, THREAD, stream_mode=mode)])
+    assert shown[0] == shown[1]
+
+
+def _shape(part: Any) -> Any:
+    """A part of a stream without what differs between any two runs."""
+    if isinstance(part, tuple):
+        return [_shape(item) for item in part]
+    if isinstance(part, dict):
+        hidden = ("id", "ts", "timestamp", "checkpoint_id", "thread_id", "run_id")
+        return {
+            key: _shape(value)
+            for key, value in part.items()
+            if key not in hidden and "checkpoint" not in key
+        }
+    if isinstance(part, list):
+        return [_shape(item) for item in part]
+    return getattr(part, "content", part)
+
+
+def test_events_show_every_hook() -> None:
+    agent = create_agent(model(), [find], middleware=busy(3), fused=True)
+
+    async def names() -> list[str]:
+        return [event["name"] async for event in agent.astream_events(ASK, version="v2")]
+
+    assert set(HOOKS) <= set(asyncio.run(names()))
+
+
+class Telling(AgentMiddleware):
+    """Says what it does in the stream of custom events."""
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        runtime.stream_writer(f"{self.name} was here")
+
+
+def test_custom_events_come_from_fused_runs_too(collect: Run) -> None:
+    agent = create_agent(
+        ScriptedChatModel(["Done."]),
+        middleware=[Telling(name="one"), Telling(name="two")],
+        checkpointer=InMemorySaver(),
+        fused=True,
+    )
+    assert collect(agent, ASK, THREAD, stream_mode="custom") == ["one was here", "two was here"]
+    assert steps(agent)[1:] == [("one.before_model",), ("model",), ()]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"stream_mode": "updates"},
+        {"interrupt_before": ["busy 1.before_model"]},
+        {"interrupt_after": ["busy 1.before_model"]},
+    ],
+    ids=str,
+)
+def test_what_asks_for_single_nodes_gets_them(call: Run, option: Any) -> None:
+    agent = create_agent(
+        model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=True
+    )
+    call(agent, ASK, THREAD, **option)
+    assert ("busy 1.before_agent",) in steps(agent)
+
+
+@pytest.mark.parametrize("when", ["interrupt_before", "interrupt_after"])
+def test_a_run_pauses_at_a_hook_that_was_named_when_it_was_built(call: Run, when: Any) -> None:
+    pauses: Any = {when: ["busy 1.before_model"]}
+    agent = create_agent(
+        model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=True, **pauses
+    )
+    call(agent, ASK, THREAD)
+    stopped = {"interrupt_before": "busy 1.before_model", "interrupt_after": "busy 2.before_model"}
+    assert agent.get_state(THREAD).next == (stopped[when],)
+    call(agent, None, THREAD)
+    assert agent.get_state(THREAD).next == (stopped[when],)  # once more, in the second turn
+    assert call(agent, None, THREAD)["messages"][-1].text == "Done."
+
+
+def test_all_pauses_leave_nothing_to_fuse() -> None:
+    agent = create_agent(
+        model(),
+        [find],
+        middleware=busy(2),
+        checkpointer=InMemorySaver(),
+        interrupt_before="*",
+        fused=True,
+    )
+    agent.invoke(ASK, THREAD)
+    agent.invoke(None, THREAD)
+    assert agent.get_state(THREAD).next == ("busy 1.before_agent",)
+
+
+# --- agents inside graphs and tools -------------------------------------------------------------
+
+
+def nested_in_tool(fused: bool) -> tuple[Any, Any]:
+    inner = create_agent(
+        ScriptedChatModel(["Inner."]), middleware=busy(3), checkpointer=True, fused=fused
+    )
+
+    def find(query: str) -> str:
+        """Find something."""
+        return str(inner.invoke(ASK)["messages"][-1].text)
+
+    return create_agent(model(), [find], middleware=busy(1), fused=fused), inner
+
+
+def test_a_watched_graph_shows_the_hooks_of_agents_inside(collect: Run) -> None:
+    shown = []
+    for fused in (False, True):
+        agent, _ = nested_in_tool(fused)
+        parts = collect(agent, ASK, stream_mode="updates", subgraphs=True)
+        shown.append([(len(namespace), list(update)) for namespace, update in parts])
+    assert shown[0] == shown[1]
+    assert (1, ["busy 2.before_model"]) in shown[1]
+
+
+def test_a_graph_that_is_not_ours_may_be_watched(collect: Run) -> None:
+    inner = create_agent(ScriptedChatModel(["Inner."]), middleware=busy(3), fused=True)
+    graph: Any = StateGraph(AgentState)
+    graph.add_node("agent", inner)
+    graph.add_edge(START, "agent")
+    parts = collect(graph.compile(), ASK, stream_mode="updates", subgraphs=True)
+    assert ["busy 2.before_model"] in [list(update) for _, update in parts]
+
+
+def test_an_agent_inside_an_unwatched_fused_run_is_fused() -> None:
+    seen: list[Any] = []
+
+    class Inner(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            seen.append(runtime.execution_info.task_id)
+
+    inner = create_agent(
+        ScriptedChatModel(["Inner."]), middleware=[Inner(name="a"), Inner(name="b")], fused=True
+    )
+
+    def find(query: str) -> str:
+        """Find something."""
+        return str(inner.invoke(ASK)["messages"][-1].text)
+
+    create_agent(model(), [find], fused=True).invoke(ASK)
+    assert len(seen) == 2
+    assert len(set(seen)) == 1  # one step
+
+
+# --- hooks that stop in the middle --------------------------------------------------------------
+
+
+class Asking(AgentMiddleware):
+    """Counts how often its code runs before it asks."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name)
+        self.began = 0
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        self.began += 1
+        return {"messages": [HumanMessage(f"{self.name}: {interrupt('Really?')}")]}
+
+
+def test_an_interrupt_runs_nothing_twice_that_a_run_hook_by_hook_would_not(call: Run) -> None:
+    began = []
+    for fused in (False, True, "turn"):
+        stack: list[Any] = [*busy(1), Asking("first"), Asking("second")]
+        agent = create_agent(
+            ScriptedChatModel(["Done."]),
+            middleware=stack,
+            checkpointer=InMemorySaver(),
+            fused=fused,
+        )
+        (asked,) = call(agent, ASK, THREAD)["__interrupt__"]
+        assert agent.get_state(THREAD).next == ("first.before_model",)
+        (again,) = call(agent, Command(resume={asked.id: "yes"}), THREAD)["__interrupt__"]
+        assert agent.get_state(THREAD).next == ("second.before_model",)
+        result = call(agent, Command(resume={again.id: "no"}), THREAD)
+        texts = [message.text for message in result["messages"]]
+        assert texts == ["Well?", "first: yes", "second: no", "Done."]
+        began.append([member.began for member in stack[1:]])
+    assert began == [[2, 2]] * 3
+
+
+def test_what_hooks_did_before_one_that_fails_is_kept(call: Run) -> None:
+    class Writing(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [HumanMessage("kept")]}
+
+    class Failing(AgentMiddleware):
+        tries = 0
+
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            self.tries += 1
+            if self.tries == 1:
+                raise ValueError("not today")
+
+    failing = Failing()
+    agent = create_agent(
+        ScriptedChatModel(["Done."]),
+        middleware=[Writing(), failing],
+        checkpointer=InMemorySaver(),
+        fused=True,
+    )
+    with pytest.raises(ValueError, match="not today"):
+        call(agent, ASK, THREAD)
+    state = agent.get_state(THREAD)
+    assert state.next == ("Failing.before_model",)
+    assert [message.text for message in state.values["messages"]] == ["Well?", "kept"]
+    assert failing.tries == 1
+    result = call(agent, None, THREAD)
+    assert [message.text for message in result["messages"]] == ["Well?", "kept", "Done."]
+
+
+def test_a_graph_inside_a_hook_may_ask() -> None:
+    inner: Any = StateGraph(AgentState)
+    inner.add_node("ask", lambda state: {"messages": [AIMessage(str(interrupt("Really?")))]})
+    inner.add_edge(START, "ask")
+    asks = inner.compile()
+
+    class Consulting(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [asks.invoke({"messages": []})["messages"][-1]]}
+
+    agent = create_agent(
+        ScriptedChatModel(["Done."]),
+        middleware=[*busy(2), Consulting()],
+        checkpointer=InMemorySaver(),
+        fused=True,
+    )
+    (asked,) = agent.invoke(ASK, THREAD)["__interrupt__"]
+    assert agent.get_state(THREAD).next == ("Consulting.before_model",)
+    result = agent.invoke(Command(resume={asked.id: "yes"}), THREAD)
+    assert [message.text for message in result["messages"]] == ["Well?", "yes", "Done."]
+
+
+# --- what stays as it is ------------------------------------------------------------------------
+
+
+def test_drawings_and_plans_are_those_of_the_agent() -> None:
+    plain = create_agent(model(), [find], middleware=busy(2))
+    quick = create_agent(model(), [find], middleware=busy(2), fused=True)
+    assert topology_of(quick) == topology_of(plain)
+    assert quick.get_graph().to_json() == plain.get_graph().to_json()
+
+
+def test_updates_by_hand_lead_where_the_plan_leads() -> None:
+    agent = create_agent(
+        model(), [find], middleware=busy(2), checkpointer=InMemorySaver(), fused=True
+    )
+    agent.update_state(THREAD, ASK, as_node="busy 0.before_model")
+    assert agent.get_state(THREAD).next == ("busy 1.before_model",)
+
+
+def test_a_config_that_is_bound_to_the_agent_holds() -> None:
+    agent = create_agent(
+        model(), [find], middleware=busy(2), checkpointer=InMemorySaver(), fused=True
+    )
+    bound: Any = agent.with_config(THREAD)
+    assert isinstance(bound, FusedAgent)
+    bound.invoke(ASK)
+    assert len(steps(agent)) == 9
+
+
+def test_what_is_set_on_the_agent_later_holds_for_its_fused_runs() -> None:
+    agent = create_agent(model(), [find], middleware=busy(2), fused=True)
+    agent.checkpointer = InMemorySaver()
+    agent.invoke(ASK, THREAD)
+    assert len(steps(agent)) == 9
+
+
+def test_jumps_lead_on_within_a_step(call: Run) -> None:
+    seen: list[str] = []
+
+    class Leaving(AgentMiddleware):
+        @hook_config(can_jump_to=["end"])
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"jump_to": "end"}
+
+        def after_agent(self, state: Any, runtime: Any) -> Any:
+            seen.append(str(state.get("jump_to")))
+
+    agent = create_agent(
+        ScriptedChatModel([]), middleware=[Leaving()], checkpointer=InMemorySaver(), fused=True
+    )
+    call(agent, ASK, THREAD)
+    assert steps(agent)[1:] == [("Leaving.before_model",), ()]
+    assert seen == ["end"]
+
+
+def test_models_of_hooks_are_as_silent_as_hook_by_hook(call: Run) -> None:
+    heard: list[Any] = []
+
+    class Ear(BaseCallbackHandler):
+        def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+            heard.append(kwargs["tags"])
+
+    class Mood(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            ScriptedChatModel(["Cheerful."]).invoke("In what mood is the user?")
+
+        def around_model(self, request: Any) -> Any:
+            yield Invoke(ScriptedChatModel(["Still."]), "And now?")
+            return (yield request)
+
+    told = []
+    for fused in (False, True, "turn"):
+        agent = create_agent(
+            ScriptedChatModel(["Done."]),
+            middleware=[*busy(1), Mood()],
+            fused=fused,
+        )
+        call(agent, ASK, {"callbacks": [Ear()]})
+        told.append([sorted(tag for tag in tags if "seq" not in tag) for tags in heard])
+        heard.clear()
+    assert told[0] == told[1] == told[2]
