@@ -289,3 +289,19 @@ def test_time_travel_d31_keeps_each_way_that_was_decided(show: Show) -> None:
     assert out[3].endswith("45 euros were paid back for order A-1001. | You get 45 euros back.")
     assert out[4].endswith("3 of them ends of a run")
     assert out[5].endswith("You get 45 euros back.")
+
+
+def test_react_agent_answers_in_a_tools_place_and_ends_in_time(show: Show) -> None:
+    out = show("react_agent")
+    assert out.startswith("__start__ -> pre_model_hook\npre_model_hook -> agent\n")
+    assert "Refused: a colleague decides on this." in out
+    assert "90 euros were paid back" not in out
+    assert out.strip().endswith("Sorry, need more steps to process this request.")
+
+
+@pytest.mark.long
+@needs_local_model
+def test_react_agent_guards_the_local_model_too(show: Show) -> None:
+    out = show("react_agent", "--model", "local")
+    assert "Refused: a colleague decides on this." in out
+    assert out.strip().endswith("Sorry, need more steps to process this request.")
