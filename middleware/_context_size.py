@@ -84,7 +84,7 @@ def counted(messages: Sequence[BaseMessage], count: TokenCounter) -> int:
     """
     if count is not count_tokens_approximately:
         return count(messages)
-    return sum(map(_COUNTS.of, messages))
+    return _COUNTS.of(messages)
 
 
 class _Counts:
@@ -93,14 +93,20 @@ class _Counts:
     def __init__(self) -> None:
         self._known: dict[int, tuple[ref[BaseMessage], Any, int]] = {}
 
-    def of(self, message: BaseMessage) -> int:
-        """The tokens of a message."""
-        key, content = id(message), message.content
-        known = self._known.get(key)
-        if known and known[0]() is message and known[1] is content:
-            return known[2]
-        tokens = count_tokens_approximately([message])
-        self._known[key] = ref(message, partial(self._forget, key)), content, tokens
+    def of(self, messages: Sequence[BaseMessage]) -> int:
+        """The tokens of messages."""
+        total, known = 0, self._known
+        for message in messages:  # all that was said, at each call of a model: so without calls
+            found = known.get(id(message))
+            if found and found[0]() is message and found[1] is message.content:
+                total += found[2]
+            else:
+                total += self._count(message)
+        return total
+
+    def _count(self, message: BaseMessage) -> int:
+        key, tokens = id(message), count_tokens_approximately([message])
+        self._known[key] = ref(message, partial(self._forget, key)), message.content, tokens
         return tokens
 
     def _forget(self, key: int, _: object) -> None:
