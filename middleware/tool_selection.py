@@ -9,7 +9,7 @@ task instead of one a turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, TypedDict, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
@@ -186,9 +186,11 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         self, request: ModelRequest[Any]
     ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
         """Offers what was chosen for the user's last message; has it chosen if it is new."""
+        most = self.max_tools or 1
+        if len(request.tools) <= most and not self.always_include:
+            return cast("ModelResponse[Any]", (yield request))
         options = self._options(request)
-        few = len(options) <= (self.max_tools or 1)
-        asked = None if few else last_asked(request.messages)
+        asked = None if len(options) <= most else last_asked(request.messages)
         if asked is None:
             response: ModelResponse[Any] = yield request
             return response
