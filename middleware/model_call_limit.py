@@ -166,9 +166,11 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         """
         numbers = (*_counts(state), self.thread_limit, self.run_limit)
         reached = _reached(*numbers)
-        if reached and self.exit_behavior == "error":
+        if not reached:
+            return None
+        if self.exit_behavior == "error":
             raise ModelCallLimitExceededError(*numbers)
-        return AIMessage(f"I had to stop here: {reached}.") if reached else None
+        return AIMessage(f"I had to stop here: {reached}.")
 
 
 def _counts(state: Any) -> tuple[int, int]:
@@ -180,8 +182,9 @@ def _reached(
 ) -> str:
     """The limits that are reached, in words; empty while there is none."""
     scopes = (("thread", thread_count, thread_limit), ("run", run_count, run_limit))
-    return " and ".join(
+    reached = [
         f"{count} of {limit} model calls are used up in this {scope}"
         for scope, count, limit in scopes
         if limit is not None and count >= limit
-    )
+    ]
+    return " and ".join(reached)
