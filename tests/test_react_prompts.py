@@ -154,6 +154,23 @@ def test_a_prompt_may_ask_for_more_by_name(call: Any) -> None:
     assert shown(asked)[0] == ("system", "Ada, home")
 
 
+def test_models_that_a_prompt_asks_are_not_heard(collect: Any) -> None:
+    """Their words are not the agent's."""
+
+    def told(state: Any) -> Any:
+        return [("system", model("Aside.").invoke("Hm?").text), *state["messages"]]
+
+    agent = create_react_agent(model(), [], prompt=told)
+    assert "".join(c.text for c, _ in collect(agent, ASK, stream_mode="messages")) == "Hello"
+
+
+def test_nothing_to_tell_the_model_is_an_error(call: Any) -> None:
+    with pytest.raises(HistoryError, match="are empty, and there is no system prompt"):
+        call(create_react_agent(model(), []), {"messages": []})
+    agent = create_react_agent(model(), [], prompt="Begin.")
+    assert call(agent, {"messages": []})["messages"][-1].text == "Hello"
+
+
 # What a hook chooses
 
 

@@ -14,7 +14,7 @@ from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, Send, interrupt
 
 from agent_factory import ToolNode, create_react_agent
-from agent_factory.errors import UnknownStateKey
+from agent_factory.errors import ToolNameTaken, UnknownStateKey
 from agent_factory.facts import TOOLS
 from agent_factory.prebuilt import AgentState, AgentStatePydantic
 from agent_factory.prebuilt.react_rules import ReactRules
@@ -183,6 +183,22 @@ def test_what_a_tool_raises_ends_the_run(version: Any, call: Any) -> None:
     agent = create_react_agent(model([called("fail")]), [fail], version=version)
     with pytest.raises(ValueError, match="failed"):
         call(agent, ASK)
+
+
+def test_a_call_without_an_id_gets_one(call: Any) -> None:
+    """It could not be answered otherwise."""
+    asked = AIMessage("", tool_calls=[{**ADD, "id": None}])
+    said = call(create_react_agent(model(asked, "Done."), [add]), ASK)["messages"]
+    assert said[2].tool_call_id == said[1].tool_calls[0]["id"]
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    @tool("add")
+    def other() -> None:
+        """Do something else."""
+
+    with pytest.raises(ToolNameTaken):
+        create_react_agent(model(), [add, other])
 
 
 # Which results end the run
