@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agent_factory.commands import check, demo, diff, explain, new, show
+from agent_factory.commands import check, demo, diff, explain, migrate, new, show
 from agent_factory.commands.trouble import installed_version, reported
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -52,6 +52,7 @@ _add(app, show.show, epilog=show.EXAMPLES)
 _add(app, diff.diff, epilog=diff.EXAMPLES)
 _add(app, explain.explain, epilog=explain.EXAMPLES)
 _add(app, check.check, epilog=check.EXAMPLES)
+_add(app, migrate.migrate, epilog=migrate.EXAMPLES)
 _add(app, demo.demo)
 _add(_new, new.middleware, epilog=new.EXAMPLES)
 app.add_typer(_new, name="new")

@@ -1,0 +1,51 @@
+"""The way over from `create_react_agent` and from LangChain's `create_agent`, for source text.
+
+Text goes in; new text comes out, with what a person has to decide. No file is read or written here.
+It needs libcst, which the extra `cli` brings; `agent-factory migrate` is the command.
+
+>>> from agent_factory.migrate import migrate_source
+>>> done = migrate_source("from langgraph.prebuilt import ToolNode, create_react_agent\\n")
+>>> print(done.text, end="")
+from agent_factory import ToolNode
+from agent_factory.prebuilt import create_react_agent
+>>> done.findings
+()
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agent_factory.migrate.core import migrate_bytes as migrate_bytes
+    from agent_factory.migrate.core import migrate_source as migrate_source
+    from agent_factory.migrate.source import UnreadableSource as UnreadableSource
+    from agent_factory.migrate.values import Factory as Factory
+    from agent_factory.migrate.values import Finding as Finding
+    from agent_factory.migrate.values import Migration as Migration
+
+# Loaded when first used: the command line starts without libcst, which takes a fifth of a second.
+_MODULE_OF = {
+    "Factory": "values",
+    "Finding": "values",
+    "Migration": "values",
+    "UnreadableSource": "source",
+    "migrate_bytes": "core",
+    "migrate_source": "core",
+}
+
+__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module = f"{__name__}.{_MODULE_OF[name]}"
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,284 @@
+"""What moves where, as data: names, keywords, and names that have no counterpart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from agent_factory.migrate.values import Symbol
+
+ROOT: Final = "agent_factory"
+PREBUILT: Final = f"{ROOT}.prebuilt"
+MIDDLEWARE: Final = f"{ROOT}.middleware"
+STRUCTURED: Final = f"{ROOT}.structured_output"
+
+REACT: Final = Symbol(PREBUILT, "create_react_agent")
+AGENT: Final = Symbol(ROOT, "create_agent")
+
+_LANGCHAIN_MIDDLEWARE: Final = "langchain.agents.middleware"
+
+_FOR_TOOLS = ("InjectedState", "InjectedStore", "ToolNode", "ToolRuntime", "tools_condition")
+
+_MIDDLEWARE_NAMES = (
+    "Action",
+    "ActionRequest",
+    "AgentMiddleware",
+    "AgentState",
+    "ApproveDecision",
+    "ClearToolUsesEdit",
+    "CodexSandboxExecutionPolicy",
+    "ContextEdit",
+    "ContextEditingMiddleware",
+    "ContextT",
+    "Decision",
+    "DecisionType",
+    "DockerExecutionPolicy",
+    "EditDecision",
+    "ExtendedModelResponse",
+    "FilesystemFileSearchMiddleware",
+    "HITLRequest",
+    "HITLResponse",
+    "HostExecutionPolicy",
+    "HumanInTheLoopMiddleware",
+    "InputAgentState",
+    "InterruptOnConfig",
+    "JumpTo",
+    "LLMToolEmulator",
+    "LLMToolSelectorMiddleware",
+    "ModelCallLimitExceededError",
+    "ModelCallLimitMiddleware",
+    "ModelCallLimitState",
+    "ModelCallResult",
+    "ModelFallbackMiddleware",
+    "ModelRequest",
+    "ModelResponse",
+    "ModelRetryMiddleware",
+    "OmitFromInput",
+    "OmitFromOutput",
+    "OmitFromSchema",
+    "OutputAgentState",
+    "PIIDetectionError",
+    "PIIMatch",
+    "PIIMiddleware",
+    "PlanningState",
+    "PrivateStateAttr",
+    "ProviderToolSearchMiddleware",
+    "RedactionRule",
+    "RejectDecision",
+    "RespondDecision",
+    "ResponseT",
+    "ReviewConfig",
+    "Runtime",
+    "ShellToolMiddleware",
+    "StateT",
+    "SummarizationMiddleware",
+    "Todo",
+    "TodoListMiddleware",
+    "ToolApprovalRequest",
+    "ToolCallLimitExceededError",
+    "ToolCallLimitMiddleware",
+    "ToolCallLimitState",
+    "ToolCallRequest",
+    "ToolErrorMiddleware",
+    "ToolRetryMiddleware",
+    "TriggerClause",
+    "after_agent",
+    "after_model",
+    "before_agent",
+    "before_model",
+    "detect_credit_card",
+    "detect_email",
+    "detect_ip",
+    "detect_mac_address",
+    "detect_url",
+    "dynamic_prompt",
+    "hook_config",
+    "wrap_model_call",
+    "wrap_tool_call",
+)
+
+_MIDDLEWARE_MODULES = (
+    "_execution",
+    "_redaction",
+    "_retry",
+    "context_editing",
+    "file_search",
+    "human_in_the_loop",
+    "model_call_limit",
+    "model_fallback",
+    "model_retry",
+    "pii",
+    "provider_tool_search",
+    "shell_tool",
+    "summarization",
+    "todo",
+    "tool_call_limit",
+    "tool_emulator",
+    "tool_error",
+    "tool_retry",
+    "tool_selection",
+    "types",
+)
+
+MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "langgraph.prebuilt": {ROOT: _FOR_TOOLS, PREBUILT: (REACT.name, "ValidationNode")},
+    "langgraph.prebuilt.chat_agent_executor": {
+        PREBUILT: (
+            REACT.name,
+            "AgentState",
+            "AgentStatePydantic",
+            "AgentStateWithStructuredResponse",
+            "AgentStateWithStructuredResponsePydantic",
+        )
+    },
+    "langgraph.prebuilt.tool_node": {ROOT: (*_FOR_TOOLS, "ToolCallRequest")},
+    "langgraph.prebuilt.tool_validator": {PREBUILT: ("ValidationNode",)},
+    "langgraph.prebuilt.interrupt": {},
+    "langchain.agents": {ROOT: ("AgentState", AGENT.name)},
+    "langchain.agents.factory": {ROOT: (AGENT.name,)},
+    # Its modules offer what the package offers, and more.
+    _LANGCHAIN_MIDDLEWARE: {
+        MIDDLEWARE: _MIDDLEWARE_NAMES,
+        ROOT: ("TracePolicy", "configure_trace_policy", "omit_payload"),
+    },
+    "langchain.agents.structured_output": {
+        STRUCTURED: (
+            "AutoStrategy",
+            "MultipleStructuredOutputsError",
+            "OutputToolBinding",
+            "ProviderStrategy",
+            "ProviderStrategyBinding",
+            "ResponseFormat",
+            "StructuredOutputError",
+            "StructuredOutputValidationError",
+            "ToolStrategy",
+        )
+    },
+    # Calls of the moved create_react_agent can become create_agent in a second step.
+    PREBUILT: {PREBUILT: (REACT.name,)},
+    ROOT: {ROOT: (AGENT.name,)},
+}
+"""For each module that is left: where its names live here."""
+
+STAYS: Final = ("langgraph.prebuilt", "langgraph.prebuilt.tool_node", PREBUILT, ROOT)
+"""Modules that are not left: names of theirs that do not move stay without a word."""
+
+_ADVICE: Final[Mapping[str, tuple[str, str]]] = {
+    "langgraph.prebuilt.interrupt": (
+        "reviews ask and are answered in other forms here",
+        "HumanInTheLoopMiddleware, whose requests and answers are HITLRequest and HITLResponse "
+        "of agent_factory.middleware",
+    ),
+    "langgraph.prebuilt.chat_agent_executor.create_tool_calling_executor": (
+        "it is an older name of create_react_agent, with other parameters",
+        "agent_factory.prebuilt.create_react_agent",
+    ),
+    f"{_LANGCHAIN_MIDDLEWARE}._execution.BaseExecutionPolicy": (
+        "policies here are subclasses of ExecutionPolicy, whose methods differ",
+        "agent_factory.middleware.ExecutionPolicy",
+    ),
+    f"{_LANGCHAIN_MIDDLEWARE}.shell_tool.ShellToolState": (
+        "the state of the shell has other keys here",
+        "agent_factory.middleware.ShellState",
+    ),
+}
+
+_NO_COUNTERPART: Final = (
+    "agent_factory has nothing of that name",
+    "what takes its place (docs/migration.md); the import stays as it is",
+)
+
+
+def home_of(symbol: Symbol) -> Symbol | None:
+    """Where a name lives here; None if it does not move.
+
+    >>> print(home_of(Symbol("langchain.agents.middleware.types", "ModelRequest")))
+    agent_factory.middleware.ModelRequest
+    """
+    for module, names in MOVES.get(_table_of(symbol.module), {}).items():
+        if symbol.name in names:
+            return Symbol(module, symbol.name)
+    return None
+
+
+def _table_of(module: str) -> str:
+    package, _, name = module.rpartition(".")
+    inside = package == _LANGCHAIN_MIDDLEWARE and name in _MIDDLEWARE_MODULES
+    return package if inside else module
+
+
+def is_known(module: str) -> bool:
+    """Whether names of a module may move."""
+    return _table_of(module) in MOVES
+
+
+def leads_to_known(module: str) -> bool:
+    """Whether a module is one whose names may move, or a package around one."""
+    return is_known(module) or any(known.startswith(f"{module}.") for known in MOVES)
+
+
+def advice_on(symbol: Symbol) -> tuple[str, str] | None:
+    """Why a name has no counterpart, and what to write; None where nothing is to be decided."""
+    if not is_known(symbol.module) or symbol.module in STAYS or home_of(symbol):
+        return None
+    return _ADVICE.get(str(symbol)) or _ADVICE.get(symbol.module) or _NO_COUNTERPART
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """What becomes of a keyword argument.
+
+    Args:
+        name: Its name here; None if it has none.
+        value: How a whole number is written here, around `{}`; None: as it is, whatever it is.
+        why: Why it cannot always be rewritten.
+        write: What to write instead.
+    """
+
+    name: str | None
+    value: str | None = None
+    why: str = ""
+    write: str = ""
+
+
+KEYWORDS: Final[Mapping[Symbol, Mapping[str, Keyword]]] = {
+    REACT: {
+        "config_schema": Keyword("context_schema"),
+        "state_modifier": Keyword("prompt"),
+        "messages_modifier": Keyword(
+            None,
+            why="a function for it takes messages, and one for `prompt` takes the state",
+            write="prompt=..., with a text, or with a function of the state",
+        ),
+    },
+    Symbol(MIDDLEWARE, "SummarizationMiddleware"): {
+        "max_tokens_before_summary": Keyword(
+            "trigger",
+            '("tokens", {})',
+            why="the number cannot be seen here",
+            write='trigger=("tokens", number), or nothing where it is None',
+        ),
+        "messages_to_keep": Keyword(
+            "keep",
+            '("messages", {})',
+            why="the number cannot be seen here",
+            write='keep=("messages", number)',
+        ),
+    },
+    Symbol(MIDDLEWARE, "HostExecutionPolicy"): {
+        "create_process_group": Keyword(
+            None,
+            why="the shell always gets a process group of its own here",
+            write="nothing: leave it out",
+        )
+    },
+}
+"""Keyword arguments that have another name here, or none."""
+
+TO_AGENT: Final[Mapping[str, Keyword]] = {
+    "config_schema": Keyword("context_schema"),
+    "prompt": Keyword("system_prompt"),
+    "state_modifier": Keyword("system_prompt"),
+}
+"""Keyword arguments of `create_react_agent` that have another name in `create_agent`."""

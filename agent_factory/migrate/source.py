@@ -1,0 +1,142 @@
+"""A source text, parsed: spans, places, who uses which name, and what a name was given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import Any, TypeVar
+
+import libcst as cst
+from libcst.metadata import (
+    Assignment,
+    ByteSpanPositionProvider,
+    CodeSpan,
+    MetadataWrapper,
+    ParentNodeProvider,
+    Scope,
+    ScopeProvider,
+)
+
+from agent_factory.migrate.values import Edit, Finding
+
+NodeT = TypeVar("NodeT", bound=cst.CSTNode)
+
+MOST_BRACKETS = 200
+"""Brackets in each other, as many as CPython takes. libcst takes minutes for some thousands, and
+ends the process for some more."""
+
+_BRACKET = re.compile(r"[][(){}]")
+_QUOTED = re.compile(r"(\"{3}|'{3})[\s\S]*?\1|\"[^\"\n]*\"|'[^'\n]*'|#.*")
+_BREAK = re.compile(rb"\r\n|\r|\n")
+
+
+class UnreadableSource(ValueError):
+    """A source that cannot be read as Python; its message says why."""
+
+
+class Source:
+    """A parsed text.
+
+    Args:
+        text: Python source, with its line breaks as they are.
+
+    Raises:
+        UnreadableSource: It cannot be parsed, or not so that all of it is kept.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.data = text.encode()
+        module = _parsed(text)
+        if module.code != text:
+            raise UnreadableSource("its parse tree would not give back each of its bytes")
+        wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
+        self.module = module
+        self._spans: Mapping[cst.CSTNode, CodeSpan] = wrapper.resolve(ByteSpanPositionProvider)
+        self._parents: Mapping[cst.CSTNode, cst.CSTNode] = wrapper.resolve(ParentNodeProvider)
+        self._scopes: Mapping[cst.CSTNode, Scope | None] = wrapper.resolve(ScopeProvider)
+
+    def span(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Where a node begins and ends, without the white space around it."""
+        span = self._spans[node]
+        return span.start, span.start + span.length
+
+    def text(self, node: cst.CSTNode) -> str:
+        """A node as it is written."""
+        start, end = self.span(node)
+        return self.data[start:end].decode()
+
+    def edit(self, node: cst.CSTNode, text: str) -> Edit:
+        """Another text for a node."""
+        return Edit(*self.span(node), text)
+
+    def finding(self, node: cst.CSTNode, kind: str, what: str, why: str, write: str) -> Finding:
+        """What a person has to decide about a node."""
+        before = self.data[: self.span(node)[0]]
+        lines = _BREAK.split(before)
+        return Finding(len(lines), len(lines[-1].decode()) + 1, kind, what, why, write)
+
+    def line_start(self, position: int) -> str:
+        """What stands in a line before a position."""
+        return _BREAK.split(self.data[:position])[-1].decode()
+
+    def newline_at(self, position: int) -> str:
+        """The line break that ends the line of a position; the file's own if it is the last."""
+        found = _BREAK.search(self.data, position)
+        return found[0].decode() if found else self.module.default_newline
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The node around a node."""
+        return self._parents.get(node)
+
+    def every(self, kind: type[NodeT]) -> Iterator[NodeT]:
+        """All nodes of a kind."""
+        return (node for node in self._parents if isinstance(node, kind))
+
+    def scopes(self) -> set[Scope]:
+        """All scopes."""
+        return {scope for scope in self._scopes.values() if scope is not None}
+
+    def value_of(self, node: cst.BaseExpression) -> cst.CSTNode:
+        """What a name was given, where it is given something just once; else the node itself."""
+        scope = self._scopes.get(node)
+        if not isinstance(node, cst.Name) or scope is None:
+            return node
+        found = list(scope[node.value])
+        if len(found) != 1 or not isinstance(found[0], Assignment):
+            return node
+        return self._given(found[0].node) or node
+
+    def _given(self, target: Any) -> cst.CSTNode | None:
+        if isinstance(target, cst.FunctionDef | cst.ClassDef):
+            return target
+        holder = self.parent(target)
+        if isinstance(holder, cst.AnnAssign):
+            return holder.value
+        statement = self.parent(holder) if isinstance(holder, cst.AssignTarget) else None
+        return statement.value if isinstance(statement, cst.Assign) else None
+
+
+def _parsed(text: str) -> cst.Module:
+    if _brackets(text) > MOST_BRACKETS and _brackets(_QUOTED.sub("", text)) > MOST_BRACKETS:
+        raise UnreadableSource(f"more than {MOST_BRACKETS} brackets are open at once")
+    try:
+        return cst.parse_module(text)
+    except cst.ParserSyntaxError as error:
+        line = f"line {error.raw_line}: {error.message}"
+        raise UnreadableSource(line) from None
+
+
+def _brackets(text: str) -> int:
+    """How many brackets are open at once."""
+    steps = (1 if bracket in "([{" else -1 for bracket in _BRACKET.findall(text))
+    return max(accumulate(steps), default=0)
+
+
+def dotted(node: cst.BaseExpression | None) -> str:
+    """A dotted name as text; the empty text for anything else."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute) and (before := dotted(node.value)):
+        return f"{before}.{node.attr.value}"
+    return ""

@@ -1,0 +1,209 @@
+"""Calls of `create_react_agent` that can be calls of `create_agent`, and why others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent_factory.migrate.calls import CallSite, keyword_changes
+from agent_factory.migrate.moves import TO_AGENT
+from agent_factory.migrate.source import Source, dotted
+from agent_factory.migrate.values import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why an argument cannot be given to `create_agent`, and what to write instead."""
+
+    why: str
+    write: str
+
+
+Rule = Callable[[Source, cst.BaseExpression], Problem | None]
+
+
+def problems_of(site: CallSite) -> Iterator[Finding]:
+    """What keeps a call from becoming one of `create_agent`; nothing if it can."""
+    for position, arg in enumerate(site.call.args):
+        name = _name_of(arg, position)
+        rule = _RULES.get(name, _unknown)
+        if problem := rule(site.source, arg.value):
+            yield site.finding(arg, _shown(arg, name), problem.why, problem.write)
+    yield from (f for f in keyword_changes(site, TO_AGENT) if isinstance(f, Finding))
+
+
+def _name_of(arg: cst.Arg, position: int) -> str:
+    if arg.star:
+        return arg.star
+    if arg.keyword:
+        return arg.keyword.value
+    return _POSITIONS[position] if position < len(_POSITIONS) else ""
+
+
+def _shown(arg: cst.Arg, name: str) -> str:
+    return f"{arg.star}..." if arg.star else f"{name or '...'}=..."
+
+
+def _same(source: Source, value: cst.BaseExpression) -> None:
+    """The argument means the same, whatever it is."""
+
+
+def _unknown(source: Source, value: cst.BaseExpression) -> Problem:
+    return Problem("create_agent has no such parameter", "nothing, or what it stood for")
+
+
+def _starred(source: Source, value: cst.BaseExpression) -> Problem:
+    return Problem(
+        "which parameters are in it cannot be seen here",
+        "create_agent with parameters of its own names: system_prompt for prompt, "
+        "context_schema for config_schema, middleware for hooks",
+    )
+
+
+def _model(source: Source, value: cst.BaseExpression) -> Problem | None:
+    given = source.value_of(value)
+    if isinstance(given, cst.Lambda | cst.FunctionDef):
+        return Problem(
+            "create_agent takes one model, and this is a function that chooses one",
+            "the usual model here, and a @wrap_model_call that passes "
+            "request.override(model=...) on",
+        )
+    method = given.func if isinstance(given, cst.Call) else None
+    if isinstance(method, cst.Attribute) and method.attr.value in ("bind", "bind_tools"):
+        return Problem(
+            "create_agent binds the tools itself",
+            "the model as it was before, and a @wrap_model_call that passes "
+            "request.override(model_settings=...) on",
+        )
+    if isinstance(given, cst.BinaryOperation):
+        return Problem(
+            "create_agent takes a model, and this is a chain",
+            "the model alone; what stands before or behind it as a middleware",
+        )
+    return None
+
+
+def _tools(source: Source, value: cst.BaseExpression) -> Problem | None:
+    given = source.value_of(value)
+    if isinstance(given, cst.Call) and dotted(given.func).rpartition(".")[2] == "ToolNode":
+        return Problem(
+            "create_agent makes its ToolNode itself",
+            "the list of tools, and handle_tool_errors=... if the node had it",
+        )
+    return None
+
+
+def _prompt(source: Source, value: cst.BaseExpression) -> Problem | None:
+    given = source.value_of(value)
+    if isinstance(given, cst.Lambda | cst.FunctionDef):
+        return Problem(
+            "system_prompt is a text, and this is a function",
+            "middleware=[...] with a @dynamic_prompt; a function that chose the messages, too, "
+            "becomes a @wrap_model_call with request.override(messages=...)",
+        )
+    if _is_text(source, value):
+        return None
+    return Problem(
+        "whether it is a text or a SystemMessage cannot be seen here",
+        "create_agent(..., system_prompt=...) if it is",
+    )
+
+
+_TEXT_METHODS = ("format", "join", "lstrip", "replace", "rstrip", "strip")
+_TEXT_FUNCTIONS = ("SystemMessage", "cleandoc", "dedent", "str")
+
+
+def _is_text(source: Source, value: cst.BaseExpression) -> bool:
+    given = source.value_of(value)
+    if isinstance(given, cst.BaseString) or _is_none(given):
+        return True
+    if isinstance(given, cst.BinaryOperation):
+        left, right = source.value_of(given.left), source.value_of(given.right)
+        return isinstance(left, cst.BaseString) or isinstance(right, cst.BaseString)
+    if not isinstance(given, cst.Call):
+        return False
+    if dotted(given.func).rpartition(".")[2] in _TEXT_FUNCTIONS:
+        return True
+    method = given.func if isinstance(given.func, cst.Attribute) else None
+    return bool(method and method.attr.value in _TEXT_METHODS and _is_text(source, method.value))
+
+
+def _is_none(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Name) and node.value == "None"
+
+
+def _response_format(source: Source, value: cst.BaseExpression) -> Problem | None:
+    if isinstance(source.value_of(value), cst.Tuple):
+        return Problem(
+            "create_agent asks for the answer inside its loop, without a prompt for it alone",
+            "response_format=<the schema>, and the prompt as a part of system_prompt",
+        )
+    return None
+
+
+def _hook(name: str) -> Rule:
+    def rule(source: Source, value: cst.BaseExpression) -> Problem:
+        return Problem(
+            "create_agent has middleware in place of hooks",
+            f"middleware=[...] with a @{name}; docs/migration.md shows how",
+        )
+
+    return rule
+
+
+def _state_schema(source: Source, value: cst.BaseExpression) -> Problem | None:
+    if _is_none(value):
+        return None
+    return Problem(
+        "create_agent takes a TypedDict that extends agent_factory.AgentState, "
+        "without remaining_steps",
+        "such a class here",
+    )
+
+
+def _interrupts(source: Source, value: cst.BaseExpression) -> Problem | None:
+    given = source.value_of(value)
+    if _is_none(given):
+        return None
+    nodes = given.elements if isinstance(given, cst.List | cst.Tuple) else None
+    if nodes is not None and all(_names_tools(node.value) for node in nodes):
+        return None
+    return Problem(
+        "nodes have other names in create_agent",
+        "'model' for 'agent'; a hook's node is called Class.before_model or Class.after_model",
+    )
+
+
+def _names_tools(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.SimpleString) and node.raw_value == "tools"
+
+
+def _version(source: Source, value: cst.BaseExpression) -> Problem:
+    return Problem("create_agent has one version, which sends calls as v2 does", "nothing")
+
+
+_POSITIONS = ("model", "tools")
+
+_RULES: Mapping[str, Rule] = {
+    "*": _starred,
+    "**": _starred,
+    "model": _model,
+    "tools": _tools,
+    "prompt": _prompt,
+    "state_modifier": _prompt,
+    "response_format": _response_format,
+    "pre_model_hook": _hook("before_model"),
+    "post_model_hook": _hook("after_model"),
+    "state_schema": _state_schema,
+    "context_schema": _same,
+    "config_schema": _same,
+    "checkpointer": _same,
+    "store": _same,
+    "interrupt_before": _interrupts,
+    "interrupt_after": _interrupts,
+    "debug": _same,
+    "version": _version,
+    "name": _same,
+}
