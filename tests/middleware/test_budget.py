@@ -287,6 +287,19 @@ def test_innermost_counts_each_attempt_and_outermost_what_came_of_them(ask: Ask)
         assert agent.get_state(ONE).values["budget_run"]["BudgetMiddleware"]["turns"] == count
 
 
+def test_a_thread_is_written_once_a_run_and_counts_the_run_at_hand(ask: Ask) -> None:
+    budget = BudgetMiddleware(thread=Limits(turns=3), exit_behavior="end")
+    script = [*turns(1), "a", "b", "c"]
+    agent = create_agent(ScriptedChatModel(script), [look], middleware=[budget], **thread())
+    ask(agent, ONE)
+    assert agent.get_state(ONE).values["budget_thread"] == {}
+    assert ask(agent, ONE)["messages"][-1].text == "b"
+    books = agent.get_state(ONE).values
+    written = [books[key]["BudgetMiddleware"]["turns"] for key in ("budget_thread", "budget_run")]
+    assert written == [2, 1]
+    assert "3 of 3 turns in this thread" in ask(agent, ONE)["messages"][-1].text
+
+
 def test_instances_keep_books_of_their_own(ask: Ask) -> None:
     stack = [
         BudgetMiddleware(run=Limits(turns=9), name="wide"),

@@ -577,6 +577,14 @@ def test_what_belongs_to_the_limit_is_not_in_the_result(ask: Ask) -> None:
     assert set(ask(create_agent(model, [search], middleware=[limit]))) == {"messages"}
 
 
+def test_a_limit_with_room_for_the_whole_turn_leaves_no_note_on_its_message(ask: Ask) -> None:
+    for limit, noted in ((2, False), (1, True)):
+        model = ScriptedChatModel([[s("1"), s("2")], "Done."])
+        stack = [ToolCallLimitMiddleware(run_limit=limit)]
+        turn = ask(create_agent(model, [search], middleware=stack))["messages"][1]
+        assert ("tool_call_limits" in turn.response_metadata) == noted
+
+
 def test_notes_that_are_not_ours_do_not_disturb(ask: Ask) -> None:
     message = AIMessage(
         "",
