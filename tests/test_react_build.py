@@ -235,6 +235,12 @@ def test_it_is_a_graph_like_any_other(call: Any) -> None:
     assert "agent" in agent.get_graph().draw_mermaid()
 
 
+def test_a_run_has_a_limit_of_its_own() -> None:
+    """E8: not LangGraph's, which an environment variable sets."""
+    agent: Any = create_react_agent(model(), [])
+    assert agent.config["recursion_limit"] == 9_999
+
+
 @pytest.mark.parametrize(
     ("given", "after"),
     [

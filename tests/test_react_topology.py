@@ -10,7 +10,13 @@ import pytest
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from agent_factory import create_agent, create_react_agent, load_topology, topology_of
+from agent_factory import (
+    AgentMiddleware,
+    create_agent,
+    create_react_agent,
+    load_topology,
+    topology_of,
+)
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Dialect, Topology
 from agent_factory.topology_file import TopologyFileError
@@ -217,6 +223,23 @@ def test_plans_of_both_factories_are_compared() -> None:
     assert theirs.dialect is Dialect.REACT
     assert ours.diff(theirs)
     assert not theirs.diff(topology_of(agent()))
+
+
+def test_both_factories_are_made_of_the_same_parts() -> None:
+    """A second shape, and not a second engine: no class of a node or of an edge is its own."""
+
+    def parts(built: Any) -> set[type[Any]]:
+        graph = built.builder
+        nodes = {type(node.runnable) for node in graph.nodes.values()}
+        paths = {type(b.path) for branches in graph.branches.values() for b in branches.values()}
+        return {type(graph), *nodes, *paths}
+
+    class Hooked(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> None:
+            """Look on."""
+
+    ours = create_agent(ScriptedChatModel([]), [add], middleware=[Hooked()])
+    assert parts(agent([add, show], **HOOKS, rf=Answer)) == parts(ours)
 
 
 def test_a_text_that_was_changed_is_refused() -> None:
