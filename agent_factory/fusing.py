@@ -61,7 +61,9 @@ def walks(
     channels: Mapping[str, Any],
     how: Fusing,
 ) -> dict[str, FusedNode]:
-    """The nodes from which a step may go on, or to which one may.
+    """The nodes that find their own way: a step goes on from them or to them, or they choose.
+
+    LangGraph looks at a copy of every channel where an edge chooses; here the state is at hand.
 
     Args:
         plan: The agent's plan.
@@ -84,7 +86,7 @@ def walks(
     return {
         name: FusedNode(name, stages, channels)
         for name, stage in stages.items()
-        if stage.onward or name in reached
+        if stage.onward or name in reached or not isinstance(stage.route, str)
     }
 
 
@@ -95,20 +97,19 @@ def _stages(
     how: Fusing,
 ) -> dict[str, Stage]:
     model = plan.dialect.model
-    own_step = {TOOLS} if how.turn else {TOOLS, model}
-    order = [name for name in plan.nodes if name not in own_step]
-    together = [name for name in order if not how.begins(name)]
+    own_step = set() if how.turn else {model}
+    order = [name for name in plan.nodes if name != TOOLS]
+    together = {name for name in order if name not in own_step and not how.begins(name)}
     sees_all = {model, plan.loop_entry} if TOOLS in nodes else {model}
-    return {
-        name: Stage(
+    stages: dict[str, Stage] = {}
+    for index, name in enumerate(order):
+        ends = name in own_step or how.ends(name)
+        stages[name] = Stage(
             node=nodes[name],
             route=routes[name],
             # Only forward: a step that could turn back might never end.
-            onward=frozenset(
-                () if how.ends(name) else set(order[index + 1 :]).intersection(together)
-            ),
+            onward=frozenset() if ends else frozenset(order[index + 1 :]) & together,
             engine=name in sees_all,
             silent=name != model,
         )
-        for index, name in enumerate(order)
-    }
+    return stages

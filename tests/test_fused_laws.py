@@ -19,7 +19,7 @@ from langgraph.channels import EphemeralValue, UntrackedValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite, interrupt
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from agent_factory import (
     AgentMiddleware,
@@ -241,9 +241,8 @@ CALLED = (*(tool.name for tool in TOOLS), "made_up", "Answer")
 class Model(BaseChatModel):
     """Calls the tools it is told to, and then answers."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-    turns: tuple[tuple[str, ...], ...] = ()
-    asked: list[int] = []
+    turns: tuple[tuple[str, ...], ...]
+    asked: list[int]
 
     @property
     def _llm_type(self) -> str:

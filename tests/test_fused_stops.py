@@ -1,0 +1,319 @@
+"""Fused runs: agents inside agents, hooks that stop in the middle, and what stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import (
+    BaseCallbackHandler,
+)
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Decision,
+    Invoke,
+    Jump,
+    create_agent,
+    hook_config,
+    topology_of,
+)
+from agent_factory.fused_agent import FusedAgent
+from agent_factory.testing import ScriptedChatModel
+
+Run = Callable[..., Any]
+ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}
+THREAD: Any = {"configurable": {"thread_id": "one"}}
+
+
+def find(query: str) -> str:
+    """Find something."""
+    return f"found {query}"
+
+
+class Busy(AgentMiddleware):
+    """A hook of every kind."""
+
+    def before_agent(self, state: Any, runtime: Any) -> Any:
+        return None
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return None
+
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        return None
+
+    def after_agent(self, state: Any, runtime: Any) -> Any:
+        return None
+
+
+def busy(number: int) -> list[Any]:
+    return [Busy(name=f"busy {index}") for index in range(number)]
+
+
+def model() -> ScriptedChatModel:
+    """Two turns of the model: a call, and an answer."""
+    return ScriptedChatModel([[{"name": "find", "args": {"query": "it"}}], "Done."])
+
+
+def steps(agent: Any, config: Any = THREAD) -> list[Any]:
+    """What was next at each checkpoint, the oldest first."""
+    return [state.next for state in reversed(list(agent.get_state_history(config)))]
+
+
+# --- agents inside graphs and tools -------------------------------------------------------------
+
+
+def nested_in_tool(fused: bool) -> tuple[Any, Any]:
+    inner = create_agent(
+        ScriptedChatModel(["Inner."]), middleware=busy(3), checkpointer=True, fused=fused
+    )
+
+    def find(query: str) -> str:
+        """Find something."""
+        return str(inner.invoke(ASK)["messages"][-1].text)
+
+    return create_agent(model(), [find], middleware=busy(1), fused=fused), inner
+
+
+def test_a_watched_graph_shows_the_hooks_of_agents_inside(collect: Run) -> None:
+    shown = []
+    for fused in (False, True):
+        agent, _ = nested_in_tool(fused)
+        parts = collect(agent, ASK, stream_mode="updates", subgraphs=True)
+        shown.append([(len(namespace), list(update)) for namespace, update in parts])
+    assert shown[0] == shown[1]
+    assert (1, ["busy 2.before_model"]) in shown[1]
+
+
+def test_a_graph_that_is_not_ours_may_be_watched(collect: Run) -> None:
+    inner = create_agent(ScriptedChatModel(["Inner."]), middleware=busy(3), fused=True)
+    graph: Any = StateGraph(AgentState)
+    graph.add_node("agent", inner)
+    graph.add_edge(START, "agent")
+    parts = collect(graph.compile(), ASK, stream_mode="updates", subgraphs=True)
+    assert ["busy 2.before_model"] in [list(update) for _, update in parts]
+
+
+def test_an_agent_inside_an_unwatched_fused_run_is_fused() -> None:
+    seen: list[Any] = []
+
+    class Inner(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            seen.append(runtime.execution_info.task_id)
+
+    inner = create_agent(
+        ScriptedChatModel(["Inner."]), middleware=[Inner(name="a"), Inner(name="b")], fused=True
+    )
+
+    def find(query: str) -> str:
+        """Find something."""
+        return str(inner.invoke(ASK)["messages"][-1].text)
+
+    create_agent(model(), [find], fused=True).invoke(ASK)
+    assert len(seen) == 2
+    assert len(set(seen)) == 1  # one step
+
+
+# --- hooks that stop in the middle --------------------------------------------------------------
+
+
+class Asking(AgentMiddleware):
+    """Counts how often its code runs before it asks."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name)
+        self.began = 0
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        self.began += 1
+        return {"messages": [HumanMessage(f"{self.name}: {interrupt('Really?')}")]}
+
+
+def test_an_interrupt_runs_nothing_twice_that_a_run_hook_by_hook_would_not(call: Run) -> None:
+    began = []
+    for fused in (False, True, "turn"):
+        stack: list[Any] = [*busy(1), Asking("first"), Asking("second")]
+        agent = create_agent(
+            ScriptedChatModel(["Done."]),
+            middleware=stack,
+            checkpointer=InMemorySaver(),
+            fused=fused,
+        )
+        (asked,) = call(agent, ASK, THREAD)["__interrupt__"]
+        assert agent.get_state(THREAD).next == ("first.before_model",)
+        (again,) = call(agent, Command(resume={asked.id: "yes"}), THREAD)["__interrupt__"]
+        assert agent.get_state(THREAD).next == ("second.before_model",)
+        result = call(agent, Command(resume={again.id: "no"}), THREAD)
+        texts = [message.text for message in result["messages"]]
+        assert texts == ["Well?", "first: yes", "second: no", "Done."]
+        began.append([member.began for member in stack[1:]])
+    assert began == [[2, 2]] * 3
+
+
+def test_what_hooks_did_before_one_that_fails_is_kept(call: Run) -> None:
+    class Writing(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [HumanMessage("kept")]}
+
+    class Failing(AgentMiddleware):
+        tries = 0
+
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            self.tries += 1
+            if self.tries == 1:
+                raise ValueError("not today")
+
+    failing = Failing()
+    agent = create_agent(
+        ScriptedChatModel(["Done."]),
+        middleware=[Writing(), failing],
+        checkpointer=InMemorySaver(),
+        fused=True,
+    )
+    with pytest.raises(ValueError, match="not today"):
+        call(agent, ASK, THREAD)
+    state = agent.get_state(THREAD)
+    assert state.next == ("Failing.before_model",)
+    assert [message.text for message in state.values["messages"]] == ["Well?", "kept"]
+    assert failing.tries == 1
+    result = call(agent, None, THREAD)
+    assert [message.text for message in result["messages"]] == ["Well?", "kept", "Done."]
+
+
+def test_a_graph_inside_a_hook_may_ask() -> None:
+    inner: Any = StateGraph(AgentState)
+    inner.add_node("ask", lambda state: {"messages": [AIMessage(str(interrupt("Really?")))]})
+    inner.add_edge(START, "ask")
+    asks = inner.compile()
+
+    class Consulting(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [asks.invoke({"messages": []})["messages"][-1]]}
+
+    agent = create_agent(
+        ScriptedChatModel(["Done."]),
+        middleware=[*busy(2), Consulting()],
+        checkpointer=InMemorySaver(),
+        fused=True,
+    )
+    (asked,) = agent.invoke(ASK, THREAD)["__interrupt__"]
+    assert agent.get_state(THREAD).next == ("Consulting.before_model",)
+    result = agent.invoke(Command(resume={asked.id: "yes"}), THREAD)
+    assert [message.text for message in result["messages"]] == ["Well?", "yes", "Done."]
+
+
+# --- what stays as it is ------------------------------------------------------------------------
+
+
+def test_drawings_and_plans_are_those_of_the_agent() -> None:
+    plain = create_agent(model(), [find], middleware=busy(2))
+    quick = create_agent(model(), [find], middleware=busy(2), fused=True)
+    assert topology_of(quick) == topology_of(plain)
+    assert quick.get_graph().to_json() == plain.get_graph().to_json()
+
+
+def test_updates_by_hand_lead_where_the_plan_leads() -> None:
+    agent = create_agent(
+        model(), [find], middleware=busy(2), checkpointer=InMemorySaver(), fused=True
+    )
+    agent.update_state(THREAD, ASK, as_node="busy 0.before_model")
+    assert agent.get_state(THREAD).next == ("busy 1.before_model",)
+
+
+def test_a_config_that_is_bound_to_the_agent_holds() -> None:
+    agent = create_agent(
+        model(), [find], middleware=busy(2), checkpointer=InMemorySaver(), fused=True
+    )
+    bound: Any = agent.with_config(THREAD)
+    assert isinstance(bound, FusedAgent)
+    bound.invoke(ASK)
+    assert len(steps(agent)) == 9
+
+
+def test_what_is_set_on_the_agent_later_holds_for_its_fused_runs() -> None:
+    agent = create_agent(model(), [find], middleware=busy(2), fused=True)
+    agent.checkpointer = InMemorySaver()
+    agent.invoke(ASK, THREAD)
+    assert len(steps(agent)) == 9
+
+
+def test_jumps_lead_on_within_a_step(call: Run) -> None:
+    seen: list[str] = []
+
+    class Leaving(AgentMiddleware):
+        @hook_config(can_jump_to=["end"])
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"jump_to": "end"}
+
+        def after_agent(self, state: Any, runtime: Any) -> Any:
+            seen.append(str(state.get("jump_to")))
+
+    agent = create_agent(
+        ScriptedChatModel([]), middleware=[Leaving()], checkpointer=InMemorySaver(), fused=True
+    )
+    call(agent, ASK, THREAD)
+    assert steps(agent)[1:] == [("Leaving.before_model",), ()]
+    assert seen == ["end"]
+
+
+def test_models_of_hooks_are_as_silent_as_hook_by_hook(call: Run) -> None:
+    heard: list[Any] = []
+
+    class Ear(BaseCallbackHandler):
+        def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
+            heard.append(kwargs["tags"])
+
+    class Mood(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            ScriptedChatModel(["Cheerful."]).invoke("In what mood is the user?")
+
+        def around_model(self, request: Any) -> Any:
+            yield Invoke(ScriptedChatModel(["Still."]), "And now?")
+            return (yield request)
+
+    told = []
+    for fused in (False, True, "turn"):
+        agent = create_agent(
+            ScriptedChatModel(["Done."]),
+            middleware=[*busy(1), Mood()],
+            fused=fused,
+        )
+        call(agent, ASK, {"callbacks": [Ear()]})
+        told.append([sorted(tag for tag in tags if "seq" not in tag) for tags in heard])
+        heard.clear()
+    assert told[0] == told[1] == told[2]
+
+
+class Hasty(AgentMiddleware):
+    """Leaves the run with its second turn."""
+
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        if len(state["messages"]) > 1:
+            return Jump("end", reason="It is late.")
+
+
+def test_the_decision_log_says_what_it_says_hook_by_hook(call: Run) -> None:
+    told = []
+    for fused in (False, True, "turn"):
+        decisions: list[Decision] = []
+        agent = create_agent(
+            model(),
+            [find],
+            middleware=[*busy(2), Hasty()],
+            decisions=decisions.append,
+            fused=fused,
+        )
+        call(agent, ASK)
+        told.append(
+            [(d.middleware, d.hook, d.verdict, d.detail, d.reason, d.changed) for d in decisions]
+        )
+    assert len(told[0]) > 10
+    assert told[0] == told[1] == told[2]
