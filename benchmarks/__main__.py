@@ -88,12 +88,15 @@ def _steadiness(found: Report) -> int:
 
 def _judgement(found: Report, only: Sequence[str] | None) -> int:
     short = shortfalls(found.figures) + ([] if only else unmeasured(found.figures))
-    for line in doubtful(found.figures):
+    hidden = doubtful(found.figures)
+    for line in hidden:
         _say(f"within noise: {line}")
     for line in short:
         _say(f"falls short: {line}")
-    if not short:
-        _say("No goal is missed.")
+    if hidden:
+        _say(f"Noise hides {len(hidden)} of them: a quieter machine, or more rounds, would tell.")
+    elif not short:
+        _say("Every goal is reached.")
     return 1 if short else 0
 
 

@@ -81,9 +81,9 @@ FULL = Effort()
 
 HEADLINE = Effort(
     checks=40,
-    runs=6,
+    runs=5,
     builds=6,
-    imports=4,
+    imports=3,
     numbers=(0, 8, 16, 32),
     savers=(Saver.NONE, Saver.MEMORY),
     calls=(100,),

@@ -27,7 +27,6 @@ from benchmarks.harness import Match, Pair, Scale, per
 from benchmarks.others import others
 from benchmarks.runs import Setting, runs
 from benchmarks.savers import Colour, Saver
-from benchmarks.scripted import async_add
 
 MANY = 16
 """How many middleware are many."""
@@ -126,7 +125,9 @@ def peers(effort: Effort) -> Iterator[Match]:
     """The same loop in every library, without middleware and saver; each over the plain one."""
     entrants = [*rivals(effort.ways()), by_hand(), *others(), plain()]
     for colour in Colour:
-        entries = {factory.name: (factory, _free(colour, effort.turns)) for factory in entrants}
+        entries = {
+            factory.name: (factory, Setting(colour, turns=effort.turns)) for factory in entrants
+        }
         pairs = [Pair(factory.name, PLAIN) for factory in entrants if factory.name != PLAIN]
         pairs += [
             Pair(ours(way).name, factory.name)
@@ -134,10 +135,3 @@ def peers(effort: Effort) -> Iterator[Match]:
         ]
         opened = partial(runs, entries)
         yield Match("peers", str(colour), opened, effort.runs, pairs, _a_turn(effort))
-
-
-def _free(colour: Colour, turns: int) -> Setting:
-    # A coroutine function, as one writes it there: otherwise pools of threads would be compared.
-    if colour is Colour.ASYNC:
-        return Setting(colour, turns=turns, tool=async_add())
-    return Setting(colour, turns=turns)

@@ -10,13 +10,13 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.contenders import HOOKS, Factory, Kind
 from benchmarks.harness import Clock, Contender, Reading
 from benchmarks.savers import CONFIG, Colour, Saver, Scales, opened
-from benchmarks.scripted import FreeModel, Gate, add, history, wordy_add
+from benchmarks.scripted import FreeModel, Gate, add, async_add, history, wordy_add
 
 QUESTION = ("user", "Count.")
 
@@ -33,7 +33,7 @@ class Setting:
         turns: How many tool turns a run takes.
         calls: How many calls a turn makes.
         before: How many messages the conversation has already.
-        tool: What is called.
+        plain: Call a plain function also in async runs, which takes a thread.
     """
 
     colour: Colour
@@ -43,7 +43,12 @@ class Setting:
     turns: int = 10
     calls: int = 1
     before: int = 0
-    tool: Callable[..., Any] = field(default=add)
+    plain: bool = False
+
+    @property
+    def tool(self) -> Callable[..., Any]:
+        """What is called: in async runs a coroutine function, as one writes it there."""
+        return add if self.plain or self.colour is Colour.SYNC else async_add()
 
 
 Entry = tuple[Factory, Setting]
@@ -87,7 +92,7 @@ def _crowd(entry: Entry, number: int, runner: asyncio.Runner) -> Contender:
 def _bare_agent(entry: Entry, model: FreeModel) -> Any:
     factory, how = entry
     members = factory.middleware(how.kind, how.number)
-    return factory.create_agent(model, [add], middleware=members, checkpointer=None)
+    return factory.create_agent(model, [how.tool], middleware=members, checkpointer=None)
 
 
 async def _all_at_once(agent: Any, number: int) -> None:
