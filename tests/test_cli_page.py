@@ -19,16 +19,17 @@ from agent_factory.commands.loading import load
 from agent_factory.commands.tree import tree_of
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "command_line.md").read_text("utf-8")
-FILE = re.findall(r"```python.*\n((?:.*\n)*?)```", PAGE)[0]
+DESK, OLD = re.findall(r"```python.*\n((?:.*\n)*?)```", PAGE)
 SHOWN = re.findall(r"```sh\nagent-factory (.*)\n```\n\n```text\n((?:.*\n)*?)```", PAGE)
 
 
 @pytest.fixture(autouse=True)
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file that the page is about, in the current folder."""
+    """The files that the page is about, in the current folder."""
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     monkeypatch.chdir(tmp_path)
-    Path("desk.py").write_text(FILE, encoding="utf-8")
+    Path("desk.py").write_text(DESK, encoding="utf-8")
+    Path("old.py").write_text(OLD, encoding="utf-8")
 
 
 @pytest.mark.parametrize(("command", "printed"), SHOWN)
@@ -45,7 +46,7 @@ def test_the_tree_is_the_one_of_the_page() -> None:
 
 
 def test_every_command_is_on_the_page_and_every_option_in_its_help() -> None:
-    for command in ("show", "diff", "explain", "check", "new middleware", "demo"):
+    for command in ("show", "diff", "explain", "check", "new middleware", "migrate", "demo"):
         assert f"`agent-factory {command}" in PAGE
         done = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
         assert done.exit_code == 0

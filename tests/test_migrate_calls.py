@@ -263,3 +263,6 @@ def test_calls_of_the_prebuilt_agent_here_can_follow_in_a_second_step() -> None:
     first = migrate_source(f"{REACT}create_react_agent(m, [], prompt='Hi')\n")
     second = migrate_source(first.text, Factory.AGENT)
     assert second.text == f"{AGENT}create_agent(m, [], system_prompt='Hi')\n"
+    top = "from agent_factory import create_react_agent\n"
+    third = migrate_source(f"{top}create_react_agent(m, [], prompt='Hi')\n", Factory.AGENT)
+    assert third.text == second.text

@@ -14,15 +14,18 @@ from agent_factory.migrate.bindings import Binding, bindings_of
 from agent_factory.migrate.calls import CallSite, calls_of, keyword_changes
 from agent_factory.migrate.deep_stack import with_deep_stack
 from agent_factory.migrate.imports import Imports, is_taken
-from agent_factory.migrate.moves import AGENT, KEYWORDS, REACT, ROOT, TO_AGENT, home_of
+from agent_factory.migrate.moves import AGENT, KEYWORDS, REACTS, ROOT, TO_AGENT, home_of
 from agent_factory.migrate.source import Source, UnreadableSource
 from agent_factory.migrate.to_create_agent import problems_of
 from agent_factory.migrate.values import Edit, Factory, Finding, Migration, Symbol, apply
 
 _DOTTED = re.compile(r"(langgraph\.prebuilt|langchain\.agents)(\.\w+)*")
 
-_WORDS = (re.compile(r"\bprebuilt\b"),), (re.compile(r"\blangchain\b"), re.compile(r"\bagents\b"))
-"""Every module that is left has all words of one group in its name."""
+_WORDS = [
+    [re.compile(rf"\b{word}\b") for word in group]
+    for group in (("prebuilt",), ("langchain", "agents"), ("agent_factory", "create_react_agent"))
+]
+"""What moves cannot be named without all words of one of these groups."""
 
 
 def migrate_bytes(data: bytes, to: Factory = Factory.REACT) -> tuple[bytes, Migration]:
@@ -93,7 +96,7 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
     problems = {
         site: [*_doubts(site, bindings), *problems_of(site)]
         for site in calls
-        if to is Factory.AGENT and site.symbol == REACT
+        if to is Factory.AGENT and site.symbol in REACTS
     }
     converted = {site for site, found in problems.items() if not found}
     for site in calls:
@@ -130,7 +133,7 @@ def _uncalled(
     """Where `create_react_agent` is not called but passed on."""
     called = {site.use for site in calls}
     for use in {use for binding in bindings for use in binding.uses}:
-        if use not in called and use.symbol and home_of(use.symbol) == REACT:
+        if use not in called and use.symbol and home_of(use.symbol) in REACTS:
             yield source.finding(
                 use.node,
                 "call",

@@ -14,6 +14,7 @@ MIDDLEWARE: Final = f"{ROOT}.middleware"
 STRUCTURED: Final = f"{ROOT}.structured_output"
 
 REACT: Final = Symbol(PREBUILT, "create_react_agent")
+REACTS: Final = (REACT, Symbol(ROOT, REACT.name))
 AGENT: Final = Symbol(ROOT, "create_agent")
 
 _LANGCHAIN_MIDDLEWARE: Final = "langchain.agents.middleware"
@@ -157,7 +158,7 @@ MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     # Calls of the moved create_react_agent can become create_agent in a second step.
     PREBUILT: {PREBUILT: (REACT.name,)},
-    ROOT: {ROOT: (AGENT.name,)},
+    ROOT: {ROOT: (AGENT.name, REACT.name)},
 }
 """For each module that is left: where its names live here."""
 
@@ -242,16 +243,18 @@ class Keyword:
     write: str = ""
 
 
+_OF_REACT: Final = {
+    "config_schema": Keyword("context_schema"),
+    "state_modifier": Keyword("prompt"),
+    "messages_modifier": Keyword(
+        None,
+        why="a function for it takes messages, and one for `prompt` takes the state",
+        write="prompt=..., with a text, or with a function of the state",
+    ),
+}
+
 KEYWORDS: Final[Mapping[Symbol, Mapping[str, Keyword]]] = {
-    REACT: {
-        "config_schema": Keyword("context_schema"),
-        "state_modifier": Keyword("prompt"),
-        "messages_modifier": Keyword(
-            None,
-            why="a function for it takes messages, and one for `prompt` takes the state",
-            write="prompt=..., with a text, or with a function of the state",
-        ),
-    },
+    **dict.fromkeys(REACTS, _OF_REACT),
     Symbol(MIDDLEWARE, "SummarizationMiddleware"): {
         "max_tokens_before_summary": Keyword(
             "trigger",

@@ -122,9 +122,10 @@ def _parsed(text: str) -> cst.Module:
         raise UnreadableSource(f"more than {MOST_BRACKETS} brackets are open at once")
     try:
         return cst.parse_module(text)
-    except cst.ParserSyntaxError as error:
-        line = f"line {error.raw_line}: {error.message}"
-        raise UnreadableSource(line) from None
+    except (cst.ParserSyntaxError, cst.CSTValidationError) as error:
+        # The latter for letters that this Python's tables of Unicode do not have yet.
+        place = f"line {error.raw_line}: " if isinstance(error, cst.ParserSyntaxError) else ""
+        raise UnreadableSource(f"{place}{getattr(error, 'message', error)}") from None
 
 
 def _brackets(text: str) -> int:
