@@ -8,7 +8,7 @@ their place (wait for an answer, fail) is done by the node itself, in a step tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -18,7 +18,7 @@ from langgraph.types import Command, Interrupt, Send, interrupt
 
 from agent_factory.fused_view import Channel, Foreseen, View
 from agent_factory.schema import RELAY, RETRIES
-from agent_factory.topology import END
+from agent_factory.topology import END, TOOLS
 from agent_factory.tracing import silenced
 from agent_factory.updates import Pair, pairs_of
 
@@ -41,6 +41,7 @@ class Stage:
         onward: The nodes to which a step may go on from it.
         engine: Whether it sees the engine's own keys.
         silent: Whether models that it asks say nothing in the agent's stream.
+        together: Whether the tool calls it sends may go to one task.
     """
 
     node: Runnable[Any, Any]
@@ -48,6 +49,7 @@ class Stage:
     onward: frozenset[str] = frozenset()
     engine: bool = False
     silent: bool = True
+    together: bool = True
 
 
 @dataclass(slots=True)
@@ -57,26 +59,54 @@ class Run:
     Args:
         depth: How many graphs lie around it.
         resumed: An answer may wait for the next node: it takes a step of its own.
+        sent_again: The calls of a turn were sent again, each to a task of its own.
     """
 
     depth: int = 0
     resumed: bool = False
-    _node: str = ""
-    _act: Callable[[], Any] | None = None
+    sent_again: bool = False
+    _acts: dict[str, Callable[[], Any]] = field(default_factory=dict)
 
-    def hand_over(self, node: str, act: Callable[[], Any]) -> None:
-        """Let a node do in its own step what came of it in another's."""
-        self._node, self._act = node, act
+    def hand_over(self, name: str, act: Callable[[], Any]) -> None:
+        """Let a node, or a tool call, do in its own step what came of it in another's."""
+        self._acts[name] = act
 
-    def handed(self, node: str) -> Callable[[], Any] | None:
-        """What was handed over to a node, once."""
-        act, self._act = self._act, None
-        return act if node == self._node else None
+    def handed(self, name: str) -> Callable[[], Any] | None:
+        """What was handed over to a node, or to a tool call; once."""
+        return self._acts.pop(name, None)
 
     def takes_one(self) -> bool:
         """Whether the next node takes a step of its own."""
         resumed, self.resumed = self.resumed, False
         return resumed
+
+    def was_sent_again(self) -> bool:
+        """Whether the task that ends has sent its calls again."""
+        sent_again, self.sent_again = self.sent_again, False
+        return sent_again
+
+
+def run_of(config: RunnableConfig | None) -> Run:
+    """The run a config belongs to; a new one outside of fused runs."""
+    run: Run | None = (config or {}).get("configurable", {}).get(RUN)
+    return run or Run()
+
+
+def again(error: Exception, config: RunnableConfig | None) -> Callable[[], Any] | None:
+    """What raises the same in another step; None where what raised it has to run again.
+
+    Args:
+        error: What was raised.
+        config: The config of the step that raised it.
+    """
+    if not isinstance(error, GraphInterrupt):
+        return lambda: _raise(error)
+    questions: tuple[Interrupt[Any], ...] = (*error.args, ())[0]
+    namespace = (config or {}).get("configurable", {}).get("checkpoint_ns", "")
+    if [question.id for question in questions] != [Interrupt.from_ns(None, namespace).id]:
+        return None  # a graph inside it waits, under the name of that step
+    asked = questions[0]
+    return lambda: interrupt(asked.value, response_schema=asked.response_schema)
 
 
 class Walk:
@@ -103,7 +133,7 @@ class Walk:
         self._view = View(state, channels)
         self._config = config
         self._silent = silenced(config)
-        self._run: Run = (config or {}).get("configurable", {}).get(RUN) or Run()
+        self._run = run_of(config)
         self._alone = self._run.takes_one()
         self.handed = self._run.handed(start)
         """What came of the first node in another step; None if it is yet to run."""
@@ -139,7 +169,7 @@ class Walk:
             return True
         if self._name == self._start or not isinstance(error, Exception):
             return False
-        self._leave_to_itself(self._again(error))
+        self._leave_to_itself(again(error, self._config))
         return True
 
     def take(self, result: Any) -> None:
@@ -159,14 +189,14 @@ class Walk:
             except Exception as error:
                 if self._name == self._start:
                     raise
-                self._leave_to_itself(self._again(error))
+                self._leave_to_itself(again(error, self._config))
                 return
         self._view.now = foreseen
         may_go_on = isinstance(target, str) and target in self.stage.onward
         if may_go_on and not (self._alone or foreseen.blind):
             self._name, self.stage = target, self._stages[target]
         else:
-            self._end(Command(update=foreseen.writes(), goto=() if target == END else target))
+            self._end(Command(update=foreseen.writes(), goto=self._goto(target)))
 
     def _foreseen(self, result: Any) -> Foreseen | None:
         """The state after a result; None where LangGraph is to deal with it in a step of its own.
@@ -191,19 +221,16 @@ class Walk:
             self._run.hand_over(self._name, act)
         self._end(Command(update=self._view.now.writes(), goto=self._name))
 
-    def _again(self, error: Exception) -> Callable[[], Any] | None:
-        """What raises the same in the node's own step; None where it has to run again."""
-        if not isinstance(error, GraphInterrupt):
-            return lambda: _raise(error)
-        questions: tuple[Interrupt[Any], ...] = (*error.args, ())[0]
-        if len(questions) != 1 or questions[0].id != self._own_id(questions[0]):
-            return None  # a graph inside it waits, under the name of this step
-        asked = questions[0]
-        return lambda: interrupt(asked.value, response_schema=asked.response_schema)
-
-    def _own_id(self, asked: Interrupt[Any]) -> str:
-        namespace = (self._config or {}).get("configurable", {}).get("checkpoint_ns", "")
-        return Interrupt.from_ns(asked.value, namespace).id
+    def _goto(self, target: Target) -> Any:
+        """Where a step leads: the calls of a turn to one task, if they can be told apart."""
+        if isinstance(target, str):
+            return () if target == END else target
+        calls = [call for send in target for call in send.arg]
+        ids = {call["id"] for call in calls}
+        alike = None in ids or len(ids) < len(calls)
+        if len(target) < 2 or alike or not self.stage.together:
+            return target
+        return Send(TOOLS, calls)
 
     def _end(self, outcome: Any) -> None:
         self.done, self.outcome = True, outcome

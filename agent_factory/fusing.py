@@ -34,6 +34,11 @@ class Fusing:
         """Whether a step has to begin at a node: a run pauses between steps alone."""
         return "*" in (self.before, self.after) or node in (*self.before, *self.after)
 
+    @property
+    def together(self) -> bool:
+        """Whether the tool calls of a turn may go to one task: a run that pauses shows them."""
+        return not self.before and not self.after
+
     def ends(self, node: str) -> bool:
         """Whether a step has to end with a node."""
         return self.after == "*" or node in self.after
@@ -111,5 +116,6 @@ def _stages(
             onward=frozenset() if ends else frozenset(order[index + 1 :]) & together,
             engine=name in sees_all,
             silent=name != model,
+            together=how.together,
         )
     return stages

@@ -39,9 +39,16 @@ class ToolsNode(Runnable[Any, Any]):
         spec: The agent.
         keys: The keys of the agent's state.
         watch: Records what it decides, or None.
+        around: What is put around all layers, if anything.
     """
 
-    def __init__(self, spec: AgentSpec, keys: Collection[str], watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        spec: AgentSpec,
+        keys: Collection[str],
+        watch: Watch | None = None,
+        around: Callable[[LayerCall], LayerCall] | None = None,
+    ) -> None:
         self.name = TOOLS
         layers = spec.layers_around(Call.TOOL)
         self._missing = lacking(layers, asynchronous=False), lacking(layers, asynchronous=True)
@@ -51,6 +58,8 @@ class ToolsNode(Runnable[Any, Any]):
             None if self._missing[colour] else _composed(spec, layers, watch, asynchronous=colour)
             for colour in (False, True)
         )
+        if around is not None:
+            wrap, awrap = (None if call is None else around(call) for call in (wrap, awrap))
         handler: Any = spec.handle_tool_errors
         self._refused: Callable[[dict[str, Any]], ToolMessage] = _refused
         if watch is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
@@ -25,6 +25,7 @@ from agent_factory.routing import (
 )
 from agent_factory.spec import AgentSpec
 from agent_factory.tools_node import ToolsNode
+from agent_factory.tools_together import AfterTools, ToolsTogether, held
 from agent_factory.topology import TOOLS, Edge, Phase, Route
 from agent_factory.tracing import policy_of
 from agent_factory.updates import Fold
@@ -67,9 +68,13 @@ def wire(
     """
     graph = _graph(spec, context_schema)
     watch = watch_of(spec.decisions, spec.name)
-    nodes = _nodes(spec, graph, watch)
+    nodes = _nodes(spec, graph, watch, fused=how is not None)
     paths = {edge.source: _path(spec, edge, watch) for edge in spec.topology.edges}
-    walked = {} if how is None else walks(spec.topology, nodes, _routes(paths), graph.channels, how)
+    walked: Mapping[str, Runnable[Any, Any]] = {}
+    if how is not None:
+        if spec.has_tools:
+            paths[TOOLS] = AfterTools(cast("Runnable[Any, Any]", paths[TOOLS]))
+        walked = walks(spec.topology, nodes, _routes(paths), graph.channels, how)
     hooks = {bound.fact.node: bound for bound in spec.hooks}
     for name, node in nodes.items():
         bound = hooks.get(name)
@@ -87,7 +92,7 @@ def wire(
 
 
 def _nodes(
-    spec: AgentSpec, graph: AgentGraph, watch: Watch | None
+    spec: AgentSpec, graph: AgentGraph, watch: Watch | None, *, fused: bool
 ) -> dict[str, Runnable[Any, Any]]:
     rules = spec.rules
     keys = spec.schemas.state.__annotations__.keys() - graph.managed.keys()
@@ -96,7 +101,8 @@ def _nodes(
     }
     nodes[spec.topology.dialect.model] = _model_node(spec, graph, rules, watch)
     if spec.has_tools:
-        nodes[TOOLS] = ToolsNode(spec, keys, watch)
+        tools = ToolsNode(spec, keys, watch, around=held if fused else None)
+        nodes[TOOLS] = ToolsTogether(tools) if fused else tools
     return nodes
 
 

@@ -1,0 +1,240 @@
+"""Fused runs: the tool calls of one turn in one task, until one of them waits or fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, interrupt
+
+from agent_factory import AgentMiddleware, AgentState, create_agent, wrap_tool_call
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
+
+Run = Callable[..., Any]
+ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}
+THREAD: Any = {"configurable": {"thread_id": "one"}}
+
+
+class Tools:
+    """Tools that count how often they run."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def find(self, query: str) -> str:
+        """Find something."""
+        self.ran.append(query)
+        return f"found {query}"
+
+    def ask(self, query: str) -> str:
+        """Ask a person."""
+        self.ran.append(f"asked {query}")
+        answer = interrupt(query)
+        self.ran.append(f"heard {answer}")
+        return str(answer)
+
+    def fail(self, query: str) -> str:
+        """Fail once."""
+        self.ran.append(f"failed {query}")
+        if self.ran.count(f"failed {query}") == 1:
+            raise ConnectionError(query)
+        return "at last"
+
+
+def calls(*names: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "args": {"query": str(number)}, "id": f"call {number}"}
+        for number, name in enumerate(names)
+    ]
+
+
+def agent_of(tools: Tools, *names: str, **options: Any) -> Any:
+    return create_agent(
+        ScriptedChatModel([calls(*names), "Done."]),
+        [tools.find, tools.ask, tools.fail],
+        checkpointer=InMemorySaver(),
+        fused=True,
+        **options,
+    )
+
+
+def steps(agent: Any) -> list[Any]:
+    return [state.next for state in reversed(list(agent.get_state_history(THREAD)))]
+
+
+def results(outcome: Any) -> list[str]:
+    return [message.text for message in outcome["messages"] if isinstance(message, ToolMessage)]
+
+
+def test_all_calls_of_a_turn_are_one_task(call: Run) -> None:
+    tools = Tools()
+    agent = agent_of(tools, *["find"] * 20)
+    outcome = call(agent, ASK, THREAD)
+    assert results(outcome) == [f"found {number}" for number in range(20)]
+    assert steps(agent).count(("tools",)) == 1
+    assert_valid_history(outcome["messages"])
+
+
+def test_a_call_that_waits_gets_a_task_of_its_own_and_the_others_do_not_run_again(
+    call: Run,
+) -> None:
+    tools = Tools()
+    agent = agent_of(tools, "find", "ask", "find")
+    (asked,) = call(agent, ASK, THREAD)["__interrupt__"]
+    assert sorted(tools.ran) == ["0", "2", "asked 1"]
+    assert agent.get_state(THREAD).next == ("tools",)
+    outcome = call(agent, Command(resume={asked.id: "yes"}), THREAD)
+    assert results(outcome) == ["found 0", "yes", "found 2"]
+    assert sorted(tools.ran) == ["0", "2", "asked 1", "asked 1", "heard yes"]
+    assert_valid_history(outcome["messages"])
+
+
+def test_several_calls_may_wait(call: Run) -> None:
+    tools = Tools()
+    agent = agent_of(tools, "ask", "find", "ask")
+    asked = call(agent, ASK, THREAD)["__interrupt__"]
+    assert sorted(question.value for question in asked) == ["0", "2"]
+    answers = {question.id: f"yes {question.value}" for question in asked}
+    outcome = call(agent, Command(resume=answers), THREAD)
+    assert results(outcome) == ["yes 0", "found 1", "yes 2"]
+
+
+def test_a_call_that_fails_leaves_the_results_of_the_others(call: Run) -> None:
+    tools = Tools()
+    agent = agent_of(tools, "find", "fail", "find")
+    with pytest.raises(ConnectionError, match="1"):
+        call(agent, ASK, THREAD)
+    assert sorted(tools.ran) == ["0", "2", "failed 1"]
+    outcome = call(agent, None, THREAD)
+    assert results(outcome) == ["found 0", "at last", "found 2"]
+    assert sorted(tools.ran) == ["0", "2", "failed 1", "failed 1"]
+
+
+def test_errors_that_are_handled_are_results(call: Run) -> None:
+    tools = Tools()
+    agent = agent_of(tools, "find", "fail", "made_up", handle_tool_errors=True)
+    outcome = call(agent, ASK, THREAD)
+    statuses = [m.status for m in outcome["messages"] if isinstance(m, ToolMessage)]
+    assert statuses == ["success", "error", "error"]
+    assert steps(agent).count(("tools",)) == 1
+
+
+def test_a_layer_that_waits_gets_a_task_of_its_own(call: Run) -> None:
+    tools = Tools()
+
+    @wrap_tool_call
+    def approve(request: Any) -> Any:
+        if request.tool_call["id"] == "call 0":
+            interrupt("May it?")
+        return (yield request)
+
+    agent = agent_of(tools, "find", "find", middleware=[approve])
+    (asked,) = call(agent, ASK, THREAD)["__interrupt__"]
+    assert tools.ran == ["1"]
+    outcome = call(agent, Command(resume={asked.id: True}), THREAD)
+    assert results(outcome) == ["found 0", "found 1"]
+    assert tools.ran == ["1", "0"]
+
+
+@tool
+def stop(query: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+    """Stop the run."""
+    update = {"messages": [ToolMessage("stopped", tool_call_id=tool_call_id)]}
+    return Command(goto="__end__", update=update)
+
+
+@tool
+def leave(query: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+    """Go to the next agent."""
+    update = {"messages": [ToolMessage("left", tool_call_id=tool_call_id)]}
+    return Command(graph=Command.PARENT, goto="next", update=update)
+
+
+@tool(return_direct=True)
+def answer(query: str) -> str:
+    """Answer at once."""
+    return f"answer {query}"
+
+
+@pytest.mark.parametrize("beside", ["find", "ask"])
+def test_a_tool_that_stops_the_run_stops_it_beside_others(call: Run, beside: str) -> None:
+    """Also where another one has to be asked first."""
+    tools = Tools()
+    agent = create_agent(
+        ScriptedChatModel([calls("stop", beside), "Not asked."]),
+        [stop, tools.find, tools.ask],
+        checkpointer=InMemorySaver(),
+        fused=True,
+    )
+    outcome = call(agent, ASK, THREAD)
+    if beside == "ask":
+        (asked,) = outcome["__interrupt__"]
+        outcome = call(agent, Command(resume={asked.id: "yes"}), THREAD)
+    assert [message.type for message in outcome["messages"]] == ["human", "ai", "tool", "tool"]
+    assert agent.get_state(THREAD).next == ()
+
+
+def test_results_that_are_the_answer_are_that_together(call: Run) -> None:
+    agent = create_agent(
+        ScriptedChatModel([calls("answer", "answer")]),
+        [answer],
+        checkpointer=InMemorySaver(),
+        fused=True,
+    )
+    assert results(call(agent, ASK, THREAD)) == ["answer 0", "answer 1"]
+    assert steps(agent).count(("tools",)) == 1
+
+
+def test_a_handoff_waits_for_the_call_beside_it() -> None:
+    tools = Tools()
+    agent = create_agent(
+        ScriptedChatModel([calls("leave", "ask")]), [leave, tools.ask], fused=True, name="first"
+    )
+    graph: Any = StateGraph(AgentState)
+    graph.add_node("first", agent, destinations=("next",))
+    graph.add_node("next", lambda state: {"messages": [("ai", "Here I am.")]})
+    graph.add_edge(START, "first")
+    whole = graph.compile(checkpointer=InMemorySaver())
+    (asked,) = whole.invoke(ASK, THREAD)["__interrupt__"]
+    outcome = whole.invoke(Command(resume={asked.id: "yes"}), THREAD)
+    assert outcome["messages"][-1].text == "Here I am."
+
+
+def test_calls_of_one_id_keep_their_tasks(call: Run) -> None:
+    tools = Tools()
+    twice = [{**made, "id": "same"} for made in calls("find", "find")]
+    agent = create_agent(
+        ScriptedChatModel([twice, "Done."]), [tools.find], checkpointer=InMemorySaver(), fused=True
+    )
+    plain = create_agent(ScriptedChatModel([twice, "Done."]), [Tools().find])
+    assert results(call(agent, ASK, THREAD)) == results(call(plain, ASK))
+
+
+def test_a_run_that_pauses_shows_every_call() -> None:
+    agent = agent_of(Tools(), "find", "find", interrupt_before=["tools"])
+    agent.invoke(ASK, THREAD)
+    assert agent.get_state(THREAD).next == ("tools", "tools")
+
+
+def test_tools_are_shown_the_state_they_are_shown_alone(call: Run) -> None:
+    seen: list[Any] = []
+
+    class Look(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            seen.append([message.type for message in request.state["messages"]])
+            return (yield request)
+
+    for fused in (False, True):
+        agent = create_agent(
+            ScriptedChatModel([calls("find", "find"), "Done."]),
+            [Tools().find],
+            middleware=[Look()],
+            fused=fused,
+        )
+        call(agent, ASK)
+    assert seen == [["human", "ai"]] * 4
