@@ -131,6 +131,10 @@ def test_a_parameter_that_is_no_longer_needed_is_told() -> None:
             "create_agent(m, [], context_schema=C, checkpointer=c, store=s, name='n')",
         ),
         (
+            "create_react_agent(m, [], state_schema=None, interrupt_after=None)",
+            "create_agent(m, [], state_schema=None, interrupt_after=None)",
+        ),
+        (
             "create_react_agent(m, [], response_format=Ticket, interrupt_before=['tools'])",
             "create_agent(m, [], response_format=Ticket, interrupt_before=['tools'])",
         ),
