@@ -113,6 +113,7 @@ def measure(
     rounds: int,
     clock: Clock = now,
     after_round: Callable[[], None] = _nothing,
+    warm: bool = True,
 ) -> Rounds:
     """Time contenders in turn, round after round.
 
@@ -124,9 +125,11 @@ def measure(
         rounds: How often each is timed.
         clock: What to time by.
         after_round: Called between rounds, off the clock.
+        warm: Make that first call.
     """
-    for contender in contenders.values():
-        contender.timed(clock)
+    if warm:
+        for contender in contenders.values():
+            contender.timed(clock)
     taken = []
     for turn in range(rounds):
         order = _rotated(list(contenders), turn)
@@ -257,6 +260,8 @@ class Match:
         rounds: How often each is timed.
         pairs: The figures to make of it.
         scale: How the times themselves are shown.
+        warm: Call each once before the first round; False where a call is long, and its own start
+            no matter.
     """
 
     group: str
@@ -265,13 +270,14 @@ class Match:
     rounds: int
     pairs: Sequence[Pair]
     scale: Scale = MS
+    warm: bool = True
 
     def figures(
         self, clock: Clock = now, after_round: Callable[[], None] = _nothing
     ) -> list[Figure]:
         """Time everyone, and compare."""
         with self.open() as contenders:
-            taken = measure(contenders, self.rounds, clock, after_round)
+            taken = measure(contenders, self.rounds, clock, after_round, self.warm)
         return [self._figure(pair, taken) for pair in self.pairs]
 
     def _figure(self, pair: Pair, taken: Rounds) -> Figure:

@@ -124,7 +124,8 @@ def crowd(effort: Effort) -> Iterator[Match | Tally]:
         scale = Scale("agents a second", partial(_rate, number))
         pairs = _crowd_pairs(entries, "crowd" if number == FEW else None)
         opened = partial(crowds, entries, number)
-        yield Match("crowd", _crowd_name(number), opened, rounds, pairs, scale)
+        warm = number <= FEW
+        yield Match("crowd", _crowd_name(number), opened, rounds, pairs, scale, warm)
     for number in effort.memories:
         entries = _crowd_entries(effort, number)
         items = {name: partial(_memory, entry, number) for name, entry in entries.items()}

@@ -77,6 +77,12 @@ def test_the_first_call_of_a_contender_does_not_count() -> None:
     assert [taken["a"].wall for taken in rounds] == [1, 1, 1]
 
 
+def test_a_first_call_can_be_left_out_where_it_would_take_long() -> None:
+    clock = FakeClock()
+    rounds = harness.measure({"a": Contender(clock.takes(50, 1))}, 2, clock, warm=False)
+    assert [taken["a"].wall for taken in rounds] == [50, 1]
+
+
 def test_what_is_done_between_rounds_is_off_the_clock() -> None:
     clock = FakeClock()
     a = {"a": Contender(clock.takes(1))}
