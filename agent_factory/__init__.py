@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from agent_factory.messages_channel import DeltaMessages as DeltaMessages
     from agent_factory.models import init_model as init_model
     from agent_factory.ordering import Ordering as Ordering
+    from agent_factory.prebuilt import ValidationNode as ValidationNode
     from agent_factory.prebuilt import create_react_agent as create_react_agent
     from agent_factory.tool_node import ToolNode as ToolNode
     from agent_factory.tool_node import tools_condition as tools_condition
@@ -111,7 +112,7 @@ _HOME = {
     "agent_factory.messages_channel": ("DeltaMessages",),
     "agent_factory.models": ("init_model",),
     "agent_factory.ordering": ("Ordering",),
-    "agent_factory.prebuilt": ("create_react_agent",),
+    "agent_factory.prebuilt": ("ValidationNode", "create_react_agent"),
     "agent_factory.tool_node": ("ToolNode", "tools_condition"),
     "agent_factory.topology": ("Topology",),
     "agent_factory.topology_file": ("TopologyFileError", "load_topology"),

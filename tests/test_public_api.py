@@ -12,6 +12,8 @@ import pytest
 
 import agent_factory
 import agent_factory.middleware
+import agent_factory.prebuilt
+import agent_factory.review
 import agent_factory.stack
 import agent_factory.structured_output
 import agent_factory.testing
@@ -19,6 +21,8 @@ import agent_factory.testing
 MODULES = [
     agent_factory,
     agent_factory.middleware,
+    agent_factory.prebuilt,
+    agent_factory.review,
     agent_factory.stack,
     agent_factory.structured_output,
     agent_factory.testing,
