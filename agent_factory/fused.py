@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.runnables.config import run_in_executor, var_child_runnable_config
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, Interrupt, Send, interrupt
 
@@ -42,6 +42,7 @@ class Stage:
         engine: Whether it sees the engine's own keys.
         silent: Whether models that it asks say nothing in the agent's stream.
         together: Whether the tool calls it sends may go to one task.
+        threaded: Whether it goes to a thread in an asynchronous run.
     """
 
     node: Runnable[Any, Any]
@@ -50,6 +51,7 @@ class Stage:
     engine: bool = False
     silent: bool = True
     together: bool = True
+    threaded: bool = False
 
 
 @dataclass(slots=True)
@@ -155,6 +157,14 @@ class Walk:
         var_child_runnable_config.set(config)
         return state, config
 
+    def go_on(self, threaded: bool = True) -> None:
+        """Run what comes next in a synchronous way: one node, or all that share a thread."""
+        while True:
+            with self:
+                self.result = self.stage.node.invoke(*self.enter())
+            if self.done or not (threaded and self.stage.threaded):
+                return
+
     def __enter__(self) -> Walk:
         return self
 
@@ -178,7 +188,9 @@ class Walk:
         Raises:
             AgentFactoryError: It is the first node, and its edge leads nowhere.
         """
-        foreseen = self._foreseen(result)
+        now = self._view.now
+        # Most hooks write nothing, most of the time.
+        foreseen = now if result is None and not now.passing else self._foreseen(result)
         if foreseen is None:
             self._give_up(result)
             return
@@ -266,14 +278,16 @@ class FusedNode(Runnable[Any, Any]):
         """Take the step in a synchronous run."""
         walk = self._begun(input, config)
         while not walk.done:
-            with walk:
-                walk.result = walk.stage.node.invoke(*walk.enter())
+            walk.go_on(threaded=False)
         return walk.outcome
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Take the step in an asynchronous run."""
         walk = self._begun(input, config)
         while not walk.done:
+            if walk.stage.threaded:
+                await run_in_executor(None, walk.go_on)
+                continue
             with walk:
                 walk.result = await walk.stage.node.ainvoke(*walk.enter())
         return walk.outcome

@@ -11,6 +11,7 @@ from langchain_core.runnables import Runnable
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.fused import FusedNode, Lead, Stage
 from agent_factory.fused_view import is_known
+from agent_factory.nodes import HookNode
 from agent_factory.topology import TOOLS, Topology
 
 Names = Collection[str] | Literal["*"]
@@ -108,14 +109,16 @@ def _stages(
     sees_all = {model, plan.loop_entry} if TOOLS in nodes else {model}
     stages: dict[str, Stage] = {}
     for index, name in enumerate(order):
+        node = nodes[name]
         ends = name in own_step or how.ends(name)
         stages[name] = Stage(
-            node=nodes[name],
+            node=node,
             route=routes[name],
             # Only forward: a step that could turn back might never end.
             onward=frozenset() if ends else frozenset(order[index + 1 :]) & together,
             engine=name in sees_all,
             silent=name != model,
             together=how.together,
+            threaded=isinstance(node, HookNode) and node.threaded,
         )
     return stages

@@ -103,6 +103,11 @@ class HookNode(Runnable[Any, Any]):
             self._bound = watch.hook(bound, self._finish, reasoned=REASON not in self._keys)
             self._passed_on = watch.passing(owner, hook, passed_on, ended_by_tools)
 
+    @property
+    def threaded(self) -> bool:
+        """Whether it goes to a thread in an asynchronous run: it is synchronous only."""
+        return self._bound.a is None
+
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Run the hook in a synchronous run."""
         if self._in_loop and (passed := self._passed_on(input, self._rules)):
