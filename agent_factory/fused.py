@@ -62,11 +62,13 @@ class Run:
         depth: How many graphs lie around it.
         resumed: An answer may wait for the next node: it takes a step of its own.
         sent_again: The calls of a turn were sent again, each to a task of its own.
+        kept: Channels of messages, to be used again.
     """
 
     depth: int = 0
     resumed: bool = False
     sent_again: bool = False
+    kept: dict[str, Any] = field(default_factory=dict)
     _acts: dict[str, Callable[[], Any]] = field(default_factory=dict)
 
     def hand_over(self, name: str, act: Callable[[], Any]) -> None:
@@ -132,10 +134,10 @@ class Walk:
     ) -> None:
         self._stages = stages
         self._start = self._name = start
-        self._view = View(state, channels)
+        self._run = run_of(config)
+        self._view = View(state, channels, self._run.kept)
         self._config = config
         self._silent = silenced(config)
-        self._run = run_of(config)
         self._alone = self._run.takes_one()
         self.handed = self._run.handed(start)
         """What came of the first node in another step; None if it is yet to run."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from langgraph.channels import (
     AnyValue,
@@ -88,10 +88,17 @@ class View:
     Args:
         state: As it was read when the step began.
         channels: What becomes of a write to each key.
+        kept: Channels of messages from earlier steps of the run: they know where each one is.
     """
 
-    def __init__(self, state: Mapping[str, Any], channels: Mapping[str, Channel]) -> None:
+    def __init__(
+        self,
+        state: Mapping[str, Any],
+        channels: Mapping[str, Channel],
+        kept: dict[str, Any] | None = None,
+    ) -> None:
         self._channels = channels
+        self._kept = {} if kept is None else kept
         passing = {key for key in state if key in channels and is_passing(channels[key])}
         lasting = {key: value for key, value in state.items() if key not in passing}
         self.now = Foreseen(lasting, {key: state[key] for key in passing}, {}, {})
@@ -153,8 +160,13 @@ class View:
         if key not in self.now.lasting:
             return channel.copy()
         value = self.now.lasting[key]
-        # A reducer may work in place, and then not on what is to be folded again.
-        return channel.from_checkpoint(value if is_messages(channel) else copy(value))
+        if not is_messages(channel):
+            # A reducer may work in place, and then not on what is to be folded again.
+            return channel.from_checkpoint(copy(value))
+        kept: Any = self._kept.get(key) or channel.from_checkpoint(value)
+        kept.value = value
+        self._kept[key] = kept
+        return cast("Channel", kept)
 
     def _joined(self, key: str, values: list[Any], after: Mapping[str, Any]) -> list[Any]:
         """All writes to a key, as they are written at the end of the step."""
