@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
-from agent_factory.effects import then
+from agent_factory.effects import Driven, then
 from agent_factory.errors import BadReturn, CommandNotSupported, describe
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
 
 LayerCall = Callable[[Any, Callable[[Any], Any]], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """A response with the commands of the layers it came through, innermost first."""
 
     response: ModelResponse[Any]
@@ -43,15 +42,20 @@ class _Handler:
         self.commands: tuple[Command[Any], ...] = ()
 
     def __call__(self, request: ModelRequest[Any]) -> Any:
+        return then(self.ask(request), self.keep)
+
+    def ask(self, request: ModelRequest[Any]) -> Any:
+        """Call inward."""
         if not isinstance(request, ModelRequest):
             raise BadReturn(
                 "a wrap_model_call layer",
                 f"called its handler with {describe(request)}.",
                 "Pass the ModelRequest on, or request.override(...).",
             )
-        return then(self._inner(request), self._keep)
+        return self._inner(request)
 
-    def _keep(self, outcome: Outcome) -> ModelResponse[Any]:
+    def keep(self, outcome: Outcome) -> ModelResponse[Any]:
+        """Note what came back; what the layer is told of it."""
         self.commands = outcome.commands
         return outcome.response
 
@@ -66,9 +70,15 @@ class _ModelLayer:
 
     def __call__(self, request: ModelRequest[Any]) -> Any:
         handler = _Handler(self.inner)
-        return then(self.layer(request, handler), partial(self._finish, handler))
+        finish = partial(self._finish, handler)
+        if isinstance(self.layer, Driven):
+            # Most layers are flows: their driver does what `then` would do around each call.
+            return self.layer.drive(self.layer.flow(request), handler.ask, handler.keep, finish)
+        return then(self.layer(request, handler), finish)
 
     def _finish(self, handler: _Handler, result: Any) -> Outcome:
+        if type(result) is ModelResponse and type(result.result) is list:
+            return Outcome(result, handler.commands)  # as nearly always
         if isinstance(result, ExtendedModelResponse):
             return Outcome(
                 self._response(result.model_response),
@@ -126,8 +136,10 @@ class _ToolLayer:
     inner: LayerCall
 
     def __call__(self, request: Any, execute: Callable[[Any], Any]) -> Any:
-        result = self.layer(request, partial(self._inward, execute))
-        return then(result, self._check)
+        inward = partial(self._inward, execute)
+        if isinstance(self.layer, Driven):
+            return self.layer.drive(self.layer.flow(request), inward, None, self._check)
+        return then(self.layer(request, inward), self._check)
 
     def _inward(self, execute: Callable[[Any], Any], request: Any) -> Any:
         if not isinstance(request, ToolCallRequest):
@@ -139,6 +151,8 @@ class _ToolLayer:
         return self.inner(request, execute)
 
     def _check(self, result: Any) -> Any:
+        if isinstance(result, ToolMessage):
+            return result
         parts = result if isinstance(result, list) and result else [result]
         if not all(isinstance(part, ToolMessage | Command) for part in parts):
             raise BadReturn(

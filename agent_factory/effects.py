@@ -72,6 +72,10 @@ class Invoke:
     config: Any = None
 
 
+EFFECTS = (Sleep, Invoke)
+"""What a flow may yield beside a call inward."""
+
+
 @overload
 def then(value: Awaitable[T], finish: Callable[[T], R]) -> Coroutine[Any, Any, R]: ...
 @overload
@@ -122,12 +126,19 @@ def _is_signal(error: BaseException) -> bool:
     return ours or not isinstance(error, Exception)
 
 
-def run(flow: Flow[R], handler: Callable[[Any], Any] | None = None) -> R:
+def run(
+    flow: Flow[R],
+    handler: Callable[[Any], Any] | None = None,
+    keep: Callable[[Any], Any] | None = None,
+    finish: Callable[[Any], Any] | None = None,
+) -> R:
     """Walk a flow synchronously.
 
     Args:
         flow: The generator.
         handler: Receives every yielded value that is no effect: the call inward.
+        keep: Makes of what the handler gave what the flow is told.
+        finish: Makes of what the flow returned what is returned.
 
     Returns:
         What the flow returned.
@@ -141,14 +152,23 @@ def run(flow: Flow[R], handler: Callable[[Any], Any] | None = None) -> R:
         try:
             effect = resume(outcome)
         except StopIteration as stop:
-            return cast("R", stop.value)
+            return cast("R", stop.value if finish is None else finish(stop.value))
         try:
-            outcome, resume = _do(effect, handler), flow.send
+            resume = flow.send
+            if isinstance(effect, EFFECTS) or handler is None:
+                outcome = _do(effect)
+            else:
+                outcome = handler(effect) if keep is None else keep(handler(effect))
         except BaseException as error:
             outcome, resume = error, _thrown_into(flow, error)
 
 
-async def arun(flow: Flow[R], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
+async def arun(
+    flow: Flow[R],
+    handler: Callable[[Any], Awaitable[Any]] | None = None,
+    keep: Callable[[Any], Any] | None = None,
+    finish: Callable[[Any], Any] | None = None,
+) -> R:
     """Walk a flow asynchronously; otherwise as `run`."""
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
@@ -156,39 +176,56 @@ async def arun(flow: Flow[R], handler: Callable[[Any], Awaitable[Any]] | None = 
         try:
             effect = resume(outcome)
         except StopIteration as stop:
-            return cast("R", stop.value)
+            return cast("R", stop.value if finish is None else finish(stop.value))
         try:
-            outcome, resume = await _ado(effect, handler), flow.send
+            resume = flow.send
+            if isinstance(effect, EFFECTS) or handler is None:
+                outcome = await _ado(effect)
+            else:
+                outcome = await handler(effect) if keep is None else keep(await handler(effect))
         except BaseException as error:
             outcome, resume = error, _thrown_into(flow, error)
 
 
-def _do(effect: Any, handler: Callable[[Any], Any] | None) -> Any:
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """A flow as a layer in one colour.
+
+    Args:
+        flow: Makes the generator for a request.
+        drive: `run` or `arun`.
+    """
+
+    flow: Callable[[Any], Flow[Any]]
+    drive: Callable[..., Any]
+
+    def __call__(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        return self.drive(self.flow(request), handler)
+
+
+def _do(effect: Any) -> Any:
     match effect:
         case Sleep(seconds):
             return time.sleep(seconds)
         case Invoke(runnable, input, config):
             return runnable.invoke(input, config)
         case _:
-            return _inward(effect, handler)(effect)
+            raise _nothing_inward(effect)
 
 
-def _ado(effect: Any, handler: Callable[[Any], Awaitable[Any]] | None) -> Awaitable[Any]:
+def _ado(effect: Any) -> Awaitable[Any]:
     match effect:
         case Sleep(seconds):
             return asyncio.sleep(seconds)
         case Invoke(runnable, input, config):
             return runnable.ainvoke(input, config)
         case _:
-            awaited: Awaitable[Any] = _inward(effect, handler)(effect)
-            return awaited
+            raise _nothing_inward(effect)
 
 
-def _inward(effect: Any, handler: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    if handler is None:
-        raise BadReturn(
-            "a flow",
-            f"yielded {describe(effect)}, and there is no call inward here.",
-            "Yield Sleep(...) or Invoke(...).",
-        )
-    return handler
+def _nothing_inward(effect: Any) -> BadReturn:
+    return BadReturn(
+        "a flow",
+        f"yielded {describe(effect)}, and there is no call inward here.",
+        "Yield Sleep(...) or Invoke(...).",
+    )

@@ -9,13 +9,12 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from langgraph.types import TracePolicy
 
 from agent_factory.base import AgentMiddleware
-from agent_factory.effects import arun, run
+from agent_factory.effects import Driven, arun, run
 from agent_factory.errors import (
     ArgumentError,
     FlowAndWrap,
@@ -101,19 +100,11 @@ def _layer(middleware: AgentMiddleware[Any, Any], call: Call) -> Iterator[Bound[
     name = _WRAP[call]
     if flow := _method(middleware, _FLOW[call]):
         fact = Layer(middleware.name, call, _FLOW[call])
-        yield Bound(fact, middleware, partial(_drive, flow), partial(_adrive, flow))
+        yield Bound(fact, middleware, Driven(flow, run), Driven(flow, arun))
         return
     sync, a = _method(middleware, name), _method(middleware, f"a{name}")
     if sync or a:
         yield Bound(Layer(middleware.name, call, name), middleware, sync, a)
-
-
-def _drive(flow: Callable[..., Any], request: Any, handler: Callable[[Any], Any]) -> Any:
-    return run(flow(request), handler)
-
-
-def _adrive(flow: Callable[..., Any], request: Any, handler: Callable[[Any], Any]) -> Any:
-    return arun(flow(request), handler)
 
 
 def _method(middleware: AgentMiddleware[Any, Any], name: str) -> Callable[..., Any] | None:
