@@ -246,9 +246,10 @@ def create_agent(
         "name": name,
         "transformers": [*brought, *(transformers or ())],
     }
-    agent = wire(spec, context_schema).compile(**compiled)
+    agent = wire(spec, context_schema, how).compile(**compiled)
     if how is not None:
-        agent = FusedAgent.of(agent, wire(spec, context_schema, how).compile(**compiled))
+        quick = wire(spec, context_schema, how, quick=True).compile(**compiled)
+        agent = FusedAgent.of(agent, quick)
     return agent.with_config(CONFIG)
 
 

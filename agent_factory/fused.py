@@ -25,6 +25,9 @@ from agent_factory.updates import Pair, pairs_of
 RUN = "__agent_factory_run"
 """Under this key a fused run lies in `configurable`. What starts so is in no metadata."""
 
+ANSWERED = "answered"
+"""Under this key a tool call says whether the run has its structured answer already."""
+
 Target = str | list[Send]
 
 Lead = str | Callable[[Mapping[str, Any], RunnableConfig | None], Target]
@@ -210,7 +213,7 @@ class Walk:
         if may_go_on and not (self._alone or foreseen.blind):
             self._name, self.stage = target, self._stages[target]
         else:
-            self._end(Command(update=foreseen.writes(), goto=self._goto(target)))
+            self._end(Command(update=foreseen.writes(), goto=self._goto(target, foreseen)))
 
     def _foreseen(self, result: Any) -> Foreseen | None:
         """The state after a result; None where LangGraph is to deal with it in a step of its own.
@@ -235,15 +238,16 @@ class Walk:
             self._run.hand_over(self._name, act)
         self._end(Command(update=self._view.now.writes(), goto=self._name))
 
-    def _goto(self, target: Target) -> Any:
+    def _goto(self, target: Target, foreseen: Foreseen) -> Any:
         """Where a step leads: the calls of a turn to one task, if they can be told apart."""
         if isinstance(target, str):
             return () if target == END else target
-        calls = [call for send in target for call in send.arg]
+        answered = foreseen.lasting.get("structured_response") is not None
+        calls = [{**call, ANSWERED: answered} for send in target for call in send.arg]
         ids = {call["id"] for call in calls}
         alike = None in ids or len(ids) < len(calls)
-        if len(target) < 2 or alike or not self.stage.together:
-            return target
+        if alike or not self.stage.together:
+            return [Send(TOOLS, [call]) for call in calls]
         return Send(TOOLS, calls)
 
     def _end(self, outcome: Any) -> None:

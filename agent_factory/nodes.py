@@ -22,6 +22,7 @@ from agent_factory.errors import (
 from agent_factory.introspect import Bound, colour_error
 from agent_factory.route_reasons import ended_by_tools
 from agent_factory.routing import Choice, Rules, State
+from agent_factory.schema import RELAY
 from agent_factory.signals import passed_on
 from agent_factory.topology import JUMPS, Hook, Phase, Topology
 from agent_factory.tracing import silence
@@ -115,18 +116,19 @@ class HookNode(Runnable[Any, Any]):
         if self._bound.sync is None:
             raise HookPathNotSupported(*colour_error(self._bound, asynchronous=False))
         silence(config)
-        return self._finish(input, self._bound.sync(input, get_runtime()))
+        state = _shown(input)
+        return self._finish(state, self._bound.sync(state, get_runtime()))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Run the hook in an asynchronous run; one that is synchronous only runs in a thread."""
         if self._in_loop and (passed := self._passed_on(input, self._rules)):
             return passed
         silence(config)
-        runtime = get_runtime()
+        state, runtime = _shown(input), get_runtime()
         if self._bound.a is not None:
-            return self._finish(input, await self._bound.a(input, runtime))
+            return self._finish(state, await self._bound.a(state, runtime))
         assert self._bound.sync is not None  # a hook has one colour at least
-        return self._finish(input, await run_in_executor(None, self._bound.sync, input, runtime))
+        return self._finish(state, await run_in_executor(None, self._bound.sync, state, runtime))
 
     def _finish(self, state: State, result: Any) -> Update:
         if result is None and not self._enters:
@@ -180,3 +182,10 @@ class HookNode(Runnable[Any, Any]):
         """The answer of an earlier run, which must not be seen in this one."""
         stale = self._enters and state.get("structured_response") is not None
         return {"structured_response": None} if stale else {}
+
+
+def _shown(state: State) -> State:
+    """The state without what tools say of the run to the node at the loop's entry."""
+    if RELAY not in state:
+        return state
+    return {key: value for key, value in state.items() if key != RELAY}

@@ -207,6 +207,8 @@ def _make_follow(
         if target is None or target == edge.source:
             return None
         if target not in edge.targets:
+            if state.get("jump_to") == "end":
+                return None  # a tool's: it is passed on to a node that may leave
             raise UndeclaredJump(
                 edge.source,
                 f"has no edge to {target}, and the state's jump leads there.",

@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Command
 
 from agent_factory.compose import LayerCall, compose_tool_call
 from agent_factory.effects import then
 from agent_factory.errors import PathNotSupported
+from agent_factory.injection import takes_state
 from agent_factory.introspect import Bound, colour_error
 from agent_factory.model_call import composed, lacking
 from agent_factory.routing import CALL_BESIDE, DIRECT, INVALID_CALL
@@ -65,6 +66,10 @@ class ToolsNode(Runnable[Any, Any]):
         if watch is not None:
             handler, self._refused = watch.handler(handler), watch.refusing(_refused)
         self._view = spec.view
+        seen = bool(layers) or watch is not None or spec.toolbox.node is not None
+        self._stateless = frozenset(
+            name for name, tool in spec.toolbox.client.items() if not seen and not takes_state(tool)
+        )
         self.node = spec.toolbox.node or ToolNode(
             list(spec.toolbox.client.values()),
             handle_tool_errors=DEFAULT_ERRORS if handler is None else handler,
@@ -92,10 +97,16 @@ class ToolsNode(Runnable[Any, Any]):
         if not isinstance(input, list):
             return (input if "__type" in input else self._view(input)), []
         refused = [self._refused(call) for call in input if call.get("type") == INVALID_CALL]
-        calls = [
-            {**call, "type": "tool_call"} for call in input if call.get("type") != INVALID_CALL
-        ]
-        return calls, refused
+        calls = [_plain(call) for call in input if call.get("type") != INVALID_CALL]
+        return self._blind(calls), refused
+
+    def _blind(self, calls: list[ToolCall]) -> Any:
+        """The calls with a state of their own, where nothing sees it: ToolNode need not read it."""
+        if not self._stateless.issuperset(call["name"] for call in calls):
+            return calls
+        if len(calls) == 1:
+            return {"__type": "tool_call_with_context", "tool_call": calls[0], "state": {}}
+        return {"messages": [AIMessage("", tool_calls=calls)]} if calls else calls
 
     def _finish(self, input: Any, output: Any, refused: list[ToolMessage]) -> Any:
         if isinstance(output, dict):
@@ -118,6 +129,11 @@ class ToolsNode(Runnable[Any, Any]):
         # A layer may have sent the call to another tool: the answer's name is what ran.
         ran = {message.name for message in messages} or {call["name"] for call in input}
         return bool(ran & self._direct)
+
+
+def _plain(call: dict[str, Any]) -> ToolCall:
+    """A call without what it brought along for this node."""
+    return ToolCall(name=call["name"], args=call["args"], id=call["id"], type="tool_call")
 
 
 def _composed(

@@ -19,7 +19,9 @@ from langgraph.types import Command, Send
 
 from agent_factory.compose import LayerCall
 from agent_factory.effects import is_awaitable
-from agent_factory.fused import Run, again, run_of
+from agent_factory.fused import ANSWERED, Run, again, run_of
+from agent_factory.routing import DIRECT
+from agent_factory.schema import RELAY
 from agent_factory.topology import TOOLS
 
 DONE = "result"
@@ -104,21 +106,35 @@ class ToolsTogether(Runnable[Any, Any]):
 
     Args:
         tools: The node that runs them; its layers are `held`.
+        entry: Where a run goes from here, if no tool's result can be its last; None where an edge
+            has to choose.
     """
 
-    def __init__(self, tools: Runnable[Any, Any]) -> None:
+    def __init__(self, tools: Runnable[Any, Any], entry: str | None = None) -> None:
         self.name = TOOLS
         self._tools = tools
+        self._entry = entry
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Run the calls in a synchronous run."""
         turn = _begun(input, config, asynchronous=False)
-        return _ended(turn, input, self._tools.invoke(_plain(input), config))
+        return self._ended(turn, input, self._tools.invoke(input, config))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Run the calls in an asynchronous run."""
         turn = _begun(input, config, asynchronous=True)
-        return _ended(turn, input, await self._tools.ainvoke(_plain(input), config))
+        return self._ended(turn, input, await self._tools.ainvoke(input, config))
+
+    def _ended(self, turn: _Turn, calls: Sequence[dict[str, Any]], output: Any) -> Any:
+        if turn.stopped:
+            return _sent_again(turn, calls)
+        if self._entry is None:
+            return output
+        # Who sent a call hook by hook says nothing of it, and the node at the entry is to look.
+        unknown = any(call.get(ANSWERED, True) for call in calls)
+        said = [{RELAY: DIRECT}] if unknown else []
+        told = output if isinstance(output, list) else [output]
+        return [*told, *said, Command(goto=self._entry)]
 
 
 def _begun(
@@ -130,13 +146,7 @@ def _begun(
     return turn
 
 
-def _plain(calls: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in call.items() if key != DONE} for call in calls]
-
-
-def _ended(turn: _Turn, calls: Sequence[dict[str, Any]], output: Any) -> Any:
-    if not turn.stopped:
-        return output
+def _sent_again(turn: _Turn, calls: Sequence[dict[str, Any]]) -> Command[Any]:
     for call, error in turn.stopped.items():
         if (act := again(error, turn.config)) is not None:
             turn.run.hand_over(call, act)

@@ -51,16 +51,20 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
 
 
 def wire(
-    spec: AgentSpec, context_schema: type[Any] | None = None, how: Fusing | None = None
+    spec: AgentSpec,
+    context_schema: type[Any] | None = None,
+    how: Fusing | None = None,
+    *,
+    quick: bool = False,
 ) -> AgentGraph:
     """The graph of an agent, ready to compile.
 
     Args:
         spec: The agent.
         context_schema: The type of the run's context, or None.
-        how: For the graph of its fused runs: how far a step may go. It has the same nodes and
-            channels, so that either graph can take up a thread, and no edge where a step finds
-            its own way.
+        how: For both graphs of an agent that can be fused: how far a step may go.
+        quick: For the graph of its fused runs. It has the nodes and channels of the other one, so
+            that either can take up a thread, and no edge where a step finds its own way.
 
     Raises:
         InvalidSchema: LangGraph cannot make a channel for a key of the state.
@@ -68,41 +72,57 @@ def wire(
     """
     graph = _graph(spec, context_schema)
     watch = watch_of(spec.decisions, spec.name)
-    nodes = _nodes(spec, graph, watch, fused=how is not None)
+    nodes = _nodes(spec, graph, watch)
     paths = {edge.source: _path(spec, edge, watch) for edge in spec.topology.edges}
-    walked: Mapping[str, Runnable[Any, Any]] = {}
-    if how is not None:
-        if spec.has_tools:
-            paths[TOOLS] = AfterTools(cast("Runnable[Any, Any]", paths[TOOLS]))
-        walked = walks(spec.topology, nodes, _routes(paths), graph.channels, how)
-    hooks = {bound.fact.node: bound for bound in spec.hooks}
-    for name, node in nodes.items():
-        bound = hooks.get(name)
-        whole = bound is None or (how is not None and how.turn)
-        graph.add_node(
-            name,
-            walked.get(name, node),
-            input_schema=spec.schemas.state if whole else _seen_by(spec, name),
-            trace_policy=policy_of(bound.owner) if bound else None,
-        )
+    own_way: dict[str, Runnable[Any, Any]] = {}
+    if how is not None and spec.has_tools:
+        entry = spec.topology.loop_entry if quick and _always_returns(spec) else None
+        held_tools = ToolsNode(spec, _keys(spec, graph), watch, around=held)
+        nodes[TOOLS] = ToolsTogether(held_tools, entry)
+        paths[TOOLS] = AfterTools(cast("Runnable[Any, Any]", paths[TOOLS]))
+        own_way |= {TOOLS: nodes[TOOLS]} if entry else {}
+    if how is not None and quick:
+        own_way |= walks(spec.topology, nodes, _routes(paths), graph.channels, how)
+    _add_nodes(graph, {**nodes, **own_way}, whole=how is not None and how.turn and quick)
     for edge in spec.topology.edges:
-        if edge.source not in walked:
+        if edge.source not in own_way:
             _add(graph, edge, paths[edge.source])
     return graph
 
 
+def _always_returns(spec: AgentSpec) -> bool:
+    """Whether a run always goes from the tools to the loop's entry, which sees what they said."""
+    return spec.decisions is None and not spec.toolbox.direct and spec.response_format is None
+
+
+def _add_nodes(graph: AgentGraph, nodes: Mapping[str, Runnable[Any, Any]], *, whole: bool) -> None:
+    spec = graph.spec
+    hooks = {bound.fact.node: bound for bound in spec.hooks}
+    for name, node in nodes.items():
+        bound = hooks.get(name)
+        graph.add_node(
+            name,
+            node,
+            input_schema=spec.schemas.state if whole or not bound else _seen_by(spec, name),
+            trace_policy=policy_of(bound.owner) if bound else None,
+        )
+
+
+def _keys(spec: AgentSpec, graph: AgentGraph) -> set[str]:
+    return spec.schemas.state.__annotations__.keys() - graph.managed.keys()
+
+
 def _nodes(
-    spec: AgentSpec, graph: AgentGraph, watch: Watch | None, *, fused: bool
+    spec: AgentSpec, graph: AgentGraph, watch: Watch | None
 ) -> dict[str, Runnable[Any, Any]]:
-    rules = spec.rules
-    keys = spec.schemas.state.__annotations__.keys() - graph.managed.keys()
+    keys = _keys(spec, graph)
     nodes: dict[str, Runnable[Any, Any]] = {
-        bound.fact.node: HookNode(bound, spec.topology, rules, keys, watch) for bound in spec.hooks
+        bound.fact.node: HookNode(bound, spec.topology, spec.rules, keys, watch)
+        for bound in spec.hooks
     }
-    nodes[spec.topology.dialect.model] = _model_node(spec, graph, rules, watch)
+    nodes[spec.topology.dialect.model] = _model_node(spec, graph, spec.rules, watch)
     if spec.has_tools:
-        tools = ToolsNode(spec, keys, watch, around=held if fused else None)
-        nodes[TOOLS] = ToolsTogether(tools) if fused else tools
+        nodes[TOOLS] = ToolsNode(spec, keys, watch)
     return nodes
 
 

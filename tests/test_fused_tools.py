@@ -238,3 +238,14 @@ def test_tools_are_shown_the_state_they_are_shown_alone(call: Run) -> None:
         )
         call(agent, ASK)
     assert seen == [["human", "ai"]] * 4
+
+
+def test_results_that_were_brought_along_are_used_hook_by_hook_too(call: Run) -> None:
+    """A call that is done does not run again, whichever way the thread is taken up."""
+    tools = Tools()
+    agent = agent_of(tools, "find", "fail")
+    with pytest.raises(ConnectionError):
+        call(agent, ASK, THREAD)
+    list(agent.stream(None, THREAD, stream_mode="updates"))
+    assert tools.ran.count("0") == 1
+    assert results(agent.get_state(THREAD).values) == ["found 0", "at last"]

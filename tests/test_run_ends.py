@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
 from langgraph.types import Command, interrupt
 
-from agent_factory import AgentMiddleware, create_agent
+from agent_factory import AgentMiddleware, create_agent, hook_config
 from agent_factory.errors import CommandNotSupported, UnknownStateKey
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
@@ -251,6 +251,18 @@ def test_what_tools_say_of_the_run_outlives_a_pause(
     while agent.get_state(THREAD).next:
         result = call(agent, None, THREAD)
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "tool"]
+
+
+def test_a_stop_passes_hooks_that_may_not_leave_themselves(call: Any) -> None:
+    class Back(AgentMiddleware):
+        @hook_config(can_jump_to=["model"])
+        def after_model(self, state: Any, runtime: Any) -> None:
+            return None
+
+    model = ScriptedChatModel([calls("stop", "add")])
+    agent = create_agent(model, [stop, add], middleware=[Back(name="a"), Back(name="b")])
+    assert [message.type for message in call(agent, GO)["messages"]][1:] == ["ai", "tool", "tool"]
+    model.assert_done()
 
 
 def test_a_stop_from_a_list_of_commands(call: Any) -> None:
