@@ -342,9 +342,9 @@ class Trial:
             self.told.append((outcome, str(error)))
             return
         waiting = sorted(i.value for task in state.tasks for i in task.interrupts)
-        self.told.append(
-            (self.diary.plain(outcome), self.diary.plain(state.values), state.next, waiting)
-        )
+        # What passes with a step is not kept with the thread, and calls that are sent again take one.
+        kept = {k: v for k, v in state.values.items() if k not in ("flash", "jump_to")}
+        self.told.append((self.diary.plain(outcome), self.diary.plain(kept), state.next, waiting))
 
     def _input(self, doing: str) -> Any:
         state = self.agent.get_state(self.config)
