@@ -33,6 +33,9 @@ _SHARED = (
 )
 """What whoever serves an agent may set on it, and holds for all its runs."""
 
+_LEAN: dict[str, Any] = {"version": "v2"}
+"""How LangGraph is asked for the end of a run: otherwise it would tell of every step for that."""
+
 _OF_CHAINS = ("on_chain_start", "on_chain_end", "on_chain_error")
 
 
@@ -67,7 +70,7 @@ class FusedAgent(CompiledStateGraph[Any, Any, Any, Any]):
         """Run to the end, in few steps unless somebody watches; otherwise as LangGraph's."""
         if (run := self._unwatched(input, config, options)) is None:
             return super().invoke(input, config, **options)
-        return self._quick().invoke(input, run, **options)
+        return _as_asked(self._quick().invoke(input, run, **{**options, **_LEAN}), options)
 
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
@@ -75,7 +78,7 @@ class FusedAgent(CompiledStateGraph[Any, Any, Any, Any]):
         """As `invoke`, awaited."""
         if (run := self._unwatched(input, config, options)) is None:
             return await super().ainvoke(input, config, **options)
-        return await self._quick().ainvoke(input, run, **options)
+        return _as_asked(await self._quick().ainvoke(input, run, **{**options, **_LEAN}), options)
 
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
@@ -145,3 +148,13 @@ def _hears_of_nodes(handler: BaseCallbackHandler) -> bool:
     return any(
         getattr(kind, name) not in [getattr(base, name) for base in plain] for name in _OF_CHAINS
     )
+
+
+def _as_asked(ended: Any, options: Mapping[str, Any]) -> Any:
+    """The end of a run in the form that was asked for."""
+    if options.get("version") == "v2":
+        return ended
+    if not ended.interrupts:
+        return ended.value
+    value = ended.value if isinstance(ended.value, dict) else {}
+    return {**value, "__interrupt__": list(ended.interrupts)}

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import AnyMessage
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage, BaseMessage
+from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables.base import RunnableBinding
 from langchain_core.tools import BaseTool
 
@@ -46,9 +48,7 @@ def model_call(spec: AgentSpec, watch: Watch | None = None, *, asynchronous: boo
         return partial(refuse, missing, asynchronous=asynchronous)
     ask = AskModel(spec, watch)
     innermost = ask.a if asynchronous else ask.sync
-    return composed(
-        layers, asynchronous, watch, lambda named: compose_model_call(named, innermost)
-    )
+    return composed(layers, asynchronous, watch, lambda named: compose_model_call(named, innermost))
 
 
 def lacking(layers: Collection[Bound[Layer]], *, asynchronous: bool) -> Bound[Layer] | None:
@@ -117,14 +117,14 @@ class AskModel:
         """Ask in a synchronous run."""
         strategy, model, messages = self._prepare(request)
         with self._heard():
-            answer = model.invoke(messages)
+            answer = model.invoke(_prompt(model, messages))
         return Outcome(self._reader.read(strategy, answer, times_explained(request.state)))
 
     async def a(self, request: ModelRequest[Any]) -> Outcome:
         """Ask in an asynchronous run."""
         strategy, model, messages = self._prepare(request)
         with self._heard():
-            answer = await model.ainvoke(messages)
+            answer = await model.ainvoke(_prompt(model, messages))
         return Outcome(self._reader.read(strategy, answer, times_explained(request.state)))
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, list[AnyMessage]]:
@@ -232,3 +232,21 @@ def _with_tools(model: Any, tools: list[Any], settings: dict[str, Any]) -> Any:
     return RunnableBinding(
         bound=bound, config=model.config, config_factories=model.config_factories
     )
+
+
+def _prompt(model: Any, messages: list[AnyMessage]) -> Any:
+    """The messages in the form that a chat model takes as they are.
+
+    A list it would convert and check message by message, which a history's length makes dear.
+    """
+    inner = model
+    while isinstance(inner, RunnableBinding):
+        inner = inner.bound
+    kind = type(inner)
+    plain = isinstance(inner, BaseChatModel) and (kind.invoke, kind.ainvoke) == _OWN_CALLS
+    if not plain or not all(issubclass(kind, BaseMessage) for kind in set(map(type, messages))):
+        return messages
+    return ChatPromptValue.model_construct(messages=messages)
+
+
+_OWN_CALLS = (BaseChatModel.invoke, BaseChatModel.ainvoke)
