@@ -7,8 +7,8 @@ their words are not the agent's.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextvars import Token
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -58,18 +58,22 @@ def silence(config: RunnableConfig | None) -> None:
     var_child_runnable_config.set(silenced(config))
 
 
-@contextmanager
-def heard() -> Iterator[None]:
+class heard:
     """Within a silenced context: what the agent's own model says is heard."""
-    config = var_child_runnable_config.get()
-    if config is None:  # a layer called inward from a bare thread: nothing was silenced there
-        yield
-        return
-    token = var_child_runnable_config.set(_unsilenced(config))
-    try:
-        yield
-    finally:
-        var_child_runnable_config.reset(token)
+
+    __slots__ = ("_token",)
+    _token: Token[RunnableConfig | None] | None
+
+    def __enter__(self) -> None:
+        config = var_child_runnable_config.get()
+        # A layer may call inward from a bare thread: nothing was silenced there.
+        self._token = None
+        if config is not None:
+            self._token = var_child_runnable_config.set(_unsilenced(config))
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            var_child_runnable_config.reset(self._token)
 
 
 def _unsilenced(config: RunnableConfig) -> RunnableConfig:
