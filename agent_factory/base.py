@@ -50,6 +50,8 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         ordering: Where it belongs in a stack; checked when an agent is built.
         expected_tools: Names of tools it is set up for; one that the agent lacks is a finding.
         needs_checkpointer: It keeps or waits for something between runs of a thread.
+        unused: Names of its own hooks, layers and flows that have nothing to do as it is set up.
+            They are left out of the plan: each node costs a step of every run.
 
     >>> class Greeter(AgentMiddleware):
     ...     def before_model(self, state, runtime):
@@ -67,6 +69,7 @@ class AgentMiddleware(Generic[StateT, ContextT]):
     ordering: Ordering = Ordering()
     expected_tools: Collection[str] = ()
     needs_checkpointer: bool = False
+    unused: Collection[str] = ()
 
     def __init__(self, *, name: str | None = None) -> None:
         if name is not None:

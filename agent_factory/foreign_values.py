@@ -199,12 +199,15 @@ def native_schema(schema: Any) -> Any:
 @lru_cache(maxsize=256)  # a stack reads the same few schemas again and again
 def _native_schema(schema: Any, standard: Any) -> Any:
     hints = get_type_hints(schema, include_extras=True)
+    # Their AgentState has marks of theirs, so whatever extends it has some as well.
+    if all(_native_hint(hint) == hint for hint in hints.values()):
+        return None
     inherited = get_type_hints(standard, include_extras=True)
     own: Mapping[str, Any] = {
         key: _native_hint(hint) for key, hint in hints.items() if inherited.get(key) != hint
     }
     make: Any = TypedDict
-    return None if own == hints else make(schema.__name__, dict(own))
+    return make(schema.__name__, dict(own))
 
 
 def _native_hint(hint: Any) -> Any:

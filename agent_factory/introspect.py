@@ -85,7 +85,7 @@ def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
     found = []
     for phase in Phase:
         sync, a = _method(middleware, phase), _method(middleware, f"a{phase}")
-        if sync or a:
+        if (sync or a) and phase not in middleware.unused:
             jumps = frozenset(map(str, (*_declared_jumps(sync), *_declared_jumps(a))))
             found.append(Bound(Hook(middleware.name, phase, jumps), middleware, sync, a))
     return found
@@ -93,7 +93,8 @@ def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
 
 def layers_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Layer]]:
     """The layers a middleware's class defines: its wraps and its flows."""
-    return [bound for call in Call for bound in _layer(middleware, call)]
+    found = (bound for call in Call for bound in _layer(middleware, call))
+    return [bound for bound in found if bound.fact.method not in middleware.unused]
 
 
 def _layer(middleware: AgentMiddleware[Any, Any], call: Call) -> Iterator[Bound[Layer]]:
@@ -144,11 +145,19 @@ def _wrong_attributes(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
                 f"is {describe(value)}.",
                 f"Give {' or '.join(kind.__name__ for kind in kinds)}.",
             )
-    if not are_texts(middleware.expected_tools):
-        yield ArgumentError(
-            f"{type(middleware).__name__}.expected_tools",
-            f"is {describe(middleware.expected_tools)}.",
-            "Give a tuple of names.",
+    for name in ("expected_tools", "unused"):
+        if not are_texts(getattr(middleware, name)):
+            yield ArgumentError(
+                f"{type(middleware).__name__}.{name}",
+                f"is {describe(getattr(middleware, name))}.",
+                "Give a tuple of names.",
+            )
+            return
+    for name in sorted(set(middleware.unused) - _SLOTS.keys()):
+        yield UnknownHook(
+            f"{middleware.name}.unused",
+            f"leaves out {name!r}, which is no hook, layer or flow.",
+            f"It can leave out {', '.join([*_ARGUMENTS, *_FLOW.values()])}.",
         )
 
 

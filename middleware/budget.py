@@ -179,7 +179,8 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             counts=not limited.isdisjoint(BOUGHT),
             cap_output=cap_output,
         )
-        self._guards_tools = self.ledger is not None or not limited.isdisjoint(_OF_TOOLS)
+        guards_tools = self.ledger is not None or not limited.isdisjoint(_OF_TOOLS)
+        self.unused = () if guards_tools else ("around_tool",)
         # What nobody asks for is not looked up.
         asks = self._in_money or self.ledger is not None or prices is not None
         self._booked_by = self.prices if asks else None
@@ -269,8 +270,6 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Runs the tool if its call fits, and counts it; otherwise answers with an error."""
-        if not self._guards_tools:
-            return (yield request)
         visit = Visit(self.name, request.state)
         held = self._reserved(request, visit)
         if isinstance(held, BudgetExceededError):

@@ -133,6 +133,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         self.apply_to_tool_results = apply_to_tool_results
         self.apply_to_tool_calls = apply_to_tool_calls
         self.ordering = _ordering(places)
+        self.unused = _unused(*places)
         self._models: OrderedDict[Any, tuple[Any, Any]] = OrderedDict()
 
     @property
@@ -315,6 +316,13 @@ def _output_tools(response_format: Any) -> Sequence[str]:
     """The tools by which a structured answer is given."""
     by_tool = getattr(response_format, "by_tool", response_format)
     return list(getattr(by_tool, "bindings", ()))
+
+
+def _unused(input: bool, output: bool, tool_results: bool, tool_calls: bool) -> tuple[str, ...]:
+    """The hooks and flows that a guard of these places has no need of."""
+    hooks = () if input else ("before_agent", "before_model")
+    model = () if input or output or tool_calls else ("around_model",)
+    return (*hooks, *model, *(() if tool_results or tool_calls else ("around_tool",)))
 
 
 def _ordering(places: tuple[bool, ...]) -> Ordering:

@@ -110,6 +110,12 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
             raise TypeError(f"model must be a chat model or 'provider:name', not {model!r}.")
         self.tools_emulated = frozenset() if tools in ([], ()) else tool_names(tools)
         self.model = None if model is None else init_model(model)
+        off = self.tools_emulated == frozenset()
+        knows_model = self.model is not None
+        self.unused = (
+            *(("around_model",) if off or knows_model else ()),
+            *(("around_tool",) if off else ()),
+        )
         self._asked: OrderedDict[str, Any] = OrderedDict()
         self._warned = False
 

@@ -8,6 +8,7 @@ import pytest
 
 from agent_factory import AgentMiddleware, create_agent, hook_config
 from agent_factory.errors import (
+    ArgumentError,
     FlowAndWrap,
     HookColour,
     HookSignature,
@@ -301,3 +302,40 @@ def test_all_mistakes_of_a_middleware_are_told_at_once() -> None:
         build(before_modle=hook, after_model=ahook, wrap_tool_call=lambda self: None)
     kinds = {type(error) for error in caught.value.errors}
     assert kinds == {UnknownHook, HookColour, HookSignature}
+
+
+class Guard(AgentMiddleware[Any, Any]):
+    """Has hooks for places that it is not always set up for."""
+
+    def __init__(self, *unused: Any) -> None:
+        self.unused = unused
+
+    def before_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+    async def abefore_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+    def around_tool(self, request: Any) -> Any:
+        return (yield request)
+
+
+@pytest.mark.parametrize(
+    ("unused", "left"),
+    [
+        ((), ["before_model", "around_tool"]),
+        (("before_model",), ["around_tool"]),
+        (("before_model", "around_tool"), []),
+    ],
+)
+def test_what_is_unused_is_not_in_the_plan(unused: tuple[str, ...], left: list[str]) -> None:
+    guard = Guard(*unused)
+    found = [str(b.fact.phase) for b in hooks_of(guard)] + [b.fact.method for b in layers_of(guard)]
+    assert found == left
+
+
+def test_unused_hooks_have_to_be_known() -> None:
+    with pytest.raises(UnknownHook, match=r"leaves out 'before_modle', .* before_model,"):
+        create_agent(ScriptedChatModel(), middleware=[Guard("before_modle")])
+    with pytest.raises(ArgumentError, match=r"Guard\.unused"):
+        create_agent(ScriptedChatModel(), middleware=[Guard(1)])
