@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from agent_factory.prebuilt import create_react_agent as create_react_agent
     from agent_factory.tool_node import ToolNode as ToolNode
     from agent_factory.tool_node import tools_condition as tools_condition
+    from agent_factory.tool_starts import ToolStarts as ToolStarts
     from agent_factory.topology import Topology as Topology
     from agent_factory.topology_file import TopologyFileError as TopologyFileError
     from agent_factory.topology_file import load_topology as load_topology
@@ -114,6 +115,7 @@ _HOME = {
     "agent_factory.ordering": ("Ordering",),
     "agent_factory.prebuilt": ("ValidationNode", "create_react_agent"),
     "agent_factory.tool_node": ("ToolNode", "tools_condition"),
+    "agent_factory.tool_starts": ("ToolStarts",),
     "agent_factory.topology": ("Topology",),
     "agent_factory.topology_file": ("TopologyFileError", "load_topology"),
     "agent_factory.tracing": ("configure_trace_policy",),

@@ -27,6 +27,7 @@ from agent_factory.errors import (
 )
 from agent_factory.injection import isolated, takes_state
 from agent_factory.tool_errors import DEFAULT_ERRORS, Answer, asked_once, handler_for, marking
+from agent_factory.tool_starts import starts
 from agent_factory.toolbox import ToolLike, sort_tools
 
 Call = Callable[[Any], Any]
@@ -166,6 +167,8 @@ class _Settled:
 
     def _inward(self, execute: Call, original: Any, request: Any) -> Any:
         runtime = request.runtime
+        if request.tool is not None:
+            starts(request.tool_call["name"])
         # ToolNode injects the runtime's state, and a wrapper overrides the request's.
         state = runtime.state if request.state is original else request.state
         # A tool of a name that is not known was brought by a wrapper.

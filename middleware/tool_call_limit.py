@@ -25,6 +25,7 @@ from agent_factory import (
     Ordering,
     PrivateStateAttr,
     ToolCallRequest,
+    ToolStarts,
     TurnError,
     hook_config,
 )
@@ -44,7 +45,6 @@ from ._tool_limits import (
     refusals,
     with_limit,
 )
-from ._tool_starts import ToolStarts
 from ._turns import given_up, last_turn, unanswered
 
 __all__ = ["ToolCallLimitExceededError", "ToolCallLimitMiddleware", "ToolCallLimitState"]

@@ -16,6 +16,7 @@ from agent_factory import (
     AgentState,
     Sleep,
     ToolRuntime,
+    ToolStarts,
     create_agent,
     wrap_model_call,
     wrap_tool_call,
@@ -339,3 +340,34 @@ def test_a_layer_alone_makes_a_tools_node(call: Any) -> None:
     agent = create_agent(model, middleware=[answer])
     assert "tools" in agent.get_graph().nodes
     assert answers(call(agent, ASK)) == ["dynamic"]
+
+
+def test_a_layer_hears_which_tools_start_further_in(call: Any) -> None:
+    """What a layer answers, and what nobody knows, has not started."""
+    heard: list[list[str]] = []
+
+    def find(query: str) -> str:
+        """Find something."""
+        return f"found {query}"
+
+    @wrap_tool_call
+    def listening(request: Any) -> Any:
+        with ToolStarts() as outer, ToolStarts() as starts:
+            result = yield request
+        assert outer.names == starts.names
+        heard.append(starts.names)
+        return result
+
+    @wrap_tool_call
+    def answering(request: Any) -> Any:
+        if request.tool_call["args"]["query"] == "known":
+            return ToolMessage("as ever", tool_call_id=request.tool_call["id"])
+        return (yield request)
+
+    calls = [
+        {"name": name, "args": {"query": query}}
+        for name, query in (("find", "it"), ("find", "known"), ("made_up", "it"))
+    ]
+    model = ScriptedChatModel([[made] for made in calls] + ["Done."])
+    call(create_agent(model, [find], middleware=[listening, answering]), {"messages": "Go"})
+    assert heard == [["find"], [], []]
