@@ -7,11 +7,13 @@ is its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
+from operator import is_
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from weakref import ref
 
 from langchain_core.tools import BaseTool
 from langchain_core.tools.base import get_all_basemodel_annotations
@@ -28,15 +30,47 @@ RUNTIME = "runtime"
 """A parameter of this name is given the ToolRuntime, whatever its type."""
 
 
+@dataclass(slots=True)
+class _Read:
+    """What was read of a tool, and of what.
+
+    Args:
+        tool: The tool, which is not kept alive by that.
+        parts: What its annotations come from.
+        annotations: Those of its parameters.
+        faultless: Whether they were looked at, and nothing was wrong.
+    """
+
+    tool: ref[BaseTool]
+    parts: tuple[Any, ...]
+    annotations: dict[str, Any]
+    faultless: bool = False
+
+
+_read: dict[int, _Read] = {}
+
+
+def _read_of(tool: BaseTool) -> _Read:
+    """What is known of a tool: it is given to agent after agent, and reading it takes its time."""
+    parts = (getattr(tool, "func", None), getattr(tool, "coroutine", None), tool.args_schema)
+    known = _read.get(id(tool))
+    if known is not None and known.tool() is tool and all(map(is_, known.parts, parts)):
+        return known
+    key = id(tool)
+    function = parts[0] or parts[1]
+    hints = get_type_hints(function, include_extras=True) if function else {}
+    annotations = {**hints, **get_all_basemodel_annotations(tool.get_input_schema())}
+    found = _read[key] = _Read(ref(tool, lambda _: _read.pop(key, None)), parts, annotations)
+    return found
+
+
 def annotations_of(tool: BaseTool) -> dict[str, Any]:
     """The annotations of a tool's parameters, those the model does not see included.
 
     Raises:
         Exception: An annotation cannot be read.
     """
-    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
-    hints = get_type_hints(function, include_extras=True) if function else {}
-    return {**hints, **get_all_basemodel_annotations(tool.get_input_schema())}
+    return _read_of(tool).annotations
 
 
 def mistakes_in(tool: BaseTool, origin: str) -> Iterator[SpecError]:
@@ -51,7 +85,7 @@ def mistakes_in(tool: BaseTool, origin: str) -> Iterator[SpecError]:
     """
     culprit = f"{origin}: {tool.name}"
     try:
-        annotations = annotations_of(tool)
+        read = _read_of(tool)
     except Exception as error:
         yield InvalidTool(
             culprit,
@@ -59,6 +93,13 @@ def mistakes_in(tool: BaseTool, origin: str) -> Iterator[SpecError]:
             "Annotate its parameters with types that its module imports.",
         )
         return
+    if not read.faultless:
+        mistakes = list(_mistakes(culprit, read.annotations))
+        read.faultless = not mistakes
+        yield from mistakes
+
+
+def _mistakes(culprit: str, annotations: Mapping[str, Any]) -> Iterator[SpecError]:
     for name, annotation in annotations.items():
         yield from _marked_twice(culprit, name, annotation)
     stores = [name for name, annotation in annotations.items() if _has(annotation, InjectedStore)]
