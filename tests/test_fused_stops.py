@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NotRequired
 
 import pytest
 from langchain_core.callbacks import (
@@ -316,4 +316,29 @@ def test_the_decision_log_says_what_it_says_hook_by_hook(call: Run) -> None:
             [(d.middleware, d.hook, d.verdict, d.detail, d.reason, d.changed) for d in decisions]
         )
     assert len(told[0]) > 10
+    assert told[0] == told[1] == told[2]
+
+
+@pytest.mark.parametrize("resumed", [ASK, None])
+def test_a_thread_of_another_agent_is_taken_up_as_hook_by_hook(call: Run, resumed: Any) -> None:
+    """It waits at a node that this agent has not, and has keys that this one does not know."""
+
+    class Noted(AgentState[Any]):
+        note: NotRequired[str]
+
+    class Noting(AgentMiddleware):
+        state_schema = Noted
+
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"note": str(interrupt("Really?"))}
+
+    told = []
+    for fused in (False, True, "turn"):
+        saver = InMemorySaver()
+        other = create_agent(model(), [find], middleware=[Noting()], checkpointer=saver)
+        other.invoke(ASK, THREAD)
+        agent = create_agent(model(), [find], middleware=busy(2), checkpointer=saver, fused=fused)
+        outcome = call(agent, resumed, THREAD)
+        told.append([message.text for message in (outcome or {}).get("messages", ())])
+        told[-1].append(str(agent.get_state(THREAD).next))
     assert told[0] == told[1] == told[2]
