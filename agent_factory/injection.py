@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, is_dataclass
-from operator import is_
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from weakref import ref
@@ -36,13 +35,14 @@ class _Read:
 
     Args:
         tool: The tool, which is not kept alive by that.
-        parts: What its annotations come from.
+        parts: The identities of what its annotations come from. A tool's function may belong to
+            whoever brings it, and must not be kept alive here.
         annotations: Those of its parameters.
         faultless: Whether they were looked at, and nothing was wrong.
     """
 
     tool: ref[BaseTool]
-    parts: tuple[Any, ...]
+    parts: tuple[int, ...]
     annotations: dict[str, Any]
     faultless: bool = False
 
@@ -52,12 +52,11 @@ _read: dict[int, _Read] = {}
 
 def _read_of(tool: BaseTool) -> _Read:
     """What is known of a tool: it is given to agent after agent, and reading it takes its time."""
-    parts = (getattr(tool, "func", None), getattr(tool, "coroutine", None), tool.args_schema)
-    known = _read.get(id(tool))
-    if known is not None and known.tool() is tool and all(map(is_, known.parts, parts)):
+    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    parts, key = (id(function), id(tool.args_schema)), id(tool)
+    known = _read.get(key)
+    if known is not None and known.tool() is tool and known.parts == parts:
         return known
-    key = id(tool)
-    function = parts[0] or parts[1]
     hints = get_type_hints(function, include_extras=True) if function else {}
     annotations = {**hints, **get_all_basemodel_annotations(tool.get_input_schema())}
     found = _read[key] = _Read(ref(tool, lambda _: _read.pop(key, None)), parts, annotations)

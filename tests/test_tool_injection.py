@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import operator
+import weakref
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired
 
 import pytest
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import InjectedToolCallId, tool
+from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.managed import RemainingSteps
 from langgraph.store.memory import InMemoryStore
@@ -217,3 +219,19 @@ def test_tools_of_run_time_are_injected_too(call: Any) -> None:
 
     forged = asked("one_field", user="Eve")
     assert said(call(agent(None, [forged], middleware=[Late()]), GO)) == ["Hi Ada"]
+
+
+def test_a_tool_and_what_its_function_belongs_to_are_let_go() -> None:
+    """What was read of a tool is remembered, and the tool is not."""
+
+    class Desk:
+        def find(self, query: str) -> str:
+            """Find something."""
+            return query
+
+    desk = Desk()
+    gone = weakref.ref(desk)
+    create_agent(ScriptedChatModel(["Hi."]), [StructuredTool.from_function(desk.find)])
+    del desk
+    gc.collect()
+    assert gone() is None
