@@ -225,13 +225,16 @@ def test_a_tool_and_what_its_function_belongs_to_are_let_go() -> None:
     """What was read of a tool is remembered, and the tool is not."""
 
     class Desk:
+        def __init__(self) -> None:
+            self.tool = StructuredTool.from_function(self.find)
+
         def find(self, query: str) -> str:
             """Find something."""
             return query
 
     desk = Desk()
     gone = weakref.ref(desk)
-    create_agent(ScriptedChatModel(["Hi."]), [StructuredTool.from_function(desk.find)])
+    create_agent(ScriptedChatModel(["Hi."]), [desk.tool])
     del desk
     gc.collect()
     assert gone() is None
