@@ -342,7 +342,7 @@ class Trial:
             self.told.append((outcome, str(error)))
             return
         waiting = sorted(i.value for task in state.tasks for i in task.interrupts)
-        # What passes with a step is not kept with the thread, and calls that are sent again take one.
+        # What passes with a step is not kept, and calls that are sent again take one more.
         kept = {k: v for k, v in state.values.items() if k not in ("flash", "jump_to")}
         self.told.append((self.diary.plain(outcome), self.diary.plain(kept), state.next, waiting))
 
