@@ -66,8 +66,7 @@ class ToolsNode(Runnable[Any, Any]):
         if watch is not None:
             handler, self._refused = watch.handler(handler), watch.refusing(_refused)
         self._view = spec.view
-        # Hook by hook, whoever watches a task is shown what LangGraph makes of it.
-        seen = bool(layers) or watch is not None or around is None
+        seen = bool(layers) or watch is not None or spec.toolbox.node is not None
         self._stateless = frozenset(
             name for name, tool in spec.toolbox.client.items() if not seen and not takes_state(tool)
         )

@@ -125,23 +125,23 @@ class ToolsTogether(Runnable[Any, Any]):
         turn = _begun(input, config, asynchronous=True)
         return self._ended(turn, input, await self._tools.ainvoke(input, config))
 
-    def _ended(self, turn: _Turn, calls: Sequence[dict[str, Any]], output: Any) -> Any:
+    def _ended(self, turn: _Turn, input: Any, output: Any) -> Any:
         if turn.stopped:
-            return _sent_again(turn, calls)
+            return _sent_again(turn, input)
         if self._entry is None:
             return output
         # Who sent a call hook by hook says nothing of it, and the node at the entry is to look.
-        unknown = any(call.get(ANSWERED, True) for call in calls)
+        unknown = not isinstance(input, list) or any(call.get(ANSWERED, True) for call in input)
         said = [{RELAY: DIRECT}] if unknown else []
         told = output if isinstance(output, list) else [output]
         return [*told, *said, Command(goto=self._entry)]
 
 
-def _begun(
-    calls: Sequence[dict[str, Any]], config: RunnableConfig | None, *, asynchronous: bool
-) -> _Turn:
+def _begun(input: Any, config: RunnableConfig | None, *, asynchronous: bool) -> _Turn:
+    # A thread of another make may wait at the tools with the whole state for their input.
+    calls = input if isinstance(input, list) else []
     done = {call["id"]: call[DONE] for call in calls if DONE in call}
-    turn = _Turn(run_of(config), config, asynchronous, alone=len(calls) == 1, done=done)
+    turn = _Turn(run_of(config), config, asynchronous, alone=len(calls) < 2, done=done)
     _turn.set(turn)
     return turn
 
