@@ -12,7 +12,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
-from agent_factory import AgentMiddleware, AgentState, create_agent, wrap_tool_call
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    create_agent,
+    create_react_agent,
+    wrap_tool_call,
+)
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 
 Run = Callable[..., Any]
@@ -249,3 +255,23 @@ def test_results_that_were_brought_along_are_used_hook_by_hook_too(call: Run) ->
     list(agent.stream(None, THREAD, stream_mode="updates"))
     assert tools.ran.count("0") == 1
     assert results(agent.get_state(THREAD).values) == ["found 0", "at last"]
+
+
+@pytest.mark.parametrize("fused", [False, True, "turn"])
+def test_tools_that_wait_with_the_whole_state_are_taken_up(call: Run, fused: Any) -> None:
+    """As those of a `create_react_agent` of version 1 do: one run of the tools has all calls."""
+    saver, tools = InMemorySaver(), Tools()
+    before = create_react_agent(
+        ScriptedChatModel([calls("find", "find")]),
+        [tools.find],
+        version="v1",
+        checkpointer=saver,
+        interrupt_before=["tools"],
+    )
+    call(before, ASK, THREAD)
+    agent = create_agent(
+        ScriptedChatModel(["Done."]), [tools.find], checkpointer=saver, fused=fused
+    )
+    outcome = call(agent, None, THREAD)
+    assert results(outcome) == ["found 0", "found 1"]
+    assert outcome["messages"][-1].text == "Done."
