@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from langchain_core.runnables import RunnableConfig
@@ -26,6 +26,7 @@ from agent_factory.errors import (
     raise_all,
 )
 from agent_factory.injection import isolated, takes_state
+from agent_factory.one_call import Execute, Sample, execution_of, may_run_here, run_here
 from agent_factory.tool_errors import DEFAULT_ERRORS, Answer, asked_once, handler_for, marking
 from agent_factory.tool_starts import starts
 from agent_factory.toolbox import ToolLike, sort_tools
@@ -82,9 +83,11 @@ class ToolNode(LangGraphToolNode):
         awrap_tool_call: Callable[[Any, Call], Any] | None = None,
     ) -> None:
         known = _checked(tools)
-        answer = asked_once(handler_for(handle_tool_errors))
+        self._answer = answer = asked_once(handler_for(handle_tool_errors))
         stateless = frozenset(tool.name for tool in known if not takes_state(tool))
         settled = partial(_Settled, answer=answer, stateless=stateless)
+        self._settled = settled(wrap_tool_call or _execute)
+        self._key = messages_key
         self._asynchronous_only = wrap_tool_call is None and awrap_tool_call is not None
         unwrapped = wrap_tool_call is None and awrap_tool_call is None
         super().__init__(
@@ -93,7 +96,7 @@ class ToolNode(LangGraphToolNode):
             tags=tags,
             handle_tool_errors=answer,
             messages_key=messages_key,
-            wrap_tool_call=settled(wrap_tool_call or _execute),
+            wrap_tool_call=self._settled,
             # Where there is only the other one, ToolNode calls that, in both kinds of run.
             awrap_tool_call=settled(awrap_tool_call or _execute)
             if awrap_tool_call or unwrapped
@@ -113,7 +116,21 @@ class ToolNode(LangGraphToolNode):
                 "has awrap_tool_call alone, which a synchronous run would pass over.",
                 "Give wrap_tool_call as well, or use ainvoke.",
             )
-        return _merged(super().invoke(_readable(input), config, **kwargs))
+        if kwargs or not may_run_here(input):
+            return _merged(super().invoke(_readable(input), config, **kwargs))
+        run = partial(run_here, self._settled, self._execution, self._answer, self.tools_by_name)
+        return self._combined(run(input, config))
+
+    @cached_property
+    def _execution(self) -> Execute:
+        return execution_of(self)
+
+    def _combined(self, parts: list[Any]) -> Any:
+        """What comes of one call, as ToolNode gives it."""
+        if not any(isinstance(part, Command) for part in parts):
+            return {self._key: parts}
+        told = (part if isinstance(part, Command) else {self._key: [part]} for part in parts)
+        return _merged(list(told))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the calls in an asynchronous run.
@@ -157,6 +174,8 @@ class _Settled:
         self._stateless = stateless
 
     def __call__(self, request: Any, execute: Call) -> Any:
+        if isinstance(request.tool_call, Sample):
+            return request.tool_call.taken(execute)
         # ToolNode has asked the handler about what a tool raises; it would ask again out here.
         inner = partial(marking, partial(self._inward, execute, request.state), self._answer)
         result = marking(partial(self._outward, inner), self._answer, request, AgentFactoryError)

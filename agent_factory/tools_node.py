@@ -16,6 +16,7 @@ from agent_factory.errors import PathNotSupported
 from agent_factory.injection import takes_state
 from agent_factory.introspect import Bound, colour_error
 from agent_factory.model_call import composed, lacking
+from agent_factory.one_call import with_context
 from agent_factory.routing import CALL_BESIDE, DIRECT, INVALID_CALL
 from agent_factory.schema import RELAY
 from agent_factory.signals import relayed, translated
@@ -105,7 +106,7 @@ class ToolsNode(Runnable[Any, Any]):
         if not self._stateless.issuperset(call["name"] for call in calls):
             return calls
         if len(calls) == 1:
-            return {"__type": "tool_call_with_context", "tool_call": calls[0], "state": {}}
+            return with_context(calls[0], {})
         return {"messages": [AIMessage("", tool_calls=calls)]} if calls else calls
 
     def _finish(self, input: Any, output: Any, refused: list[ToolMessage]) -> Any:

@@ -1,0 +1,275 @@
+"""One call runs in the thread that asks for it, and otherwise as in ToolNode's pool."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+
+from agent_factory import ToolNode, create_agent, one_call, tool_node
+from agent_factory.one_call import with_context
+from agent_factory.testing import ScriptedChatModel
+
+
+@pytest.fixture(params=["here", "pool"])
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways: what holds for one has to hold for the other."""
+    if request.param == "pool":
+        monkeypatch.setattr(tool_node, "may_run_here", lambda _: False)
+    return str(request.param)
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def fail() -> str:
+    """Fail."""
+    raise ValueError("broken")
+
+
+def move() -> Command[Any]:
+    """Write to the state."""
+    return Command(update={"messages": [ToolMessage("moved", tool_call_id="1")]})
+
+
+def several() -> list[Any]:
+    """Say two things."""
+    return [ToolMessage("one", tool_call_id="1"), Command(update={"messages": []})]
+
+
+def junk(a: int) -> Any:
+    """Return what no tool may."""
+    return [a]
+
+
+@tool(response_format="content_and_artifact")
+def found() -> tuple[str, dict[str, int]]:
+    """Find something."""
+    return "found", {"page": 3}
+
+
+def ask_back() -> str:
+    """Ask a human."""
+    return f"said {interrupt('Sure?')}"
+
+
+def looks(
+    state: Annotated[dict[str, Any], InjectedState],
+    store: Annotated[Any, InjectedStore()],
+    runtime: ToolRuntime[Any, Any],
+) -> str:
+    """Look at what is injected."""
+    told = (
+        runtime.tool_call_id,
+        runtime.state == state,
+        runtime.store is store,
+        [each.name for each in runtime.tools],
+        runtime.execution_info is not None,
+        runtime.config["metadata"]["langgraph_node"],
+    )
+    return f"{state['messages']} {told} {store.get(('a',), 'b').value}"
+
+
+def nothing() -> None:
+    """What is done where there is nothing to do."""
+
+
+def ran(
+    node: ToolNode,
+    name: str,
+    args: dict[str, Any] | None = None,
+    then: Callable[[], object] = nothing,
+    **options: Any,
+) -> Any:
+    """What a call comes to in a graph: the graph's state, or the error."""
+    call = {"name": name, "args": args or {}, "id": "1", "type": "tool_call"}
+
+    def act(_: Any, config: RunnableConfig) -> Any:
+        output = node.invoke(with_context(call, {"messages": ["shown"]}), config)
+        then()
+        return output
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("tools", act)
+    graph.set_entry_point("tools")
+    store = InMemoryStore()
+    store.put(("a",), "b", {"kept": 1})
+    try:
+        run = graph.compile(store=store).invoke({"messages": []}, **options)
+    except Exception as error:
+        return type(error), str(error)
+    return [
+        (said.content, said.name, said.status, said.tool_call_id, said.artifact)
+        for said in run["messages"]
+    ]
+
+
+@pytest.mark.parametrize("handled", [True, False, "Try again.", ValueError], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("add", {"a": 1, "b": 2}),
+        ("add", {"a": "one"}),
+        ("fail", {}),
+        ("move", {}),
+        ("several", {}),
+        ("junk", {"a": 1}),
+        ("found", {}),
+        ("looks", {}),
+        ("unknown", {"a": 1}),
+    ],
+)
+def test_a_call_comes_to_the_same(
+    name: str, args: dict[str, Any], handled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools: list[Any] = [add, fail, move, several, junk, found, looks]
+    node = ToolNode(tools, handle_tool_errors=handled)
+    here = [ran(node, name, args) for _ in range(2)]
+    monkeypatch.setattr(tool_node, "may_run_here", lambda _: False)
+    assert here == [ran(node, name, args)] * 2
+
+
+def test_where_it_runs(where: str) -> None:
+    def tells() -> str:
+        """Tell the thread."""
+        return str(threading.get_ident())
+
+    ((content, *_),) = ran(ToolNode([tells]), "tells")
+    assert (content == str(threading.get_ident())) is (where == "here")
+
+
+def test_in_the_thread_of_an_event_loop_a_tool_can_start_one_of_its_own() -> None:
+    def starts() -> str:
+        """Run a coroutine."""
+        return asyncio.run(asyncio.sleep(0, "slept"))
+
+    async def main() -> Any:
+        return ran(ToolNode([starts]), "starts")
+
+    ((content, *_),) = asyncio.run(main())
+    assert content == "slept"
+
+
+def test_what_a_tool_and_a_layer_set_in_their_context_is_not_for_what_follows(where: str) -> None:
+    mark: ContextVar[str] = ContextVar("mark", default="none")
+
+    def marks() -> str:
+        """Mark."""
+        mark.set("tool")
+        return mark.get()
+
+    def layer(request: Any, execute: Any) -> Any:
+        mark.set("layer")
+        return execute(request)
+
+    node, after = ToolNode([marks], wrap_tool_call=layer), []
+    ((content, *_),) = ran(node, "marks", then=lambda: after.append(mark.get()))
+    assert (content, after) == ("tool", ["none"])
+
+
+def test_a_layer_may_call_twice_replace_the_tool_and_the_call(where: str) -> None:
+    @tool
+    def dynamic(a: int, state: Annotated[dict[str, Any], InjectedState]) -> str:
+        """A tool that the node does not know."""
+        return f"{a} {state['messages']}"
+
+    def layer(request: Any, execute: Any) -> Any:
+        execute(request)
+        return execute(request.override(tool=dynamic, tool_call={**request.tool_call, **other}))
+
+    other = {"name": "dynamic", "args": {"a": 5}}
+    ((content, *_),) = ran(ToolNode([add], wrap_tool_call=layer), "add", {"a": 1, "b": 1})
+    assert content == "5 ['shown']"
+
+
+@pytest.mark.parametrize("handled", [True, False])
+def test_what_a_layer_raises_is_handled_as_what_a_tool_raises(where: str, handled: bool) -> None:
+    def layer(request: Any, execute: Any) -> Any:
+        raise LookupError("no such thing")
+
+    node = ToolNode([add], wrap_tool_call=layer, handle_tool_errors=handled)
+    result = ran(node, "add", {"a": 1, "b": 1})
+    if handled:
+        ((content, name, status, *_),) = result
+        assert "no such thing" in content
+        assert (name, status) == ("add", "error")
+    else:
+        assert result == (LookupError, "no such thing")
+
+
+class Heard(BaseCallbackHandler):
+    """Notes which tools start, and with what."""
+
+    def __init__(self) -> None:
+        self.starts: list[Any] = []
+
+    def on_tool_start(self, serialized: Any, input_str: str, **known: Any) -> None:
+        metadata = known["metadata"]
+        self.starts.append((serialized["name"], input_str, metadata["langgraph_node"]))
+        told = known["parent_run_id"] is not None, metadata["who"], "mine" in known["tags"]
+        self.starts.append(told)
+
+
+class Configured(BaseTool):
+    """Says what config it is invoked with."""
+
+    name: str = "configured"
+    description: str = "Says it."
+    seen: list[Any]
+
+    def _run(self, a: int) -> str:
+        return str(a)
+
+    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+        self.seen.append((input, config["metadata"]["who"]))
+        return super().invoke(input, config, **kwargs)
+
+
+def test_callbacks_and_a_tool_hear_of_this_run_and_no_other(where: str) -> None:
+    spy = Configured(seen=[])
+    node = ToolNode([spy])
+    for who in ("Ada", "Bob"):
+        heard = Heard()
+        config = {"callbacks": [heard], "metadata": {"who": who}, "tags": ["mine"]}
+        ran(node, "configured", {"a": 1}, config=config)
+        assert heard.starts == [("configured", "{'a': 1}", "tools"), (True, who, True)]
+        assert spy.seen[-1][1] == who
+
+
+def test_a_question_is_asked_and_answered(where: str) -> None:
+    model = ScriptedChatModel([[{"name": "ask_back", "args": {}}], "Done."])
+    agent = create_agent(model, [ask_back], checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    assert agent.invoke({"messages": [("user", "Hi")]}, config)["__interrupt__"]
+    result = agent.invoke(Command(resume="yes"), config)
+    assert result["messages"][-2].text == "said yes"
+
+
+def test_what_a_call_needs_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def execution_of(node: Any) -> Any:
+        asked.append(node)
+        return one_call.execution_of(node)
+
+    monkeypatch.setattr(tool_node, "execution_of", execution_of)
+    node = ToolNode([add])
+    for number in range(3):
+        ((content, *_),) = ran(node, "add", {"a": number, "b": 0})
+        assert content == str(number)
+    assert asked == [node]
