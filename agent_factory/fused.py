@@ -8,25 +8,20 @@ their place (wait for an answer, fail) is done by the node itself, in a step tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor, var_child_runnable_config
-from langgraph.errors import GraphInterrupt
-from langgraph.types import Command, Interrupt, Send, interrupt
+from langgraph.types import Command, Send
 
+from agent_factory.fused_run import ANSWERED, Run, again, run_of
 from agent_factory.fused_view import Channel, Foreseen, View
 from agent_factory.schema import RELAY, RETRIES
+from agent_factory.tools_node import Calls
 from agent_factory.topology import END, TOOLS
 from agent_factory.tracing import silenced
 from agent_factory.updates import Pair, pairs_of
-
-RUN = "__agent_factory_run"
-"""Under this key a fused run lies in `configurable`. What starts so is in no metadata."""
-
-ANSWERED = "answered"
-"""Under this key a tool call says whether the run has its structured answer already."""
 
 Target = str | list[Send]
 
@@ -57,65 +52,6 @@ class Stage:
     threaded: bool = False
 
 
-@dataclass(slots=True)
-class Run:
-    """What a fused run keeps beside the state, from one step to the next.
-
-    Args:
-        depth: How many graphs lie around it.
-        resumed: An answer may wait for the next node: it takes a step of its own.
-        sent_again: The calls of a turn were sent again, each to a task of its own.
-        kept: Channels of messages, to be used again.
-    """
-
-    depth: int = 0
-    resumed: bool = False
-    sent_again: bool = False
-    kept: dict[str, Any] = field(default_factory=dict)
-    _acts: dict[str, Callable[[], Any]] = field(default_factory=dict)
-
-    def hand_over(self, name: str, act: Callable[[], Any]) -> None:
-        """Let a node, or a tool call, do in its own step what came of it in another's."""
-        self._acts[name] = act
-
-    def handed(self, name: str) -> Callable[[], Any] | None:
-        """What was handed over to a node, or to a tool call; once."""
-        return self._acts.pop(name, None)
-
-    def takes_one(self) -> bool:
-        """Whether the next node takes a step of its own."""
-        resumed, self.resumed = self.resumed, False
-        return resumed
-
-    def was_sent_again(self) -> bool:
-        """Whether the task that ends has sent its calls again."""
-        sent_again, self.sent_again = self.sent_again, False
-        return sent_again
-
-
-def run_of(config: RunnableConfig | None) -> Run:
-    """The run a config belongs to; a new one outside of fused runs."""
-    run: Run | None = (config or {}).get("configurable", {}).get(RUN)
-    return run or Run()
-
-
-def again(error: Exception, config: RunnableConfig | None) -> Callable[[], Any] | None:
-    """What raises the same in another step; None where what raised it has to run again.
-
-    Args:
-        error: What was raised.
-        config: The config of the step that raised it.
-    """
-    if not isinstance(error, GraphInterrupt):
-        return lambda: _raise(error)
-    questions: tuple[Interrupt[Any], ...] = (*error.args, ())[0]
-    namespace = (config or {}).get("configurable", {}).get("checkpoint_ns", "")
-    if [question.id for question in questions] != [Interrupt.from_ns(None, namespace).id]:
-        return None  # a graph inside it waits, under the name of that step
-    asked = questions[0]
-    return lambda: interrupt(asked.value, response_schema=asked.response_schema)
-
-
 class Walk:
     """One step through the stages of an agent; knows nothing of sync or async.
 
@@ -125,6 +61,7 @@ class Walk:
         state: The state as the first node reads it.
         channels: What becomes of a write to each key.
         config: The config of the step.
+        run: The run it belongs to.
     """
 
     def __init__(
@@ -134,10 +71,13 @@ class Walk:
         state: Mapping[str, Any],
         channels: Mapping[str, Channel],
         config: RunnableConfig | None,
+        run: Run,
     ) -> None:
         self._stages = stages
-        self._start = self._name = start
-        self._run = run_of(config)
+        self._name = start
+        self._first = True
+        self._calls: list[dict[str, Any]] | None = None
+        self._run = run
         self._view = View(state, channels, self._run.kept)
         self._config = config
         self._silent = silenced(config)
@@ -151,16 +91,21 @@ class Walk:
         self.done = False
         self.outcome: Any = None
 
-    def enter(self) -> tuple[dict[str, Any], RunnableConfig | None]:
-        """Begin the next node: the state as it sees it, and its config."""
-        state = self._view.now.state()
+    def enter(self) -> tuple[Any, RunnableConfig | None]:
+        """Begin the next node: the state as it sees it, or the calls for tools, and its config."""
+        config = self._silent if self.stage.silent else _named(self._config, self._name)
+        # What the node before has set, for what it calls, is not for this one.
+        var_child_runnable_config.set(config)
+        if self._calls is not None:
+            # LangGraph's own reading shows tools nothing that passes with a step.
+            return Calls(self._calls, self._shown(dict(self._view.now.lasting))), config
+        return self._shown(self._view.now.state()), config
+
+    def _shown(self, state: dict[str, Any]) -> dict[str, Any]:
         if not self.stage.engine:
             state.pop(RELAY, None)
             state.pop(RETRIES, None)
-        config = self._silent if self.stage.silent else self._config
-        # What the node before has set, for what it calls, is not for this one.
-        var_child_runnable_config.set(config)
-        return state, config
+        return state
 
     def go_on(self, threaded: bool = True) -> None:
         """Run what comes next in a synchronous way: one node, or all that share a thread."""
@@ -182,7 +127,7 @@ class Walk:
         if error is None:
             self.take(self.result)
             return True
-        if self._name == self._start or not isinstance(error, Exception):
+        if self._first or not isinstance(error, Exception):
             return False
         self._leave_to_itself(again(error, self._config))
         return True
@@ -204,31 +149,50 @@ class Walk:
             try:
                 target = target(foreseen.state(), self._config)
             except Exception as error:
-                if self._name == self._start:
+                if self._first:
                     raise
                 self._leave_to_itself(again(error, self._config))
                 return
         self._view.now = foreseen
-        may_go_on = isinstance(target, str) and target in self.stage.onward
-        if may_go_on and not (self._alone or foreseen.blind):
-            self._name, self.stage = target, self._stages[target]
+        if self._goes_on(target, foreseen):
+            self._first = False
         else:
             self._end(Command(update=foreseen.writes(), goto=self._goto(target, foreseen)))
+
+    def _goes_on(self, target: Target, foreseen: Foreseen) -> bool:
+        """Turn to the node that comes next, if this step may go on to it."""
+        within, run = isinstance(target, str) and target in self.stage.onward, self._run
+        if run.whole and not within:
+            run.check_limit(self._config or {})
+        if self._alone or foreseen.blind or not (within or (run.whole and self._knows(target))):
+            return False
+        run.spared += not within
+        self._calls = None if isinstance(target, str) else self._told(target, foreseen)
+        self._name = target if isinstance(target, str) else TOOLS
+        self.stage = self._stages[self._name]
+        return True
+
+    def _knows(self, target: Target) -> bool:
+        """Whether what comes next can be done here. Of several calls each may wait, or fail."""
+        if isinstance(target, str):
+            return target in self._stages
+        return len(target) == 1
 
     def _foreseen(self, result: Any) -> Foreseen | None:
         """The state after a result; None where LangGraph is to deal with it in a step of its own.
 
         It leads out of the graph, or it cannot be written: that LangGraph says in its own words.
         """
-        if isinstance(result, Command) and result.graph is not None:
+        parts = result if isinstance(result, list) else [result]
+        if any(isinstance(part, Command) and (part.graph or part.goto) for part in parts):
             return None
         try:
-            return self._view.foresee(_pairs(result))
+            return self._view.foresee([pair for part in parts for pair in _pairs(part)])
         except Exception:
             return None
 
     def _give_up(self, result: Any) -> None:
-        if self._name == self._start:
+        if self._first:
             self._end(result)
         else:
             self._leave_to_itself(lambda: result)
@@ -236,26 +200,32 @@ class Walk:
     def _leave_to_itself(self, act: Callable[[], Any] | None) -> None:
         if act is not None:
             self._run.hand_over(self._name, act)
-        self._end(Command(update=self._view.now.writes(), goto=self._name))
+        itself = self._name if self._calls is None else [Send(TOOLS, self._calls)]
+        self._end(Command(update=self._view.now.writes(), goto=itself))
 
     def _goto(self, target: Target, foreseen: Foreseen) -> Any:
         """Where a step leads: the calls of a turn to one task, if they can be told apart."""
         if isinstance(target, str):
             return () if target == END else target
-        answered = foreseen.lasting.get("structured_response") is not None
-        calls = [{**call, ANSWERED: answered} for send in target for call in send.arg]
+        calls = self._told(target, foreseen)
         ids = {call["id"] for call in calls}
         alike = None in ids or len(ids) < len(calls)
         if alike or not self.stage.together:
             return [Send(TOOLS, [call]) for call in calls]
         return Send(TOOLS, calls)
 
+    def _told(self, sends: list[Send], foreseen: Foreseen) -> list[dict[str, Any]]:
+        answered = foreseen.lasting.get("structured_response") is not None
+        return [{**call, ANSWERED: answered} for send in sends for call in send.arg]
+
     def _end(self, outcome: Any) -> None:
         self.done, self.outcome = True, outcome
 
 
-def _raise(error: Exception) -> Any:
-    raise error
+def _named(config: RunnableConfig | None, name: str) -> RunnableConfig:
+    """A config whose runs say by which node they were called."""
+    known = config or {}
+    return {**known, "metadata": {**known.get("metadata", {}), "langgraph_node": name}}
 
 
 def _pairs(result: Any) -> list[Pair]:
@@ -299,7 +269,10 @@ class FusedNode(Runnable[Any, Any]):
         return walk.outcome
 
     def _begun(self, input: Any, config: RunnableConfig | None) -> Walk:
-        walk = Walk(self._stages, self.name, input, self._channels, config)
+        run = run_of(config)
+        if run.spared:  # LangGraph knows nothing of those
+            run.check_limit(config or {}, begun=0)
+        walk = Walk(self._stages, self.name, input, self._channels, config, run)
         if walk.handed is not None:
             walk.take(walk.handed())
         return walk

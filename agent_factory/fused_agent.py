@@ -15,7 +15,7 @@ from langchain_core.runnables.config import (
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
-from agent_factory.fused import RUN, Run
+from agent_factory.fused_run import RUN, Run
 from agent_factory.signals import NAMESPACE_MARK
 
 _SHARED = (
@@ -126,16 +126,38 @@ class FusedAgent(CompiledStateGraph[Any, Any, Any, Any]):
         known = {**context["configurable"], **merged.get("configurable", {})}
         around = known.get("checkpoint_ns") or ""
         depth = around.count(NAMESPACE_MARK) + 1 if around else 0
-        parent = known.get(RUN)
+        parent: Any = known.get(RUN)
         if around and not (isinstance(parent, Run) and parent.depth + 1 == depth):
             return None  # the graph around it may be watched, with all that is inside
         callbacks: RunnableConfig = {"callbacks": context.get("callbacks"), **merged}
         if any(map(_hears_of_nodes, get_callback_manager_for_config(callbacks).handlers)):
             return None
-        run = Run(depth=depth, resumed=input is None or isinstance(input, Command))
+        run = Run(
+            depth=depth,
+            resumed=input is None or isinstance(input, Command),
+            whole=self._is_whole(options) and (not around or parent.whole),
+        )
         own: RunnableConfig = {"configurable": {RUN: run}}
         return merge_configs(merged, own)
 
+    def _is_whole(self, options: Mapping[str, Any]) -> bool:
+        """Whether nothing is kept between the steps of a run, and nobody may stop it there."""
+        return not (
+            any(getattr(self, name) for name in _BETWEEN)
+            or options.get("control")
+            # What LangGraph tells of its own steps would not be true of those it is spared.
+            or self.builder.managed
+        )
+
+
+_BETWEEN = (
+    "cache",
+    "checkpointer",
+    "interrupt_after_nodes",
+    "interrupt_before_nodes",
+    "step_timeout",
+)
+"""What happens between the steps of a run, or to each of them."""
 
 _WATCHING = ("debug", "interrupt_after", "interrupt_before", "print_mode", "subgraphs")
 

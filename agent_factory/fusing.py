@@ -67,7 +67,7 @@ def walks(
     channels: Mapping[str, Any],
     how: Fusing,
 ) -> dict[str, FusedNode]:
-    """The nodes that find their own way: a step goes on from them or to them, or they choose.
+    """The nodes that find their own way.
 
     LangGraph looks at a copy of every channel where an edge chooses; here the state is at hand.
 
@@ -88,12 +88,7 @@ def walks(
             "Write Annotated[list[AnyMessage], add_messages], or leave fused out.",
         )
     stages = _stages(plan, nodes, routes, how)
-    reached = {node for stage in stages.values() for node in stage.onward}
-    return {
-        name: FusedNode(name, stages, channels)
-        for name, stage in stages.items()
-        if stage.onward or name in reached or not isinstance(stage.route, str)
-    }
+    return {name: FusedNode(name, stages, channels) for name in stages if name != TOOLS}
 
 
 def _stages(
@@ -121,4 +116,6 @@ def _stages(
             together=how.together,
             threaded=isinstance(node, HookNode) and node.threaded,
         )
+    if TOOLS in nodes:
+        stages[TOOLS] = Stage(node=nodes[TOOLS], route=routes[TOOLS], silent=False)
     return stages

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,19 @@ from agent_factory.watching import Watch
 
 Reading = Callable[[Command[Any]], Command[Any]]
 """What the loop makes of a tool's command."""
+
+
+class Calls(list[dict[str, Any]]):
+    """Calls that bring along the state which they are to see.
+
+    Args:
+        calls: The calls.
+        state: The state.
+    """
+
+    def __init__(self, calls: Iterable[dict[str, Any]], state: Mapping[str, Any]) -> None:
+        super().__init__(calls)
+        self.state = state
 
 
 class ToolsNode(Runnable[Any, Any]):
@@ -99,12 +112,17 @@ class ToolsNode(Runnable[Any, Any]):
             return (input if "__type" in input else self._view(input)), []
         refused = [self._refused(call) for call in input if call.get("type") == INVALID_CALL]
         calls = [_plain(call) for call in input if call.get("type") != INVALID_CALL]
-        return self._blind(calls), refused
+        return self._seeing(calls, input.state if isinstance(input, Calls) else None), refused
 
-    def _blind(self, calls: list[ToolCall]) -> Any:
-        """The calls with a state of their own, where nothing sees it: ToolNode need not read it."""
+    def _seeing(self, calls: list[ToolCall], state: Mapping[str, Any] | None) -> Any:
+        """The calls with the state they see, where ToolNode need not read it.
+
+        Args:
+            calls: The calls.
+            state: What they have brought along; with none, one that nothing sees will do.
+        """
         if not self._stateless.issuperset(call["name"] for call in calls):
-            return calls
+            return with_context(calls[0], state) if state is not None and calls else calls
         if len(calls) == 1:
             return with_context(calls[0], {})
         return {"messages": [AIMessage("", tool_calls=calls)]} if calls else calls

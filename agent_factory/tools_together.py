@@ -19,7 +19,7 @@ from langgraph.types import Command, Send
 
 from agent_factory.compose import LayerCall
 from agent_factory.effects import is_awaitable
-from agent_factory.fused import ANSWERED, Run, again, run_of
+from agent_factory.fused_run import ANSWERED, Run, again, run_of
 from agent_factory.routing import DIRECT
 from agent_factory.schema import RELAY
 from agent_factory.topology import TOOLS
@@ -118,11 +118,15 @@ class ToolsTogether(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Run the calls in a synchronous run."""
         turn = _begun(input, config, asynchronous=False)
+        if (act := turn.run.handed(TOOLS)) is not None:
+            return act()
         return self._ended(turn, input, self._tools.invoke(input, config))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Run the calls in an asynchronous run."""
         turn = _begun(input, config, asynchronous=True)
+        if (act := turn.run.handed(TOOLS)) is not None:
+            return act()
         return self._ended(turn, input, await self._tools.ainvoke(input, config))
 
     def _ended(self, turn: _Turn, input: Any, output: Any) -> Any:

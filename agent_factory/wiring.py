@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from langchain_core.runnables import Runnable
@@ -78,12 +78,12 @@ def wire(
     if how is not None and spec.has_tools:
         entry = spec.topology.loop_entry if quick and _always_returns(spec) else None
         held_tools = ToolsNode(spec, _keys(spec, graph), watch, around=held)
-        nodes[TOOLS] = ToolsTogether(held_tools, entry)
+        nodes[TOOLS] = ToolsTogether(held_tools)
         paths[TOOLS] = AfterTools(cast("Runnable[Any, Any]", paths[TOOLS]))
-        own_way |= {TOOLS: nodes[TOOLS]} if entry else {}
+        own_way |= {TOOLS: ToolsTogether(held_tools, entry)} if entry else {}
     if how is not None and quick:
         own_way |= walks(spec.topology, nodes, _routes(paths), graph.channels, how)
-    _add_nodes(graph, {**nodes, **own_way}, whole=how is not None and how.turn and quick)
+    _add_nodes(graph, {**nodes, **own_way}, own_way)
     for edge in spec.topology.edges:
         if edge.source not in own_way:
             _add(graph, edge, paths[edge.source])
@@ -95,7 +95,9 @@ def _always_returns(spec: AgentSpec) -> bool:
     return spec.decisions is None and not spec.toolbox.direct and spec.response_format is None
 
 
-def _add_nodes(graph: AgentGraph, nodes: Mapping[str, Runnable[Any, Any]], *, whole: bool) -> None:
+def _add_nodes(
+    graph: AgentGraph, nodes: Mapping[str, Runnable[Any, Any]], see_all: Collection[str]
+) -> None:
     spec = graph.spec
     hooks = {bound.fact.node: bound for bound in spec.hooks}
     for name, node in nodes.items():
@@ -103,7 +105,9 @@ def _add_nodes(graph: AgentGraph, nodes: Mapping[str, Runnable[Any, Any]], *, wh
         graph.add_node(
             name,
             node,
-            input_schema=spec.schemas.state if whole or not bound else _seen_by(spec, name),
+            input_schema=_seen_by(spec, name)
+            if bound and name not in see_all
+            else spec.schemas.state,
             trace_policy=policy_of(bound.owner) if bound else None,
         )
 

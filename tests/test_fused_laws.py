@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, NotRequired
 
 import pytest
@@ -308,7 +308,7 @@ def cases(acts: Sequence[str]) -> st.SearchStrategy[Case]:
 class Trial:
     """One agent of a case, and all that can be told of its runs."""
 
-    def __init__(self, case: Case, fused: Any, colour: Colour) -> None:
+    def __init__(self, case: Case, fused: Any, colour: Colour, kept: bool = True) -> None:
         self.diary = Diary()
         self.model = Model(turns=case.turns, asked=[])
         stack = [
@@ -322,7 +322,7 @@ class Trial:
             middleware=stack,
             state_schema=Stored,
             response_format=Answer if case.structured else None,
-            checkpointer=InMemorySaver(),
+            checkpointer=InMemorySaver() if kept else None,
             interrupt_before=[p for p in case.pauses if p in nodes or "." not in p],
             fused=fused,
         )
@@ -346,6 +346,14 @@ class Trial:
         kept = {k: v for k, v in state.values.items() if k not in ("flash", "jump_to")}
         self.told.append((self.diary.plain(outcome), self.diary.plain(kept), state.next, waiting))
 
+    def ask(self) -> None:
+        """Run it where nothing is kept, and note how it ends."""
+        try:
+            outcome = self._run({"messages": [("user", "Well?")]}, watched=False)
+        except Exception as error:
+            outcome = (type(error), str(error))
+        self.told.append(self.diary.plain(outcome))
+
     def _input(self, doing: str) -> Any:
         state = self.agent.get_state(self.config)
         if doing == "ask" or not state.next:
@@ -361,7 +369,8 @@ class Trial:
             out = asyncio.run(self.agent.ainvoke(input, self.config))
         else:
             out = self.agent.invoke(input, self.config)
-        return {key: value for key, value in out.items() if key != "__interrupt__"}
+        waiting = [interrupted.value for interrupted in out.pop("__interrupt__", ())]
+        return {**out, "waits for": waiting} if waiting else out
 
     def _watch_now(self, input: Any) -> None:
         list(self.agent.stream(input, self.config, stream_mode="updates"))
@@ -422,5 +431,26 @@ def test_a_fused_run_fails_as_it_would_hook_by_hook(fused: Any, colour: Colour) 
     @given(cases(list(ACTS)))
     def check(case: Case) -> None:
         _same(case, fused, colour)
+
+    check()
+
+
+@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+@pytest.mark.parametrize("fused", [True, "turn"])
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_a_run_that_nothing_keeps_is_the_run_hook_by_hook(fused: Any, colour: Colour) -> None:
+    """Without a saver all of it may be one step."""
+
+    @settings(max_examples=EXAMPLES)
+    @given(cases(list(ACTS)))
+    def check(case: Case) -> None:
+        case = replace(case, pauses=())
+        plain, quick = (Trial(case, how, colour, kept=False) for how in (False, fused))
+        for _ in range(2):
+            plain.ask()
+            quick.ask()
+            assert quick.diary.pages == plain.diary.pages
+            assert quick.model.asked == plain.model.asked
+            assert quick.told == plain.told
 
     check()
