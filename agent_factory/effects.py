@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from inspect import isawaitable
 from types import GeneratorType
-from typing import Any, Protocol, TypeVar, cast, overload
+from typing import Any, Protocol, TypeVar, overload
 
 from langgraph.errors import GraphBubbleUp, is_invalid_resume
 
@@ -102,43 +102,46 @@ def is_awaitable(value: Any) -> bool:
     )
 
 
-def _close(flow: Flow[Any], signal: BaseException) -> None:
+def close(flow: Flow[Any], signal: BaseException) -> None:
+    """End a flow because of a signal, so that its cleanup runs."""
     try:
         flow.close()
     except Exception as broken:  # what a flow does as it is closed must not hide the signal
         signal.add_note(f"While its flow was closed: {broken!r}")
 
 
-def _thrown_into(flow: Flow[Any], error: BaseException) -> Callable[[Any], Any]:
-    """How a flow hears of an error.
-
-    Control flow (an interrupt, a refused answer to one, a parent command, a cancellation) is not
-    the flow's business: it is never thrown in, so no author can swallow it.
-    """
-    if _is_signal(error):
-        _close(flow, error)
-        raise error
-    return flow.throw
-
-
-def _is_signal(error: BaseException) -> bool:
+def is_signal(error: BaseException) -> bool:
+    """Whether an error is control flow: an interrupt, a refused answer to one, a cancellation."""
     ours = isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
     return ours or not isinstance(error, Exception)
 
 
-def run(
-    flow: Flow[R],
-    handler: Callable[[Any], Any] | None = None,
-    keep: Callable[[Any], Any] | None = None,
-    finish: Callable[[Any], Any] | None = None,
-) -> R:
+Throw = Callable[[Flow[Any], BaseException], Callable[[Any], Any]]
+"""How a flow hears of an error: what is called with it."""
+
+
+def errors_alone(flow: Flow[Any], error: BaseException) -> Callable[[Any], Any]:
+    """An author's flow hears of errors.
+
+    Control flow is not its business: it is never thrown in, so no author can swallow it.
+    """
+    if is_signal(error):
+        close(flow, error)
+        raise error
+    return flow.throw
+
+
+def all_of_it(flow: Flow[Any], error: BaseException) -> Callable[[Any], Any]:
+    """A flow of the engine's own hears of everything."""
+    return flow.throw
+
+
+def run(flow: Flow[R], handler: Callable[[Any], Any] | None = None) -> R:
     """Walk a flow synchronously.
 
     Args:
         flow: The generator.
         handler: Receives every yielded value that is no effect: the call inward.
-        keep: Makes of what the handler gave what the flow is told.
-        finish: Makes of what the flow returned what is returned.
 
     Returns:
         What the flow returned.
@@ -146,45 +149,58 @@ def run(
     Raises:
         BadReturn: The flow yielded something that is no effect, and there is no call inward.
     """
+    return walk(flow, handler)
+
+
+async def arun(flow: Flow[R], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
+    """Walk a flow asynchronously; otherwise as `run`."""
+    return await awalk(flow, handler)
+
+
+def walk(
+    flow: Flow[R], handler: Callable[[Any], Any] | None = None, throw: Throw = errors_alone
+) -> R:
+    """As `run`, of any flow."""
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
     while True:
         try:
             effect = resume(outcome)
         except StopIteration as stop:
-            return cast("R", stop.value if finish is None else finish(stop.value))
+            returned: R = stop.value
+            return returned
         try:
             resume = flow.send
-            if isinstance(effect, EFFECTS) or handler is None:
+            if handler is None or isinstance(effect, EFFECTS):
                 outcome = _do(effect)
             else:
-                outcome = handler(effect) if keep is None else keep(handler(effect))
+                outcome = handler(effect)
         except BaseException as error:
-            outcome, resume = error, _thrown_into(flow, error)
+            outcome, resume = error, throw(flow, error)
 
 
-async def arun(
+async def awalk(
     flow: Flow[R],
     handler: Callable[[Any], Awaitable[Any]] | None = None,
-    keep: Callable[[Any], Any] | None = None,
-    finish: Callable[[Any], Any] | None = None,
+    throw: Throw = errors_alone,
 ) -> R:
-    """Walk a flow asynchronously; otherwise as `run`."""
+    """As `arun`, of any flow."""
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
     while True:
         try:
             effect = resume(outcome)
         except StopIteration as stop:
-            return cast("R", stop.value if finish is None else finish(stop.value))
+            returned: R = stop.value
+            return returned
         try:
             resume = flow.send
-            if isinstance(effect, EFFECTS) or handler is None:
+            if handler is None or isinstance(effect, EFFECTS):
                 outcome = await _ado(effect)
             else:
-                outcome = await handler(effect) if keep is None else keep(await handler(effect))
+                outcome = await handler(effect)
         except BaseException as error:
-            outcome, resume = error, _thrown_into(flow, error)
+            outcome, resume = error, throw(flow, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +209,14 @@ class Driven:
 
     Args:
         flow: Makes the generator for a request.
-        drive: `run` or `arun`.
+        walk: `walk` or `awalk`.
     """
 
     flow: Callable[[Any], Flow[Any]]
-    drive: Callable[..., Any]
+    walk: Callable[..., Any]
 
     def __call__(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        return self.drive(self.flow(request), handler)
+        return self.walk(self.flow(request), handler)
 
 
 def _do(effect: Any) -> Any:

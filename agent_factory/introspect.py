@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from langgraph.types import TracePolicy
 
 from agent_factory.base import AgentMiddleware
-from agent_factory.effects import Driven, arun, run
+from agent_factory.effects import Driven, awalk, walk
 from agent_factory.errors import (
     ArgumentError,
     FlowAndWrap,
@@ -101,7 +101,7 @@ def _layer(middleware: AgentMiddleware[Any, Any], call: Call) -> Iterator[Bound[
     name = _WRAP[call]
     if flow := _method(middleware, _FLOW[call]):
         fact = Layer(middleware.name, call, _FLOW[call])
-        yield Bound(fact, middleware, Driven(flow, run), Driven(flow, arun))
+        yield Bound(fact, middleware, Driven(flow, walk), Driven(flow, awalk))
         return
     sync, a = _method(middleware, name), _method(middleware, f"a{name}")
     if sync or a:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Command
 
 from agent_factory import (
     ExtendedModelResponse,
+    Invoke,
     ModelRequest,
     ModelResponse,
+    Sleep,
     ToolCallRequest,
-    arun,
-    run,
 )
 from agent_factory.compose import Outcome, compose_model_call, compose_tool_call
+from agent_factory.effects import Driven, awalk, walk
 from agent_factory.errors import AgentFactoryError, BadReturn, CommandNotSupported
 from agent_factory.testing import ScriptedChatModel
 
@@ -39,15 +42,14 @@ def writes(key: str, value: Any, inner: Any = None) -> ExtendedModelResponse[Any
     return ExtendedModelResponse(inner or response(), Command(update={key: value}))
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=["sync", "async", "sync, as lone layers", "async, as lone layers"])
 def fold(request: pytest.FixtureRequest) -> Fold:
     """Compose flows (outermost first) around an answer and call the whole once."""
+    lone = "lone" in request.param
+    make = globals()["request"]
 
     def sync(*flows: Flow, innermost: Callable[[Any], Any] = lambda _: response()) -> Outcome:
-        layers = [
-            (flow.__name__, lambda request, handler, flow=flow: run(flow(request), handler))
-            for flow in flows
-        ]
+        layers = named(flows, walk, lone)
         call = compose_model_call(layers, lambda request: Outcome(innermost(request)))
         return cast("Outcome", call(make()))
 
@@ -55,14 +57,20 @@ def fold(request: pytest.FixtureRequest) -> Fold:
         async def inner(request: Any) -> Outcome:
             return Outcome(innermost(request))
 
-        layers = [
-            (flow.__name__, lambda request, handler, flow=flow: arun(flow(request), handler))
-            for flow in flows
-        ]
-        return cast("Outcome", asyncio.run(compose_model_call(layers, inner)(make())))
+        call = compose_model_call(named(flows, awalk, lone), inner)
+        return cast("Outcome", asyncio.run(call(make())))
 
-    make = globals()["request"]
-    return sync if request.param == "sync" else a
+    return sync if "async" not in request.param else a
+
+
+def named(flows: Sequence[Flow], drive: Callable[..., Any], lone: bool) -> list[Any]:
+    """Flows as layers: adjacent ones are walked together, those that are lone one in the other."""
+    if not lone:
+        return [(flow.__name__, Driven(flow, drive)) for flow in flows]
+    return [
+        (flow.__name__, lambda request, handler, flow=flow: drive(flow(request), handler))
+        for flow in flows
+    ]
 
 
 def through(request: Any) -> Any:
@@ -307,6 +315,173 @@ def test_what_the_model_raises_passes_all_layers(fold: Fold, error: Exception) -
     assert caught.value is error
 
 
+# --- flows that lie in each other ------------------------------------------------------------
+
+
+def test_flows_are_closed_from_the_inside_by_a_signal_that_none_of_them_hears(fold: Fold) -> None:
+    log: list[str] = []
+
+    def closing(name: str) -> Flow:
+        def layer(request: Any) -> Any:
+            try:
+                return (yield request)
+            except Exception as error:
+                log.append(f"{name} heard {error!r}")
+                raise
+            finally:
+                log.append(f"{name} closed")
+
+        return layer
+
+    def interrupted(request: Any) -> Any:
+        raise signal
+        yield
+
+    signal = GraphInterrupt(())
+    with pytest.raises(GraphInterrupt) as caught:
+        fold(closing("outer"), closing("inner"), interrupted)
+    assert caught.value is signal
+    assert log == ["inner closed", "outer closed"]
+
+
+def test_what_breaks_as_flows_are_closed_is_noted_on_the_signal(fold: Fold) -> None:
+    def broken(request: Any) -> Any:
+        try:
+            return (yield request)
+        finally:
+            raise LookupError("no way out")
+
+    def innermost(request: Any) -> Any:
+        raise GraphInterrupt(())
+
+    with pytest.raises(GraphInterrupt) as caught:
+        fold(broken, through, broken, innermost=innermost)
+    assert caught.value.__notes__ == ["While its flow was closed: LookupError('no way out')"] * 2
+
+
+def test_an_error_of_a_flow_is_heard_by_the_one_around_it_which_may_begin_anew(fold: Fold) -> None:
+    attempts: list[int] = []
+
+    def retrying(request: Any) -> Any:
+        while True:
+            try:
+                return (yield request)
+            except LookupError:
+                continue
+
+    def failing(request: Any) -> Any:
+        attempts.append(len(attempts))
+        answer = yield request
+        if len(attempts) < 3:
+            raise LookupError
+        return writes("attempt", len(attempts), answer)
+
+    assert updates(fold(through, retrying, through, failing)) == [{"attempt": 3}]
+
+
+def test_a_wrong_answer_of_a_flow_is_an_error_for_the_one_around_it(fold: Fold) -> None:
+    def forgetful(request: Any) -> Any:
+        yield request
+
+    def careful(request: Any) -> Any:
+        try:
+            return (yield request)
+        except BadReturn as error:
+            return AIMessage(error.culprit)
+
+    assert fold(careful, through, forgetful).response.result[0].text == "forgetful"
+
+
+def test_a_flow_is_told_of_its_own_wrong_yield(fold: Fold) -> None:
+    def confused(request: Any) -> Any:
+        try:
+            yield "junk"
+        except BadReturn:
+            return (yield request)
+
+    def unaware(request: Any) -> Any:
+        try:
+            return (yield request)
+        except BadReturn:
+            pytest.fail("that was not its doing")
+
+    assert fold(unaware, confused).response.result[0].text == "inner"
+
+
+def test_the_commands_of_the_last_call_that_returned_are_kept(fold: Fold) -> None:
+    """One that failed after it, half of the way in, changes nothing."""
+    attempts = iter(range(2))
+
+    def insisting(request: Any) -> Any:
+        answer = yield request
+        with suppress(LookupError):
+            yield request
+        return answer
+
+    def failing(request: Any) -> Any:
+        answer = yield request
+        if (attempt := next(attempts)) == 1:
+            raise LookupError
+        return writes("attempt", attempt, answer)
+
+    def writing(request: Any) -> Any:
+        return writes("deep", True, (yield request))
+
+    assert updates(fold(insisting, failing, writing)) == [{"deep": True}, {"attempt": 0}]
+
+
+def test_effects_of_a_flow_in_flows_are_done_for_it(fold: Fold) -> None:
+    def asking(request: Any) -> Any:
+        yield Sleep(0)
+        answer = yield Invoke(RunnableLambda(lambda text: f"{text}!"), "asked")
+        yield request
+        return AIMessage(answer)
+
+    assert fold(through, asking, through).response.result[0].text == "asked!"
+
+
+def test_an_iteration_that_stops_further_in_is_no_return(fold: Fold) -> None:
+    def layer(request: Any) -> Any:
+        try:
+            return (yield request)
+        except RuntimeError:
+            return AIMessage("told")
+
+    def stopping(request: Any) -> Any:
+        try:
+            yield request.override(messages=[AIMessage("second")])
+        except Exception as error:
+            raise RuntimeError from error
+
+    def innermost(request: Any) -> Any:
+        return next(iter([]))
+
+    assert fold(layer, stopping, innermost=innermost).response.result[0].text == "told"
+
+
+def test_flows_and_other_layers_mix_in_the_order_of_the_list() -> None:
+    log: list[str] = []
+
+    def flow(name: str) -> tuple[str, Any]:
+        def layer(request: Any) -> Any:
+            log.append(name)
+            return (yield request)
+
+        return name, Driven(layer, walk)
+
+    def plain(name: str) -> tuple[str, Any]:
+        def layer(request: Any, handler: Any) -> Any:
+            log.append(name)
+            return writes(name, 1, handler(request))
+
+        return name, layer
+
+    layers = [flow("a"), flow("b"), plain("c"), plain("d"), flow("e"), plain("f")]
+    outcome = compose_model_call(layers, lambda request: Outcome(response()))(request())
+    assert log == ["a", "b", "c", "d", "e", "f"]
+    assert updates(outcome) == [{"f": 1}, {"d": 1}, {"c": 1}]
+
+
 # --- tool layers ---------------------------------------------------------------------------
 
 
@@ -369,6 +544,45 @@ def test_a_tool_layer_that_returns_anything_else_is_named(junk: Any) -> None:
     with pytest.raises(BadReturn, match="unanswered") as caught:
         call(request_for_a_tool(), lambda _: ToolMessage("", tool_call_id="1"))
     assert caught.value.culprit == "inner"
+
+
+@pytest.mark.parametrize("drive", [walk, awalk], ids=["sync", "async"])
+def test_tool_flows_are_walked_together_and_checked_one_by_one(drive: Any) -> None:
+    asked: list[str] = []
+
+    def layer(request: Any) -> Any:
+        asked.append(note_of(request))
+        return (yield request_for_a_tool(note_of(request) + "."))
+
+    def careful(request: Any) -> Any:
+        try:
+            return (yield request)
+        except BadReturn as error:
+            return ToolMessage(error.culprit, tool_call_id="1")
+
+    def junk(request: Any) -> Any:
+        return (yield request) and ["junk"]
+
+    def confused(request: Any) -> Any:
+        return (yield "junk")
+
+    def called(*flows: Flow) -> Any:
+        def execute(request: Any) -> Any:
+            asked.append(note_of(request))
+            return ToolMessage("done", tool_call_id="1")
+
+        async def aexecute(request: Any) -> Any:
+            return execute(request)
+
+        call = compose_tool_call([(flow.__name__, Driven(flow, drive)) for flow in flows])
+        if drive is walk:
+            return call(request_for_a_tool(), execute)
+        return asyncio.run(call(request_for_a_tool(), aexecute))
+
+    assert called(layer, layer).text == "done"
+    assert asked == ["", ".", ".."]
+    assert called(careful, layer, junk).text == "junk"
+    assert called(careful, layer, confused).text == "confused"
 
 
 async def test_an_async_tool_layer_that_forgets_to_return_is_named() -> None:
