@@ -191,7 +191,8 @@ def create_agent(
             was written since the one before. Long threads want "delta": see docs/checkpoints.md.
         fused: Take the hooks before the model in one step, and those after it in another, where
             nobody watches the run: with many middleware that is several times as quick. "turn"
-            takes the model's call with them. See docs/fused.md.
+            takes the model's call with them. Without a checkpointer all of a run is one step. See
+            docs/fused.md.
 
     Returns:
         A compiled LangGraph graph: invoke, stream and inspect it like any other.

@@ -37,6 +37,7 @@ class Stage:
         node: What it does.
         route: Where its edge leads.
         onward: The nodes to which a step may go on from it.
+        idly: Those to which it may as long as nothing is written: then nothing is lost with it.
         engine: Whether it sees the engine's own keys.
         silent: Whether models that it asks say nothing in the agent's stream.
         together: Whether the tool calls it sends may go to one task.
@@ -46,6 +47,7 @@ class Stage:
     node: Runnable[Any, Any]
     route: Lead
     onward: frozenset[str] = frozenset()
+    idly: frozenset[str] = frozenset()
     engine: bool = False
     silent: bool = True
     together: bool = True
@@ -76,6 +78,7 @@ class Walk:
         self._stages = stages
         self._name = start
         self._first = True
+        self._idle = True
         self._calls: list[dict[str, Any]] | None = None
         self._run = run
         self._view = View(state, channels, self._run.kept)
@@ -86,8 +89,6 @@ class Walk:
         """What came of the first node in another step; None if it is yet to run."""
         self.stage = stages[start]
         """The stage that comes next."""
-        self.result: Any = None
-        """What its node returned."""
         self.done = False
         self.outcome: Any = None
 
@@ -107,30 +108,40 @@ class Walk:
             state.pop(RETRIES, None)
         return state
 
-    def go_on(self, threaded: bool = True) -> None:
-        """Run what comes next in a synchronous way: one node, or all that share a thread."""
-        while True:
-            with self:
-                self.result = self.stage.node.invoke(*self.enter())
-            if self.done or not (threaded and self.stage.threaded):
-                return
+    def go_on(self) -> None:
+        """Run the next node in a synchronous way."""
+        try:
+            result = self.stage.node.invoke(*self.enter())
+        except Exception as error:
+            self.fail(error)
+        else:
+            self.take(result)
 
-    def __enter__(self) -> Walk:
-        return self
+    async def ago_on(self) -> None:
+        """As `go_on`, awaited."""
+        try:
+            result = await self.stage.node.ainvoke(*self.enter())
+        except Exception as error:
+            self.fail(error)
+        else:
+            self.take(result)
 
-    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
-        """The node has come to its end; what the nodes before it have written is kept.
+    def share_thread(self) -> None:
+        """Run all that come next and need a thread, in this one."""
+        self.go_on()
+        while self.stage.threaded and not self.done:
+            self.go_on()
 
-        What the first node raises is raised: this step is its own. What a later one raises, it
-        raises again in a step of its own.
+    def fail(self, error: Exception) -> None:
+        """The node has failed; what the nodes before it have written is kept.
+
+        Raises:
+            Exception: It is the first node: this step is its own. A later one raises it again in
+                a step of its own.
         """
-        if error is None:
-            self.take(self.result)
-            return True
-        if self._first or not isinstance(error, Exception):
-            return False
+        if self._first:
+            raise error
         self._leave_to_itself(again(error, self._config))
-        return True
 
     def take(self, result: Any) -> None:
         """The node has returned.
@@ -138,13 +149,16 @@ class Walk:
         Raises:
             AgentFactoryError: It is the first node, and its edge leads nowhere.
         """
-        now = self._view.now
+        now, route = self._view.now, self.stage.route
         # Most hooks write nothing, most of the time.
+        if result is None and route in self.stage.onward and not (now.passing or self._alone):
+            self._turn_to(route)
+            return
         foreseen = now if result is None and not now.passing else self._foreseen(result)
         if foreseen is None:
             self._give_up(result)
             return
-        target: Any = self.stage.route
+        target: Any = route
         if not isinstance(target, str):
             try:
                 target = target(foreseen.state(), self._config)
@@ -154,23 +168,33 @@ class Walk:
                 self._leave_to_itself(again(error, self._config))
                 return
         self._view.now = foreseen
-        if self._goes_on(target, foreseen):
-            self._first = False
-        else:
+        self._idle = self._idle and result is None
+        if not self._goes_on(target, foreseen):
             self._end(Command(update=foreseen.writes(), goto=self._goto(target, foreseen)))
 
     def _goes_on(self, target: Target, foreseen: Foreseen) -> bool:
         """Turn to the node that comes next, if this step may go on to it."""
-        within, run = isinstance(target, str) and target in self.stage.onward, self._run
+        within, run = self._is_within(target), self._run
         if run.whole and not within:
             run.check_limit(self._config or {})
         if self._alone or foreseen.blind or not (within or (run.whole and self._knows(target))):
             return False
-        run.spared += not within
+        if not within:
+            run.spared += 1
+            self._idle = True
         self._calls = None if isinstance(target, str) else self._told(target, foreseen)
-        self._name = target if isinstance(target, str) else TOOLS
-        self.stage = self._stages[self._name]
+        self._turn_to(target if isinstance(target, str) else TOOLS)
         return True
+
+    def _turn_to(self, name: str) -> None:
+        self._first, self._name, self.stage = False, name, self._stages[name]
+
+    def _is_within(self, target: Target) -> bool:
+        """Whether the node that comes next belongs to this step."""
+        stage = self.stage
+        return isinstance(target, str) and (
+            target in stage.onward or (self._idle and target in stage.idly)
+        )
 
     def _knows(self, target: Target) -> bool:
         """Whether what comes next can be done here. Of several calls each may wait, or fail."""
@@ -254,7 +278,7 @@ class FusedNode(Runnable[Any, Any]):
         """Take the step in a synchronous run."""
         walk = self._begun(input, config)
         while not walk.done:
-            walk.go_on(threaded=False)
+            walk.go_on()
         return walk.outcome
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
@@ -262,10 +286,9 @@ class FusedNode(Runnable[Any, Any]):
         walk = self._begun(input, config)
         while not walk.done:
             if walk.stage.threaded:
-                await run_in_executor(None, walk.go_on)
-                continue
-            with walk:
-                walk.result = await walk.stage.node.ainvoke(*walk.enter())
+                await run_in_executor(None, walk.share_thread)
+            else:
+                await walk.ago_on()
         return walk.outcome
 
     def _begun(self, input: Any, config: RunnableConfig | None) -> Walk:

@@ -170,10 +170,11 @@ class View:
 
     def _joined(self, key: str, values: list[Any], after: Mapping[str, Any]) -> list[Any]:
         """All writes to a key, as they are written at the end of the step."""
-        earlier = self.now.written.get(key)
-        if earlier is None or is_single(self._channels[key]):
+        earlier = self.now.written.get(key, [])
+        if (not earlier and len(values) == 1) or is_single(self._channels[key]):
             return values
-        if any(map(_overwrites, [*earlier, *values])):
+        # What is written so far has one in it only if that is all there is.
+        if any(map(_overwrites, [*earlier[:1], *values])):
             # A step takes one, and nothing after it.
             return [Overwrite(after[key])]
         return [*earlier, *values]

@@ -105,12 +105,14 @@ def _stages(
     stages: dict[str, Stage] = {}
     for index, name in enumerate(order):
         node = nodes[name]
-        ends = name in own_step or how.ends(name)
+        # Only forward: a step that could turn back might never end.
+        after = frozenset(() if how.ends(name) else order[index + 1 :])
         stages[name] = Stage(
             node=node,
             route=routes[name],
-            # Only forward: a step that could turn back might never end.
-            onward=frozenset() if ends else frozenset(order[index + 1 :]) & together,
+            onward=frozenset() if name in own_step else after & together,
+            # A model's answer is kept at once, and what was written before it is asked.
+            idly=frozenset() if how.begins(model) else after & own_step,
             engine=name in sees_all,
             silent=name != model,
             together=how.together,

@@ -111,7 +111,7 @@ class HookNode(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Run the hook in a synchronous run."""
-        if self._in_loop and (passed := self._passed_on(input, self._rules)):
+        if passed := self._passed(input):
             return passed
         if self._bound.sync is None:
             raise HookPathNotSupported(*colour_error(self._bound, asynchronous=False))
@@ -121,7 +121,7 @@ class HookNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Run the hook in an asynchronous run; one that is synchronous only runs in a thread."""
-        if self._in_loop and (passed := self._passed_on(input, self._rules)):
+        if passed := self._passed(input):
             return passed
         silence(config)
         state, runtime = _shown(input), get_runtime()
@@ -129,6 +129,12 @@ class HookNode(Runnable[Any, Any]):
             return self._finish(state, await self._bound.a(state, runtime))
         assert self._bound.sync is not None  # a hook has one colour at least
         return self._finish(state, await run_in_executor(None, self._bound.sync, state, runtime))
+
+    def _passed(self, state: State) -> Any:
+        """What is handed on without a look at it by the hook; mostly nothing."""
+        if not self._in_loop or ("jump_to" not in state and RELAY not in state):
+            return None
+        return self._passed_on(state, self._rules)
 
     def _finish(self, state: State, result: Any) -> Update:
         if result is None and not self._enters:

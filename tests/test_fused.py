@@ -69,10 +69,18 @@ def steps(agent: Any, config: Any = THREAD) -> list[Any]:
 # --- steps --------------------------------------------------------------------------------------
 
 
+class Writing(Busy):
+    """Writes before the model is asked."""
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return {"messages": []}
+
+
 @pytest.mark.parametrize("number", [1, 3, 8])
 def test_a_turn_is_four_steps_for_any_number_of_middleware(call: Run, number: int) -> None:
+    stack = [*busy(number - 1), Writing(name=f"busy {number - 1}")]
     agent = create_agent(
-        model(), [find], middleware=busy(number), checkpointer=InMemorySaver(), fused=True
+        model(), [find], middleware=stack, checkpointer=InMemorySaver(), fused=True
     )
     call(agent, ASK, THREAD)
     first, last = "busy 0", f"busy {number - 1}"
@@ -87,6 +95,66 @@ def test_a_turn_is_four_steps_for_any_number_of_middleware(call: Run, number: in
         (f"{last}.after_model",),  # which goes on to the hooks after the run
         (),
     ]
+
+
+@pytest.mark.parametrize("number", [1, 3, 8])
+def test_a_turn_is_three_steps_where_hooks_before_the_model_write_nothing(
+    call: Run, number: int
+) -> None:
+    agent = create_agent(
+        model(), [find], middleware=busy(number), checkpointer=InMemorySaver(), fused=True
+    )
+    call(agent, ASK, THREAD)
+    first, last = "busy 0", f"busy {number - 1}"
+    assert steps(agent) == [
+        ("__start__",),
+        (f"{first}.before_agent",),
+        (f"{last}.after_model",),
+        ("tools",),
+        (f"{first}.before_model",),
+        (f"{last}.after_model",),
+        (),
+    ]
+
+
+class Counting(AgentMiddleware):
+    """Counts how often its hook runs, which writes or not."""
+
+    def __init__(self, update: Any) -> None:
+        super().__init__()
+        self.update = update
+        self.ran = 0
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        self.ran += 1
+        return self.update
+
+
+class Killed(BaseException):
+    """Stands for the end of a process."""
+
+
+@pytest.mark.parametrize("update", [None, {"messages": []}], ids=["idle", "writes"])
+@pytest.mark.parametrize(
+    ("error", "again"), [(ConnectionError(), False), (Killed(), True)], ids=["fails", "killed"]
+)
+def test_what_is_done_again_when_the_model_gave_no_answer(
+    update: Any, error: Any, again: bool
+) -> None:
+    def stop(_: Any) -> Any:
+        raise error
+
+    counting = Counting(update)
+    agent: Any = create_agent(
+        ScriptedChatModel([stop, "Done."]),
+        middleware=[counting],
+        checkpointer=InMemorySaver(),
+        fused=True,
+    )
+    with pytest.raises(type(error)):
+        agent.invoke(ASK, THREAD)
+    assert agent.invoke(None, THREAD)["messages"][-1].text == "Done."
+    assert counting.ran == (2 if again and update is None else 1)
 
 
 @pytest.mark.parametrize("number", [1, 3, 8])
@@ -189,7 +257,7 @@ def test_who_hears_of_models_alone_does_not_hold_a_run_up(call: Run) -> None:
         model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=True
     )
     call(agent, ASK, {**THREAD, "callbacks": [UsageMetadataCallbackHandler()]})
-    assert len(steps(agent)) == 9
+    assert len(steps(agent)) == 7
 
 
 MODES = ["updates", "values", "messages", "tasks", "debug", "checkpoints", ["custom", "updates"]]
@@ -246,7 +314,7 @@ def test_custom_events_come_from_fused_runs_too(collect: Run) -> None:
         fused=True,
     )
     assert collect(agent, ASK, THREAD, stream_mode="custom") == ["one was here", "two was here"]
-    assert steps(agent)[1:] == [("one.before_model",), ("model",), ()]
+    assert steps(agent)[1:] == [("one.before_model",), ()]
 
 
 @pytest.mark.parametrize(

@@ -234,14 +234,14 @@ def test_a_config_that_is_bound_to_the_agent_holds() -> None:
     bound: Any = agent.with_config(THREAD)
     assert isinstance(bound, FusedAgent)
     bound.invoke(ASK)
-    assert len(steps(agent)) == 9
+    assert len(steps(agent)) == 7
 
 
 def test_what_is_set_on_the_agent_later_holds_for_its_fused_runs() -> None:
     agent = create_agent(model(), [find], middleware=busy(2), fused=True)
     agent.checkpointer = InMemorySaver()
     agent.invoke(ASK, THREAD)
-    assert len(steps(agent)) == 9
+    assert len(steps(agent)) == 7
 
 
 def test_jumps_lead_on_within_a_step(call: Run) -> None:
