@@ -39,6 +39,7 @@ from agent_factory.middleware import (
     ToolRetryMiddleware,
 )
 from benchmarks.harness import Contender
+from benchmarks.runs import until_done
 from benchmarks.savers import Colour
 from benchmarks.scripted import FreeModel, add
 
@@ -153,4 +154,4 @@ def _run(
 
     if colour is Colour.SYNC:
         return Contender(lambda: agent.invoke(asked, config), tidy=forget)
-    return Contender(lambda: runner.run(agent.ainvoke(asked, config)), tidy=forget)
+    return Contender(lambda: until_done(runner, agent.ainvoke(asked, config)), tidy=forget)

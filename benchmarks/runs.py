@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +62,15 @@ def runs(agents: Mapping[str, Entry]) -> Iterator[dict[str, Contender]]:
         yield {name: _run(entry, runner, stack) for name, entry in agents.items()}
 
 
+def until_done(runner: asyncio.Runner, work: Coroutine[Any, Any, Any]) -> Any:
+    """Run something in a runner's loop.
+
+    `Runner.run` sets up for Ctrl-C as well, and for that writes out a long result: a millisecond
+    that is nobody's.
+    """
+    return runner.get_loop().run_until_complete(work)
+
+
 def _run(entry: Entry, runner: asyncio.Runner, stack: ExitStack) -> Contender:
     factory, how = entry
     kept = stack.enter_context(opened(how.saver, how.colour, runner))
@@ -74,7 +83,7 @@ def _run(entry: Entry, runner: asyncio.Runner, stack: ExitStack) -> Contender:
     asked = {"messages": [*history(how.before), QUESTION] if how.before else [QUESTION]}
     if how.colour is Colour.SYNC:
         return Contender(lambda: agent.invoke(asked, CONFIG), tidy=kept.forget)
-    return Contender(lambda: runner.run(agent.ainvoke(asked, CONFIG)), tidy=kept.forget)
+    return Contender(lambda: until_done(runner, agent.ainvoke(asked, CONFIG)), tidy=kept.forget)
 
 
 @contextmanager
@@ -86,7 +95,7 @@ def crowds(factories: Mapping[str, Entry], number: int) -> Iterator[dict[str, Co
 
 def _crowd(entry: Entry, number: int, runner: asyncio.Runner) -> Contender:
     agent = _bare_agent(entry, FreeModel(turns=entry[1].turns))
-    return Contender(lambda: runner.run(_all_at_once(agent, number)))
+    return Contender(lambda: until_done(runner, _all_at_once(agent, number)))
 
 
 def _bare_agent(entry: Entry, model: FreeModel) -> Any:
