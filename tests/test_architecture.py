@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,18 @@ USUAL_FUNCTION = 10
 DEEPEST_NESTING = 2
 
 
-def functions(tree: ast.AST) -> list[Function]:
-    return [node for node in ast.walk(tree) if isinstance(node, Function)]
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(parsed(path)))
+
+
+def functions(path: Path) -> list[Function]:
+    return [node for node in nodes(path) if isinstance(node, Function)]
 
 
 def body_length(function: Function) -> int:
@@ -48,19 +59,14 @@ def nesting(function: Function) -> int:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_room_is_small_and_its_functions_are_short(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= LONGEST_FILE
-    for function in functions(ast.parse(text)):
+    assert len(path.read_text().splitlines()) <= LONGEST_FILE
+    for function in functions(path):
         assert body_length(function) <= LONGEST_FUNCTION, function.name
         assert nesting(function) <= DEEPEST_NESTING, function.name
 
 
 def test_most_functions_are_a_glance() -> None:
-    lengths = sorted(
-        body_length(function)
-        for path in SOURCES
-        for function in functions(ast.parse(path.read_text()))
-    )
+    lengths = sorted(body_length(function) for path in SOURCES for function in functions(path))
     assert lengths[len(lengths) // 2] <= USUAL_FUNCTION
     assert lengths[len(lengths) * 9 // 10] <= 3 * USUAL_FUNCTION
 
@@ -68,7 +74,7 @@ def test_most_functions_are_a_glance() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_private_module_of_a_dependency_is_imported(path: Path) -> None:
     private = re.compile(r"(langgraph|langchain_core|langchain|langsmith)(\..*)?\._")
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom):
             names = [f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
@@ -82,7 +88,7 @@ def test_no_private_module_of_a_dependency_is_imported(path: Path) -> None:
 def test_only_wiring_adds_nodes_and_edges(path: Path) -> None:
     calls = {
         node.func.attr
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     }
     adds = calls & {"add_node", "add_edge", "add_conditional_edges", "add_sequence"}
@@ -91,7 +97,7 @@ def test_only_wiring_adds_nodes_and_edges(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_public_name_has_a_docstring(path: Path) -> None:
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     assert ast.get_docstring(tree), "the module"
     for node in tree.body:
         if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_"):
@@ -106,8 +112,8 @@ PLAN = ("facts", "ways", "diff", "topology", *(f"render.{form}" for form in FORM
 
 @pytest.mark.parametrize("name", PLAN)
 def test_a_plan_needs_the_standard_library_alone(name: str) -> None:
-    tree = ast.parse((ROOT / "agent_factory" / f"{name.replace('.', '/')}.py").read_text())
-    modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    path = ROOT / "agent_factory" / f"{name.replace('.', '/')}.py"
+    modules = {node.module or "" for node in nodes(path) if isinstance(node, ast.ImportFrom)}
     ours = {f"agent_factory.{other}" for other in PLAN}
     assert {module.partition(".")[0] for module in modules - ours} <= sys.stdlib_module_names
 
@@ -116,7 +122,7 @@ def test_sync_and_async_are_written_once() -> None:
     """No two functions have one body once `await` and the `a` of names are taken out."""
     seen: dict[str, str] = {}
     for path in SOURCES:
-        for function in functions(ast.parse(path.read_text())):
+        for function in functions(path):
             if body_length(function) <= 5:
                 continue  # the four places where colour is allowed are this short
             body = function.body[1:] if ast.get_docstring(function) else function.body
