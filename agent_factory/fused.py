@@ -42,6 +42,7 @@ class Stage:
         silent: Whether models that it asks say nothing in the agent's stream.
         together: Whether the tool calls it sends may go to one task.
         threaded: Whether it goes to a thread in an asynchronous run.
+        keep: For tools: keeps the state at hand for calls that are sent there.
     """
 
     node: Runnable[Any, Any]
@@ -52,6 +53,7 @@ class Stage:
     silent: bool = True
     together: bool = True
     threaded: bool = False
+    keep: Callable[[list[dict[str, Any]], Mapping[str, Any]], None] | None = None
 
 
 class Walk:
@@ -236,6 +238,9 @@ class Walk:
         alike = None in ids or len(ids) < len(calls)
         if alike or not self.stage.together:
             return [Send(TOOLS, [call]) for call in calls]
+        keep = self._stages[TOOLS].keep
+        if keep is not None and not foreseen.blind:
+            keep(calls, foreseen.lasting)
         return Send(TOOLS, calls)
 
     def _told(self, sends: list[Send], foreseen: Foreseen) -> list[dict[str, Any]]:

@@ -48,6 +48,13 @@ def is_folded(channel: Channel) -> bool:
     return isinstance(channel, BinaryOperatorAggregate | DeltaMessages)
 
 
+def is_lasting(channel: Channel) -> bool:
+    """Whether a value stays until it is written again."""
+    return isinstance(
+        channel, LastValue | UntrackedValue | BinaryOperatorAggregate | DeltaMessages
+    )
+
+
 def is_known(channel: Channel) -> bool:
     """Whether its writes can be foreseen."""
     return is_passing(channel) or is_single(channel) or is_folded(channel)

@@ -12,6 +12,7 @@ from agent_factory.errors import ArgumentError, describe
 from agent_factory.fused import FusedNode, Lead, Stage
 from agent_factory.fused_view import is_known
 from agent_factory.nodes import HookNode
+from agent_factory.sent_states import SentStates
 from agent_factory.topology import TOOLS, Topology
 
 Names = Collection[str] | Literal["*"]
@@ -66,6 +67,7 @@ def walks(
     routes: Mapping[str, Lead],
     channels: Mapping[str, Any],
     how: Fusing,
+    sent: SentStates | None = None,
 ) -> dict[str, FusedNode]:
     """The nodes that find their own way.
 
@@ -77,6 +79,7 @@ def walks(
         routes: Where their edges lead.
         channels: The channels of its state.
         how: How far a step may go.
+        sent: Knows the state that calls were sent with, or None.
 
     Raises:
         ArgumentError: What becomes of the messages in a step cannot be foreseen.
@@ -88,6 +91,9 @@ def walks(
             "Write Annotated[list[AnyMessage], add_messages], or leave fused out.",
         )
     stages = _stages(plan, nodes, routes, how)
+    if TOOLS in nodes:
+        keep = None if sent is None else sent.keep
+        stages[TOOLS] = Stage(node=nodes[TOOLS], route=routes[TOOLS], silent=False, keep=keep)
     return {name: FusedNode(name, stages, channels) for name in stages if name != TOOLS}
 
 
@@ -118,6 +124,4 @@ def _stages(
             together=how.together,
             threaded=isinstance(node, HookNode) and node.threaded,
         )
-    if TOOLS in nodes:
-        stages[TOOLS] = Stage(node=nodes[TOOLS], route=routes[TOOLS], silent=False)
     return stages

@@ -19,6 +19,7 @@ from agent_factory.model_call import composed, lacking
 from agent_factory.one_call import with_context
 from agent_factory.routing import CALL_BESIDE, DIRECT, INVALID_CALL
 from agent_factory.schema import RELAY
+from agent_factory.sent_states import SentStates
 from agent_factory.signals import relayed, translated
 from agent_factory.spec import AgentSpec
 from agent_factory.tool_errors import DEFAULT_ERRORS
@@ -55,6 +56,7 @@ class ToolsNode(Runnable[Any, Any]):
         keys: The keys of the agent's state.
         watch: Records what it decides, or None.
         around: What is put around all layers, if anything.
+        sent: Knows the state that calls were sent with, or None.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class ToolsNode(Runnable[Any, Any]):
         keys: Collection[str],
         watch: Watch | None = None,
         around: Callable[[LayerCall], LayerCall] | None = None,
+        sent: SentStates | None = None,
     ) -> None:
         self.name = TOOLS
         layers = spec.layers_around(Call.TOOL)
@@ -84,6 +87,8 @@ class ToolsNode(Runnable[Any, Any]):
         self._stateless = frozenset(
             name for name, tool in spec.toolbox.client.items() if not seen and not takes_state(tool)
         )
+        blind = self._stateless >= spec.toolbox.client.keys()
+        self.sent = None if blind else sent
         self.node = spec.toolbox.node or ToolNode(
             list(spec.toolbox.client.values()),
             handle_tool_errors=DEFAULT_ERRORS if handler is None else handler,
@@ -112,20 +117,22 @@ class ToolsNode(Runnable[Any, Any]):
             return (input if "__type" in input else self._view(input)), []
         refused = [self._refused(call) for call in input if call.get("type") == INVALID_CALL]
         calls = [_plain(call) for call in input if call.get("type") != INVALID_CALL]
-        return self._seeing(calls, input.state if isinstance(input, Calls) else None), refused
+        return self._seeing(calls, input), refused
 
-    def _seeing(self, calls: list[ToolCall], state: Mapping[str, Any] | None) -> Any:
-        """The calls with the state they see, where ToolNode need not read it.
-
-        Args:
-            calls: The calls.
-            state: What they have brought along; with none, one that nothing sees will do.
-        """
+    def _seeing(self, calls: list[ToolCall], input: list[Any]) -> Any:
+        """The calls with the state they see, where ToolNode need not read it."""
         if not self._stateless.issuperset(call["name"] for call in calls):
-            return with_context(calls[0], state) if state is not None and calls else calls
+            state = self._state_of(input)
+            one = len(calls) == 1 and state is not None
+            return with_context(calls[0], state) if one else calls
         if len(calls) == 1:
             return with_context(calls[0], {})
         return {"messages": [AIMessage("", tool_calls=calls)]} if calls else calls
+
+    def _state_of(self, input: list[Any]) -> Mapping[str, Any] | None:
+        if isinstance(input, Calls):
+            return input.state
+        return None if self.sent is None else self.sent.take(input)
 
     def _finish(self, input: Any, output: Any, refused: list[ToolMessage]) -> Any:
         if isinstance(output, dict):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
 from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
 
+from agent_factory.compose import LayerCall
 from agent_factory.errors import InvalidSchema
 from agent_factory.fused import Lead
+from agent_factory.fused_view import is_lasting, is_passing
 from agent_factory.fusing import Fusing, walks
 from agent_factory.model_call import model_call
 from agent_factory.model_node import ModelNode
@@ -23,6 +25,8 @@ from agent_factory.routing import (
     _make_model_to_tools_edge,
     _make_tools_to_model_edge,
 )
+from agent_factory.schema import RETRIES
+from agent_factory.sent_states import SentStates
 from agent_factory.spec import AgentSpec
 from agent_factory.tools_node import ToolsNode
 from agent_factory.tools_together import AfterTools, ToolsTogether, held
@@ -73,16 +77,21 @@ def wire(
     graph = _graph(spec, context_schema)
     watch = watch_of(spec.decisions, spec.name)
     nodes = _nodes(spec, graph, watch)
-    paths = {edge.source: _path(spec, edge, watch) for edge in spec.topology.edges}
+    tools = _tools(spec, graph, watch, held if how else None) if spec.has_tools else None
+    # The steps of a fused run keep what they send themselves.
+    sent = None if tools is None or quick else tools.sent
+    paths = {edge.source: _path(spec, edge, watch, sent) for edge in spec.topology.edges}
     own_way: dict[str, Runnable[Any, Any]] = {}
-    if how is not None and spec.has_tools:
+    if tools is not None:
+        nodes[TOOLS] = tools
+    if tools is not None and how is not None:
         entry = spec.topology.loop_entry if quick and _always_returns(spec) else None
-        held_tools = ToolsNode(spec, _keys(spec, graph), watch, around=held)
-        nodes[TOOLS] = ToolsTogether(held_tools)
+        nodes[TOOLS] = ToolsTogether(tools)
         paths[TOOLS] = AfterTools(cast("Runnable[Any, Any]", paths[TOOLS]))
-        own_way |= {TOOLS: ToolsTogether(held_tools, entry)} if entry else {}
+        own_way |= {TOOLS: ToolsTogether(tools, entry)} if entry else {}
     if how is not None and quick:
-        own_way |= walks(spec.topology, nodes, _routes(paths), graph.channels, how)
+        kept = None if tools is None else tools.sent
+        own_way |= walks(spec.topology, nodes, _routes(paths), graph.channels, how, kept)
     _add_nodes(graph, {**nodes, **own_way}, own_way)
     for edge in spec.topology.edges:
         if edge.source not in own_way:
@@ -125,9 +134,22 @@ def _nodes(
         for bound in spec.hooks
     }
     nodes[spec.topology.dialect.model] = _model_node(spec, graph, spec.rules, watch)
-    if spec.has_tools:
-        nodes[TOOLS] = ToolsNode(spec, keys, watch)
     return nodes
+
+
+def _tools(
+    spec: AgentSpec,
+    graph: AgentGraph,
+    watch: Watch | None,
+    around: Callable[[LayerCall], LayerCall] | None,
+) -> ToolsNode:
+    keys = _keys(spec, graph)
+    channels = {key: channel for key, channel in graph.channels.items() if key in keys}
+    lasting = {key for key, channel in channels.items() if is_lasting(channel)} - {RETRIES}
+    passing = {key for key, channel in channels.items() if is_passing(channel)}
+    # Who cannot say what tools would read, or where the state is no dict, lets them read it.
+    plain = spec.schemas.written is None and lasting | passing | {RETRIES} >= channels.keys()
+    return ToolsNode(spec, keys, watch, around, SentStates(lasting) if plain else None)
 
 
 def _graph(spec: AgentSpec, context_schema: type[Any] | None) -> AgentGraph:
@@ -167,12 +189,16 @@ def _add(graph: AgentGraph, edge: Edge, path: str | Runnable[Any, Any]) -> None:
         graph.add_conditional_edges(edge.source, path, list(edge.targets))
 
 
-def _path(spec: AgentSpec, edge: Edge, watch: Watch | None) -> str | Runnable[Any, Any]:
+def _path(
+    spec: AgentSpec, edge: Edge, watch: Watch | None, sent: SentStates | None
+) -> str | Runnable[Any, Any]:
     """How an edge chooses; the one node it leads to where there is nothing to choose."""
     if edge.route is None:
         (target,) = edge.targets
         return target
     choice, name = _choice(spec, edge, spec.rules), str(edge.route)
+    if sent is not None and TOOLS in edge.targets:
+        choice = sent.keeping(choice)
     if watch is None:
         return Path(choice, name)
     why = reason_for(edge, spec.topology, spec.rules)

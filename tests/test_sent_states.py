@@ -1,0 +1,253 @@
+"""The state reaches tools without being read again, and is what they would have read."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Annotated, Any, NotRequired
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.channels import EphemeralValue, LastValue, NamedBarrierValue, UntrackedValue
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.managed import RemainingSteps
+from langgraph.prebuilt import InjectedState
+from langgraph.types import Command, Send, interrupt
+
+from agent_factory import AgentMiddleware, AgentState, create_agent
+from agent_factory.sent_states import SentStates
+from agent_factory.testing import ScriptedChatModel
+
+Run = Callable[..., Any]
+ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}
+THREAD: Any = {"configurable": {"thread_id": "one"}}
+
+
+class Latest(LastValue[Any]):
+    """A channel of somebody's own."""
+
+
+class Rich(AgentState[Any]):
+    """A key of every kind."""
+
+    log: NotRequired[Annotated[list[str], operator.add]]
+    flash: NotRequired[Annotated[str, EphemeralValue(str)]]
+    mine: NotRequired[Annotated[str, Latest(str)]]
+    unsaved: NotRequired[Annotated[str, UntrackedValue(str)]]
+    left: NotRequired[RemainingSteps]
+
+
+class Writes(AgentMiddleware):
+    """Writes to every key before and after the model."""
+
+    state_schema = Rich
+
+    def __init__(self, said: Any = None) -> None:
+        super().__init__()
+        self.said = said
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return {"log": ["before"], "flash": "before", "mine": "before", "unsaved": "before"}
+
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        said = {"messages": [self.said]} if self.said else {}
+        return {"log": ["after"], "flash": "after", "mine": "after", **said}
+
+
+def asked(number: int) -> list[dict[str, Any]]:
+    return [{"name": "look", "args": {}, "id": f"call {i}"} for i in range(number)]
+
+
+class Looking:
+    """A tool, and a layer around it, that note what they are shown."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def look(self, state: Annotated[Any, InjectedState]) -> str:
+        """Look at the state."""
+        self.seen.append(shown(state))
+        return "seen"
+
+    @property
+    def layer(self) -> Any:
+        seen = self.seen
+
+        class Around(AgentMiddleware):
+            def around_tool(self, request: Any) -> Any:
+                seen.append(shown(request.state))
+                seen.append(request.runtime.state is request.state)
+                return (yield request)
+
+        return Around()
+
+
+def shown(state: Any) -> Any:
+    """A state without what differs between any two runs."""
+    messages = [(message.type, message.text) for message in state["messages"]]
+    return {**{key: state[key] for key in sorted(state)}, "messages": messages}
+
+
+@pytest.mark.parametrize("fused", [False, True, "turn"])
+@pytest.mark.parametrize("saver", [True, False])
+@pytest.mark.parametrize("calls", [1, 3])
+@pytest.mark.parametrize("said", [None, ("user", "And another thing.")], ids=["quiet", "said"])
+def test_tools_and_layers_see_what_they_would_read(
+    call: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    fused: Any,
+    saver: bool,
+    calls: int,
+    said: Any,
+) -> None:
+    def run() -> list[Any]:
+        looking = Looking()
+        model = ScriptedChatModel([asked(calls), asked(1), "Done."])
+        agent = create_agent(
+            model,
+            [looking.look],
+            middleware=[Writes(said), looking.layer],
+            checkpointer=InMemorySaver() if saver else None,
+            fused=fused,
+        )
+        call(agent, ASK, THREAD)
+        return looking.seen
+
+    handed = run()
+    monkeypatch.setattr(SentStates, "take", lambda *_: None)
+    # Calls at once take turns as they like.
+    assert sorted(map(repr, handed)) == sorted(map(repr, run()))
+    assert handed[0]["log"] == ["before", "after"]
+    assert handed[0]["mine"] == "after"
+    assert not handed[0].keys() & {"flash", "left", "jump_to"}
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the state was at hand, each time it was asked for."""
+    known, take = [], SentStates.take
+
+    def noted(self: SentStates, calls: list[Any]) -> Any:
+        state = take(self, calls)
+        known.append(state is not None)
+        return state
+
+    monkeypatch.setattr(SentStates, "take", noted)
+    return known
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_it_is_at_hand_for_each_call(call: Run, taken: list[bool], fused: Any) -> None:
+    looking = Looking()
+    model = ScriptedChatModel([asked(1), "Done."])
+    agent = create_agent(model, [looking.look], checkpointer=InMemorySaver(), fused=fused)
+    call(agent, ASK, THREAD)
+    assert taken == [True]
+
+
+def test_it_is_read_where_a_hook_spoke_after_the_model(call: Run, taken: list[bool]) -> None:
+    looking = Looking()
+    agent = create_agent(
+        ScriptedChatModel([asked(1), "Done."]),
+        [looking.look],
+        middleware=[Writes(("user", "And another thing."))],
+    )
+    call(agent, ASK)
+    assert taken == [False]
+
+
+class Odd(AgentState[Any]):
+    """A key that only its channel knows how to read."""
+
+    met: NotRequired[Annotated[str, NamedBarrierValue(str, {"a", "b"})]]
+
+
+def test_it_is_read_where_a_channel_may_be_read_once(call: Run, taken: list[bool]) -> None:
+    looking = Looking()
+    model = ScriptedChatModel([asked(1), "Done."])
+    call(create_agent(model, [looking.look], state_schema=Odd), ASK)
+    assert taken == []
+    assert len(looking.seen) == 1
+
+
+def test_it_is_read_when_a_thread_is_taken_up(call: Run, taken: list[bool]) -> None:
+    looking, saver = Looking(), InMemorySaver()
+
+    def agent(*steps: Any, **options: Any) -> Any:
+        tools = [looking.look]
+        return create_agent(ScriptedChatModel([*steps]), tools, checkpointer=saver, **options)
+
+    call(agent(asked(1), interrupt_before=["tools"]), ASK, THREAD)
+    call(agent("Done."), None, THREAD)
+    assert taken == [False]
+    assert looking.seen[-1]["messages"] == [("human", "Well?"), ("ai", "")]
+
+
+def test_what_was_written_meanwhile_is_seen(call: Run) -> None:
+    looking = Looking()
+    model = ScriptedChatModel([asked(1), "Done."])
+    agent = create_agent(
+        model,
+        [looking.look],
+        middleware=[Writes()],
+        checkpointer=InMemorySaver(),
+        interrupt_before=["tools"],
+    )
+    call(agent, ASK, THREAD)
+    agent.update_state(THREAD, {"log": ["meanwhile"]})
+    call(agent, None, THREAD)
+    assert looking.seen[0]["log"] == ["before", "after", "meanwhile"]
+
+
+def test_a_call_that_waits_reads_it_again(call: Run, taken: list[bool]) -> None:
+    seen = []
+
+    def ask(state: Annotated[Any, InjectedState]) -> str:
+        """Ask a person."""
+        seen.append(shown(state))
+        return str(interrupt("Sure?"))
+
+    steps = [[{"name": "ask", "args": {}}], "Done."]
+    agent = create_agent(ScriptedChatModel(steps), [ask], checkpointer=InMemorySaver())
+    call(agent, ASK, THREAD)
+    call(agent, Command(resume="yes"), THREAD)
+    assert seen[0] == seen[1]
+    assert taken == [True, False]
+
+
+def test_a_layer_that_changes_the_state_it_is_shown_changes_its_own(call: Run) -> None:
+    seen = []
+
+    class Spoils(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            request.state["log"] = ["spoilt"]
+            seen.append(request.state.pop("mine"))
+            return (yield request)
+
+    looking = Looking()
+    agent = create_agent(
+        ScriptedChatModel([asked(2), "Done."]), [looking.look], middleware=[Writes(), Spoils()]
+    )
+    outcome = call(agent, ASK)
+    assert seen == ["after", "after"]
+    assert outcome["log"] == ["before", "after"] * 2
+
+
+def test_only_so_many_are_remembered() -> None:
+    sent = SentStates({"messages"})
+    state = {"messages": [AIMessage("", tool_calls=asked(1))], "flash": "passes"}
+    lists = [[{"id": str(i)}] for i in range(SentStates.SIZE + 1)]
+    for calls in lists:
+        assert sent.keeping(lambda _, calls=calls: [Send("tools", calls)])(state)  # type: ignore[misc]
+    assert sent.take(lists[0]) is None
+    assert sent.take(lists[1]) == {"messages": state["messages"]}
+    assert sent.take(lists[1]) is None
+    assert sent.take([{"id": "2"}]) is None
+
+
+def test_an_answer_in_part_is_no_reason_to_hand_it_on() -> None:
+    sent = SentStates({"messages"})
+    calls: list[Any] = [{"id": "1"}]
+    state = {"messages": [AIMessage(""), ToolMessage("", tool_call_id="0")]}
+    sent.keeping(lambda _: [Send("tools", calls)])(state)
+    assert sent.take(calls) is None
