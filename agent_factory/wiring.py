@@ -78,25 +78,30 @@ def wire(
     watch = watch_of(spec.decisions, spec.name)
     nodes = _nodes(spec, graph, watch)
     tools = _tools(spec, graph, watch, held if how else None) if spec.has_tools else None
+    sent = None if tools is None else tools.sent
     # The steps of a fused run keep what they send themselves.
-    sent = None if tools is None or quick else tools.sent
-    paths = {edge.source: _path(spec, edge, watch, sent) for edge in spec.topology.edges}
-    own_way: dict[str, Runnable[Any, Any]] = {}
+    kept = None if quick else sent
+    paths = {edge.source: _path(spec, edge, watch, kept) for edge in spec.topology.edges}
     if tools is not None:
-        nodes[TOOLS] = tools
+        nodes[TOOLS] = tools if how is None else ToolsTogether(tools)
     if tools is not None and how is not None:
-        entry = spec.topology.loop_entry if quick and _always_returns(spec) else None
-        nodes[TOOLS] = ToolsTogether(tools)
         paths[TOOLS] = AfterTools(cast("Runnable[Any, Any]", paths[TOOLS]))
-        own_way |= {TOOLS: ToolsTogether(tools, entry)} if entry else {}
+    own_way: dict[str, Runnable[Any, Any]] = {}
     if how is not None and quick:
-        kept = None if tools is None else tools.sent
-        own_way |= walks(spec.topology, nodes, _routes(paths), graph.channels, how, kept)
+        own_way |= walks(spec.topology, nodes, _routes(paths), graph.channels, how, sent)
+        own_way |= _returning(spec, tools)
     _add_nodes(graph, {**nodes, **own_way}, own_way)
     for edge in spec.topology.edges:
         if edge.source not in own_way:
             _add(graph, edge, paths[edge.source])
     return graph
+
+
+def _returning(spec: AgentSpec, tools: ToolsNode | None) -> dict[str, Runnable[Any, Any]]:
+    """The tools of fused runs, where they need no edge."""
+    if tools is None or not _always_returns(spec):
+        return {}
+    return {TOOLS: ToolsTogether(tools, spec.topology.loop_entry)}
 
 
 def _always_returns(spec: AgentSpec) -> bool:
