@@ -6,6 +6,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from operator import is_
 from typing import Any, Literal
 from weakref import ref
 
@@ -67,12 +68,18 @@ class Load:
 
     @cached_property
     def tokens(self) -> int:
-        """Tokens of all that is sent: the system prompt, the tool schemas and the messages."""
-        system, tools = self._request.system_message, self._request.tools
-        overhead = [] if system is None else [system]
-        if tools:
-            overhead.append(_SCHEMAS.told(tools))
-        return counted([*overhead, *self._request.messages], self._count)
+        """Tokens of all that is sent."""
+        return tokens_sent(self._request, self._request.messages, self._count)
+
+
+def tokens_sent(
+    request: ModelRequest[Any], messages: Sequence[BaseMessage], count: TokenCounter
+) -> int:
+    """Tokens of a request with these messages: the system prompt and the tool schemas with them."""
+    overhead = [] if request.system_message is None else [request.system_message]
+    if request.tools:
+        overhead.append(_SCHEMAS.told(request.tools))
+    return counted([*overhead, *messages], count)
 
 
 def counted(messages: Sequence[BaseMessage], count: TokenCounter) -> int:
@@ -124,7 +131,7 @@ class _Schemas:
     def __init__(self) -> None:
         # A tool cannot be hashed; held here, its id is not given to another one.
         self._texts: OrderedDict[int, tuple[Any, str]] = OrderedDict()
-        self._last: tuple[list[str], SystemMessage] = [], SystemMessage("[]")
+        self._last: tuple[list[Any], list[str], SystemMessage] = [], [], SystemMessage("[]")
 
     def told(self, tools: Sequence[BaseTool | dict[str, Any]]) -> SystemMessage:
         """All of them in one message; the same one for the same tools, so that it is counted once.
@@ -132,10 +139,16 @@ class _Schemas:
         Args:
             tools: The tools of a request.
         """
-        texts, last = [self._text(tool) for tool in tools], self._last
-        if texts != last[0]:
-            last = self._last = texts, SystemMessage(f"[{', '.join(texts)}]")
-        return last[1]
+        held, known, told = self._last
+        if all(map(is_, tools, held)) and len(tools) == len(held):
+            return told
+        texts = [self._text(tool) for tool in tools]
+        if texts != known:
+            told = SystemMessage(f"[{', '.join(texts)}]")
+        # A dict is the caller's, who may change it.
+        fixed = all(isinstance(tool, BaseTool) for tool in tools)
+        self._last = list(tools) if fixed else [], texts, told
+        return told
 
     def _text(self, tool: BaseTool | dict[str, Any]) -> str:
         if isinstance(tool, dict):

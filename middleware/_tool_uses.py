@@ -33,7 +33,8 @@ def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, Too
 
 def is_cleared(message: ToolMessage) -> bool:
     """Whether the result was cleared before."""
-    return bool(message.response_metadata.get(_NOTE, {}).get("cleared"))
+    noted = message.response_metadata
+    return bool(noted) and bool(noted.get(_NOTE, {}).get("cleared"))
 
 
 def without_result(message: ToolMessage, placeholder: str) -> ToolMessage:

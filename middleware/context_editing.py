@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
@@ -26,7 +27,7 @@ from agent_factory import (
 )
 
 from ._checks import check_choice, check_count
-from ._context_size import Load, TokenCounter
+from ._context_size import TokenCounter, tokens_sent
 from ._tool_uses import calls_of_results, is_cleared, without_inputs, without_result
 
 __all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware"]
@@ -223,7 +224,7 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         count = self._counter(request)
 
         def count_tokens(messages: Sequence[AnyMessage]) -> int:
-            return Load(request.override(messages=list(messages)), count, None).tokens
+            return tokens_sent(request, messages, count)
 
         messages = request.messages
         for edit in self.edits:
@@ -264,7 +265,7 @@ def _checked_messages(edit: ContextEdit, messages: Any) -> list[AnyMessage]:
 
 
 def _same(messages: list[AnyMessage], others: list[AnyMessage]) -> bool:
-    return list(map(id, messages)) == list(map(id, others))
+    return messages is others or (len(messages) == len(others) and all(map(is_, messages, others)))
 
 
 def _rewritten(request: ModelRequest[Any], messages: Sequence[AnyMessage]) -> list[BaseMessage]:
