@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -101,17 +102,21 @@ class Estimate:
         A message that another middleware gave in the model's place (`lc_source` marks it) costs
         nothing.
         """
-        total = Spent()
-        for message in answers:
-            if isinstance(message, AIMessage) and "lc_source" not in message.additional_kwargs:
-                usage = self._reported(message)
-                total += Spent(
-                    turns=1,
-                    input_tokens=tokens(usage, "input_tokens"),
-                    output_tokens=tokens(usage, "output_tokens"),
-                    usd=self._paid(model, message, usage, prices) if prices else 0.0,
-                )
-        return total
+        spent = [
+            self._spent_on(message, model, prices)
+            for message in answers
+            if isinstance(message, AIMessage) and "lc_source" not in message.additional_kwargs
+        ]
+        return reduce(add, spent) if spent else Spent()
+
+    def _spent_on(self, message: AIMessage, model: Any, prices: Prices | None) -> Spent:
+        usage = self._reported(message)
+        return Spent(
+            turns=1,
+            input_tokens=tokens(usage, "input_tokens"),
+            output_tokens=tokens(usage, "output_tokens"),
+            usd=self._paid(model, message, usage, prices) if prices else 0.0,
+        )
 
     def _paid(self, model: Any, message: AIMessage, usage: UsageMetadata, prices: Prices) -> float:
         asked = name_of(model, self._request.model_settings)

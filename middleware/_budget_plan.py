@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from ._ledger import Ledger, Reservation
 _WARNING = (
     "[Of the budget, {used} are used. Do what matters most first, and come to an end in time.]"
 )
+_A_TURN = Spent(turns=1)
 _ROUNDING = 1e-6
 """Tokens that dividing dollars may be wrong by."""
 
@@ -76,7 +76,7 @@ class Plan:
     def made(self) -> Call | BudgetExceededError:
         """The next call, with its least cost set aside; or what stands in the way."""
         accounts = self._accounts()
-        models = list(self._models(accounts))
+        models = self._models(accounts)
         refusals = []
         for model in models:
             held = self._reserved(model, accounts, last=False)
@@ -95,15 +95,14 @@ class Plan:
         own = self._visit.accounts(settings.run, settings.thread)
         return (*own, settings.ledger.account())
 
-    def _models(self, accounts: tuple[Account, ...]) -> Iterator[Any]:
+    def _models(self, accounts: tuple[Account, ...]) -> list[Any]:
         """The models that may be asked, the preferred one first."""
         cheaper = self._settings.cheaper
         if cheaper is None:
-            yield self._request.model
-            return
+            return [self._request.model]
         if max(account.share(BOUGHT) for account in accounts) < self._settings.cheaper_at:
-            yield self._request.model
-        yield cheaper
+            return [self._request.model, cheaper]
+        return [cheaper]
 
     def _reserved(
         self, model: Any, accounts: tuple[Account, ...], *, last: bool
@@ -113,8 +112,9 @@ class Plan:
         The size that the last answer tells is the better one, unless messages have gone since.
         """
         refused = self._tried(model, self._quick, accounts, last)
-        same = self._request.messages is self._request.state.get("messages")
-        if isinstance(refused, Reservation) or same or not self._settings.counts:
+        if isinstance(refused, Reservation) or not self._settings.counts:
+            return refused
+        if self._request.messages is self._request.state.get("messages"):
             return refused
         shorter = self._estimate.exact < self._estimate.quick
         return self._tried(model, self._estimate.exact, accounts, last) if shorter else refused
@@ -136,7 +136,7 @@ class Plan:
         return BudgetExceededError(accounts, need)
 
     def _least(self, model: Any, size: int) -> Spent:
-        return self._estimate.least(model, size) if self._settings.counts else Spent(turns=1)
+        return self._estimate.least(model, size) if self._settings.counts else _A_TURN
 
     def _kept(self, model: Any, size: int, last: bool) -> Spent:
         """What must be left beside a call: what a last answer takes, and a call of a tool."""
@@ -161,10 +161,9 @@ class Plan:
 
     def _mark(self, accounts: tuple[Account, ...]) -> float:
         """The highest mark that is passed, if the model was not told of it; else 0."""
-        shares = [share for account in accounts for share in account.shares().values()]
-        share = max(shares, default=0.0)
-        mark = max((mark for mark in self._settings.warn_at if share >= mark), default=0.0)
-        return mark if mark > self._visit.run.get("told", 0) else 0.0
+        share = max(map(Account.share, accounts))
+        passed = [mark for mark in self._settings.warn_at if share >= mark]
+        return passed[-1] if passed and passed[-1] > self._visit.run.get("told", 0) else 0.0
 
     def _of(self, model: Any, *, last: bool) -> ModelRequest[Any]:
         """The request with its model, and with no longer an answer than is left."""

@@ -18,6 +18,8 @@ _OF_THE_RUN = ("told", "over", "refused", "slowest", "extra_run_")
 
 def merged(book: Mapping[str, float], more: Mapping[str, float]) -> Book:
     """A book with more written into it."""
+    if not book:
+        return dict(more)
     result = dict(book)
     for key, amount in more.items():
         before = result.get(key, 0)

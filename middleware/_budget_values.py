@@ -130,21 +130,31 @@ class Limits:
         return replace(self, **more) if more else self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for what is remembered
 class Account:
-    """One place that is spent from: whose it is, what it allows, and what is gone."""
+    """One place that is spent from: whose it is, what it allows, and the book of what is gone."""
 
     scope: str
     where: str
     limits: Limits
-    used: Spent
+    book: Mapping[str, float]
+
+    @cached_property
+    def used(self) -> Spent:
+        """What is gone."""
+        return Spent.of(self.book)
+
+    def _gone(self, name: str) -> float:
+        if name == "total_tokens":
+            return self.used.total_tokens
+        return self.book.get(name, 0)
 
     def missing(self, need: Spent) -> dict[str, float]:
         """What it lacks, by name; empty where the need can be met."""
         lacks: dict[str, float] = {}
         for name, limit in self.limits._given.items():
             more = getattr(need, name)
-            over = getattr(self.used, name) + more - limit
+            over = self._gone(name) + more - limit
             if name == "seconds" and over >= 0:  # time passes with everything
                 lacks[name] = over
             if name != "seconds" and more and over > (_ROUNDING if name == "usd" else 0):
@@ -153,16 +163,16 @@ class Account:
 
     def share(self, names: tuple[str, ...] = AMOUNTS) -> float:
         """How much of the scarcest of these is gone, 1 for all of it."""
-        return max(self.shares(names).values(), default=0.0)
+        return max(self.shares(names).values(), default=0.0) if self.limits._given else 0.0
 
     def shares(self, names: tuple[str, ...] = AMOUNTS) -> dict[str, float]:
         """How much of each of these is gone, where it is limited."""
         given = self.limits._given.items()
-        return {n: _share(getattr(self.used, n), limit) for n, limit in given if n in names}
+        return {n: _share(self._gone(n), limit) for n, limit in given if n in names}
 
     def says(self, name: str) -> str:
         """What is gone of one limit: "0.4 of 0.5 USD in this run"."""
-        used, limit = getattr(self.used, name), self.limits.given()[name]
+        used, limit = self._gone(name), self.limits.given()[name]
         return f"{number(used)} of {number(limit)} {_WORDS[name]} {self.where}"
 
 
@@ -215,6 +225,6 @@ def reason(accounts: tuple[Account, ...], need: Spent) -> str:
 
 
 def _why(account: Account, name: str) -> str:
-    if getattr(account.used, name) >= account.limits.given()[name]:
+    if account._gone(name) >= account.limits.given()[name]:
         return f"{account.says(name)} are used up"
     return f"{account.says(name)} are used, and too little is left for more"

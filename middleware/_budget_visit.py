@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from ._budget_state import Book, merged
-from ._budget_values import Account, Limits, Spent
+from ._budget_values import Account, Limits
 
 _Entry = tuple[Book, float]
 """What a middleware has added within one node, and up to when its time is booked."""
@@ -49,8 +49,8 @@ class Visit:
         self.since: float = self.began if since is None else since
         self._name = name
         self._runtime = runtime
-        book: Book = (state.get("budget_run") or {}).get(name, {})
-        self.run = merged(book, added) if added else book
+        self._book: Book = (state.get("budget_run") or {}).get(name, {})
+        self.run = merged(self._book, added) if added else self._book
         self._thread: Book = (state.get("budget_thread") or {}).get(name, {})
 
     @property
@@ -65,30 +65,33 @@ class Visit:
 
     def add(self, amounts: Mapping[str, float]) -> None:
         """Write something down."""
-        more = {key: n for key, n in amounts.items() if n}
-        self.added, self.run = merged(self.added, more), merged(self.run, more)
+        self._note(amounts)
+        self.run = merged(self._book, self.added)
+
+    def _note(self, amounts: Mapping[str, float]) -> None:
+        self.added = merged(self.added, {key: n for key, n in amounts.items() if n})
 
     def accounts(self, run: Limits, thread: Limits) -> tuple[Account, ...]:
         """The run's and the thread's limits, with what people have added, and what is spent."""
+        of_run = self._up_to_now(self.run)
+        of_thread = self._up_to_now(self.thread) if self._thread else of_run
         return (
-            self._account("run", "in this run", run, self.run),
-            self._account("thread", "in this thread", thread, self.thread),
+            _account("run", "in this run", run, of_run),
+            _account("thread", "in this thread", thread, of_thread),
         )
 
-    def _account(self, scope: str, where: str, limits: Limits, book: Book) -> Account:
-        extra = {name: book.get(extra_key(scope, name), 0) for name in limits.given()}
-        used = Spent.of({**book, "seconds": book.get("seconds", 0) + self.idle})
-        return Account(scope, where, limits.raised(extra), used)
+    def _up_to_now(self, book: Book) -> Book:
+        return {**book, "seconds": book.get("seconds", 0) + self.idle}
 
     def booked(self, amounts: Mapping[str, float]) -> dict[str, Any]:
         """The update of a model's node: some amounts more, and the time up to now."""
         now = monotonic()
-        self.add({**amounts, "seconds": now - self.since})
+        self._note({**amounts, "seconds": now - self.since})
         self.since = now
         if self._runtime is not None:
             entries = {**_entries(self._runtime), self._name: (self.added, self.since)}
             _NODE.set((self._runtime, entries))
-        return {**self.update(), "budget_clock": self.since}
+        return {"budget_run": {self._name: self.added}, "budget_clock": self.since}
 
     def started(self) -> dict[str, Any]:
         """The clock, where a resumed run has none yet: time is counted from here."""
@@ -97,6 +100,11 @@ class Visit:
     def update(self) -> dict[str, Any]:
         """What is added to the book of the run."""
         return {"budget_run": {self._name: self.added}}
+
+
+def _account(scope: str, where: str, limits: Limits, book: Book) -> Account:
+    extra = {n: more for n in limits.given() if (more := book.get(extra_key(scope, n)))}
+    return Account(scope, where, limits.raised(extra) if extra else limits, book)
 
 
 def extra_key(scope: str, name: str) -> str:

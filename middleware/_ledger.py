@@ -170,7 +170,8 @@ class Ledger:
             return True
 
     def _account(self) -> Account:
-        return Account("ledger", "in the shared budget", self._limits, self._now() + self._held())
+        book = (self._now() + self._held()).written()
+        return Account("ledger", "in the shared budget", self._limits, book)
 
     def _now(self) -> Spent:
         if not self._open:
