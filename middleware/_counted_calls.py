@@ -70,7 +70,8 @@ def _failed(result: Any, call_id: str | None) -> bool:
 
 def is_counted(result: Any) -> bool:
     """Whether another limit further in has counted the call."""
-    return any(key == THREAD for key, _ in _writes(result))
+    # A message alone, as tools give it, writes no count.
+    return not isinstance(result, ToolMessage) and any(key == THREAD for key, _ in _writes(result))
 
 
 def _writes(result: Any) -> Iterator[tuple[str, Any]]:

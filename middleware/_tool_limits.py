@@ -87,7 +87,8 @@ class Limit:
     def room(self, used: Used) -> float:
         """How many more calls may run of those that fall under this limit."""
         thread, run = self.counts(used)
-        return min(_left(self.thread_limit, thread), _left(self.run_limit, run))
+        left = inf if self.thread_limit is None else self.thread_limit - thread
+        return left if self.run_limit is None else min(left, self.run_limit - run)
 
     def refuses(self, tool: str, used: Used) -> bool:
         """Whether one more call of the tool would be too many."""
@@ -105,10 +106,6 @@ class Limit:
             for scope, count, limit in scopes
             if limit is not None and count >= limit
         )
-
-
-def _left(limit: int | None, count: int) -> float:
-    return inf if limit is None else limit - count
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ leads to is decided before the next call of the model, when every call of the tu
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, NotRequired, cast, get_args
 
 from langchain_core.messages import AIMessage
@@ -218,12 +219,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     def around_tool(self, request: ToolCallRequest) -> Generator[Any, Any, Any]:
         """Runs and counts the call, or refuses it."""
         call = request.tool_call
-        message, tail = last_turn(request.state["messages"])
-        refused = refusals(
-            in_turn(call, message, tail),
-            limits_on(message, self._limit),
-            Used.of(request.state),
-        )
+        refused = self._refused(request)
         stop = _stop_of(refused)
         if refusal := refused.get(call["id"]):
             return Command(update={"messages": [refusal.answer(call)], **stop})
@@ -234,7 +230,17 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             return result
         return with_update(result, {**counts_of(request, result, starts.names), **stop})
 
-    @property
+    def _refused(self, request: ToolCallRequest) -> dict[str | None, Refusal]:
+        """The calls of this turn that may not run, whichever task asks."""
+        message, tail = last_turn(request.state["messages"])
+        limits, used = limits_on(message, self._limit), Used.of(request.state)
+        # With one that a layer has turned into another.
+        most = 1 + (len(message.tool_calls) if message else 0)
+        if all(limit.room(used) >= most for limit in limits):
+            return {}
+        return refusals(in_turn(request.tool_call, message, tail), limits, used)
+
+    @cached_property
     def _limit(self) -> Limit:
         return Limit(
             self.name, self.tool_name, self.thread_limit, self.run_limit, self.exit_behavior
