@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from agent_factory.ordering import Ordering
@@ -72,17 +73,13 @@ class AgentMiddleware(Generic[StateT, ContextT]):
     unused: Collection[str] = ()
 
     def __init__(self, *, name: str | None = None) -> None:
-        if name is not None:
-            self.name = name
+        if name:
+            self.name = str(name)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The name its nodes and spans carry: unique within an agent."""
-        return str(self.__dict__.get("name") or type(self).__name__)
-
-    @name.setter
-    def name(self, value: str) -> None:
-        self.__dict__["name"] = value
+        return type(self).__name__
 
     def before_agent(
         self, state: StateT, runtime: Runtime[ContextT]

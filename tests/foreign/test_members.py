@@ -360,7 +360,7 @@ def test_what_would_be_lost_elsewhere_is_refused_here() -> None:
 
 
 def test_a_class_of_both_families_runs_by_its_hooks(call: Any) -> None:
-    class Both(Loud, ours.AgentMiddleware):  # type: ignore[misc,override]
+    class Both(Loud, ours.AgentMiddleware):  # type: ignore[misc]
         pass
 
     done = call(agent_of(Both()), ASK)
