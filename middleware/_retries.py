@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal
@@ -72,7 +72,7 @@ class Retries:
         Raises:
             Exception: What the call raised, at once, where it is not worth an attempt.
         """
-        waits = islice(self.backoff.delays(), self.max_retries)
+        waits: Iterator[float] | None = None
         while True:
             try:
                 return (yield request)
@@ -80,6 +80,7 @@ class Retries:
                 if not self.covers(error):
                     raise
                 # Only here: most calls succeed, and need no waits.
+                waits = waits or islice(self.backoff.delays(), self.max_retries)
                 seconds = next(waits, None)
                 if seconds is None:
                     return give_up(error)

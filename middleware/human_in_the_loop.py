@@ -142,10 +142,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if self.interrupt_mode != "batched":
             return None
         message, tail = last_turn(state["messages"])
+        if message is None or not any(c["name"] in self.interrupt_on for c in message.tool_calls):
+            return None
         waiting = [call for call in unanswered(message, tail) if call["name"] in self.interrupt_on]
         requests = [_as_request(call, state, runtime) for call in waiting]
         requests = [request for request in requests if self._is_reviewed(request)]
-        if message is None or not requests:
+        if not requests:
             return None
         decisions = ask_about_all(
             HITLRequest(
@@ -168,7 +170,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """Asks about a call that nobody has decided about; tells the model what an edit changed."""
         call, messages = request.tool_call, request.state["messages"]
         original = original_of(call, messages)
-        if not was_decided(call, messages, self.name) and self._is_reviewed(request):
+        known = call["name"] in self.interrupt_on
+        if known and not was_decided(call, messages, self.name) and self._is_reviewed(request):
             decision = self._ask_about(request)
             if answer := _answer(call, decision):
                 return answer

@@ -202,6 +202,9 @@ def refusal_of(message: AIMessage) -> str | None:
     >>> refusal_of(AIMessage("I'm sorry, I can't help with that.")) is None
     True
     """
+    nested = message.content if isinstance(message.content, list) else ()
+    if not (message.response_metadata or message.additional_kwargs or nested):
+        return None  # it says nothing of itself
     return next(_signs(message), None)
 
 

@@ -108,14 +108,15 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return response
 
     def _deferred(self, request: ModelRequest[Any]) -> set[str]:
-        client = {tool.name: _mark(tool) for tool in request.tools if isinstance(tool, BaseTool)}
-        deferred = {name for name, mark in client.items() if mark}
+        tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
+        marked = [tool for tool in tools if tool.extras]  # hardly any
+        deferred = {tool.name for tool in marked if _mark(tool)}
         wanted = self.searchable_tools
         if wanted is not None:
-            deferred |= {name for name in wanted & set(client) if client[name] is None}
+            deferred |= {t.name for t in tools if t.name in wanted and _mark(t) is None}
         elif not deferred:
-            deferred = {name for name, mark in client.items() if mark is None}
-        return deferred - {forced_tool(request.tool_choice)}
+            deferred = {tool.name for tool in tools if _mark(tool) is None}
+        return deferred - {forced_tool(request.tool_choice)} if deferred else deferred
 
     def _provider_of(self, model: Any) -> str | None:
         """The provider whose search is used; None where there is none to use.

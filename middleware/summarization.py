@@ -9,6 +9,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -193,13 +194,17 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def _outdated(self, request: ModelRequest[Any]) -> list[AnyMessage]:
         """The messages that should give way to a summary; none where there is no need."""
-        window = window_of(request.model) or window_of(self.model)
+        window = self._window(request)
         load = Load(request, self.token_counter, window)
         if not any(map(load.reaches, self.trigger)) or _has_unsaved_summary(request):
             return []
         old = request.messages[: self._cut(request.messages, window)]
         old = [message for message in old if not isinstance(message, SystemMessage)]
         return [] if all(map(_is_summary, old)) else old
+
+    def _window(self, request: ModelRequest[Any]) -> int | None:
+        """The most tokens the model takes, where something is measured by it."""
+        return window_of(request.model) or window_of(self.model) if self._by_window else None
 
     def _cut(self, messages: list[AnyMessage], window: int | None) -> int:
         unit, amount = self.keep
@@ -230,9 +235,12 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
             return self.summary_prompt.replace("{messages}", conversation)
         return f"{self.summary_prompt}\n\n{conversation}"
 
+    @cached_property
+    def _by_window(self) -> bool:
+        return self.keep[0] == "fraction" or any("fraction" in clause for clause in self.trigger)
+
     def _refuse_unknown_window(self) -> None:
-        used = self.keep[0] == "fraction" or any("fraction" in clause for clause in self.trigger)
-        if used and window_of(self.model) is None:
+        if self._by_window and window_of(self.model) is None:
             raise ValueError(
                 "A fraction needs to know the model's window, and the profile of "
                 f"{type(self.model).__name__} has no max_input_tokens. Give tokens or messages, or "
