@@ -58,8 +58,9 @@ class _Flows(ABC):
     def _steps(self, request: Any) -> Flow[Any]:
         """The flow that they are: it yields what goes further in, and the effects of all."""
         under_way: list[Flow[Any]] = [self._flows[0](request)]
-        came: list[Any] = [None]  # what last came back to each of them
-        resume: Callable[[Any], Any] = under_way[-1].send
+        came: list[Any] = [None] * len(self._flows)  # what last came back to each of them
+        at, innermost = 0, len(self._flows) - 1
+        resume: Callable[[Any], Any] = under_way[0].send
         told, value = self.told, None
         while True:
             try:
@@ -67,28 +68,30 @@ class _Flows(ABC):
             except StopIteration as stop:
                 said, ends = stop.value, True
             except BaseException as error:
-                del under_way[-1], came[-1]
+                del under_way[at]
+                at -= 1
                 resume, value = _thrown_into(under_way, error), error
                 continue
             try:
                 if ends:
-                    del under_way[-1]
-                    outcome = self._outcome(self._names[len(under_way)], said, came.pop())
-                    if not under_way:
+                    del under_way[at]
+                    at -= 1
+                    outcome = self._outcome(self._names[at + 1], said, came[at + 1])
+                    if at < 0:
                         return outcome
-                    came[-1], value = outcome, told(outcome) if told else outcome
+                    came[at], value = outcome, told(outcome) if told else outcome
                 elif not isinstance(said, self.kind):
                     if not isinstance(said, EFFECTS):
-                        raise self._refusal(self._names[len(under_way) - 1], said)
+                        raise self._refusal(self._names[at], said)
                     value = yield said
-                elif len(under_way) < len(self._flows):
-                    under_way.append(self._flows[len(under_way)](said))
-                    came.append(None)
-                    value = None
+                elif at < innermost:
+                    under_way.append(self._flows[at + 1](said))
+                    at += 1
+                    came[at] = value = None
                 else:
-                    came[-1] = outcome = yield said
+                    came[at] = outcome = yield said
                     value = told(outcome) if told else outcome
-                resume = under_way[-1].send
+                resume = under_way[at].send
             except BaseException as error:
                 resume, value = _thrown_into(under_way, error), error
 

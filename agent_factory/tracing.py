@@ -50,7 +50,7 @@ def silenced(config: RunnableConfig | None) -> RunnableConfig:
     tags = config.get("tags") or []
     if TAG_NOSTREAM in tags:
         return config
-    return cast("RunnableConfig", {**config, "tags": [*tags, TAG_NOSTREAM]})
+    return {**config, "tags": [*tags, TAG_NOSTREAM]}
 
 
 def silence(config: RunnableConfig | None) -> None:
@@ -78,7 +78,7 @@ class heard:
 
 def _unsilenced(config: RunnableConfig) -> RunnableConfig:
     tags = [tag for tag in config.get("tags") or () if tag != TAG_NOSTREAM]
-    return cast("RunnableConfig", {**config, "tags": tags})
+    return {**config, "tags": tags}
 
 
 def aloud(call: Callable[[Any], Any], value: Any) -> Any:
