@@ -128,7 +128,8 @@ class Plan:
     ) -> Reservation | BudgetExceededError:
         least, keep = self._least(model, size), self._kept(model, size, last)
         need = least + keep
-        if not any(account.missing(need) for account in accounts[:-1]):
+        of_run, of_thread, _ = accounts
+        if not of_run.missing(need) and not of_thread.missing(need):
             try:
                 return self._settings.ledger.reserve(least, keep=keep)
             except BudgetExceededError as error:

@@ -14,7 +14,7 @@ from langchain_core.runnables import Runnable
 from agent_factory import ModelRequest, ModelResponse, init_model
 
 from ._failures import is_async
-from ._portable import WRITER, bare, portable_request, provider_of, same_provider
+from ._portable import WRITER, bare, portable_request, provider_of, readable, same_provider
 
 Model = str | BaseChatModel | Runnable[Any, Any]
 """A chat model, perhaps with arguments bound to it, or "provider:name"."""
@@ -98,7 +98,8 @@ class OtherModel:
 
 def own(request: ModelRequest[Any]) -> ModelRequest[Any]:
     """The request for its own model; what other providers' models said is made readable for it."""
-    return portable_request(request, request.model)
+    messages = readable(request, request.model, at_home=True)
+    return request if messages is request.messages else request.override(messages=messages)
 
 
 def label(model: Any) -> str:

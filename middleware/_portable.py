@@ -95,7 +95,7 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     {'temperature': 0}
     """
     at_home = same_provider(request.model, model)
-    messages = _readable(request, model, at_home)
+    messages = readable(request, model, at_home=at_home)
     if at_home:
         same = model is request.model and messages is request.messages
         return request if same else request.override(model=model, messages=messages)
@@ -116,7 +116,7 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     )
 
 
-def _readable(request: ModelRequest[Any], model: Any, at_home: bool) -> list[Any]:
+def readable(request: ModelRequest[Any], model: Any, *, at_home: bool) -> list[Any]:
     """The messages, each answer in its own form only for the provider that wrote it."""
     messages: list[Any] = request.messages
     # At each call of a model all that was said is looked through, so without calls.

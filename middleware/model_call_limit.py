@@ -126,7 +126,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         self, state: ModelCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Ends the run where a limit is reached, past the hooks that might send it back."""
-        last_word = self._last_word(state)
+        last_word = self._last_word(*_counts(state))
         if last_word is None:
             return None
         return {"messages": [*given_up(state["messages"]), last_word], "jump_to": "end"}
@@ -142,9 +142,9 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         self, request: ModelRequest[Any]
     ) -> Generator[Any, Any, AIMessage | ExtendedModelResponse[Any]]:
         """Counts the call; one that came past `before_model` is not made at the limit."""
-        if last_word := self._last_word(request.state):
-            return last_word
         thread, run = _counts(request.state)
+        if last_word := self._last_word(thread, run):
+            return last_word
         if why := self._last(thread + 1, run + 1):
             response = yield from last_answer(request, why)
         else:
@@ -158,13 +158,13 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
             return ""
         return _reached(thread_count, run_count, self.thread_limit, self.run_limit)
 
-    def _last_word(self, state: Any) -> AIMessage | None:
+    def _last_word(self, thread_count: int, run_count: int) -> AIMessage | None:
         """What the run ends with; None while the model may still be called.
 
         Raises:
             ModelCallLimitExceededError: A limit is reached, and the run should not end with words.
         """
-        numbers = (*_counts(state), self.thread_limit, self.run_limit)
+        numbers = (thread_count, run_count, self.thread_limit, self.run_limit)
         reached = _reached(*numbers)
         if not reached:
             return None
