@@ -79,18 +79,30 @@ def _laws_within(path: Path) -> bool:
     return "hypothesis" in text and LAWS_WITHIN.search(text) is not None
 
 
+WATCHER = pytest.StashKey[Any]()
+"""The coverage of a run, where it is measured."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Coverage watches imports, and what tests do, but not what pytest does in between."""
+    module = sys.modules.get("coverage")
+    session.stash[WATCHER] = module.Coverage.current() if module else None
+    if session.stash[WATCHER]:
+        session.stash[WATCHER].stop()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Coverage looks away from laws: they take twice as long before its eyes, and add no line."""
-    module = sys.modules.get("coverage")
-    coverage = module.Coverage.current() if module and item.get_closest_marker("law") else None
-    if coverage:
-        coverage.stop()
+    """Coverage looks away from laws, too: before its eyes they take twice as long."""
+    watcher = item.session.stash[WATCHER]
+    if watcher is None or "law" in item.keywords:
+        return (yield)
+    watcher.start()
     try:
         return (yield)
     finally:
-        if coverage:
-            coverage.start()
+        watcher.stop()
 
 
 @pytest.fixture(params=["sync", "async"])
