@@ -6,7 +6,6 @@ Tests assert tools, arguments and copied facts, never prose.
 from __future__ import annotations
 
 import dataclasses
-import doctest
 import json
 import threading
 from collections.abc import Iterator
@@ -25,8 +24,6 @@ from langchain_core.tools import tool
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from agent_factory import local_model
-from agent_factory.local import engine, grammar, prompts, slots
 from agent_factory.local_model import (
     LocalChatModel,
     LocalContextOverflowError,
@@ -51,6 +48,9 @@ def search_policies(query: str) -> str:
     """Search the shop's policies on returns, shipping, warranty and payment."""
     return "Unworn shoes may be returned within 60 days."
 
+
+# Each turn of a model on its weights takes a second.
+pytestmark = pytest.mark.long
 
 SHOP = [find_order, refund_order, search_policies]
 EXAMPLES = {"refund_order": ["5 euros back for C-40, it was damaged."]}
@@ -323,15 +323,6 @@ def test_a_file_that_only_looks_like_weights_is_a_clear_error(
     (tmp_path / "no.gguf").write_bytes(b"GGUF no model")
     with pytest.raises(LocalModelError, match=r"could not load .*GGUF file of a chat model"):
         LocalChatModel(model_path=tmp_path / "no.gguf").invoke("Hi")
-
-
-@pytest.mark.parametrize(
-    "module",
-    [engine, grammar, prompts, slots, local_model],
-    ids=lambda module: module.__name__,
-)
-def test_the_examples_in_the_docstrings_run(model: LocalChatModel, module: Any) -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 def test_a_closed_model_loads_again(model: LocalChatModel) -> None:
