@@ -115,18 +115,16 @@ class Walk:
         try:
             result = self.stage.node.invoke(*self.enter())
         except Exception as error:
-            self.fail(error)
-        else:
-            self.take(result)
+            return self.fail(error)
+        self.take(result)
 
     async def ago_on(self) -> None:
         """As `go_on`, awaited."""
         try:
             result = await self.stage.node.ainvoke(*self.enter())
         except Exception as error:
-            self.fail(error)
-        else:
-            self.take(result)
+            return self.fail(error)
+        self.take(result)
 
     def share_thread(self) -> None:
         """Run all that come next and need a thread, in this one."""

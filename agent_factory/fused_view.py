@@ -50,9 +50,7 @@ def is_folded(channel: Channel) -> bool:
 
 def is_lasting(channel: Channel) -> bool:
     """Whether a value stays until it is written again."""
-    return isinstance(
-        channel, LastValue | UntrackedValue | BinaryOperatorAggregate | DeltaMessages
-    )
+    return isinstance(channel, LastValue | UntrackedValue | BinaryOperatorAggregate | DeltaMessages)
 
 
 def is_known(channel: Channel) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -49,7 +49,7 @@ def execution_of(node: ToolNode) -> Execute:
     """
     sample = Sample(name="", args={}, id="", type="tool_call")
     ask = partial(ToolNode.invoke, node, with_context(sample, {}), {}, runtime=Runtime())
-    copy_context().run(ask)
+    Context().run(ask)  # outside of any run: what is kept must not hold one
     return sample.execute
 
 
@@ -98,18 +98,29 @@ def run_here(
         state=input["state"],
         runtime=_runtime(input, config, tools),
     )
+    # What is set in there, for what it calls, is not for what follows.
+    run = partial(_answered, answer, wrap, request, partial(_execute, execute, config))
+    result = copy_context().run(run)
+    return result if isinstance(result, list) else [result]
+
+
+def _answered(
+    answer: Answer,
+    wrap: Callable[[ToolCallRequest, Execute], Any],
+    request: ToolCallRequest,
+    execute: Execute,
+) -> Any:
     try:
-        # What is set in there, for what it calls, is not for what follows.
-        result = copy_context().run(wrap, request, partial(_execute, execute, config))
+        return wrap(request, execute)
     except GraphBubbleUp:
         raise
     except Exception as error:
         if is_invalid_resume(error):
             raise
-        result = ToolMessage(
+        call = request.tool_call
+        return ToolMessage(
             answer(error), name=call["name"], tool_call_id=call["id"], status="error"
         )
-    return result if isinstance(result, list) else [result]
 
 
 def _runtime(

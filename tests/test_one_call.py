@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Annotated, Any
+from weakref import ref
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
@@ -258,6 +260,19 @@ def test_a_question_is_asked_and_answered(where: str) -> None:
     assert agent.invoke({"messages": [("user", "Hi")]}, config)["__interrupt__"]
     result = agent.invoke(Command(resume="yes"), config)
     assert result["messages"][-2].text == "said yes"
+
+
+class Thing:
+    """Something that a run is about."""
+
+
+def test_nothing_of_a_run_is_held_after_it(where: str) -> None:
+    node, thing = ToolNode([add]), Thing()
+    gone = ref(thing)
+    ran(node, "add", {"a": 1, "b": 1}, config={"configurable": {"thing": thing}})
+    del thing
+    gc.collect()
+    assert gone() is None
 
 
 def test_what_a_call_needs_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
