@@ -8,7 +8,6 @@ leads to is decided before the next call of the model, when every call of the tu
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, NotRequired, cast, get_args
 
 from langchain_core.messages import AIMessage
@@ -240,7 +239,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             return {}
         return refusals(in_turn(request.tool_call, message, tail), limits, used)
 
-    @cached_property
+    @property
     def _limit(self) -> Limit:
         return Limit(
             self.name, self.tool_name, self.thread_limit, self.run_limit, self.exit_behavior
