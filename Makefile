@@ -21,8 +21,8 @@ export PYTHONDONTWRITEBYTECODE :=
 demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
-test: $(STAMP)
-	$(BIN)/python -m pytest -n 2
+test: $(STAMP)   # ARGS="-m long" and the like go along
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -30,12 +30,12 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 2 -m "not long"   # `make test` runs those, too
+	$(BIN)/coverage run -m pytest -n 2 -m "not long"   # `make test` runs all
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
-prove: $(STAMP)   # the same laws, with many more examples
-	HYPOTHESIS_PROFILE=prove $(BIN)/python -m pytest -n 2 --timeout=1800
+prove: $(STAMP)   # the laws alone, with many more examples
+	HYPOTHESIS_PROFILE=prove $(BIN)/python -m pytest -n 2 -m law --timeout=1800
 
 bench: $(BENCH)/.installed   # ARGS="--only build" and the like go along
 	$(BENCHBIN)/python -m benchmarks --headline $(ARGS)

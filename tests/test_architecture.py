@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import is_hypothesis_test
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted(
@@ -130,3 +131,11 @@ def test_sync_and_async_are_written_once() -> None:
             where = f"{path.name}:{function.name}"
             assert text not in seen, f"{where} says what {seen[text]} says"
             seen[text] = where
+
+
+def test_no_law_is_left_out_of_proofs(request: pytest.FixtureRequest) -> None:
+    """`make prove` runs what is marked `law`: hypothesis's tests, and where its profile is read."""
+    items = request.session.items
+    drawn = {item for item in items if is_hypothesis_test(getattr(item, "function", None))}
+    read = {item for item in items if item.path.name in ("test_kills.py", "test_fused_laws.py")}
+    assert drawn | read <= {item for item in items if item.get_closest_marker("law")}

@@ -90,6 +90,7 @@ def test_subagent_pauses_inside_and_is_answered_from_outside(show: Show) -> None
     assert out.strip().endswith("Your money is on its way.")
 
 
+@pytest.mark.long
 def test_sqlite_thread_is_asked_in_one_process_and_answered_in_another(show: Show) -> None:
     pytest.importorskip("langgraph.checkpoint.sqlite", reason="the extra sqlite is not installed")
     out = show("sqlite_thread")

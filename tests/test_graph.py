@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -281,6 +281,7 @@ def expected(stack: list[list[str]], rounds: int) -> list[str]:
     return [*run, *reversed(having("after_agent"))]
 
 
+@settings.get_profile("costly")
 @given(stack=stacks(), rounds=st.integers(0, 2))
 def test_any_stack_runs_in_the_order_of_its_list(
     call: Any, stack: list[list[str]], rounds: int

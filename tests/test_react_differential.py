@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -213,6 +213,7 @@ def shown(update: dict[str, Any]) -> list[Any]:
     ]
 
 
+@settings.get_profile("costly")
 @given(cases())
 def test_graphs_have_the_same_nodes_and_edges(case: Case) -> None:
     """B53-B59, and the plan is what LangGraph draws."""
@@ -227,6 +228,7 @@ def test_graphs_have_the_same_nodes_and_edges(case: Case) -> None:
     assert planned == edges(ours)
 
 
+@settings.get_profile("costly")
 @given(cases(), st.booleans())
 def test_runs_are_alike(case: Case, asynchronous: bool) -> None:
     """B19, B29-B33, B35, B42-B58, D35: what the model sees, each update, the end, the error."""

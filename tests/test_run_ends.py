@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -351,6 +351,7 @@ def test_a_finished_tool_is_not_run_again_by_a_resume(
 # A law over any stack
 
 
+@settings.get_profile("costly")
 @given(
     stack=st.lists(st.lists(st.sampled_from(list(Phase)), unique=True), max_size=4),
     names=st.lists(st.sampled_from(["stop", "halt", "show", "add"]), min_size=1, max_size=3),

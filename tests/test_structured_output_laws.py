@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel, Field
@@ -106,6 +106,7 @@ def check(script: list[str], say: Any, tools: list[Any], format_: Any, a: bool) 
 
 
 @pytest.mark.parametrize("a", [False, True], ids=["sync", "async"])
+@settings.get_profile("costly")
 @given(st.lists(st.sampled_from([*GOOD, *BAD, *DETOUR]), max_size=7))
 @example(script=["unreadable"] * 3)
 @example(script=["tool", "prose", "twice", "two tools", "invalid beside a tool"])
@@ -116,6 +117,7 @@ def test_with_tools_and_an_output_tool(a: bool, script: list[str]) -> None:
 
 
 @pytest.mark.parametrize("a", [False, True], ids=["sync", "async"])
+@settings.get_profile("costly")
 @given(
     st.lists(
         st.sampled_from(["good", "invalid", "twice", "prose", "unreadable", "stray"]), max_size=7
@@ -128,6 +130,7 @@ def test_without_tools_and_with_an_output_tool(a: bool, script: list[str]) -> No
 
 
 @pytest.mark.parametrize("a", [False, True], ids=["sync", "async"])
+@settings.get_profile("costly")
 @given(st.lists(st.sampled_from(["good", "invalid", "prose", "tool", "two tools"]), max_size=7))
 def test_with_tools_and_a_providers_answers(a: bool, script: list[str]) -> None:
     format_: Any = ProviderStrategy(Weather)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
@@ -171,6 +171,7 @@ def decisions(question: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
+@settings.get_profile("costly")
 @given(
     names=st.lists(st.sampled_from(sorted(BUILT_INS)), unique=True, max_size=6),
     script=answers(),

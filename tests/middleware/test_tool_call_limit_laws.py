@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -83,6 +83,7 @@ def covered(limit: ToolCallLimitMiddleware, ran: Counter[str]) -> int:
     return ran.total() if limit.tool_name is None else ran[limit.tool_name]
 
 
+@settings.get_profile("costly")
 @given(st.lists(limits(), min_size=1, max_size=2), TURNS, JUMPS, st.integers(0, 2))
 def test_no_tool_runs_more_often_than_any_limit_allows(
     settings: list[dict[str, Any]],
@@ -128,6 +129,7 @@ def has_one_answer_each(messages: list[Any]) -> bool:
     return set(answers) <= calls and set(answers.values()) <= {1}
 
 
+@settings.get_profile("costly")
 @given(
     st.integers(0, 3),
     st.integers(0, 3),
