@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -58,12 +59,12 @@ def nesting(function: Function) -> int:
     return depth(function)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_room_is_small_and_its_functions_are_short(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= LONGEST_FILE
-    for function in functions(path):
-        assert body_length(function) <= LONGEST_FUNCTION, function.name
-        assert nesting(function) <= DEEPEST_NESTING, function.name
+def test_a_room_is_small_and_its_functions_are_short() -> None:
+    for path in SOURCES:
+        assert len(path.read_text().splitlines()) <= LONGEST_FILE, path
+        for function in functions(path):
+            assert body_length(function) <= LONGEST_FUNCTION, f"{path}:{function.name}"
+            assert nesting(function) <= DEEPEST_NESTING, f"{path}:{function.name}"
 
 
 def test_most_functions_are_a_glance() -> None:
@@ -72,38 +73,41 @@ def test_most_functions_are_a_glance() -> None:
     assert lengths[len(lengths) * 9 // 10] <= 3 * USUAL_FUNCTION
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_private_module_of_a_dependency_is_imported(path: Path) -> None:
-    private = re.compile(r"(langgraph|langchain_core|langchain|langsmith)(\..*)?\._")
+def imported(path: Path) -> Iterator[str]:
+    """The modules that a file imports, and what it imports of them."""
     for node in nodes(path):
         if isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}", *(f"{node.module}.{alias.name}" for alias in node.names)]
+            yield from (f"{node.module}", *(f"{node.module}.{name.name}" for name in node.names))
         elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        else:
-            continue
-        assert not [name for name in names if private.match(name)]
+            yield from (name.name for name in node.names)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_only_wiring_adds_nodes_and_edges(path: Path) -> None:
-    calls = {
-        node.func.attr
+def test_no_private_module_of_a_dependency_is_imported() -> None:
+    private = re.compile(r"(langgraph|langchain_core|langchain|langsmith)(\..*)?\._")
+    names = [(path, name) for path in SOURCES for name in imported(path)]
+    assert not [(str(path), name) for path, name in names if private.match(name)]
+
+
+def test_only_wiring_adds_nodes_and_edges() -> None:
+    adds = {"add_node", "add_edge", "add_conditional_edges", "add_sequence"}
+    found = {
+        path.name
+        for path in SOURCES
         for node in nodes(path)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in adds
     }
-    adds = calls & {"add_node", "add_edge", "add_conditional_edges", "add_sequence"}
-    assert not adds or path.name == "wiring.py"
+    assert found <= {"wiring.py"}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_public_name_has_a_docstring(path: Path) -> None:
-    tree = parsed(path)
-    assert ast.get_docstring(tree), "the module"
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_"):
-            overload = any("overload" in ast.unparse(d) for d in node.decorator_list)
-            assert overload or ast.get_docstring(node), node.name
+def test_every_public_name_has_a_docstring() -> None:
+    for path in SOURCES:
+        assert ast.get_docstring(parsed(path)), path
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_"):
+                overload = any("overload" in ast.unparse(d) for d in node.decorator_list)
+                assert overload or ast.get_docstring(node), f"{path}:{node.name}"
 
 
 PICTURES = ("about", "figure", "html", "layout", "page", "palette", "svg")
