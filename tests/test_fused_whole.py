@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import time
 from collections.abc import Callable
 from typing import Annotated, Any, NotRequired
 
@@ -14,6 +15,7 @@ from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.cache.memory import InMemoryCache
 from langgraph.channels import EphemeralValue
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
 from langgraph.errors import GraphRecursionError
 from langgraph.managed import RemainingSteps
 from langgraph.prebuilt import InjectedState, ToolRuntime
@@ -322,6 +324,22 @@ def test_what_cannot_be_written_is_refused_as_hook_by_hook(call: Run, fused: Any
         return str(caught.value)
 
     assert error(fused) == error(False)
+
+
+def test_custom_events_arrive_while_the_run_goes_on(fused: Any) -> None:
+    seen: list[str] = []
+
+    def tell(query: str) -> str:
+        """Say what happens."""
+        get_stream_writer()("begins")
+        time.sleep(0.02)  # for who listens in another thread
+        seen.append("ends")
+        return query
+
+    agent = create_agent(ScriptedChatModel([asked("tell"), "Done."]), [tell], fused=fused)
+    for event in agent.stream(ASK, stream_mode="custom"):
+        seen.append(str(event))
+    assert seen == ["begins", "ends"]
 
 
 def test_runs_at_once_do_not_meet(fused: Any) -> None:
