@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
-from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Command
 
@@ -136,14 +137,18 @@ class ToolsNode(Runnable[Any, Any]):
 
     def _finish(self, input: Any, output: Any, refused: list[ToolMessage]) -> Any:
         if isinstance(output, dict):
-            told = {**output, "messages": [*output["messages"], *refused]}
+            told = {**output, "messages": _with_ids([*output["messages"], *refused])}
             return {**told, RELAY: DIRECT} if self._may_answer(input, told["messages"]) else told
         # A node that its author brought has no layers of ours, in which commands are read.
         output = [relayed(item) if isinstance(item, Command) else item for item in output]
         for item in output:
             if isinstance(item, Command) and item.graph is None:
-                check_keys(dict(pairs_of(item, "a tool")), self._keys, "a tool")
-        said: dict[str, Any] = {"messages": refused} if refused else {}
+                written = dict(pairs_of(item, "a tool"))
+                check_keys(written, self._keys, "a tool")
+                _with_ids(written.get("messages"))
+            elif isinstance(item, dict):
+                _with_ids(item.get("messages"))
+        said: dict[str, Any] = {"messages": _with_ids(refused)} if refused else {}
         if self._may_answer(input, []):
             said[RELAY] = DIRECT
         return [*output, said] if said else output
@@ -155,6 +160,18 @@ class ToolsNode(Runnable[Any, Any]):
         # A layer may have sent the call to another tool: the answer's name is what ran.
         ran = {message.name for message in messages} or {call["name"] for call in input}
         return bool(ran & self._direct)
+
+
+def _with_ids(messages: Any) -> Any:
+    """Messages of tools as they will be in the thread.
+
+    LangGraph stores what a task has written before it is applied, and gives ids as it applies it:
+    a thread that is read in between, or goes on from there, would have others each time.
+    """
+    for message in messages if isinstance(messages, list) else [messages]:
+        if isinstance(message, BaseMessage) and message.id is None:
+            message.id = str(uuid4())
+    return messages
 
 
 def _plain(call: dict[str, Any]) -> ToolCall:

@@ -38,11 +38,11 @@ _FOREIGN = "\u2018-\u201f\u3001-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1
 
 _LOCAL = rf"[^\s@\uff20<>()\[\],;:\"\\/=?&{{}}|`{_FOREIGN}]"
 _LABEL = rf"[^\s@\uff20<>()\[\],;:\"'\\/=?&{{}}|`!#$%*+^~.{_FOREIGN}]"
-_EMAIL = re.compile(
-    # Begun only where a run begins: a run without an address is read once.
-    rf'(?:"[^"\s]{{1,64}}"|(?<!{_LOCAL}){_LOCAL}++)[@\uff20]'
-    rf"(?:{_LABEL}++(?:\.{_LABEL}++)++|\[[0-9A-Za-z:.]{{2,64}}\])"
-)
+_DOMAIN = rf"[@\uff20](?:{_LABEL}++(?:\.{_LABEL}++)++|\[[0-9A-Za-z:.]{{2,64}}\])"
+# Begun only where a run begins: a run without an address is read once.
+_EMAIL = re.compile(rf'(?:"[^"\s]{{1,64}}"|(?<!{_LOCAL}){_LOCAL}++){_DOMAIN}')
+_NEXT_EMAIL = re.compile(rf"{_LOCAL}++{_DOMAIN}")
+"""One that begins where another has ended."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}\Z")
 _ADDRESS = re.compile(rf"[^\s<>\"`|\\^{{}}{_FOREIGN}]++")
 _WWW = re.compile(r"(?<![\w.-])www\.(?=\w)", re.IGNORECASE)
@@ -182,12 +182,19 @@ def _unescaped(text: str, start: int) -> int:
 
 
 def _emails(text: str) -> Iterator[Span]:
-    for found in _EMAIL.finditer(text):
+    for found in _mailboxes(text):
         start, end = _unescaped(text, found.start()), found.end()
         start += len(text[start:end]) - len(text[start:end].lstrip("'.*-_~+"))
         end -= len(found[0]) - len(found[0].rstrip("-_"))
         if text[start] not in "@\uff20":
             yield start, end
+
+
+def _mailboxes(text: str) -> Iterator[re.Match[str]]:
+    found = _EMAIL.search(text)
+    while found:
+        yield found
+        found = _NEXT_EMAIL.match(text, found.end()) or _EMAIL.search(text, found.end())
 
 
 def _urls(text: str) -> Iterator[Span]:

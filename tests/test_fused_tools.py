@@ -246,6 +246,30 @@ def test_tools_are_shown_the_state_they_are_shown_alone(call: Run) -> None:
     assert seen == [["human", "ai"]] * 4
 
 
+@pytest.mark.parametrize("fused", [False, True, "turn"])
+def test_results_have_their_ids_before_they_are_stored(call: Run, fused: Any) -> None:
+    stored: list[Any] = []
+
+    class Watched(InMemorySaver):
+        def put_writes(self, config: Any, writes: Any, *rest: Any) -> None:
+            stored.extend(value for key, value in writes if key == "messages")
+            super().put_writes(config, writes, *rest)
+
+    @tool
+    def note(tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Write it down."""
+        return Command(update={"messages": [ToolMessage("noted", tool_call_id=tool_call_id)]})
+
+    steps = [calls("find", "find"), [{"name": "note", "args": {}}], "Done."]
+    agent = create_agent(
+        ScriptedChatModel(steps), [Tools().find, note], checkpointer=Watched(), fused=fused
+    )
+    call(agent, ASK, THREAD)
+    written = [message for messages in stored for message in messages]
+    assert len([message for message in written if isinstance(message, ToolMessage)]) == 3
+    assert all(message.id for message in written if isinstance(message, ToolMessage))
+
+
 def test_results_that_were_brought_along_are_used_hook_by_hook_too(call: Run) -> None:
     """A call that is done does not run again, whichever way the thread is taken up."""
     tools = Tools()
