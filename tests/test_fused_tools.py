@@ -20,6 +20,7 @@ from agent_factory import (
     wrap_tool_call,
 )
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from agent_factory.tools_node import ToolsNode
 
 Run = Callable[..., Any]
 ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}
@@ -247,27 +248,31 @@ def test_tools_are_shown_the_state_they_are_shown_alone(call: Run) -> None:
 
 
 @pytest.mark.parametrize("fused", [False, True, "turn"])
-def test_results_have_their_ids_before_they_are_stored(call: Run, fused: Any) -> None:
-    stored: list[Any] = []
+def test_results_have_their_ids_before_they_are_stored(
+    call: Run, monkeypatch: pytest.MonkeyPatch, fused: Any
+) -> None:
+    given: list[Any] = []
+    finish = ToolsNode._finish
 
-    class Watched(InMemorySaver):
-        def put_writes(self, config: Any, writes: Any, *rest: Any) -> None:
-            stored.extend(value for key, value in writes if key == "messages")
-            super().put_writes(config, writes, *rest)
+    def finished(self: ToolsNode, *args: Any) -> Any:
+        output = finish(self, *args)
+        for part in output if isinstance(output, list) else [output]:
+            update = part.update if isinstance(part, Command) else part
+            given.extend((message.text, message.id) for message in update["messages"])
+        return output
 
     @tool
     def note(tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
         """Write it down."""
         return Command(update={"messages": [ToolMessage("noted", tool_call_id=tool_call_id)]})
 
-    steps = [calls("find", "find"), [{"name": "note", "args": {}}], "Done."]
-    agent = create_agent(
-        ScriptedChatModel(steps), [Tools().find, note], checkpointer=Watched(), fused=fused
-    )
-    call(agent, ASK, THREAD)
-    written = [message for messages in stored for message in messages]
-    assert len([message for message in written if isinstance(message, ToolMessage)]) == 3
-    assert all(message.id for message in written if isinstance(message, ToolMessage))
+    monkeypatch.setattr(ToolsNode, "_finish", finished)
+    asked: list[dict[str, Any]] = [{"name": "note", "args": {}}]
+    model = ScriptedChatModel([calls("find", "find"), asked, asked + calls("find"), "Done."])
+    agent = create_agent(model, [Tools().find, note], checkpointer=InMemorySaver(), fused=fused)
+    outcome = call(agent, ASK, THREAD)
+    kept = [(m.text, m.id) for m in outcome["messages"] if isinstance(m, ToolMessage)]
+    assert sorted(given) == sorted(kept)
 
 
 def test_results_that_were_brought_along_are_used_hook_by_hook_too(call: Run) -> None:
