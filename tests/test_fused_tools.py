@@ -257,7 +257,7 @@ def test_results_have_their_ids_before_they_are_stored(
     def finished(self: ToolsNode, *args: Any) -> Any:
         output = finish(self, *args)
         for part in output if isinstance(output, list) else [output]:
-            update = part.update if isinstance(part, Command) else part
+            update: Any = part.update if isinstance(part, Command) else part
             given.extend((message.text, message.id) for message in update["messages"])
         return output
 
