@@ -122,8 +122,8 @@ class ToolsNode(Runnable[Any, Any]):
 
     def _seeing(self, calls: list[ToolCall], input: list[Any]) -> Any:
         """The calls with the state they see, where ToolNode need not read it."""
+        state = self._state_of(input)  # taken in any case, so that none is held for nothing
         if not self._stateless.issuperset(call["name"] for call in calls):
-            state = self._state_of(input)
             one = len(calls) == 1 and state is not None
             return with_context(calls[0], state) if one else calls
         if len(calls) == 1:

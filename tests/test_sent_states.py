@@ -145,6 +145,26 @@ def test_it_is_at_hand_for_each_call(call: Run, taken: list[bool], fused: Any) -
     assert taken == [True]
 
 
+def blind(query: str) -> str:
+    """See nothing of the state."""
+    return query
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_none_is_held_for_a_tool_that_sees_nothing(
+    call: Run, taken: list[bool], fused: Any
+) -> None:
+    steps = [[{"name": "blind", "args": {"query": "x"}}], "Done."]
+    agent = create_agent(
+        ScriptedChatModel(steps),
+        [Looking().look, blind],
+        checkpointer=InMemorySaver(),
+        fused=fused,
+    )
+    call(agent, ASK, THREAD)
+    assert taken == [True]
+
+
 def test_it_is_read_where_a_hook_spoke_after_the_model(call: Run, taken: list[bool]) -> None:
     looking = Looking()
     agent = create_agent(
