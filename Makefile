@@ -65,7 +65,7 @@ $(BENCH)/.installed: pyproject.toml
 	@touch $@
 
 pages: $(STAMP)   # the page of checks, and the pictures, made of the code
-	$(BIN)/python -m agent_factory.commands.checks_page docs/checks.md
+	$(BIN)/python -m agent_factory.cli.check_codes docs/checks.md
 	$(BIN)/python docs/pictures/make.py
 
 link:   # remake agent_factory/middleware where a checkout lost the symlink

@@ -19,50 +19,50 @@ if TYPE_CHECKING:
     from langgraph.types import TracePolicy as TracePolicy
     from langgraph.types import omit_payload as omit_payload
 
-    from agent_factory.base import AgentMiddleware as AgentMiddleware
-    from agent_factory.base import hook_config as hook_config
-    from agent_factory.decision_sinks import DecisionFile as DecisionFile
-    from agent_factory.decision_sinks import DecisionSpanEvents as DecisionSpanEvents
-    from agent_factory.decisions import Decision as Decision
-    from agent_factory.decisions import DecisionLog as DecisionLog
-    from agent_factory.decisions import Jump as Jump
-    from agent_factory.decisions import Verdict as Verdict
-    from agent_factory.decisions import because as because
-    from agent_factory.decorators import after_agent as after_agent
-    from agent_factory.decorators import after_model as after_model
-    from agent_factory.decorators import before_agent as before_agent
-    from agent_factory.decorators import before_model as before_model
-    from agent_factory.decorators import dynamic_prompt as dynamic_prompt
-    from agent_factory.decorators import wrap_model_call as wrap_model_call
-    from agent_factory.decorators import wrap_tool_call as wrap_tool_call
-    from agent_factory.effects import Flow as Flow
-    from agent_factory.effects import Invoke as Invoke
-    from agent_factory.effects import Sleep as Sleep
-    from agent_factory.effects import arun as arun
-    from agent_factory.effects import run as run
-    from agent_factory.effects import then as then
+    from agent_factory.compat.conversion import init_model as init_model
+    from agent_factory.decisions.log import Decision as Decision
+    from agent_factory.decisions.log import DecisionLog as DecisionLog
+    from agent_factory.decisions.log import Jump as Jump
+    from agent_factory.decisions.log import Verdict as Verdict
+    from agent_factory.decisions.log import because as because
+    from agent_factory.decisions.sinks import DecisionFile as DecisionFile
+    from agent_factory.decisions.sinks import DecisionSpanEvents as DecisionSpanEvents
     from agent_factory.errors import AgentFactoryError as AgentFactoryError
+    from agent_factory.errors import AgentFactoryWarning as AgentFactoryWarning
     from agent_factory.errors import HistoryError as HistoryError
     from agent_factory.errors import OutputError as OutputError
     from agent_factory.errors import SpecError as SpecError
     from agent_factory.errors import TurnError as TurnError
-    from agent_factory.factory import create_agent as create_agent
-    from agent_factory.factory import findings_of as findings_of
-    from agent_factory.factory import plan_agent as plan_agent
-    from agent_factory.factory import topology_of as topology_of
-    from agent_factory.findings import AgentFactoryWarning as AgentFactoryWarning
-    from agent_factory.messages_channel import DeltaMessages as DeltaMessages
-    from agent_factory.models import init_model as init_model
-    from agent_factory.ordering import Ordering as Ordering
+    from agent_factory.factory.agent import create_agent as create_agent
+    from agent_factory.factory.agent import findings_of as findings_of
+    from agent_factory.factory.agent import plan_agent as plan_agent
+    from agent_factory.factory.agent import topology_of as topology_of
+    from agent_factory.hooks.base import AgentMiddleware as AgentMiddleware
+    from agent_factory.hooks.base import hook_config as hook_config
+    from agent_factory.hooks.decorators import after_agent as after_agent
+    from agent_factory.hooks.decorators import after_model as after_model
+    from agent_factory.hooks.decorators import before_agent as before_agent
+    from agent_factory.hooks.decorators import before_model as before_model
+    from agent_factory.hooks.decorators import dynamic_prompt as dynamic_prompt
+    from agent_factory.hooks.decorators import wrap_model_call as wrap_model_call
+    from agent_factory.hooks.decorators import wrap_tool_call as wrap_tool_call
+    from agent_factory.hooks.flows import Flow as Flow
+    from agent_factory.hooks.flows import Invoke as Invoke
+    from agent_factory.hooks.flows import Sleep as Sleep
+    from agent_factory.hooks.flows import arun as arun
+    from agent_factory.hooks.flows import run as run
+    from agent_factory.hooks.flows import then as then
+    from agent_factory.hooks.ordering import Ordering as Ordering
     from agent_factory.prebuilt import ValidationNode as ValidationNode
     from agent_factory.prebuilt import create_react_agent as create_react_agent
-    from agent_factory.tool_node import ToolNode as ToolNode
-    from agent_factory.tool_node import tools_condition as tools_condition
-    from agent_factory.tool_starts import ToolStarts as ToolStarts
-    from agent_factory.topology import Topology as Topology
-    from agent_factory.topology_file import TopologyFileError as TopologyFileError
-    from agent_factory.topology_file import load_topology as load_topology
-    from agent_factory.tracing import configure_trace_policy as configure_trace_policy
+    from agent_factory.runtime.tracing import configure_trace_policy as configure_trace_policy
+    from agent_factory.state.channels import DeltaMessages as DeltaMessages
+    from agent_factory.tools.tool_node import ToolNode as ToolNode
+    from agent_factory.tools.tool_node import ToolStarts as ToolStarts
+    from agent_factory.tools.tool_node import tools_condition as tools_condition
+    from agent_factory.topology.load import TopologyFileError as TopologyFileError
+    from agent_factory.topology.load import load_topology as load_topology
+    from agent_factory.topology.topology import Topology as Topology
     from agent_factory.types import AgentState as AgentState
     from agent_factory.types import ContextT as ContextT
     from agent_factory.types import ExtendedModelResponse as ExtendedModelResponse
@@ -88,8 +88,8 @@ _HOME = {
     "langgraph.prebuilt.tool_node": ("ToolCallRequest",),
     "langgraph.runtime": ("Runtime",),
     "langgraph.types": ("TracePolicy", "omit_payload"),
-    "agent_factory.base": ("AgentMiddleware", "hook_config"),
-    "agent_factory.decorators": (
+    "agent_factory.hooks.base": ("AgentMiddleware", "hook_config"),
+    "agent_factory.hooks.decorators": (
         "after_agent",
         "after_model",
         "before_agent",
@@ -98,27 +98,26 @@ _HOME = {
         "wrap_model_call",
         "wrap_tool_call",
     ),
-    "agent_factory.decision_sinks": ("DecisionFile", "DecisionSpanEvents"),
+    "agent_factory.decisions.sinks": ("DecisionFile", "DecisionSpanEvents"),
     "agent_factory.decisions": ("Decision", "DecisionLog", "Jump", "Verdict", "because"),
-    "agent_factory.effects": ("Flow", "Invoke", "Sleep", "arun", "run", "then"),
+    "agent_factory.hooks.flows": ("Flow", "Invoke", "Sleep", "arun", "run", "then"),
     "agent_factory.errors": (
         "AgentFactoryError",
         "HistoryError",
         "OutputError",
         "SpecError",
         "TurnError",
+        "AgentFactoryWarning",
     ),
     "agent_factory.factory": ("create_agent", "findings_of", "plan_agent", "topology_of"),
-    "agent_factory.findings": ("AgentFactoryWarning",),
-    "agent_factory.messages_channel": ("DeltaMessages",),
-    "agent_factory.models": ("init_model",),
-    "agent_factory.ordering": ("Ordering",),
+    "agent_factory.state.channels": ("DeltaMessages",),
+    "agent_factory.compat.conversion": ("init_model",),
+    "agent_factory.hooks.ordering": ("Ordering",),
     "agent_factory.prebuilt": ("ValidationNode", "create_react_agent"),
-    "agent_factory.tool_node": ("ToolNode", "tools_condition"),
-    "agent_factory.tool_starts": ("ToolStarts",),
+    "agent_factory.tools.tool_node": ("ToolNode", "ToolStarts", "tools_condition"),
     "agent_factory.topology": ("Topology",),
-    "agent_factory.topology_file": ("TopologyFileError", "load_topology"),
-    "agent_factory.tracing": ("configure_trace_policy",),
+    "agent_factory.topology.load": ("TopologyFileError", "load_topology"),
+    "agent_factory.runtime.tracing": ("configure_trace_policy",),
     "agent_factory.types": (
         "AgentState",
         "ContextT",

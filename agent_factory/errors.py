@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from langchain_core.messages import AIMessage
+
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
 
@@ -301,3 +303,151 @@ def describe(value: Any) -> str:
     except Exception:  # a value too broken to be shown is still to be named
         return type(value).__name__
     return f"{type(value).__name__} ({text if len(text) <= 80 else text[:77] + '...'})"
+
+
+class MissingMiddleware(SpecError):
+    """A middleware declares that it needs another one, and the stack has none."""
+
+    code = "AF118"
+    ignorable = True
+
+
+class ConflictingMiddleware(SpecError):
+    """A middleware declares that it cannot work beside another one of the stack."""
+
+    code = "AF119"
+    ignorable = True
+
+
+class CyclicOrder(SpecError):
+    """The declared order of some middleware contradicts itself."""
+
+    code = "AF120"
+    ignorable = True
+
+
+class Doubt(SpecError):
+    """Something that may be intended, and usually is not."""
+
+    code = "AF200"
+    severity: ClassVar[str] = "warning"
+    ignorable: ClassVar[bool] = True
+
+
+class JumpWithoutEffect(Doubt):
+    """A hook declares a jump that leads where the run goes anyhow."""
+
+    code = "AF201"
+
+
+class JumpBack(Doubt):
+    """A hook before the model may jump to the model: it then runs again on the same state."""
+
+    code = "AF202"
+
+
+class ToolShadowed(Doubt):
+    """A tool of the provider has the name of another tool."""
+
+    code = "AF203"
+
+
+class WrongOrder(Doubt):
+    """Two middleware stand in another order than one of them declares."""
+
+    code = "AF204"
+
+
+class ExposedBeforeGuard(Doubt):
+    """A middleware sends messages to a model of its own before a guard has cleaned them."""
+
+    code = "AF205"
+
+
+class JudgedTooEarly(Doubt):
+    """A middleware judges tool calls that another one may still change."""
+
+    code = "AF206"
+
+
+class ErrorsHidden(Doubt):
+    """A middleware handles exceptions of tools, and `handle_tool_errors` does so before it."""
+
+    code = "AF207"
+
+
+class ToolNotFound(Doubt):
+    """A middleware is set up for a tool that the agent does not have."""
+
+    code = "AF210"
+
+
+class NoCheckpointer(Doubt):
+    """A middleware needs what a checkpointer keeps, and the agent has none."""
+
+    code = "AF211"
+
+
+class AgentFactoryWarning(UserWarning):
+    """A build found something that is likely wrong; `findings` holds each with its code.
+
+    Args:
+        findings: What was found.
+    """
+
+    def __init__(self, findings: Sequence[SpecError]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(map(str, self.findings)))
+
+
+class StructuredOutputError(OutputError):
+    """A structured answer is missing or cannot be used. `ai_message` is what the model said."""
+
+    code = "AF311"
+
+    def __init__(self, culprit: str, reason: str, ai_message: AIMessage) -> None:
+        super().__init__(
+            culprit,
+            reason,
+            "With handle_errors the model is told, and asked again.",
+            ai_message=ai_message,
+        )
+
+
+class MultipleStructuredOutputsError(StructuredOutputError):
+    """The model gave several structured answers where one was asked for."""
+
+    code = "AF312"
+
+    def __init__(self, tool_names: Sequence[str], ai_message: AIMessage) -> None:
+        self.tool_names = list(tool_names)
+        names = ", ".join(tool_names)
+        super().__init__(
+            names, f"The model gave several structured answers ({names}); give one.", ai_message
+        )
+
+
+class StructuredOutputValidationError(StructuredOutputError):
+    """A structured answer does not fit its schema. `source` says why."""
+
+    code = "AF313"
+
+    def __init__(self, tool_name: str, source: Exception, ai_message: AIMessage) -> None:
+        self.tool_name = tool_name
+        self.source = source
+        super().__init__(
+            tool_name,
+            f"Failed to parse structured output for tool '{tool_name}': {source}.",
+            ai_message,
+        )
+
+
+class MissingStructuredOutputError(StructuredOutputError):
+    """The model answered in prose where a structured answer was asked for."""
+
+    code = "AF314"
+
+    def __init__(self, names: Sequence[str], ai_message: AIMessage, how: str) -> None:
+        super().__init__(
+            ", ".join(names), f"The answer came as text, without its structure. {how}", ai_message
+        )

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from agent_factory.base import AgentMiddleware
 from agent_factory.errors import SpecError
+from agent_factory.hooks.base import AgentMiddleware
 
 Member = AgentMiddleware[Any, Any]
 Which = str | type[Member]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from langgraph.runtime import Runtime
     from langgraph.types import Command
 
-    from agent_factory.structured_output import ResponseFormat
+    from agent_factory.structured_output.strategies import ResponseFormat
 
 JumpTo = Literal["tools", "model", "end"]
 """Where a hook may send the run: to the pending tool calls, back to the model, or out."""

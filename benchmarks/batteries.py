@@ -14,7 +14,6 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import AgentMiddleware, create_agent, hook_config, plan_agent
-from agent_factory.facts import Hook
 from agent_factory.middleware import (
     BudgetMiddleware,
     ContextEditingMiddleware,
@@ -38,6 +37,7 @@ from agent_factory.middleware import (
     ToolErrorMiddleware,
     ToolRetryMiddleware,
 )
+from agent_factory.topology.model import Hook
 from benchmarks.harness import Contender
 from benchmarks.runs import until_done
 from benchmarks.savers import Colour

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from agent_factory import plan_agent
-from agent_factory.checks import Suspect, doubts
+from agent_factory.factory.validation import Suspect, doubts
 from benchmarks.contenders import HOOKS, OURS, PEER, Factory, has_peer, ours, peer
 from benchmarks.efforts import Effort
 from benchmarks.harness import Contender, Match, Pair, Timed, per

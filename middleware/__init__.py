@@ -43,85 +43,132 @@ if TYPE_CHECKING:
     from agent_factory import hook_config as hook_config
     from agent_factory import wrap_model_call as wrap_model_call
     from agent_factory import wrap_tool_call as wrap_tool_call
-
-    from .budget import BudgetExceededError as BudgetExceededError
-    from .budget import BudgetMiddleware as BudgetMiddleware
-    from .budget import BudgetRequest as BudgetRequest
-    from .budget import BudgetResponse as BudgetResponse
-    from .budget import BudgetState as BudgetState
-    from .budget import Ledger as Ledger
-    from .budget import Limits as Limits
-    from .budget import Price as Price
-    from .budget import RaiseBudget as RaiseBudget
-    from .budget import Reservation as Reservation
-    from .budget import Spent as Spent
-    from .budget import StopRun as StopRun
-    from .budget import UnknownPriceError as UnknownPriceError
-    from .context_editing import ClearToolUsesEdit as ClearToolUsesEdit
-    from .context_editing import ContextEdit as ContextEdit
-    from .context_editing import ContextEditingMiddleware as ContextEditingMiddleware
-    from .file_search import FilesystemFileSearchMiddleware as FilesystemFileSearchMiddleware
-    from .human_in_the_loop import Action as Action
-    from .human_in_the_loop import ActionRequest as ActionRequest
-    from .human_in_the_loop import ApproveDecision as ApproveDecision
-    from .human_in_the_loop import Decision as Decision
-    from .human_in_the_loop import DecisionType as DecisionType
-    from .human_in_the_loop import EditDecision as EditDecision
-    from .human_in_the_loop import HITLRequest as HITLRequest
-    from .human_in_the_loop import HITLResponse as HITLResponse
-    from .human_in_the_loop import HumanInTheLoopMiddleware as HumanInTheLoopMiddleware
-    from .human_in_the_loop import InterruptOnConfig as InterruptOnConfig
-    from .human_in_the_loop import RejectDecision as RejectDecision
-    from .human_in_the_loop import RespondDecision as RespondDecision
-    from .human_in_the_loop import ReviewConfig as ReviewConfig
-    from .human_in_the_loop import ToolApprovalRequest as ToolApprovalRequest
-    from .model_call_limit import ModelCallLimitExceededError as ModelCallLimitExceededError
-    from .model_call_limit import ModelCallLimitMiddleware as ModelCallLimitMiddleware
-    from .model_call_limit import ModelCallLimitState as ModelCallLimitState
-    from .model_fallback import ModelFallbackMiddleware as ModelFallbackMiddleware
-    from .model_fallback import portable_request as portable_request
-    from .model_refusal import ModelRefusalError as ModelRefusalError
-    from .model_refusal import ModelRefusalMiddleware as ModelRefusalMiddleware
-    from .model_refusal import refusal_of as refusal_of
-    from .model_retry import ModelRetryMiddleware as ModelRetryMiddleware
-    from .model_router import ModelChoice as ModelChoice
-    from .model_router import ModelRouterMiddleware as ModelRouterMiddleware
-    from .model_router import ModelRouterState as ModelRouterState
-    from .model_router import RoutingError as RoutingError
-    from .pii import PIIDetectionError as PIIDetectionError
-    from .pii import PIIMatch as PIIMatch
-    from .pii import PIIMiddleware as PIIMiddleware
-    from .pii import detect_credit_card as detect_credit_card
-    from .pii import detect_email as detect_email
-    from .pii import detect_ip as detect_ip
-    from .pii import detect_mac_address as detect_mac_address
-    from .pii import detect_name as detect_name
-    from .pii import detect_phone as detect_phone
-    from .pii import detect_url as detect_url
-    from .provider_tool_search import ProviderToolSearchMiddleware as ProviderToolSearchMiddleware
-    from .shell_tool import BubblewrapExecutionPolicy as BubblewrapExecutionPolicy
-    from .shell_tool import CodexSandboxExecutionPolicy as CodexSandboxExecutionPolicy
-    from .shell_tool import DockerExecutionPolicy as DockerExecutionPolicy
-    from .shell_tool import ExecutionPolicy as ExecutionPolicy
-    from .shell_tool import HostExecutionPolicy as HostExecutionPolicy
-    from .shell_tool import RedactionRule as RedactionRule
-    from .shell_tool import ShellError as ShellError
-    from .shell_tool import ShellState as ShellState
-    from .shell_tool import ShellToolMiddleware as ShellToolMiddleware
-    from .summarization import ContextSize as ContextSize
-    from .summarization import SummarizationMiddleware as SummarizationMiddleware
-    from .summarization import TriggerClause as TriggerClause
-    from .todo import PlanningState as PlanningState
-    from .todo import Todo as Todo
-    from .todo import TodoListMiddleware as TodoListMiddleware
-    from .tool_call_limit import ToolCallLimitExceededError as ToolCallLimitExceededError
-    from .tool_call_limit import ToolCallLimitMiddleware as ToolCallLimitMiddleware
-    from .tool_call_limit import ToolCallLimitState as ToolCallLimitState
-    from .tool_emulator import LLMToolEmulator as LLMToolEmulator
-    from .tool_error import ToolErrorMiddleware as ToolErrorMiddleware
-    from .tool_retry import ToolRetryMiddleware as ToolRetryMiddleware
-    from .tool_selection import LLMToolSelectorMiddleware as LLMToolSelectorMiddleware
-    from .tool_selection import ToolSelectionError as ToolSelectionError
+    from agent_factory.middleware.budget.middleware import (
+        BudgetExceededError as BudgetExceededError,
+    )
+    from agent_factory.middleware.budget.middleware import BudgetMiddleware as BudgetMiddleware
+    from agent_factory.middleware.budget.middleware import BudgetRequest as BudgetRequest
+    from agent_factory.middleware.budget.middleware import BudgetResponse as BudgetResponse
+    from agent_factory.middleware.budget.middleware import BudgetState as BudgetState
+    from agent_factory.middleware.budget.middleware import Ledger as Ledger
+    from agent_factory.middleware.budget.middleware import Limits as Limits
+    from agent_factory.middleware.budget.middleware import Price as Price
+    from agent_factory.middleware.budget.middleware import RaiseBudget as RaiseBudget
+    from agent_factory.middleware.budget.middleware import Reservation as Reservation
+    from agent_factory.middleware.budget.middleware import Spent as Spent
+    from agent_factory.middleware.budget.middleware import StopRun as StopRun
+    from agent_factory.middleware.budget.middleware import UnknownPriceError as UnknownPriceError
+    from agent_factory.middleware.context_editing import ClearToolUsesEdit as ClearToolUsesEdit
+    from agent_factory.middleware.context_editing import ContextEdit as ContextEdit
+    from agent_factory.middleware.context_editing import (
+        ContextEditingMiddleware as ContextEditingMiddleware,
+    )
+    from agent_factory.middleware.file_search.middleware import (
+        FilesystemFileSearchMiddleware as FilesystemFileSearchMiddleware,
+    )
+    from agent_factory.middleware.human_in_the_loop.middleware import Action as Action
+    from agent_factory.middleware.human_in_the_loop.middleware import ActionRequest as ActionRequest
+    from agent_factory.middleware.human_in_the_loop.middleware import (
+        ApproveDecision as ApproveDecision,
+    )
+    from agent_factory.middleware.human_in_the_loop.middleware import Decision as Decision
+    from agent_factory.middleware.human_in_the_loop.middleware import DecisionType as DecisionType
+    from agent_factory.middleware.human_in_the_loop.middleware import EditDecision as EditDecision
+    from agent_factory.middleware.human_in_the_loop.middleware import HITLRequest as HITLRequest
+    from agent_factory.middleware.human_in_the_loop.middleware import HITLResponse as HITLResponse
+    from agent_factory.middleware.human_in_the_loop.middleware import (
+        HumanInTheLoopMiddleware as HumanInTheLoopMiddleware,
+    )
+    from agent_factory.middleware.human_in_the_loop.middleware import (
+        InterruptOnConfig as InterruptOnConfig,
+    )
+    from agent_factory.middleware.human_in_the_loop.middleware import (
+        RejectDecision as RejectDecision,
+    )
+    from agent_factory.middleware.human_in_the_loop.middleware import (
+        RespondDecision as RespondDecision,
+    )
+    from agent_factory.middleware.human_in_the_loop.middleware import ReviewConfig as ReviewConfig
+    from agent_factory.middleware.human_in_the_loop.middleware import (
+        ToolApprovalRequest as ToolApprovalRequest,
+    )
+    from agent_factory.middleware.model_call_limit import (
+        ModelCallLimitExceededError as ModelCallLimitExceededError,
+    )
+    from agent_factory.middleware.model_call_limit import (
+        ModelCallLimitMiddleware as ModelCallLimitMiddleware,
+    )
+    from agent_factory.middleware.model_call_limit import ModelCallLimitState as ModelCallLimitState
+    from agent_factory.middleware.model_fallback import (
+        ModelFallbackMiddleware as ModelFallbackMiddleware,
+    )
+    from agent_factory.middleware.model_fallback import portable_request as portable_request
+    from agent_factory.middleware.model_refusal import ModelRefusalError as ModelRefusalError
+    from agent_factory.middleware.model_refusal import (
+        ModelRefusalMiddleware as ModelRefusalMiddleware,
+    )
+    from agent_factory.middleware.model_refusal import refusal_of as refusal_of
+    from agent_factory.middleware.model_retry import ModelRetryMiddleware as ModelRetryMiddleware
+    from agent_factory.middleware.model_router import ModelChoice as ModelChoice
+    from agent_factory.middleware.model_router import ModelRouterMiddleware as ModelRouterMiddleware
+    from agent_factory.middleware.model_router import ModelRouterState as ModelRouterState
+    from agent_factory.middleware.model_router import RoutingError as RoutingError
+    from agent_factory.middleware.pii.middleware import PIIDetectionError as PIIDetectionError
+    from agent_factory.middleware.pii.middleware import PIIMatch as PIIMatch
+    from agent_factory.middleware.pii.middleware import PIIMiddleware as PIIMiddleware
+    from agent_factory.middleware.pii.middleware import detect_credit_card as detect_credit_card
+    from agent_factory.middleware.pii.middleware import detect_email as detect_email
+    from agent_factory.middleware.pii.middleware import detect_ip as detect_ip
+    from agent_factory.middleware.pii.middleware import detect_mac_address as detect_mac_address
+    from agent_factory.middleware.pii.middleware import detect_name as detect_name
+    from agent_factory.middleware.pii.middleware import detect_phone as detect_phone
+    from agent_factory.middleware.pii.middleware import detect_url as detect_url
+    from agent_factory.middleware.provider_tool_search import (
+        ProviderToolSearchMiddleware as ProviderToolSearchMiddleware,
+    )
+    from agent_factory.middleware.shell_tool.middleware import (
+        BubblewrapExecutionPolicy as BubblewrapExecutionPolicy,
+    )
+    from agent_factory.middleware.shell_tool.middleware import (
+        CodexSandboxExecutionPolicy as CodexSandboxExecutionPolicy,
+    )
+    from agent_factory.middleware.shell_tool.middleware import (
+        DockerExecutionPolicy as DockerExecutionPolicy,
+    )
+    from agent_factory.middleware.shell_tool.middleware import ExecutionPolicy as ExecutionPolicy
+    from agent_factory.middleware.shell_tool.middleware import (
+        HostExecutionPolicy as HostExecutionPolicy,
+    )
+    from agent_factory.middleware.shell_tool.middleware import RedactionRule as RedactionRule
+    from agent_factory.middleware.shell_tool.middleware import ShellError as ShellError
+    from agent_factory.middleware.shell_tool.middleware import ShellState as ShellState
+    from agent_factory.middleware.shell_tool.middleware import (
+        ShellToolMiddleware as ShellToolMiddleware,
+    )
+    from agent_factory.middleware.summarization.middleware import ContextSize as ContextSize
+    from agent_factory.middleware.summarization.middleware import (
+        SummarizationMiddleware as SummarizationMiddleware,
+    )
+    from agent_factory.middleware.summarization.middleware import TriggerClause as TriggerClause
+    from agent_factory.middleware.todo import PlanningState as PlanningState
+    from agent_factory.middleware.todo import Todo as Todo
+    from agent_factory.middleware.todo import TodoListMiddleware as TodoListMiddleware
+    from agent_factory.middleware.tool_call_limit.middleware import (
+        ToolCallLimitExceededError as ToolCallLimitExceededError,
+    )
+    from agent_factory.middleware.tool_call_limit.middleware import (
+        ToolCallLimitMiddleware as ToolCallLimitMiddleware,
+    )
+    from agent_factory.middleware.tool_call_limit.middleware import (
+        ToolCallLimitState as ToolCallLimitState,
+    )
+    from agent_factory.middleware.tool_emulator import LLMToolEmulator as LLMToolEmulator
+    from agent_factory.middleware.tool_error import ToolErrorMiddleware as ToolErrorMiddleware
+    from agent_factory.middleware.tool_retry import ToolRetryMiddleware as ToolRetryMiddleware
+    from agent_factory.middleware.tool_selection import (
+        LLMToolSelectorMiddleware as LLMToolSelectorMiddleware,
+    )
+    from agent_factory.middleware.tool_selection import ToolSelectionError as ToolSelectionError
 
 _HOME = {
     "agent_factory": (

@@ -25,10 +25,14 @@ from agent_factory import (
     ModelResponse,
     Ordering,
 )
-
-from ._checks import check_choice, check_count
-from ._context_size import TokenCounter, tokens_sent
-from ._tool_uses import calls_of_results, is_cleared, without_inputs, without_result
+from agent_factory.middleware._shared.context_size import TokenCounter, tokens_sent
+from agent_factory.middleware._shared.messages import (
+    calls_of_results,
+    is_cleared,
+    without_inputs,
+    without_result,
+)
+from agent_factory.middleware._shared.validation import check_choice, check_count
 
 __all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware"]
 

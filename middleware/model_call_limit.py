@@ -19,10 +19,9 @@ from agent_factory import (
     TurnError,
     hook_config,
 )
-
-from ._checks import check_choice, check_count
-from ._last_answer import last_answer
-from ._turns import given_up
+from agent_factory.middleware._shared.final_answer import last_answer
+from agent_factory.middleware._shared.messages import given_up
+from agent_factory.middleware._shared.validation import check_choice, check_count
 
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
 

@@ -22,10 +22,9 @@ from agent_factory import (
     Ordering,
     OutputError,
 )
-
-from ._failures import is_async, told_of
-from ._other_model import ModelEntry, OtherModel, label, own
-from ._portable import portable_request
+from agent_factory.middleware._shared.alternate_model import ModelEntry, OtherModel, label, own
+from agent_factory.middleware._shared.errors import is_async, told_of
+from agent_factory.middleware._shared.portable_request import portable_request
 
 __all__ = ["ModelFallbackMiddleware", "portable_request"]
 

@@ -21,10 +21,9 @@ from agent_factory import (
     OutputError,
     TurnError,
 )
-
-from ._checks import check_choice
-from ._failures import is_async
-from ._other_model import ModelEntry, OtherModel, label, own
+from agent_factory.middleware._shared.alternate_model import ModelEntry, OtherModel, label, own
+from agent_factory.middleware._shared.errors import is_async
+from agent_factory.middleware._shared.validation import check_choice
 
 __all__ = ["ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"]
 

@@ -12,9 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from agent_factory import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-
-from ._backoff import Backoff
-from ._retries import OnFailure, Retries, RetryOn
+from agent_factory.middleware._shared.retry import Backoff, OnFailure, Retries, RetryOn
 
 __all__ = ["ModelRetryMiddleware"]
 

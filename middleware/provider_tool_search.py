@@ -22,10 +22,9 @@ from langchain_core.runnables.base import RunnableBinding
 from langchain_core.tools import BaseTool
 
 from agent_factory import AgentMiddleware, AgentState, ModelRequest, ModelResponse, TurnError
-
-from ._checks import check_choice
-from ._tool_choice import forced_tool
-from ._tool_names import tool_names
+from agent_factory.middleware._shared.messages import tool_names
+from agent_factory.middleware._shared.portable_request import forced_tool
+from agent_factory.middleware._shared.validation import check_choice
 
 __all__ = ["ProviderToolSearchMiddleware"]
 

@@ -31,8 +31,7 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, OmitFromInput
-
-from ._turns import last_turn, unanswered
+from agent_factory.middleware._shared.messages import last_turn, unanswered
 
 __all__ = [
     "DEFAULT_SYSTEM_PROMPT",

@@ -35,8 +35,7 @@ from agent_factory import (
     TurnError,
     init_model,
 )
-
-from ._tool_names import tool_names
+from agent_factory.middleware._shared.messages import tool_names
 
 __all__ = ["LLMToolEmulator"]
 

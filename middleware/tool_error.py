@@ -23,9 +23,8 @@ from agent_factory import (
     ToolCallRequest,
     TurnError,
 )
-
-from ._failures import checked_text, is_async, told_of
-from ._tool_names import tool_names
+from agent_factory.middleware._shared.errors import checked_text, is_async, told_of
+from agent_factory.middleware._shared.messages import tool_names
 
 __all__ = ["ToolErrorMiddleware"]
 

@@ -16,10 +16,8 @@ from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
 from agent_factory import AgentMiddleware, AgentState, Ordering, ToolCallRequest
-
-from ._backoff import Backoff
-from ._retries import OnFailure, Retries, RetryOn
-from ._tool_names import tool_names
+from agent_factory.middleware._shared.messages import tool_names
+from agent_factory.middleware._shared.retry import Backoff, OnFailure, Retries, RetryOn
 
 __all__ = ["ToolRetryMiddleware"]
 

@@ -20,8 +20,13 @@ from agent_factory import (
     hook_config,
     plan_agent,
 )
-from agent_factory.errors import ArgumentError, UnknownHook
-from agent_factory.findings import CyclicOrder, MissingMiddleware, WrongOrder
+from agent_factory.errors import (
+    ArgumentError,
+    CyclicOrder,
+    MissingMiddleware,
+    UnknownHook,
+    WrongOrder,
+)
 from agent_factory.testing import ScriptedChatModel
 
 

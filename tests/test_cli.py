@@ -21,7 +21,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from agent_factory import cli
-from agent_factory.commands import app
+from agent_factory.cli.app import app
 from agent_factory.demo import DemoError, interrupt
 from agent_factory.demo.desk import LATER
 from agent_factory.demo.run import explained, run_demo
@@ -122,7 +122,7 @@ def test_the_help_of_the_demo_names_every_option_and_loads_no_engine() -> None:
     assert done.returncode == 0
     for option in ("--decide", "--workspace", "--ask", "--model"):
         assert option in done.stdout
-    code = "import sys, agent_factory.commands; print('langgraph' in sys.modules)"
+    code = "import sys, agent_factory.cli.app; print('langgraph' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "False"
 
@@ -209,7 +209,7 @@ def test_without_the_extra_the_command_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    for name in [name for name in sys.modules if name.startswith("agent_factory.commands")]:
+    for name in [name for name in sys.modules if name.startswith("agent_factory.cli")]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(SystemExit) as end:
         cli.main()

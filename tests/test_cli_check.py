@@ -15,7 +15,7 @@ pytest.importorskip("typer", reason="the extra cli is not installed")
 
 from typer.testing import CliRunner, Result
 
-from agent_factory.commands import app
+from agent_factory.cli.app import app
 
 SHOP = '''
 from agent_factory import AgentMiddleware, create_agent, hook_config

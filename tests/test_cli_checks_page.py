@@ -13,10 +13,8 @@ pytest.importorskip("typer", reason="the extra cli is not installed")
 
 import agent_factory
 from agent_factory import SpecError, TurnError
-from agent_factory.commands.checks_page import page
-from agent_factory.commands.codes import Code, codes, printed
-from agent_factory.errors import SpecErrors
-from agent_factory.findings import Doubt
+from agent_factory.cli.check_codes import Code, codes, page, printed
+from agent_factory.errors import Doubt, SpecErrors
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "checks.md"
 CODES = codes()
@@ -47,5 +45,5 @@ def test_an_example_gives_its_code_and_nothing_else(code: Code) -> None:
 
 
 def test_the_page_is_what_the_code_says() -> None:
-    """Written by: python -m agent_factory.commands.checks_page docs/checks.md"""
+    """Written by: python -m agent_factory.cli.check_codes docs/checks.md"""
     assert PAGE.read_text(encoding="utf-8") == page()

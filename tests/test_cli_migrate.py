@@ -19,8 +19,9 @@ pytest.importorskip("libcst", reason="the extra cli is not installed")
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from agent_factory.commands import app, waiting
-from agent_factory.commands import migrate as command
+from agent_factory.cli import console as waiting
+from agent_factory.cli import migrate as command
+from agent_factory.cli.app import app
 from agent_factory.migrate.values import Finding, Migration
 
 OLD = """\

@@ -13,9 +13,8 @@ pytest.importorskip("typer", reason="the extra cli is not installed")
 
 from typer.testing import CliRunner, Result
 
-from agent_factory.commands import app
-from agent_factory.commands.new import LONGEST_NAME, snake_case
-from agent_factory.commands.skeleton import HOOKS, Skeleton
+from agent_factory.cli.app import app
+from agent_factory.cli.new import HOOKS, LONGEST_NAME, Skeleton, snake_case
 
 TYPED = Path(__file__).resolve().parent / "typing"
 

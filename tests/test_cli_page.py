@@ -14,9 +14,9 @@ pytest.importorskip("typer", reason="the extra cli is not installed")
 from rich.console import Console
 from typer.testing import CliRunner
 
-from agent_factory.commands import app
-from agent_factory.commands.loading import load
-from agent_factory.commands.tree import tree_of
+from agent_factory.cli.app import app
+from agent_factory.cli.loading import load
+from agent_factory.cli.show import tree_of
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "command_line.md").read_text("utf-8")
 DESK, OLD = re.findall(r"```python.*\n((?:.*\n)*?)```", PAGE)

@@ -20,10 +20,10 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from agent_factory import Topology, load_topology
-from agent_factory.commands import app
-from agent_factory.commands.tree import tree_of
-from agent_factory.facts import Call, Hook, Layer, Phase, Shape, Tool, ToolKind
+from agent_factory.cli.app import app
+from agent_factory.cli.show import tree_of
 from agent_factory.topology import plan
+from agent_factory.topology.model import Call, Hook, Layer, Phase, Shape, Tool, ToolKind
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a terminal as POSIX has it")
 

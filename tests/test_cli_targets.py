@@ -15,8 +15,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from agent_factory import plan_agent
-from agent_factory.commands import app
-from agent_factory.commands.trouble import reported
+from agent_factory.cli.app import app
+from agent_factory.cli.error_reports import reported
 
 AGENT = """
 from agent_factory import AgentMiddleware, create_agent, plan_agent

@@ -21,9 +21,9 @@ from agent_factory import (
     Sleep,
     ToolCallRequest,
 )
-from agent_factory.compose import Outcome, compose_model_call, compose_tool_call
-from agent_factory.effects import Driven, awalk, walk
 from agent_factory.errors import AgentFactoryError, BadReturn, CommandNotSupported
+from agent_factory.hooks.flows import Driven, awalk, walk
+from agent_factory.runtime.composition import Outcome, compose_model_call, compose_tool_call
 from agent_factory.testing import ScriptedChatModel
 
 Flow = Callable[[Any], Any]

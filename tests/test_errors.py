@@ -10,8 +10,8 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from agent_factory import AgentFactoryError, HistoryError, OutputError, SpecError, TurnError, errors
-from agent_factory import structured_output as output
-from agent_factory.errors import SpecErrors, describe, raise_all
+from agent_factory.errors import Doubt, SpecErrors, describe, raise_all
+from agent_factory.structured_output import strategies as output
 
 
 def _all_classes() -> list[type[AgentFactoryError]]:
@@ -82,7 +82,10 @@ def test_codes_tell_mistakes_apart() -> None:
 def test_codes_of_build_and_run_lie_apart() -> None:
     for cls in ALL:
         if cls is not AgentFactoryError:
-            assert cls.code[:3] == ("AF1" if issubclass(cls, SpecError) else "AF3")
+            family = (
+                "AF2" if issubclass(cls, Doubt) else "AF1" if issubclass(cls, SpecError) else "AF3"
+            )
+            assert cls.code[:3] == family
             assert len(cls.code) == 5
 
 

@@ -24,7 +24,7 @@ from agent_factory import (
     hook_config,
     topology_of,
 )
-from agent_factory.fused_agent import FusedAgent
+from agent_factory.fused.agent import FusedAgent
 from agent_factory.testing import ScriptedChatModel
 
 Run = Callable[..., Any]

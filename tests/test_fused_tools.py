@@ -19,8 +19,8 @@ from agent_factory import (
     create_react_agent,
     wrap_tool_call,
 )
+from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
-from agent_factory.tools_node import ToolsNode
 
 Run = Callable[..., Any]
 ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.graph.message import add_messages
 
-from agent_factory.history import (
+from agent_factory.state.history import (
     UNANSWERED,
     Seen,
     answers_of,

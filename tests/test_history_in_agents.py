@@ -25,10 +25,10 @@ from agent_factory import (
     AgentMiddleware,
     before_model,
     create_agent,
-    history,
     wrap_model_call,
 )
-from agent_factory.history import UNANSWERED, is_valid
+from agent_factory.state import history
+from agent_factory.state.history import UNANSWERED, is_valid
 from agent_factory.testing import ScriptedChatModel
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}

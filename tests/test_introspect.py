@@ -16,7 +16,7 @@ from agent_factory.errors import (
     UnknownHook,
     UnknownJump,
 )
-from agent_factory.introspect import hooks_of, layers_of, mistakes_of
+from agent_factory.hooks.introspection import hooks_of, layers_of, mistakes_of
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Call, Hook, Layer, Phase
 

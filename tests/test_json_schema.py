@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_factory.json_schema import mistakes
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+from agent_factory.structured_output.json_schema import mistakes
 
 NUMBERS_ARE_NO_BOOLEANS = [({"enum": [1]}, True), ({"const": 0}, False), ({"const": [1]}, [True])]
 

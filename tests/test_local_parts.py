@@ -18,9 +18,9 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import UsageMetadata
 
-from agent_factory.local import (
-    answers,
-    calling,
+from agent_factory.local_model import (
+    LocalContextOverflowError,
+    LocalModelError,
     engine,
     grammar,
     messages,
@@ -29,7 +29,12 @@ from agent_factory.local import (
     requests,
     slots,
 )
-from agent_factory.local_model import LocalContextOverflowError, LocalModelError
+from agent_factory.local_model import (
+    responses as answers,
+)
+from agent_factory.local_model import (
+    tool_calling as calling,
+)
 
 
 def function(**properties: Any) -> dict[str, Any]:

@@ -22,11 +22,12 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 from pydantic import ValidationError
 
-from agent_factory.local import engine, options
 from agent_factory.local_model import (
     LocalChatModel,
     LocalModelError,
+    engine,
     find_weights,
+    options,
 )
 
 

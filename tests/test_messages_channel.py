@@ -23,7 +23,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Overwrite
 
 from agent_factory import AgentState, DeltaMessages
-from agent_factory.messages_channel import Fold, IndexedMessages, fold_messages, is_messages
+from agent_factory.state.channels import Fold, IndexedMessages, fold_messages, is_messages
 
 IDS = st.sampled_from("abcd")
 TEXTS = st.sampled_from(["x", "y"])

@@ -21,9 +21,11 @@ from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
-from agent_factory import ToolNode, create_agent, one_call, tool_node
-from agent_factory.one_call import with_context
+from agent_factory import ToolNode, create_agent
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.tools import inline_call as one_call
+from agent_factory.tools import tool_node
+from agent_factory.tools.inline_call import with_context
 
 
 @pytest.fixture(params=["here", "pool"])

@@ -16,9 +16,9 @@ from agent_factory.structured_output import (
     AutoStrategy,
     ProviderStrategy,
     ToolStrategy,
-    as_response_format,
     supports_provider_strategy,
 )
+from agent_factory.structured_output.strategies import as_response_format
 from agent_factory.testing import ScriptedChatModel
 
 ASK: Any = {"messages": [("user", "How is the weather?")]}

@@ -15,10 +15,10 @@ from langgraph.types import Command, Send, interrupt
 
 from agent_factory import ToolNode, create_react_agent
 from agent_factory.errors import ToolNameTaken, UnknownStateKey
-from agent_factory.facts import TOOLS
 from agent_factory.prebuilt import AgentState, AgentStatePydantic
-from agent_factory.prebuilt.react_rules import ReactRules
+from agent_factory.prebuilt.react_routing import ReactRules
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology.model import TOOLS
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}

@@ -19,8 +19,7 @@ from agent_factory import (
 )
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Dialect, Topology
-from agent_factory.topology_file import TopologyFileError
-from agent_factory.topology_text import read_topology
+from agent_factory.topology.load import TopologyFileError, read_topology
 
 START, END = "__start__", "__end__"
 PRE, POST, STRUCTURED = "pre_model_hook", "post_model_hook", "generate_structured_response"

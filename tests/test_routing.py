@@ -11,8 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langgraph.types import Command, Send
 
 from agent_factory.errors import JumpWithoutCalls, UndeclaredJump
-from agent_factory.history import last_turn
-from agent_factory.routing import (
+from agent_factory.runtime.routing import (
     CALL_BESIDE,
     DIRECT,
     WRITTEN,
@@ -25,6 +24,7 @@ from agent_factory.routing import (
     _resolve_jump,
     pending_calls,
 )
+from agent_factory.state.history import last_turn
 from agent_factory.topology import MODEL, TOOLS, Hook, Phase, Shape, plan
 
 BEFORE, OUT = "A.before_model", "Z.after_agent"

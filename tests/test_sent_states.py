@@ -15,7 +15,7 @@ from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, Send, interrupt
 
 from agent_factory import AgentMiddleware, AgentState, create_agent
-from agent_factory.sent_states import SentStates
+from agent_factory.runtime.tools_node import SentStates
 from agent_factory.testing import ScriptedChatModel
 
 Run = Callable[..., Any]

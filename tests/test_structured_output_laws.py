@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from pydantic import BaseModel, Field
 
 from agent_factory import OutputError, create_agent
-from agent_factory.history import is_valid
+from agent_factory.state.history import is_valid
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_factory import AgentMiddleware, hook_config, plan_agent
-from agent_factory.facts import JUMPS, Call, Hook, Layer, Phase, Shape, Tool
-from agent_factory.facts import ToolKind as Kind
 from agent_factory.topology import plan
+from agent_factory.topology.model import JUMPS, Call, Hook, Layer, Phase, Shape, Tool
+from agent_factory.topology.model import ToolKind as Kind
 
 
 def find(query: str) -> str:

@@ -16,7 +16,7 @@ from agent_factory import (
     load_topology,
     plan_agent,
 )
-from agent_factory.topology_file import SCHEMA
+from agent_factory.topology.load import SCHEMA
 
 ROOT = Path(__file__).resolve().parent.parent
 

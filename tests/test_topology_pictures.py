@@ -27,14 +27,13 @@ from agent_factory import (
     plan_agent,
     topology_of,
 )
-from agent_factory.facts import END, START, Edge, Phase
-from agent_factory.render.about import about_parts
-from agent_factory.render.figure import LETTER, Figure, figure_of
-from agent_factory.render.html import page
-from agent_factory.render.layout import Layout, Route, read_layout, to_dot
-from agent_factory.render.palette import DAY, NIGHT, Theme
-from agent_factory.render.svg import draw
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology.model import END, START, Edge, Phase
+from agent_factory.topology.render.details import about_parts
+from agent_factory.topology.render.figure import LETTER, Figure, figure_of
+from agent_factory.topology.render.html import page
+from agent_factory.topology.render.layout import Layout, Route, read_layout, to_dot
+from agent_factory.topology.render.svg import DAY, NIGHT, Theme, draw
 
 # Hooks here jump where a build has its doubts: where to is what is tested.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from agent_factory import TopologyFileError, create_agent, plan_agent
-from agent_factory.decorators import before_model, wrap_model_call
 from agent_factory.errors import ArgumentError
+from agent_factory.hooks.decorators import before_model, wrap_model_call
 from agent_factory.testing import (
     ScriptedChatModel,
     check_middleware,

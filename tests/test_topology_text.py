@@ -21,7 +21,7 @@ from agent_factory.topology import (
     ToolKind,
     plan,
 )
-from agent_factory.topology_text import read_topology
+from agent_factory.topology.load import read_topology
 
 
 @st.composite

@@ -19,8 +19,8 @@ from agent_factory import (
     configure_trace_policy,
     create_agent,
     omit_payload,
-    tracing,
 )
+from agent_factory.runtime import tracing
 from agent_factory.testing import ScriptedChatModel
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}

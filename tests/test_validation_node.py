@@ -18,7 +18,7 @@ from langgraph.prebuilt import InjectedState
 from pydantic import BaseModel, Field, field_validator
 
 from agent_factory.errors import ArgumentError, ToolNameTaken
-from agent_factory.prebuilt.validation import NothingToValidate, ValidationNode
+from agent_factory.prebuilt.validation_node import NothingToValidate, ValidationNode
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 
 Run = Callable[..., Any]

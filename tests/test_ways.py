@@ -8,11 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_factory import AgentMiddleware, create_agent, hook_config, plan_agent, topology_of
-from agent_factory.facts import END, JUMPS, MODEL, TOOLS, Call, Hook, Layer, Phase, Shape, Tool
-from agent_factory.facts import ToolKind as Kind
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Topology, plan
-from agent_factory.ways import Reason, Why
+from agent_factory.topology.model import (
+    END,
+    JUMPS,
+    MODEL,
+    TOOLS,
+    Call,
+    Hook,
+    Layer,
+    Phase,
+    Shape,
+    Tool,
+)
+from agent_factory.topology.model import ToolKind as Kind
+from agent_factory.topology.transitions import Reason, Why
 
 
 def why(plan: Topology, source: str, target: str) -> list[str]:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agent_factory.prebuilt.react import create_react_agent as create_react_agent
+    from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
     from agent_factory.prebuilt.react_state import AgentState as AgentState
     from agent_factory.prebuilt.react_state import AgentStatePydantic as AgentStatePydantic
     from agent_factory.prebuilt.react_state import (
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from agent_factory.prebuilt.react_state import (
         AgentStateWithStructuredResponsePydantic as AgentStateWithStructuredResponsePydantic,
     )
-    from agent_factory.prebuilt.validation import ValidationNode as ValidationNode
+    from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
 
 _MODULE_OF = {
     "AgentState": "react_state",
     "AgentStatePydantic": "react_state",
     "AgentStateWithStructuredResponse": "react_state",
     "AgentStateWithStructuredResponsePydantic": "react_state",
-    "ValidationNode": "validation",
-    "create_react_agent": "react",
+    "ValidationNode": "validation_node",
+    "create_react_agent": "react_agent",
 }
 
 __all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]

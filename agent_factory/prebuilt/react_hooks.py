@@ -10,13 +10,13 @@ from langchain_core.messages import SystemMessage
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from agent_factory.base import AgentMiddleware
-from agent_factory.effects import CanInvoke, Flow, Invoke, arun, run
-from agent_factory.facts import REACT_HOOKS, Hook
-from agent_factory.introspect import Bound
+from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.flows import CanInvoke, Flow, Invoke, arun, run
+from agent_factory.hooks.introspection import Bound
 from agent_factory.prebuilt.react_models import ChosenModel, chat_model_of
 from agent_factory.prebuilt.react_state import STEPS
-from agent_factory.tracing import aloud
+from agent_factory.runtime.tracing import aloud
+from agent_factory.topology.model import REACT_HOOKS, Hook
 
 View = Callable[[Mapping[str, Any]], Any]
 

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict, is_typeddict
 
 from agent_factory.errors import describe
 from agent_factory.prebuilt.react_errors import ReactArgumentError
-from agent_factory.schema import RELAY, Schemas, engine_hints
+from agent_factory.state.schema import RELAY, Schemas, engine_hints
 
 MODEL_INPUT = "llm_input_messages"
 """What a `pre_model_hook` writes to show the model other messages than those of the state."""

@@ -15,8 +15,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from agent_factory.effects import arun, run
-from agent_factory.review.carry import act, in_async, in_sync, look
+from agent_factory.hooks.flows import arun, run
 from agent_factory.review.errors import (
     DecideTogether,
     DecisionNotAllowed,
@@ -25,8 +24,9 @@ from agent_factory.review.errors import (
     ReviewError,
     UnknownCall,
 )
-from agent_factory.review.steps import Choice, adding, deciding, deciding_all
-from agent_factory.review.waiting import Decision, Pending, PendingCall
+from agent_factory.review.execution import act, in_async, in_sync, look
+from agent_factory.review.pending_calls import Decision, Pending, PendingCall
+from agent_factory.review.planning import Choice, adding, deciding, deciding_all
 
 __all__ = [
     "DecideTogether",

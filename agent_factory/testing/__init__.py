@@ -11,13 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agent_factory.testing.cassettes import CassetteError as CassetteError
-    from agent_factory.testing.cassettes import CassetteMismatch as CassetteMismatch
-    from agent_factory.testing.colours import both_ways as both_ways
-    from agent_factory.testing.divergence import Divergence as Divergence
-    from agent_factory.testing.divergence import areplay_with as areplay_with
-    from agent_factory.testing.divergence import replay_with as replay_with
-    from agent_factory.testing.families import each_stack as each_stack
     from agent_factory.testing.histories import InvalidHistory as InvalidHistory
     from agent_factory.testing.histories import assert_valid_history as assert_valid_history
     from agent_factory.testing.hooks import arun_hook as arun_hook
@@ -28,29 +21,36 @@ if TYPE_CHECKING:
     from agent_factory.testing.layers import LayerRun as LayerRun
     from agent_factory.testing.layers import arun_layer as arun_layer
     from agent_factory.testing.layers import run_layer as run_layer
-    from agent_factory.testing.recording import RecordingChatModel as RecordingChatModel
-    from agent_factory.testing.recording import record as record
-    from agent_factory.testing.replaying import ReplayChatModel as ReplayChatModel
-    from agent_factory.testing.replaying import ReplayedError as ReplayedError
-    from agent_factory.testing.replaying import replay as replay
-    from agent_factory.testing.replies import Reply as Reply
-    from agent_factory.testing.replies import ScriptError as ScriptError
+    from agent_factory.testing.recordings.cassette import CassetteError as CassetteError
+    from agent_factory.testing.recordings.cassette import CassetteMismatch as CassetteMismatch
+    from agent_factory.testing.recordings.record import RecordingChatModel as RecordingChatModel
+    from agent_factory.testing.recordings.record import record as record
+    from agent_factory.testing.recordings.replay import ReplayChatModel as ReplayChatModel
+    from agent_factory.testing.recordings.replay import ReplayedError as ReplayedError
+    from agent_factory.testing.recordings.replay import replay as replay
+    from agent_factory.testing.replay_diff import Divergence as Divergence
+    from agent_factory.testing.replay_diff import areplay_with as areplay_with
+    from agent_factory.testing.replay_diff import replay_with as replay_with
+    from agent_factory.testing.responses import Reply as Reply
+    from agent_factory.testing.responses import ScriptError as ScriptError
     from agent_factory.testing.scripted import ModelCallRecord as ModelCallRecord
     from agent_factory.testing.scripted import ScriptedChatModel as ScriptedChatModel
+    from agent_factory.testing.strategies import each_stack as each_stack
+    from agent_factory.testing.sync_async import both_ways as both_ways
 
 _HOME = {
-    "cassettes": ("CassetteError", "CassetteMismatch"),
-    "colours": ("both_ways",),
-    "divergence": ("Divergence", "areplay_with", "replay_with"),
-    "families": ("each_stack",),
     "histories": ("InvalidHistory", "assert_valid_history"),
     "hooks": ("arun_hook", "run_hook"),
     "laws": ("LAWS", "BrokenLaw", "check_middleware"),
     "layers": ("LayerRun", "arun_layer", "run_layer"),
-    "recording": ("RecordingChatModel", "record"),
-    "replaying": ("ReplayChatModel", "ReplayedError", "replay"),
-    "replies": ("Reply", "ScriptError"),
+    "recordings.cassette": ("CassetteError", "CassetteMismatch"),
+    "recordings.record": ("RecordingChatModel", "record"),
+    "recordings.replay": ("ReplayChatModel", "ReplayedError", "replay"),
+    "replay_diff": ("Divergence", "areplay_with", "replay_with"),
+    "responses": ("Reply", "ScriptError"),
     "scripted": ("ModelCallRecord", "ScriptedChatModel"),
+    "strategies": ("each_stack",),
+    "sync_async": ("both_ways",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

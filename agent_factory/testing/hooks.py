@@ -9,11 +9,12 @@ from langgraph.config import get_config
 from langgraph.store.base import BaseStore
 
 from agent_factory.errors import ArgumentError
-from agent_factory.introspect import Bound, hooks_of
-from agent_factory.nodes import HookNode
-from agent_factory.routing import Rules
-from agent_factory.testing.bench import Bench, Middleware, as_state, usable_middleware
-from agent_factory.topology import Hook, Phase, Shape, plan
+from agent_factory.hooks.introspection import Bound, hooks_of
+from agent_factory.runtime.hook_node import HookNode
+from agent_factory.runtime.routing import Rules
+from agent_factory.testing.fixtures import Bench, Middleware, as_state, usable_middleware
+from agent_factory.topology.model import Hook, Phase, Shape
+from agent_factory.topology.topology import plan
 
 
 def run_hook(

@@ -13,22 +13,22 @@ from langgraph.graph.message import add_messages
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, interrupt
 
-from agent_factory.base import AgentMiddleware
-from agent_factory.errors import ArgumentError, describe
-from agent_factory.factory import create_agent, topology_of
-from agent_factory.findings import AgentFactoryWarning
-from agent_factory.foreign import adapted
-from agent_factory.introspect import Bound, hooks_of, layers_of
-from agent_factory.testing.bench import Middleware, finish, usable_middleware
-from agent_factory.testing.colours import both_ways, disagreement, outcome_of
+from agent_factory.compat.langchain import adapted
+from agent_factory.errors import AgentFactoryWarning, ArgumentError, describe
+from agent_factory.factory.agent import create_agent, topology_of
+from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.introspection import Bound, hooks_of, layers_of
+from agent_factory.state.updates import pairs_of
+from agent_factory.testing.comparison import first_difference, plain
+from agent_factory.testing.fixtures import Middleware, finish, usable_middleware
 from agent_factory.testing.histories import assert_valid_history
 from agent_factory.testing.hooks import run_hook
 from agent_factory.testing.layers import DONE, LayerRun, run_layer
-from agent_factory.testing.plain import first_difference, plain
 from agent_factory.testing.scripted import ScriptedChatModel
 from agent_factory.testing.subjects import BrokenLaw, Subject, conversation_of
-from agent_factory.topology import Call, Hook, Layer, Phase, Topology
-from agent_factory.updates import pairs_of
+from agent_factory.testing.sync_async import both_ways, disagreement, outcome_of
+from agent_factory.topology.model import Call, Hook, Layer, Phase
+from agent_factory.topology.topology import Topology
 
 __all__ = ["LAWS", "BrokenLaw", "check_middleware"]
 

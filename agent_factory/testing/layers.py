@@ -15,14 +15,14 @@ from langgraph.runtime import get_runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
-from agent_factory.compose import Outcome, compose_model_call, compose_tool_call
-from agent_factory.effects import then
 from agent_factory.errors import ArgumentError, PathNotSupported, describe
-from agent_factory.introspect import Bound, colour_error, layers_of
-from agent_factory.testing.bench import Bench, Middleware, as_state, usable_middleware
-from agent_factory.testing.replies import ScriptError, as_said, made_call
+from agent_factory.hooks.flows import then
+from agent_factory.hooks.introspection import Bound, colour_error, layers_of
+from agent_factory.runtime.composition import Outcome, compose_model_call, compose_tool_call
+from agent_factory.testing.fixtures import Bench, Middleware, as_state, usable_middleware
+from agent_factory.testing.responses import ScriptError, as_said, made_call
 from agent_factory.testing.scripted import ScriptedChatModel
-from agent_factory.topology import Call, Layer
+from agent_factory.topology.model import Call, Layer
 from agent_factory.types import ModelRequest, ModelResponse
 
 DONE = "Done."

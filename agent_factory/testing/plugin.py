@@ -10,20 +10,35 @@ Fixtures:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from agent_factory.testing.colours import Colour
     from agent_factory.testing.scripted import ScriptedChatModel
     from agent_factory.testing.snapshots import TopologySnapshot
+    from agent_factory.testing.sync_async import Colour
+
+
+def needs(package: str, module: str = "") -> Any:
+    """A module of a package that may be missing.
+
+    Raises:
+        ImportError: It is not installed; the error says how to install it.
+    """
+    try:
+        return import_module(f"{package}.{module}" if module else package)
+    except ImportError as error:
+        raise ImportError(
+            f"{package} is not installed. pip install 'agent-factory[testing]'"
+        ) from error
 
 
 @pytest.fixture
 def topology_snapshot(request: pytest.FixtureRequest) -> TopologySnapshot:
     """The stored plan of this test: `assert agent == topology_snapshot`."""
-    from agent_factory.testing.extras import needs
+    from agent_factory.testing.plugin import needs
 
     needs("syrupy")
     from agent_factory.testing.snapshots import TopologyExtension, TopologySnapshot
@@ -41,7 +56,7 @@ def topology_snapshot(request: pytest.FixtureRequest) -> TopologySnapshot:
 @pytest.fixture(params=["sync", "async"])
 def agent_colour(request: pytest.FixtureRequest) -> Colour:
     """Runs agents, hooks and layers in one colour; the test runs once in each."""
-    from agent_factory.testing.colours import Colour
+    from agent_factory.testing.sync_async import Colour
 
     return Colour(request.param)
 

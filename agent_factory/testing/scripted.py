@@ -10,8 +10,8 @@ from typing import Any, Self
 from langchain_core.messages import BaseMessage
 from pydantic import Field, PrivateAttr
 
-from agent_factory.testing.replies import Said, ScriptError, Step, as_said
-from agent_factory.testing.speaking import SpeakingModel, tool_name
+from agent_factory.testing.fake_model import SpeakingModel, tool_name
+from agent_factory.testing.responses import Said, ScriptError, Step, as_said
 
 
 @dataclass(frozen=True)

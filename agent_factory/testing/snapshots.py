@@ -10,10 +10,9 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from agent_factory.errors import AgentFactoryError, ArgumentError, describe
-from agent_factory.factory import topology_of
-from agent_factory.topology import Topology
-from agent_factory.topology_file import TopologyFileError
-from agent_factory.topology_text import read_topology
+from agent_factory.factory.agent import topology_of
+from agent_factory.topology.load import TopologyFileError, read_topology
+from agent_factory.topology.topology import Topology
 
 _UPDATE = "If that is meant: pytest --snapshot-update"
 

@@ -24,8 +24,9 @@ from typing import (
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from agent_factory.base import AgentMiddleware
-from agent_factory.decorators import (
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.decorators import (
     after_agent,
     after_model,
     before_agent,
@@ -33,12 +34,49 @@ from agent_factory.decorators import (
     wrap_model_call,
     wrap_tool_call,
 )
-from agent_factory.testing.extras import needs
-from agent_factory.topology import Phase
+from agent_factory.testing.fixtures import Middleware
+from agent_factory.testing.plugin import needs
+from agent_factory.topology.model import Phase
 from agent_factory.types import AgentState
 
 if TYPE_CHECKING:
+    import pytest
     from hypothesis.strategies import SearchStrategy
+
+
+Stack = Sequence[Middleware] | Callable[[], Sequence[Middleware]]
+
+
+def each_stack(stacks: Mapping[str, Stack]) -> pytest.MarkDecorator:
+    """A decorator: the test runs once for each stack, which it takes as `agent_stack`.
+
+    Args:
+        stacks: Each stack by its name, or a function that makes it anew for each test.
+
+    Raises:
+        ArgumentError: It is no such mapping.
+        ImportError: pytest is not installed.
+
+    ```python
+    @each_stack({"base": [], "with retry": lambda: [ModelRetryMiddleware()]})
+    def test_the_plan_stays(agent_stack, topology_snapshot):
+        assert plan_agent(tools, middleware=agent_stack) == topology_snapshot
+    ```
+    """
+    if not isinstance(stacks, Mapping) or not stacks:
+        raise ArgumentError(
+            "each_stack", f"{describe(stacks)} names no stack.", "Give {'base': [...], ...}."
+        )
+    for name, stack in stacks.items():
+        if not callable(stack) and not isinstance(stack, Sequence):
+            raise ArgumentError(
+                name, f"{describe(stack)} is no stack.", "Give a list, or a function that makes it."
+            )
+    decorator: pytest.MarkDecorator = needs("pytest").mark.parametrize(
+        "agent_stack", list(stacks.values()), ids=list(stacks), indirect=True
+    )
+    return decorator
+
 
 ENDS = ("user", "tool", "calls", "answer")
 """How a history may end: the user speaks, results are in, calls wait, the model has answered."""

@@ -10,13 +10,13 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.config import get_config
 
-from agent_factory.introspect import Bound, hooks_of, layers_of
+from agent_factory.hooks.introspection import Bound, hooks_of, layers_of
 from agent_factory.testing import strategies
-from agent_factory.testing.bench import Bench, Middleware, finish
-from agent_factory.testing.extras import needs
+from agent_factory.testing.fixtures import Bench, Middleware, finish
 from agent_factory.testing.hooks import arun_hook, hook_node, run_hook
 from agent_factory.testing.layers import DONE, LayerRun, arun_layer, run_layer
-from agent_factory.topology import Call, Hook, Layer, Phase
+from agent_factory.testing.plugin import needs
+from agent_factory.topology.model import Call, Hook, Layer, Phase
 
 
 class BrokenLaw(AssertionError):

@@ -74,8 +74,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("budget", "_budget_visit", "_ledger"):
-        monkeypatch.setattr(f"agent_factory.middleware.{module}.monotonic", clock)
+    for module in ("middleware", "account", "ledger"):
+        monkeypatch.setattr(f"agent_factory.middleware.budget.{module}.monotonic", clock)
     return clock
 
 

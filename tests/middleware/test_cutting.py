@@ -17,8 +17,12 @@ from langchain_core.messages import (
 
 from agent_factory import ModelRequest, run
 from agent_factory.middleware import SummarizationMiddleware
-from agent_factory.middleware._cutting import cut_by_count, cut_by_tokens, safe_cuts
-from agent_factory.middleware._transcript import pages
+from agent_factory.middleware._shared.transcript import pages
+from agent_factory.middleware.summarization.cutting import (
+    cut_by_count,
+    cut_by_tokens,
+    safe_cuts,
+)
 from agent_factory.testing import ScriptedChatModel
 
 

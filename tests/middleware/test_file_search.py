@@ -393,7 +393,7 @@ def test_a_root_that_is_gone_is_told(tmp_path: Path, rg: bool) -> None:
 
 def test_a_folder_exchanged_for_a_link_leads_nowhere(root: Path) -> None:
     """Python's way is closed even to someone who swaps folders during the search."""
-    from agent_factory.middleware import _tree
+    from agent_factory.middleware.file_search import tree as _tree
 
     tree = _tree.Tree(root)
     shutil.rmtree(root / "src")
@@ -407,7 +407,7 @@ def test_a_folder_exchanged_for_a_link_leads_nowhere(root: Path) -> None:
 
 
 def test_a_file_exchanged_for_a_pipe_or_a_device_is_not_read(root: Path) -> None:
-    from agent_factory.middleware import _tree
+    from agent_factory.middleware.file_search import tree as _tree
 
     booby_trapped(root)
     tree = _tree.Tree(root)
@@ -420,7 +420,7 @@ def test_without_descriptors_links_lead_nowhere_either(
     root: Path, descriptors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Windows has none."""
-    from agent_factory.middleware import _tree
+    from agent_factory.middleware.file_search import tree as _tree
 
     monkeypatch.setattr(_tree, "HAS_DESCRIPTORS", descriptors)
     booby_trapped(root)

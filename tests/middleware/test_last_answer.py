@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, Flow, ModelRequest, OutputError, create_agent
-from agent_factory.middleware._last_answer import last_answer
+from agent_factory.middleware._shared.final_answer import last_answer
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 

@@ -87,7 +87,7 @@ def test_time_counts_while_a_call_is_under_way_and_parallel_ones_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("agent_factory.middleware._ledger.monotonic", lambda: now)
+    monkeypatch.setattr("agent_factory.middleware.budget.ledger.monotonic", lambda: now)
     ledger = Ledger(Limits(seconds=50))
     now += 100
     assert ledger.spent.seconds == 0

@@ -262,7 +262,7 @@ def test_unusable_arguments_are_refused(
 def test_a_regular_expression_that_backtracks_forever_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agent_factory.middleware._detection.TIME_LIMIT", 0.05)
+    monkeypatch.setattr("agent_factory.middleware._shared.redaction.detection.TIME_LIMIT", 0.05)
     rule = RedactionRule("bad", detector=r"(?:a|aa|a?)+(?:b|c)$")
     with pytest.raises(TurnError, match=r"took more than 0\.05 s for a text of 60 characters"):
         rule.apply("a" * 60)

@@ -15,9 +15,9 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from agent_factory import create_agent
 from agent_factory.middleware import PIIMiddleware, RedactionRule
-from agent_factory.middleware._guarded_model import guarded
-from agent_factory.middleware._redacted_messages import Guard
-from agent_factory.middleware._redacted_stream import TextStream
+from agent_factory.middleware.pii.chat_model import guarded
+from agent_factory.middleware.pii.messages import Guard
+from agent_factory.middleware.pii.stream import TextStream
 
 
 def test_whatever_else_is_asked_of_the_guarded_model_is_asked_of_the_other() -> None:

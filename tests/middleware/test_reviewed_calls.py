@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.types import Command
 
-from agent_factory.middleware._reviewed_calls import with_notice, with_review
+from agent_factory.review.records import with_notice, with_review
 
 
 def tool_call(name: str, id: str, **args: Any) -> Any:

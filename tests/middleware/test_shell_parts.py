@@ -16,12 +16,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_factory.middleware import _processes
-from agent_factory.middleware._execution_policy import HostExecutionPolicy
-from agent_factory.middleware._processes import Family
-from agent_factory.middleware._shell import CannotStart, Outcome, Shell
-from agent_factory.middleware._shell_output import EDGE, Output, readable, shown
-from agent_factory.middleware._shell_protocol import new_token, request, split
+from agent_factory.middleware.shell_tool import process_tree as _processes
+from agent_factory.middleware.shell_tool.output import EDGE, Output, readable, shown
+from agent_factory.middleware.shell_tool.policies import HostExecutionPolicy
+from agent_factory.middleware.shell_tool.process import (
+    CannotStart,
+    Outcome,
+    Shell,
+    new_token,
+    request,
+    split,
+)
+from agent_factory.middleware.shell_tool.process_tree import Family
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
 

@@ -17,7 +17,6 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from agent_factory import create_agent
-from agent_factory.middleware._execution_policy import as_toml
 from agent_factory.middleware.shell_tool import (
     BubblewrapExecutionPolicy,
     CodexSandboxExecutionPolicy,
@@ -27,6 +26,7 @@ from agent_factory.middleware.shell_tool import (
     ShellError,
     ShellToolMiddleware,
 )
+from agent_factory.middleware.shell_tool.policies import as_toml
 from agent_factory.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
@@ -277,8 +277,8 @@ def test_bubblewrap_ends_with_the_process_that_started_it(tmp_path: Path) -> Non
     """Also in the middle of a command, and when nobody can clean up."""
     script = """
 import os, pathlib, sys, threading
-from agent_factory.middleware._sandbox_policies import BubblewrapExecutionPolicy
-from agent_factory.middleware._shell import Shell
+from agent_factory.middleware.shell_tool.sandboxes import BubblewrapExecutionPolicy
+from agent_factory.middleware.shell_tool.process import Shell
 launch = BubblewrapExecutionPolicy().launch(["bash"], pathlib.Path(sys.argv[1]), {}, "t")
 shell = Shell(launch, "t", 5, lambda: False)
 shell.run("sleep 94.3 &", 5, lambda: False)

@@ -31,8 +31,8 @@ from agent_factory.middleware.shell_tool import (
     RedactionRule,
     ShellError,
     ShellToolMiddleware,
-    _check_system,
 )
+from agent_factory.middleware.shell_tool.middleware import _check_system
 from agent_factory.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
@@ -487,9 +487,9 @@ def test_sessions_end_with_their_middleware() -> None:
 def test_sessions_end_with_the_process(tmp_path: Path) -> None:
     script = """
 import sys, tempfile
-from agent_factory.middleware._execution_policy import HostExecutionPolicy
-from agent_factory.middleware._shell_keeper import Settings
-from agent_factory.middleware._shell_session import Sessions
+from agent_factory.middleware.shell_tool.policies import HostExecutionPolicy
+from agent_factory.middleware.shell_tool.supervisor import Settings
+from agent_factory.middleware.shell_tool.session import Sessions
 tempfile.tempdir = sys.argv[1]
 sessions = Sessions(Settings(HostExecutionPolicy(), None, ("bash",), {}, (), (), ()))
 job = sessions.submit("1", lambda keeper, _: keeper.run("trap '' TERM; sleep 96.8 & pwd", _))
@@ -511,8 +511,8 @@ def test_a_shell_ends_where_its_process_is_killed(tmp_path: Path) -> None:
     """Nothing can be cleaned up then; the shell sees that its input has ended."""
     script = """
 import os, pathlib, sys
-from agent_factory.middleware._execution_policy import HostExecutionPolicy
-from agent_factory.middleware._shell import Shell
+from agent_factory.middleware.shell_tool.policies import HostExecutionPolicy
+from agent_factory.middleware.shell_tool.process import Shell
 launch = HostExecutionPolicy().launch(["bash"], pathlib.Path(sys.argv[1]), {}, "t")
 Shell(launch, "t", 5, lambda: False).run("trap 'echo >ended' EXIT", 5, lambda: False)
 os.kill(os.getpid(), 9)

@@ -27,7 +27,7 @@ from agent_factory import (
     run,
 )
 from agent_factory.middleware import SummarizationMiddleware
-from agent_factory.middleware._transcript import render
+from agent_factory.middleware._shared.transcript import render
 from agent_factory.testing import ScriptedChatModel
 
 Ask = Callable[..., Any]

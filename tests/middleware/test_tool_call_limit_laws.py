@@ -11,8 +11,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import AgentMiddleware, create_agent, hook_config
-from agent_factory.history import is_valid
 from agent_factory.middleware import ToolCallLimitExceededError, ToolCallLimitMiddleware
+from agent_factory.state.history import is_valid
 from agent_factory.testing import ScriptedChatModel
 
 TOOLS = ("search", "read", "write")

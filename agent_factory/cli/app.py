@@ -1,0 +1,58 @@
+"""All the commands, as one."""
+
+from __future__ import annotations
+
+from inspect import getdoc
+from typing import Annotated, Any
+
+import typer
+
+from agent_factory.cli import check, demo, diff, explain, migrate, new, show
+from agent_factory.cli.error_reports import installed_version, reported
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings=SETTINGS,
+    pretty_exceptions_enable=False,
+    help="Agents from middleware: look at them, check them, and see one work.",
+)
+
+_new = typer.Typer(
+    no_args_is_help=True, context_settings=SETTINGS, help="Write the beginning of something."
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"agent-factory {installed_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def agent_factory(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Agents from middleware: look at them, check them, and see one work."""
+
+
+def _add(group: typer.Typer, command: Any, **settings: Any) -> None:
+    # One line for each paragraph: else its breaks would be those of the source.
+    paragraphs = (getdoc(command) or "").split("\n\n")
+    words = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    group.command(help=words, context_settings=SETTINGS, **settings)(reported(command))
+
+
+_add(app, show.show, epilog=show.EXAMPLES)
+_add(app, diff.diff, epilog=diff.EXAMPLES)
+_add(app, explain.explain, epilog=explain.EXAMPLES)
+_add(app, check.check, epilog=check.EXAMPLES)
+_add(app, migrate.migrate, epilog=migrate.EXAMPLES)
+_add(app, demo.demo)
+_add(_new, new.middleware, epilog=new.EXAMPLES)
+app.add_typer(_new, name="new")

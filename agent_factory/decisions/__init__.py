@@ -1,0 +1,23 @@
+"""The decision log: what an agent decided in a run, and why."""
+
+from agent_factory.decisions.log import (
+    Decision,
+    DecisionLog,
+    Jump,
+    Verdict,
+    because,
+)
+from agent_factory.decisions.sinks import (
+    DecisionFile,
+    DecisionSpanEvents,
+)
+
+__all__ = [
+    "Decision",
+    "DecisionFile",
+    "DecisionLog",
+    "DecisionSpanEvents",
+    "Jump",
+    "Verdict",
+    "because",
+]

@@ -1,0 +1,333 @@
+"""create_react_agent: what langgraph has deprecated, built from the parts of `create_agent`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_core.messages import SystemMessage
+from langchain_core.runnables import Runnable
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.warnings import LangGraphDeprecatedSinceV10
+
+from agent_factory.errors import raise_all
+from agent_factory.factory.agent import CONFIG, check_services, node_names
+from agent_factory.factory.validation import unknown_interrupts, wrong_types
+from agent_factory.factory.wiring import wire
+from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.introspection import Bound, layers_of
+from agent_factory.prebuilt.react_errors import ReactArgumentError
+from agent_factory.prebuilt.react_hooks import Extraction, UserHook, bound
+from agent_factory.prebuilt.react_middleware import Choice, Conversation, Prompt, StepsLeft
+from agent_factory.prebuilt.react_models import (
+    ChosenModel,
+    chat_model_of,
+    part,
+    read_model,
+    takes_tools,
+)
+from agent_factory.prebuilt.react_routing import ReactRules, Steps
+from agent_factory.prebuilt.react_state import View, chosen_schema, model_schema, schemas_of
+from agent_factory.runtime.spec import AgentSpec
+from agent_factory.tools.registry import Toolbox, sort_tools
+from agent_factory.topology.model import Dialect, Hook, Shape
+from agent_factory.topology.topology import Topology, plan
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import BaseMessage, SystemMessage
+    from langchain_core.runnables import Runnable
+    from langchain_core.tools import BaseTool
+    from langgraph.prebuilt import ToolNode
+    from langgraph.runtime import Runtime
+    from langgraph.store.base import BaseStore
+    from langgraph.types import Checkpointer
+
+    Model = BaseChatModel | Runnable[Any, BaseMessage]
+    ModelChoice = (
+        Callable[[Any, Runtime[Any]], Model] | Callable[[Any, Runtime[Any]], Awaitable[Model]]
+    )
+    SystemPrompt = SystemMessage | str | Callable[..., Any] | Runnable[Any, Any]
+    HookFunction = Callable[..., Any] | Runnable[Any, Any]
+
+
+VERSIONS = ("v1", "v2")
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What `create_react_agent` was given of the agent itself."""
+
+    model: Any
+    tools: Any
+    prompt: Any
+    response_format: Any
+    pre_model_hook: Any
+    post_model_hook: Any
+    state_schema: Any
+    version: Any
+    name: str | None
+    interrupts: Mapping[str, Any]
+
+
+def react_spec(given: Arguments) -> AgentSpec:
+    """Check and normalise the arguments.
+
+    Raises:
+        SpecError: Something cannot be built.
+        ImportError: The model is a string, and langchain is not installed.
+    """
+    _check(given)
+    structured, hooked = given.response_format is not None, given.pre_model_hook is not None
+    schema = chosen_schema(given.state_schema, structured=structured)
+    toolbox = _toolbox(given.tools)
+    model = read_model(given.model)
+    if isinstance(model, Runnable):
+        takes = takes_tools(model, list(toolbox.client.values()), len(toolbox.provider))
+        toolbox = replace(toolbox, told=not takes)
+    view, shown = View(schema), View(model_schema(schema, hooked=hooked))
+    rules = ReactRules(
+        toolbox.client,
+        toolbox.direct,
+        view,
+        together=given.version == "v1",
+        reviewed=given.post_model_hook is not None,
+    )
+    hooks = tuple(_hooks(given, model, view))
+    topology = _topology(given, hooks, toolbox)
+    raise_all([*unknown_interrupts(given.interrupts, topology)])
+    return AgentSpec(
+        model=model if isinstance(model, Runnable) else None,
+        system_message=_system_message(given.prompt),
+        hooks=hooks,
+        layers=tuple(
+            layer
+            for member in _members(given, model, rules, bool(toolbox.client), shown)
+            for layer in layers_of(member)
+        ),
+        toolbox=toolbox,
+        response_format=None,
+        schemas=schemas_of(schema, has_tools=bool(toolbox.client), hooked=hooked),
+        topology=topology,
+        handle_tool_errors=None,
+        name=given.name,
+        middleware=(),
+        rules=rules,
+        mends=False,
+        view=view,
+    )
+
+
+def _check(given: Arguments) -> None:
+    if given.version not in VERSIONS:
+        raise ReactArgumentError(
+            "version",
+            f"Invalid version {given.version}. Supported versions are 'v1' and 'v2'.",
+        )
+    if given.version == "v1" and given.post_model_hook is not None:
+        raise ReactArgumentError(
+            "post_model_hook",
+            "post_model_hook needs version 'v2': with 'v1' the calls of a turn are run together, "
+            "before a hook could have a say on each.",
+            "Leave version out.",
+        )
+    if given.tools is None:
+        raise ReactArgumentError("tools", "None is no list of tools", "Give a list, even [].")
+    tools = [] if isinstance(given.tools, ToolNode) else given.tools
+    raise_all([*wrong_types(tools, None, given.interrupts, given.name)])
+    for name in ("pre_model_hook", "post_model_hook"):
+        hook = getattr(given, name)
+        if hook is not None and not callable(hook) and not isinstance(hook, Runnable):
+            raise ReactArgumentError(name, f"Got unexpected type for `{name}`: {type(hook)}")
+
+
+def _toolbox(tools: Any) -> Toolbox:
+    if isinstance(tools, ToolNode):
+        return Toolbox(dict(tools.tools_by_name), (), {}, node=tools)
+    toolbox, mistakes = sort_tools((None, tool) for tool in tools)
+    raise_all(mistakes)
+    return toolbox
+
+
+def _system_message(prompt: Any) -> SystemMessage | None:
+    """A prompt that never changes.
+
+    Raises:
+        ReactArgumentError: It is no prompt at all.
+    """
+    if prompt is None or isinstance(prompt, SystemMessage):
+        return prompt
+    if isinstance(prompt, str):
+        return SystemMessage(prompt)
+    if callable(prompt) or isinstance(prompt, Runnable):
+        return None
+    raise ReactArgumentError(
+        "prompt",
+        f"Got unexpected type for `prompt`: {type(prompt)}",
+        "Give a text, a SystemMessage, a function of the state, or a runnable.",
+    )
+
+
+def _hooks(
+    given: Arguments, model: Runnable[Any, Any] | ChosenModel, view: View
+) -> Iterator[Bound[Hook]]:
+    for name in ("pre_model_hook", "post_model_hook"):
+        if (hook := getattr(given, name)) is not None:
+            yield bound(name, UserHook(part(hook, name), view))
+    if given.response_format is not None:
+        if isinstance(model, Runnable):
+            chat_model_of(model)  # refused now, and not at the end of the first run
+        yield bound("generate_structured_response", Extraction(model, given.response_format, view))
+
+
+def _members(
+    given: Arguments,
+    model: Runnable[Any, Any] | ChosenModel,
+    rules: ReactRules,
+    has_tools: bool,
+    shown: View,
+) -> Iterator[AgentMiddleware[Any, Any]]:
+    """The middleware around the model's call, outermost first."""
+    hooked = given.pre_model_hook is not None
+    if has_tools:
+        post, structured = given.post_model_hook is not None, given.response_format is not None
+        yield StepsLeft(rules, Steps(hooked, post, structured))
+    if isinstance(model, ChosenModel):
+        yield Choice(model, shown)
+    yield Conversation(shown, hooked=hooked)
+    if given.prompt is not None and not isinstance(given.prompt, str | SystemMessage):
+        yield Prompt(part(given.prompt, "Prompt"), shown)
+
+
+def _topology(given: Arguments, hooks: tuple[Bound[Hook], ...], toolbox: Toolbox) -> Topology:
+    together = given.version == "v1" and toolbox.client
+    return plan(
+        Shape(
+            hooks=tuple(hook.fact for hook in hooks),
+            has_tools=bool(toolbox.client),
+            tools=toolbox.facts(),
+            dialect=Dialect.REACT_TOGETHER if together else Dialect.REACT,
+        )
+    )
+
+
+CONFIG_SCHEMA = (
+    "`config_schema` is deprecated and will be removed. Please use `context_schema` instead."
+)
+
+
+def create_react_agent(
+    model: str | Model | ModelChoice,
+    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | ToolNode,
+    *,
+    prompt: SystemPrompt | None = None,
+    response_format: Any = None,
+    pre_model_hook: HookFunction | None = None,
+    post_model_hook: HookFunction | None = None,
+    state_schema: type[Any] | None = None,
+    context_schema: type[Any] | None = None,
+    checkpointer: Checkpointer = None,
+    store: BaseStore | None = None,
+    interrupt_before: Sequence[str] | Literal["*"] | None = None,
+    interrupt_after: Sequence[str] | Literal["*"] | None = None,
+    debug: bool = False,
+    version: Literal["v1", "v2"] = "v2",
+    name: str | None = None,
+    **deprecated_kwargs: Any,
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Build an agent as langgraph's `create_react_agent` does: a model in a loop with tools.
+
+    For code that stands on it. New code is better off with `create_agent`, whose middleware say
+    what hooks, prompts and formats say here: docs/react_agent.md compares the two.
+
+    Args:
+        model: A chat model, one with tools bound, a chain that ends in one, "provider:name" where
+            langchain is installed, or a function (state, runtime) that chooses the model of each
+            call and binds tools to it, which have to be among `tools`.
+        tools: Functions with a docstring, BaseTools, provider tools as dicts, or a ToolNode.
+            Without one that the agent runs there is no loop: the model is asked once.
+        prompt: What the model is told first: a text or a message before all others, or a function
+            or runnable that makes of the state all that the model sees.
+        response_format: A schema, or (system prompt, schema): when the loop is over, the model is
+            asked once more, for `structured_response`.
+        pre_model_hook: Runs before each call of the model, as a node. It writes `messages`, or
+            `llm_input_messages`, which the model sees once in their place.
+        post_model_hook: Runs after each call of the model, as a node, before its tool calls. For
+            version "v2" only.
+        state_schema: A TypedDict or pydantic model with `messages`, `remaining_steps`, and
+            `structured_response` where there is a `response_format`.
+        context_schema: The type of `context`, the data of one run (a user's id, say).
+        checkpointer: Keeps threads.
+        store: Keeps data across threads.
+        interrupt_before: Nodes before which a run pauses, or "*" for all.
+        interrupt_after: Nodes after which a run pauses, or "*" for all.
+        debug: Log every step.
+        version: "v2" runs each tool call as a task of its own, "v1" all calls of a turn in one.
+        name: The agent's name, written on what it says.
+        **deprecated_kwargs: `config_schema`, the old name of `context_schema`.
+
+    Returns:
+        A compiled LangGraph graph: invoke, stream and inspect it like any other. A run whose
+        `recursion_limit` leaves too few steps for what its model asks ends with words, and not
+        with a GraphRecursionError.
+
+    Raises:
+        SpecError: Something cannot be built.
+        ImportError: The model is a string, and langchain is not installed.
+
+    Warns:
+        LangGraphDeprecatedSinceV10: `config_schema` is given.
+
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> def add(a: int, b: int) -> int:
+    ...     '''Add two numbers.'''
+    ...     return a + b
+    >>> model = ScriptedChatModel([[{"name": "add", "args": {"a": 2, "b": 3}}], "It is 5."])
+    >>> agent = create_react_agent(model, [add], prompt="You can count.")
+    >>> agent.invoke({"messages": [("user", "2 + 3?")]})["messages"][-1].text
+    'It is 5.'
+    """
+    context_schema = _context_schema(context_schema, deprecated_kwargs)
+    services = {"checkpointer": checkpointer, "store": store, "cache": None, "transformers": None}
+    check_services(model, services)
+    spec = react_spec(
+        Arguments(
+            model=model,
+            tools=tools,
+            prompt=prompt,
+            response_format=response_format,
+            pre_model_hook=pre_model_hook,
+            post_model_hook=post_model_hook,
+            state_schema=state_schema,
+            version=version,
+            name=name,
+            interrupts={"interrupt_before": interrupt_before, "interrupt_after": interrupt_after},
+        )
+    )
+    agent = wire(spec, context_schema).compile(
+        checkpointer=checkpointer,
+        store=store,
+        interrupt_before=node_names(interrupt_before),
+        interrupt_after=node_names(interrupt_after),
+        debug=debug,
+        name=name,
+    )
+    return agent.with_config(CONFIG)
+
+
+def _context_schema(given: type[Any] | None, deprecated: dict[str, Any]) -> type[Any] | None:
+    """The schema of the context, by its name of today or by the one it had."""
+    others = {name: value for name, value in deprecated.items() if name != "config_schema"}
+    if others:
+        raise ReactArgumentError(
+            "create_react_agent",
+            f"create_react_agent() got unexpected keyword arguments: {others}",
+        )
+    if "config_schema" not in deprecated:
+        return given
+    # Past this function and the one that builds, to the line of the user.
+    warnings.warn(CONFIG_SCHEMA, LangGraphDeprecatedSinceV10, stacklevel=3)
+    return given if given is not None else deprecated["config_schema"]

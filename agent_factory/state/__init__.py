@@ -1,0 +1,4 @@
+"""The state of an agent: merged schemas, channels, histories and updates.
+
+Its modules are private; import their names from `agent_factory`.
+"""

@@ -1,0 +1,35 @@
+"""Structured answers: the strategies, what reads an answer, and what explains a bad one.
+
+A schema is a pydantic model, a dataclass, a TypedDict, a JSON schema dict, or, for tools, a union
+of them. Bare, it means `AutoStrategy`.
+"""
+
+from agent_factory.errors import (
+    MissingStructuredOutputError,
+    MultipleStructuredOutputsError,
+    StructuredOutputError,
+    StructuredOutputValidationError,
+)
+from agent_factory.structured_output.strategies import (
+    AutoStrategy,
+    OutputToolBinding,
+    ProviderStrategy,
+    ProviderStrategyBinding,
+    ResponseFormat,
+    ToolStrategy,
+    supports_provider_strategy,
+)
+
+__all__ = [
+    "AutoStrategy",
+    "MissingStructuredOutputError",
+    "MultipleStructuredOutputsError",
+    "OutputToolBinding",
+    "ProviderStrategy",
+    "ProviderStrategyBinding",
+    "ResponseFormat",
+    "StructuredOutputError",
+    "StructuredOutputValidationError",
+    "ToolStrategy",
+    "supports_provider_strategy",
+]

@@ -1,0 +1,1 @@
+"""Recorded model calls: cassettes, the model that writes them and the one that plays them."""

@@ -1,0 +1,71 @@
+"""The plan of an agent: values, and how they are drawn, compared, explained and read back."""
+
+from agent_factory.topology.diff import (
+    Change,
+    ChangeKind,
+    TopologyDiff,
+)
+from agent_factory.topology.load import (
+    TopologyFileError,
+    load_topology,
+    read_topology,
+)
+from agent_factory.topology.model import (
+    END,
+    JUMPS,
+    MODEL,
+    START,
+    TOOLS,
+    Call,
+    Dialect,
+    Edge,
+    Hook,
+    Layer,
+    Phase,
+    Route,
+    Shape,
+    Tool,
+    ToolKind,
+)
+from agent_factory.topology.planner import (
+    jump_targets,
+)
+from agent_factory.topology.topology import (
+    Topology,
+    plan,
+)
+from agent_factory.topology.transitions import (
+    Reason,
+    Way,
+    Why,
+)
+
+__all__ = [
+    "END",
+    "JUMPS",
+    "MODEL",
+    "START",
+    "TOOLS",
+    "Call",
+    "Change",
+    "ChangeKind",
+    "Dialect",
+    "Edge",
+    "Hook",
+    "Layer",
+    "Phase",
+    "Reason",
+    "Route",
+    "Shape",
+    "Tool",
+    "ToolKind",
+    "Topology",
+    "TopologyDiff",
+    "TopologyFileError",
+    "Way",
+    "Why",
+    "jump_targets",
+    "load_topology",
+    "plan",
+    "read_topology",
+]

@@ -1,0 +1,316 @@
+"""A plan as a picture: an SVG that stands alone, drawn from a figure and its layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from html import escape
+from math import hypot
+from types import MappingProxyType
+
+from agent_factory.topology.model import TopologyData
+from agent_factory.topology.render.details import About, about_parts
+from agent_factory.topology.render.figure import (
+    HEAD,
+    HEADER,
+    INSET,
+    LABEL_ROW,
+    PAD,
+    ROW,
+    SMALL_LETTER,
+    STRIPE,
+    Arrow,
+    Box,
+    Figure,
+    Row,
+    figure_of,
+    shown,
+)
+from agent_factory.topology.render.layout import Layout, Point, Route, lay_out
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Colours, each "#rrggbb".
+
+    Args:
+        paper: What all lies on.
+        ink: Names and lines.
+        muted: Notes, and arrows that only lead on.
+        frame: The inside of frames.
+        rim: The lines of boxes and frames.
+        jump: Arrows of jumps.
+        mark: What was searched for, or is chosen.
+        kinds: The tint and the stripe of each kind of node.
+    """
+
+    paper: str
+    ink: str
+    muted: str
+    frame: str
+    rim: str
+    jump: str
+    mark: str
+    kinds: Mapping[str, tuple[str, str]]
+
+
+DAY = Theme(
+    paper="#ffffff",
+    ink="#1c2128",
+    muted="#57606a",
+    frame="#f6f8fa",
+    rim="#c4ccd4",
+    jump="#a8320f",
+    mark="#a04e00",
+    kinds=MappingProxyType(
+        {
+            "before_agent": ("#f1f7ff", "#bfdcff"),
+            "before_model": ("#e7f1ff", "#3f87e5"),
+            "model": ("#e8e8fb", "#232269"),
+            "after_model": ("#e4f5ee", "#0d6b49"),
+            "tools": ("#fff1dc", "#df9620"),
+            "after_agent": ("#f7effd", "#cfa6f0"),
+            "terminal": ("#1c2128", "#1c2128"),
+        }
+    ),
+)
+
+NIGHT = Theme(
+    paper="#0d1117",
+    ink="#e6edf3",
+    muted="#9aa5b1",
+    frame="#141a22",
+    rim="#3d4650",
+    jump="#ff9b73",
+    mark="#ffb454",
+    kinds=MappingProxyType(
+        {
+            "before_agent": ("#152031", "#d5e8ff"),
+            "before_model": ("#14243b", "#4a90ea"),
+            "model": ("#21214d", "#ffffff"),
+            "after_model": ("#102a22", "#1a7d58"),
+            "tools": ("#33260f", "#e6a23c"),
+            "after_agent": ("#271b33", "#7646a0"),
+            "terminal": ("#e6edf3", "#e6edf3"),
+        }
+    ),
+)
+
+SANS = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif'
+MONO = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace'
+
+_FORM = f"""
+.topology text {{ font-family: {SANS}; font-size: 11px; }}
+.topology .name {{ font-family: {MONO}; font-size: 13px; font-weight: 600; }}
+.topology .item, .topology .header {{ font-weight: 400; }}
+.topology .label {{ text-anchor: middle; }}
+.topology .group {{ stroke-dasharray: 2 4; }}
+.topology .line {{ fill: none; stroke-width: 1.4; }}
+.topology .jump .line {{ stroke-dasharray: 6 4; }}
+.topology .reach {{ fill: none; stroke: transparent; stroke-width: 14; }}
+.topology a {{ text-decoration: none; }}
+"""
+
+
+def style() -> str:
+    """The CSS of a picture: by day, and by night where the reader's screen is set so."""
+    night = "\n".join(rules(NIGHT))
+    return f"{_FORM}{chr(10).join(rules(DAY))}\n@media (prefers-color-scheme: dark) {{\n{night}\n}}"
+
+
+def rules(theme: Theme, where: str = "") -> Iterator[str]:
+    """A theme as CSS rules for all pictures below a selector."""
+    at = f"{where} .topology".lstrip()
+    yield f"{at} .paper, {at} .behind {{ fill: {theme.paper}; }}"
+    yield f"{at} text {{ fill: {theme.ink}; }}"
+    yield f"{at} .note {{ fill: {theme.muted}; }}"
+    yield f"{at} .group {{ fill: none; stroke: {theme.muted}; }}"
+    yield f"{at} .frame {{ fill: {theme.frame}; stroke: {theme.rim}; }}"
+    yield f"{at} .core {{ stroke: {theme.rim}; }}"
+    yield f"{at} .line {{ stroke: {theme.muted}; }}"
+    yield f"{at} .tip {{ fill: {theme.muted}; }}"
+    yield f"{at} .jump .line {{ stroke: {theme.jump}; }}"
+    yield f"{at} .jump .tip, {at} .jump .label {{ fill: {theme.jump}; }}"
+    for kind, (tint, stripe) in theme.kinds.items():
+        yield f"{at} .{kind} .core {{ fill: {tint}; }}"
+        yield f"{at} .{kind} .stripe {{ fill: {stripe}; }}"
+    yield f"{at} .terminal text {{ fill: {theme.paper}; }}"
+
+
+MARGIN = 16
+"""Pixels around the whole."""
+_TIP, _HALF = 8, 3.5
+"""Length, and half of the width, of an arrow's tip."""
+
+
+def to_svg(plan: TopologyData) -> str:
+    """The plan as an SVG file.
+
+    Raises:
+        ImportError: The extra `draw` is not installed.
+    """
+    figure = figure_of(plan)
+    return draw(figure, lay_out(figure), about_parts(plan, figure))
+
+
+def draw(
+    figure: Figure, layout: Layout, abouts: Mapping[str, About], *, linked: bool = False
+) -> str:
+    """The SVG of a figure.
+
+    Args:
+        figure: What it shows.
+        layout: Where.
+        abouts: What is said of each box and arrow that a reader points at.
+        linked: Each box and arrow leads to `#about-<key>`, for a page that has more to say.
+    """
+    width, height = layout.size[0] + 2 * MARGIN, layout.size[1] + 2 * MARGIN
+    box = f"{-MARGIN} {-MARGIN} {_n(width)} {_n(height)}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" role="graphics-document" '
+        f'aria-labelledby="topology-title" aria-describedby="topology-desc" '
+        f'viewBox="{box}" width="{_n(width)}" height="{_n(height)}">',
+        '<title id="topology-title">The plan of an agent</title>',
+        f'<desc id="topology-desc">{text(_summary(figure))}</desc>',
+        f"<style>{style()}</style>",
+        f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" '
+        f'width="{_n(width)}" height="{_n(height)}"/>',
+        *_groups(layout),
+    ]
+    for arrow in figure.arrows:
+        kind = f"way {arrow.source.key} {arrow.target.key}{' jump' if arrow.dashed else ''}"
+        drawn = _arrow(arrow, layout.routes[arrow.key])
+        parts += _part(arrow.key, kind, abouts[arrow.key], linked, drawn)
+    parts += _titles(figure, layout)
+    for item in figure.boxes:
+        drawn = _box(item, layout.boxes[item.key])
+        parts += _part(item.key, f"node {item.kind}", abouts[item.key], linked, drawn)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def text(value: str) -> str:
+    """A text as it may stand in XML and HTML: escaped, and without what neither can hold."""
+    return escape("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in value))
+
+
+def _part(key: str, kind: str, found: About, linked: bool, drawn: Iterator[str]) -> Iterator[str]:
+    title = text(found.title)
+    link = f'<a href="#about-{key}" aria-label="{title}">' if linked else ""
+    yield f'<g id="{key}" class="{kind}" data-words="{text(found.words)}">{link}'
+    yield f"<title>{text(found.as_text())}</title>"
+    yield from drawn
+    yield "</a></g>" if linked else "</g>"
+
+
+def _summary(figure: Figure) -> str:
+    nodes = [box.name for box in figure.boxes if box.kind != "terminal"]
+    layers = sum(len(box.frames) for box in figure.boxes)
+    ways = ", ".join(f"{a.source.title} to {a.target.title}" for a in figure.arrows)
+    return f"{len(nodes)} nodes: {', '.join(nodes)}. Layers: {layers}. Ways: {ways}."
+
+
+def _groups(layout: Layout) -> Iterator[str]:
+    for left, top, right, bottom in layout.groups:
+        yield _rect("group", left, top, right - left, bottom - top, 10)
+
+
+def _titles(figure: Figure, layout: Layout) -> Iterator[str]:
+    """The titles of the groups, over the arrows that come in there."""
+    for group, (left, top, _, bottom) in zip(figure.groups, layout.groups, strict=True):
+        y = bottom - 10 if group.below else top + 18
+        yield _rect("behind", left + PAD, y - 11, len(group.title) * SMALL_LETTER, LABEL_ROW, 4)
+        yield _text("note", left + PAD, y, group.title)
+
+
+def _box(box: Box, middle: Point) -> Iterator[str]:
+    width, height = box.size
+    left, top = middle[0] - width / 2, middle[1] - height / 2
+    for place in range(1, len(box.frames) + 1):
+        yield _frame(box, place, left, top, width, height)
+        left, top, width = left + INSET, top + HEADER, width - 2 * INSET
+        height -= HEADER + INSET
+    yield from _core(box, left, top, width, height)
+
+
+def _frame(box: Box, place: int, left: float, top: float, width: float, height: float) -> str:
+    layer = box.frames[place - 1]
+    title = f"Layer {place} of {len(box.frames)}, outermost first: {layer.owner}.{layer.method}"
+    return (
+        f'<g class="layer" data-words="{text(layer.owner)}"><title>{text(title)}</title>'
+        f"{_rect('frame', left, top, width, height, 8)}"
+        f'<text class="name header" x="{_n(left + PAD)}" y="{_n(top + 15)}">'
+        f'<tspan class="note">{place}</tspan> {text(shown(layer.owner))}</text></g>'
+    )
+
+
+def _core(box: Box, left: float, top: float, width: float, height: float) -> Iterator[str]:
+    if box.kind == "terminal":
+        yield _rect("core", left, top, width, height, height / 2)
+        yield _text("name label", left + width / 2, top + 20, box.title)
+        return
+    yield _rect("core", left, top, width, height, 6)
+    yield _rect("stripe", left, top, STRIPE, height, 2)
+    left += STRIPE + PAD
+    yield _text("note", left, top + 16, box.note)
+    yield _text("name", left, top + 33, shown(box.title))
+    for index, row in enumerate(box.rows):
+        column, line = divmod(index, box.lines)
+        yield _row(row, left + column * box.column_width, top + HEAD + line * ROW + 12)
+
+
+def _row(row: Row, x: float, y: float) -> str:
+    mark = f'<tspan class="note" dx="8">{text(row.mark)}</tspan>' if row.mark else ""
+    words = text(f"{row.name} {row.owner}".strip())
+    return (
+        f'<text class="item" data-words="{words}" x="{_n(x)}" y="{_n(y)}">'
+        f'<tspan class="name item">{text(shown(row.name))}</tspan>{mark}</text>'
+    )
+
+
+def _arrow(arrow: Arrow, route: Route) -> Iterator[str]:
+    base, tip = _tip(route)
+    first, *rest = route.points
+    curve = f"M{_p(first)} C{' '.join(map(_p, rest))} L{_p(base)}"
+    yield f'<path class="reach" d="{curve}"/><path class="line" d="{curve}"/>'
+    yield f'<polygon class="tip" points="{" ".join(map(_p, tip))}"/>'
+    if route.label is not None:
+        yield from _label(arrow, route.label)
+
+
+def _label(arrow: Arrow, middle: Point) -> Iterator[str]:
+    width, height = arrow.label_size
+    left, top = middle[0] - width / 2, middle[1] - height / 2
+    yield _rect("behind", left + 6, top, width - 12, height, 4)
+    for index, line in enumerate(arrow.label):
+        yield _text("note label", middle[0], top + index * LABEL_ROW + 11.5, line)
+
+
+def _tip(route: Route) -> tuple[Point, tuple[Point, Point, Point]]:
+    """The base of an arrow's tip, and its three corners."""
+    (x, y), (end_x, end_y) = route.points[-1], route.tip
+    length = hypot(end_x - x, end_y - y) or 1
+    along = ((end_x - x) / length, (end_y - y) / length)
+    base = (end_x - along[0] * _TIP, end_y - along[1] * _TIP)
+    side = (-along[1] * _HALF, along[0] * _HALF)
+    corners = (base[0] + side[0], base[1] + side[1]), (base[0] - side[0], base[1] - side[1])
+    return base, (route.tip, *corners)
+
+
+def _rect(kind: str, x: float, y: float, width: float, height: float, round_: float) -> str:
+    return (
+        f'<rect class="{kind}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" '
+        f'height="{_n(height)}" rx="{_n(round_)}"/>'
+    )
+
+
+def _text(kind: str, x: float, y: float, value: str) -> str:
+    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}">{text(value)}</text>'
+
+
+def _p(point: Point) -> str:
+    return f"{_n(point[0])},{_n(point[1])}"
+
+
+def _n(number: float) -> str:
+    """A number, to a tenth of a pixel."""
+    return f"{round(number, 1) + 0:.1f}".removesuffix(".0")
