@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from agent_factory.decisions.log import Decision as Decision
     from agent_factory.decisions.log import DecisionLog as DecisionLog
     from agent_factory.decisions.log import Jump as Jump
-    from agent_factory.decisions.log import Verdict as Verdict
-    from agent_factory.decisions.log import because as because
+    from agent_factory.decisions.log import Outcome as Outcome
+    from agent_factory.decisions.log import set_reason as set_reason
     from agent_factory.decisions.sinks import DecisionFile as DecisionFile
     from agent_factory.decisions.sinks import DecisionSpanEvents as DecisionSpanEvents
     from agent_factory.errors import AgentFactoryError as AgentFactoryError
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from agent_factory.errors import SpecError as SpecError
     from agent_factory.errors import TurnError as TurnError
     from agent_factory.factory.agent import create_agent as create_agent
-    from agent_factory.factory.agent import findings_of as findings_of
     from agent_factory.factory.agent import plan_agent as plan_agent
     from agent_factory.factory.agent import topology_of as topology_of
+    from agent_factory.factory.agent import warnings_of as warnings_of
     from agent_factory.hooks.base import AgentMiddleware as AgentMiddleware
     from agent_factory.hooks.base import hook_config as hook_config
     from agent_factory.hooks.decorators import after_agent as after_agent
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from agent_factory.prebuilt import create_react_agent as create_react_agent
     from agent_factory.runtime.tracing import configure_trace_policy as configure_trace_policy
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
+    from agent_factory.tools.tool_node import ToolCallRecorder as ToolCallRecorder
     from agent_factory.tools.tool_node import ToolNode as ToolNode
-    from agent_factory.tools.tool_node import ToolStarts as ToolStarts
     from agent_factory.tools.tool_node import tools_condition as tools_condition
     from agent_factory.topology.load import TopologyFileError as TopologyFileError
     from agent_factory.topology.load import load_topology as load_topology
@@ -99,7 +99,7 @@ _HOME = {
         "wrap_tool_call",
     ),
     "agent_factory.decisions.sinks": ("DecisionFile", "DecisionSpanEvents"),
-    "agent_factory.decisions": ("Decision", "DecisionLog", "Jump", "Verdict", "because"),
+    "agent_factory.decisions": ("Decision", "DecisionLog", "Jump", "Outcome", "set_reason"),
     "agent_factory.hooks.flows": ("Flow", "Invoke", "Sleep", "arun", "run", "then"),
     "agent_factory.errors": (
         "AgentFactoryError",
@@ -109,12 +109,12 @@ _HOME = {
         "TurnError",
         "AgentFactoryWarning",
     ),
-    "agent_factory.factory": ("create_agent", "findings_of", "plan_agent", "topology_of"),
+    "agent_factory.factory": ("create_agent", "warnings_of", "plan_agent", "topology_of"),
     "agent_factory.state.channels": ("DeltaMessages",),
     "agent_factory.compat.conversion": ("init_model",),
     "agent_factory.hooks.ordering": ("Ordering",),
     "agent_factory.prebuilt": ("ValidationNode", "create_react_agent"),
-    "agent_factory.tools.tool_node": ("ToolNode", "ToolStarts", "tools_condition"),
+    "agent_factory.tools.tool_node": ("ToolNode", "ToolCallRecorder", "tools_condition"),
     "agent_factory.topology": ("Topology",),
     "agent_factory.topology.load": ("TopologyFileError", "load_topology"),
     "agent_factory.runtime.tracing": ("configure_trace_policy",),

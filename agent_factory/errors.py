@@ -32,11 +32,11 @@ class AgentFactoryError(Exception):
 
     code: ClassVar[str] = "AF000"
 
-    def __init__(self, culprit: str, reason: str, remedy: str = "") -> None:
-        self.culprit = culprit
+    def __init__(self, subject: str, reason: str, hint: str = "") -> None:
+        self.subject = subject
         self.reason = reason
-        self.remedy = remedy
-        super().__init__(f"[{self.code}] {culprit}: {reason} {remedy}".rstrip())
+        self.hint = hint
+        super().__init__(f"[{self.code}] {subject}: {reason} {hint}".rstrip())
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The default would call the class with its one text, and errors cross process borders.
@@ -124,7 +124,7 @@ class HookSignature(SpecError, TypeError):
     code = "AF106"
 
 
-class HookColour(SpecError, TypeError):
+class HookMode(SpecError, TypeError):
     """A coroutine in a synchronous slot, or the reverse."""
 
     code = "AF107"
@@ -268,14 +268,14 @@ class OutputError(TurnError):
 
     def __init__(
         self,
-        culprit: str,
+        subject: str,
         reason: str,
-        remedy: str = "",
+        hint: str = "",
         *,
         ai_message: AIMessage | None = None,
         retries: int = 0,
     ) -> None:
-        super().__init__(culprit, reason, remedy)
+        super().__init__(subject, reason, hint)
         self.ai_message = ai_message
         self.retries = retries
 
@@ -326,7 +326,7 @@ class CyclicOrder(SpecError):
     ignorable = True
 
 
-class Doubt(SpecError):
+class BuildWarning(SpecError):
     """Something that may be intended, and usually is not."""
 
     code = "AF200"
@@ -334,55 +334,55 @@ class Doubt(SpecError):
     ignorable: ClassVar[bool] = True
 
 
-class JumpWithoutEffect(Doubt):
+class JumpWithoutEffect(BuildWarning):
     """A hook declares a jump that leads where the run goes anyhow."""
 
     code = "AF201"
 
 
-class JumpBack(Doubt):
+class JumpBack(BuildWarning):
     """A hook before the model may jump to the model: it then runs again on the same state."""
 
     code = "AF202"
 
 
-class ToolShadowed(Doubt):
+class ToolShadowed(BuildWarning):
     """A tool of the provider has the name of another tool."""
 
     code = "AF203"
 
 
-class WrongOrder(Doubt):
+class WrongOrder(BuildWarning):
     """Two middleware stand in another order than one of them declares."""
 
     code = "AF204"
 
 
-class ExposedBeforeGuard(Doubt):
+class ExposedBeforeGuard(BuildWarning):
     """A middleware sends messages to a model of its own before a guard has cleaned them."""
 
     code = "AF205"
 
 
-class JudgedTooEarly(Doubt):
+class JudgedTooEarly(BuildWarning):
     """A middleware judges tool calls that another one may still change."""
 
     code = "AF206"
 
 
-class ErrorsHidden(Doubt):
+class ErrorsHidden(BuildWarning):
     """A middleware handles exceptions of tools, and `handle_tool_errors` does so before it."""
 
     code = "AF207"
 
 
-class ToolNotFound(Doubt):
+class ToolNotFound(BuildWarning):
     """A middleware is set up for a tool that the agent does not have."""
 
     code = "AF210"
 
 
-class NoCheckpointer(Doubt):
+class NoCheckpointer(BuildWarning):
     """A middleware needs what a checkpointer keeps, and the agent has none."""
 
     code = "AF211"
@@ -405,9 +405,9 @@ class StructuredOutputError(OutputError):
 
     code = "AF311"
 
-    def __init__(self, culprit: str, reason: str, ai_message: AIMessage) -> None:
+    def __init__(self, subject: str, reason: str, ai_message: AIMessage) -> None:
         super().__init__(
-            culprit,
+            subject,
             reason,
             "With handle_errors the model is told, and asked again.",
             ai_message=ai_message,

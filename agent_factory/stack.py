@@ -90,5 +90,5 @@ def _index(stack: Sequence[Member], which: Which) -> int:
         meant = ", ".join(names[i] for i in found)
         raise UnknownMember(name, "means several members of the stack.", f"Name one: {meant}.")
     close = get_close_matches(name, names, n=1)
-    remedy = f"Did you mean {close[0]}?" if close else f"It has {', '.join(names) or 'none'}."
-    raise UnknownMember(name, "is not in the stack.", remedy)
+    hint = f"Did you mean {close[0]}?" if close else f"It has {', '.join(names) or 'none'}."
+    raise UnknownMember(name, "is not in the stack.", hint)

@@ -84,7 +84,7 @@ class Factory:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Transition:
     """A way our own factory can build the same agent. A new one is one line in a list.
 
     Args:
@@ -100,37 +100,37 @@ class Way:
 
 
 WAYS = (
-    Way("hook by hook", {"fused": False}, judged=False),
-    Way("fused", {"fused": True}),
-    Way("fused turn", {"fused": "turn"}),
+    Transition("hook by hook", {"fused": False}, judged=False),
+    Transition("fused", {"fused": True}),
+    Transition("fused turn", {"fused": "turn"}),
 )
 """How a run can take its steps."""
 
 LEAN = (
-    Way("hook by hook, delta", {"fused": False, "checkpoints": "delta"}, judged=False),
-    Way("fused, delta", {"fused": True, "checkpoints": "delta"}),
-    Way("fused turn, delta", {"fused": "turn", "checkpoints": "delta"}),
+    Transition("hook by hook, delta", {"fused": False, "checkpoints": "delta"}, judged=False),
+    Transition("fused, delta", {"fused": True, "checkpoints": "delta"}),
+    Transition("fused turn, delta", {"fused": "turn", "checkpoints": "delta"}),
 )
 """How a thread can be kept in fewer bytes."""
 
 
-def there(ways: Sequence[Way]) -> list[Way]:
+def there(transitions: Sequence[Transition]) -> list[Transition]:
     """Those that the library has."""
     known = signature(agent_factory.create_agent).parameters
     return [
         way
-        for way in ways
+        for way in transitions
         if all(name in known or value is False for name, value in way.options.items())
     ]
 
 
-def judged(ways: Sequence[Way] = WAYS) -> list[Way]:
+def judged(transitions: Sequence[Transition] = WAYS) -> list[Transition]:
     """Those that goals are about, or all that the library has where it has none of those."""
-    found = there(ways)
+    found = there(transitions)
     return [way for way in found if way.judged] or found
 
 
-def ours(way: Way | None = None) -> Factory:
+def ours(way: Transition | None = None) -> Factory:
     """This library, as it is without being told more, or in one of its ways."""
     base = agent_factory.AgentMiddleware
     if way is None:
@@ -234,6 +234,6 @@ def _typed(calls: Sequence[Any]) -> list[Any]:
     return [{**call, "type": "tool_call"} for call in calls]
 
 
-def rivals(ways: Sequence[Way]) -> list[Factory]:
+def rivals(transitions: Sequence[Transition]) -> list[Factory]:
     """Our factory in these ways, and the peer where it is installed."""
-    return [*([peer()] if has_peer() else []), *map(ours, ways)]
+    return [*([peer()] if has_peer() else []), *map(ours, transitions)]

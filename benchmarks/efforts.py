@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from benchmarks.contenders import WAYS, Way, judged, there
+from benchmarks.contenders import WAYS, Transition, judged, there
 from benchmarks.savers import Saver
 
 
@@ -67,9 +67,9 @@ class Effort:
     )
     all_ways: bool = True
 
-    def ways(self, ways: Sequence[Way] = WAYS) -> list[Way]:
+    def transitions(self, transitions: Sequence[Transition] = WAYS) -> list[Transition]:
         """Those of the ways that take part."""
-        return there(ways) if self.all_ways else judged(ways)
+        return there(transitions) if self.all_ways else judged(transitions)
 
     @property
     def few(self) -> int:

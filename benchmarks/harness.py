@@ -214,7 +214,7 @@ class Figure:
         """Its goal."""
         return GOALS[self.goal] if self.goal else None
 
-    def verdict(self, limit: float | None) -> str:
+    def outcome(self, limit: float | None) -> str:
         """Whether it is at most this: "yes", "within noise", "no", or "" without a limit."""
         if limit is None:
             return ""

@@ -44,7 +44,7 @@ def check(effort: Effort) -> Iterator[Match]:
 def latency(effort: Effort) -> Iterator[Match]:
     """A run by the number of its middleware: over the peer with as many, and over one with none."""
     for saver, colour in product(effort.savers, Colour):
-        entrants = rivals(effort.ways())
+        entrants = rivals(effort.transitions())
         entries = {
             _named(factory, number): (
                 factory,
@@ -70,7 +70,7 @@ def _named(factory: Factory, number: int) -> str:
 
 def _over_peer(effort: Effort, saver: Saver, colour: Colour) -> Iterator[Pair]:
     aims = {way.name for way in judged()}
-    for number, way in product(effort.numbers, effort.ways()):
+    for number, way in product(effort.numbers, effort.transitions()):
         factory = ours(way)
         if has_peer():
             goal = _goal(number, saver, colour) if way.name in aims else None
@@ -88,7 +88,7 @@ def _goal(number: int, saver: Saver, colour: Colour) -> str | None:
 def _over_none(effort: Effort, saver: Saver, colour: Colour) -> Iterator[Pair]:
     counts = colour is Colour.ASYNC and saver is not Saver.SQLITE
     aims = {ours(way).name for way in judged()} if counts else set()
-    for factory, number in product(rivals(effort.ways()), effort.numbers):
+    for factory, number in product(rivals(effort.transitions()), effort.numbers):
         if number >= MANY:
             goal = "growth" if number == MANY and factory.name in aims else None
             yield Pair(_named(factory, number), _named(factory, 0), goal)
@@ -123,7 +123,7 @@ def _layer_goal(factory: Factory, number: int, colour: Colour) -> str | None:
 
 def peers(effort: Effort) -> Iterator[Match]:
     """The same loop in every library, without middleware and saver; each over the plain one."""
-    entrants = [*rivals(effort.ways()), by_hand(), *others(), plain()]
+    entrants = [*rivals(effort.transitions()), by_hand(), *others(), plain()]
     for colour in Colour:
         entries = {
             factory.name: (factory, Setting(colour, turns=effort.turns)) for factory in entrants

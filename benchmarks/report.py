@@ -107,7 +107,7 @@ def _sides(figure: Figure) -> str:
 
 
 def _judged(figure: Figure, limit: float | None) -> str:
-    return "" if limit is None else f"{limit:.3g}: {figure.verdict(limit)}"
+    return "" if limit is None else f"{limit:.3g}: {figure.outcome(limit)}"
 
 
 def shortfalls(figures: Iterable[Figure]) -> list[str]:
@@ -120,12 +120,12 @@ def doubtful(figures: Iterable[Figure]) -> list[str]:
     return _lines(figures, "within noise")
 
 
-def _lines(figures: Iterable[Figure], verdict: str) -> list[str]:
+def _lines(figures: Iterable[Figure], outcome: str) -> list[str]:
     return [
         f"{figure.group}: {figure.name}: {_rivals(figure)} reads "
         f"{_said(figure, figure.value)}, to reach: {figure.aim.reach:.3g}"
         for figure in figures
-        if figure.aim and figure.aim.reach and figure.verdict(figure.aim.reach) == verdict
+        if figure.aim and figure.aim.reach and figure.outcome(figure.aim.reach) == outcome
     ]
 
 
@@ -142,7 +142,7 @@ def _record(figure: Figure) -> dict[str, Any]:
         **asdict(figure),
         "value": figure.value._asdict(),
         "cpu": figure.cpu._asdict() if figure.cpu else None,
-        **{name: {"limit": at, "met": figure.verdict(at)} for name, at in limits.items()},
+        **{name: {"limit": at, "met": figure.outcome(at)} for name, at in limits.items()},
     }
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from agent_factory import plan_agent
-from agent_factory.factory.validation import Suspect, doubts
+from agent_factory.factory.validation import BuildContext, doubts
 from benchmarks.contenders import HOOKS, OURS, PEER, Factory, has_peer, ours, peer
 from benchmarks.efforts import Effort
 from benchmarks.harness import Contender, Match, Pair, Timed, per
@@ -83,7 +83,7 @@ def _checking() -> Iterator[dict[str, Contender]]:
     factory = ours()
     members = factory.middleware(HOOKS, MANY)
     topology = plan_agent([add], middleware=members)
-    suspect = Suspect(members, topology, False, None, False)
+    suspect = BuildContext(members, topology, False, None, False)
     yield {
         "checks": Contender(lambda: list(doubts(suspect))),
         "all of it": Contender(lambda: _create(factory, [add], members)),

@@ -11,7 +11,7 @@ from benchmarks.contenders import (
     LEAN,
     PEER,
     PLAIN,
-    Way,
+    Transition,
     by_hand,
     has_peer,
     judged,
@@ -36,7 +36,7 @@ CROWD_HOOKS = 8
 
 def checkpoints(effort: Effort) -> Iterator[Tally]:
     """How many checkpoints a turn makes, and what they weigh."""
-    factories = rivals([*effort.ways(), *effort.ways(LEAN)])
+    factories = rivals([*effort.transitions(), *effort.transitions(LEAN)])
     for thread in effort.threads:
         items = {
             f"{factory.name}, N={number}": partial(
@@ -55,7 +55,9 @@ def checkpoints(effort: Effort) -> Iterator[Tally]:
 
 def _weight_goals(name: str, thread: Thread) -> dict[tuple[str, int], str]:
     """The goals of a contender, by what is counted and the number of middleware."""
-    fused, lean = ({ours(way).name for way in ways} for ways in (judged(), judged(LEAN)))
+    fused, lean = (
+        {ours(way).name for way in transitions} for transitions in (judged(), judged(LEAN))
+    )
     goals: dict[tuple[str, int], str] = {}
     if name in fused | lean:
         goals = {("checkpoints a turn", number): "checkpoints" for number in (8, 32)}
@@ -84,7 +86,7 @@ def calls(effort: Effort) -> Iterator[Match]:
         aims = f"calls {colour}" if number == 100 else None
         rounds = effort.few if number > 100 else effort.runs
         name = f"{number} at once, {colour}"
-        yield _over_plain("calls", name, setting, rounds, effort.ways(), aims, per(1, "ms"))
+        yield _over_plain("calls", name, setting, rounds, effort.transitions(), aims, per(1, "ms"))
 
 
 def messages(effort: Effort) -> Iterator[Match]:
@@ -93,7 +95,7 @@ def messages(effort: Effort) -> Iterator[Match]:
         setting = Setting(colour, turns=effort.turns, before=number)
         aims = "history" if number == 10_000 else None
         name, scale = f"{number:,} messages, {colour}", per(effort.turns, "ms a turn")
-        yield _over_plain("messages", name, setting, effort.few, effort.ways(), aims, scale)
+        yield _over_plain("messages", name, setting, effort.few, effort.transitions(), aims, scale)
 
 
 def _over_plain(
@@ -101,11 +103,11 @@ def _over_plain(
     name: str,
     setting: Setting,
     rounds: int,
-    ways: Sequence[Way],
+    transitions: Sequence[Transition],
     goal: str | None,
     scale: Scale,
 ) -> Match:
-    entrants = [*rivals(ways), by_hand(), plain()]
+    entrants = [*rivals(transitions), by_hand(), plain()]
     entries: dict[str, Entry] = {factory.name: (factory, setting) for factory in entrants}
     aims = {ours(way).name for way in judged()}
     pairs = [
@@ -135,8 +137,8 @@ def crowd(effort: Effort) -> Iterator[Match | Tally]:
 
 def _crowd_entries(effort: Effort, number: int) -> dict[str, Entry]:
     setting = Setting(Colour.ASYNC, number=CROWD_HOOKS, turns=CROWD_TURNS)
-    ways = effort.ways() if number <= FEW else judged()
-    return {factory.name: (factory, setting) for factory in rivals(ways)}
+    transitions = effort.transitions() if number <= FEW else judged()
+    return {factory.name: (factory, setting) for factory in rivals(transitions)}
 
 
 def _crowd_name(number: int) -> str:

@@ -19,9 +19,9 @@ from agent_factory import (
     Decision,
     Flow,
     Jump,
-    because,
     create_agent,
     hook_config,
+    set_reason,
 )
 
 SCRIPT = [
@@ -62,7 +62,7 @@ class Patience(AgentMiddleware):
         try:
             return (yield request)
         except ConnectionError:
-            because("the line was dead")
+            set_reason("the line was dead")
             return (yield request)
 
 

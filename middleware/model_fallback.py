@@ -23,7 +23,7 @@ from agent_factory import (
     OutputError,
 )
 from agent_factory.middleware._shared.alternate_model import ModelEntry, OtherModel, label, own
-from agent_factory.middleware._shared.errors import is_async, told_of
+from agent_factory.middleware._shared.errors import format_error, is_async
 from agent_factory.middleware._shared.portable_request import portable_request
 
 __all__ = ["ModelFallbackMiddleware", "portable_request"]
@@ -54,7 +54,7 @@ class _Failure:
 
     def __str__(self) -> str:
         if self.error is not None:
-            return f"{self.model}: {told_of(self.error)}"
+            return f"{self.model}: {format_error(self.error)}"
         return f"{self.model}: {self.words.result[0].text if self.words else ''}"
 
 

@@ -278,7 +278,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
 
     ordering = Ordering(
         before=("ModelRefusalMiddleware", "ModelFallbackMiddleware", "ModelRetryMiddleware"),
-        exposes=("user_messages", "answers"),
+        sends_to_model=("user_messages", "answers"),
     )
 
     def __init__(

@@ -133,15 +133,15 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def _refuse(self, kind: str) -> None:
         reason = f"knows no tool search of the provider of {kind}, so its tools stay undeferred."
-        remedy = (
+        hint = (
             "Take a model of Anthropic or OpenAI, name the provider whose interface it speaks "
             '(provider="anthropic" or "openai"), or let a model choose: LLMToolSelectorMiddleware.'
         )
         if self.on_unsupported == "error":
-            raise TurnError(self.name, reason, remedy)
+            raise TurnError(self.name, reason, hint)
         if kind not in self._warned:
             self._warned.add(kind)
-            warnings.warn(f"{self.name} {reason} {remedy}", stacklevel=2)
+            warnings.warn(f"{self.name} {reason} {hint}", stacklevel=2)
 
     def _offered(self, tool: Any, deferred: set[str]) -> Any:
         """The tool, or a marked copy; the same one each time, as models are bound to objects."""

@@ -94,7 +94,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
 
     ordering = Ordering(
         after=("HumanInTheLoopMiddleware", "ToolCallLimitMiddleware", "ToolRetryMiddleware"),
-        exposes=("tool_calls",),
+        sends_to_model=("tool_calls",),
     )
 
     def __init__(

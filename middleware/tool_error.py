@@ -23,7 +23,7 @@ from agent_factory import (
     ToolCallRequest,
     TurnError,
 )
-from agent_factory.middleware._shared.errors import checked_text, is_async, told_of
+from agent_factory.middleware._shared.errors import checked_text, format_error, is_async
 from agent_factory.middleware._shared.messages import tool_names
 
 __all__ = ["ToolErrorMiddleware"]
@@ -155,7 +155,7 @@ class _OnlyAsync:
 
 def _tell(error: Exception, request: ToolCallRequest) -> str:
     return (
-        f"{request.tool_call['name']} failed with {told_of(error)}\nIf the arguments are the "
+        f"{request.tool_call['name']} failed with {format_error(error)}\nIf the arguments are the "
         "cause, correct them and call it again; else try another way, or say what could not be "
         "done."
     )

@@ -184,11 +184,11 @@ class ToolSelectionError(TurnError):
     code: ClassVar[str] = "AF346"
 
     def __init__(
-        self, culprit: str, reason: str, remedy: str, answer: str, options: Sequence[str]
+        self, subject: str, reason: str, hint: str, answer: str, options: Sequence[str]
     ) -> None:
         self.answer = answer
         self.options = list(options)
-        super().__init__(culprit, reason, remedy)
+        super().__init__(subject, reason, hint)
 
 
 class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
@@ -235,7 +235,8 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     state_schema = ToolSelectionState
 
     ordering = Ordering(
-        before=("ModelRetryMiddleware", "ModelFallbackMiddleware"), exposes=("user_messages",)
+        before=("ModelRetryMiddleware", "ModelFallbackMiddleware"),
+        sends_to_model=("user_messages",),
     )
 
     def __init__(

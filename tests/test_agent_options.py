@@ -138,15 +138,15 @@ def test_a_name_that_is_no_node_is_refused(argument: str) -> None:
     """D20: with the names there are."""
     with pytest.raises(UnknownNode) as caught:
         agent(middleware=[Quiet()], **{argument: ["model", "toools"]})
-    assert caught.value.culprit == f"{argument}: 'toools'"
-    assert "Quiet.before_model, model, tools" in caught.value.remedy
+    assert caught.value.subject == f"{argument}: 'toools'"
+    assert "Quiet.before_model, model, tools" in caught.value.hint
 
 
 @pytest.mark.parametrize("value", ["tools", 3, {"tools": 1}])
 def test_interrupts_are_a_list_of_names(value: Any) -> None:
     with pytest.raises(ArgumentError) as caught:
         agent(interrupt_before=value)
-    assert caught.value.culprit == "interrupt_before"
+    assert caught.value.subject == "interrupt_before"
 
 
 def test_without_a_checkpointer_a_paused_run_just_stops(call: Any) -> None:
@@ -240,7 +240,7 @@ def test_context_and_store_reach_hooks_and_layers(call: Any) -> None:
 def test_a_service_of_another_kind_is_refused(argument: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         create_agent(ScriptedChatModel([]), **{argument: 3})  # type: ignore[call-overload]
-    assert caught.value.culprit == argument
+    assert caught.value.subject == argument
 
 
 def test_a_cache_is_the_graphs(call: Any) -> None:
@@ -293,11 +293,11 @@ def test_transformers_of_middleware_come_before_the_agents() -> None:
     """A37"""
     log: list[str] = []
 
-    class Watch(AgentMiddleware):
+    class DecisionRecorder(AgentMiddleware):
         transformers = (observer("middleware", log),)
 
     watched = agent(
-        "Hello", middleware=(m for m in [Watch()]), transformers=[observer("agent", log)]
+        "Hello", middleware=(m for m in [DecisionRecorder()]), transformers=[observer("agent", log)]
     )
     assert texts(watched.stream_events(GO, THREAD, version="v3").output) == ["Go", "Hello"]
     assert log == ["middleware", "agent"]

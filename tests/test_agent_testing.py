@@ -41,13 +41,13 @@ async def _astreamed(model: Any, input: Any) -> Any:
 @pytest.fixture(params=["invoke", "ainvoke", "stream", "astream"])
 def say(request: pytest.FixtureRequest) -> Any:
     """Ask a model once, in each of the four ways."""
-    ways = {
+    transitions = {
         "invoke": lambda model, input: model.invoke(input),
         "ainvoke": lambda model, input: asyncio.run(model.ainvoke(input)),
         "stream": lambda model, input: streamed(model.stream(input)),
         "astream": lambda model, input: asyncio.run(_astreamed(model, input)),
     }
-    return ways[request.param]
+    return transitions[request.param]
 
 
 # --- steps ----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import agent_factory
 sys.path.append(str(Path(__file__).resolve().parent.parent))  # benchmarks/ is never installed
 
 from benchmarks import batteries, contenders, harness, runs
-from benchmarks.contenders import Way
+from benchmarks.contenders import Transition
 from benchmarks.efforts import FULL, GOALS_ONLY, HEADLINE, SHORT, Effort, Thread
 from benchmarks.goals import GOALS
 from benchmarks.groups import GROUPS
@@ -70,18 +70,18 @@ def test_a_way_takes_part_as_soon_as_the_library_has_it(monkeypatch: pytest.Monk
         return swift, keep
 
     monkeypatch.setattr(agent_factory, "create_agent", create_agent)
-    ways = [
-        Way("as ever", {"steady": False}, judged=False),
-        Way("swift", {"swift": True}),
-        Way("thin", {"swift": True, "keep": "little"}),
-        Way("absent", {"steady": True}),
+    transitions = [
+        Transition("as ever", {"steady": False}, judged=False),
+        Transition("swift", {"swift": True}),
+        Transition("thin", {"swift": True, "keep": "little"}),
+        Transition("absent", {"steady": True}),
     ]
-    found = contenders.there(ways)
+    found = contenders.there(transitions)
     assert [way.name for way in found] == ["as ever", "swift", "thin"]
     built = [contenders.ours(way).create_agent("model", []) for way in found]
     assert built == [(False, None), (True, None), (True, "little")]
-    assert contenders.judged(ways) == found[1:]
-    assert contenders.judged(ways[:1]) == ways[:1]
+    assert contenders.judged(transitions) == found[1:]
+    assert contenders.judged(transitions[:1]) == transitions[:1]
 
 
 @pytest.fixture
@@ -95,9 +95,9 @@ def own_loop() -> Iterator[None]:
 
 
 def everyone() -> list[contenders.Factory]:
-    ways = contenders.there([*contenders.WAYS, *contenders.LEAN])
+    transitions = contenders.there([*contenders.WAYS, *contenders.LEAN])
     loops = [contenders.ours(), contenders.by_hand(), contenders.plain()]
-    return [*loops, *contenders.rivals(ways), *others()]
+    return [*loops, *contenders.rivals(transitions), *others()]
 
 
 @pytest.mark.usefixtures("own_loop")

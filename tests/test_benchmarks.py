@@ -132,26 +132,26 @@ def test_what_is_counted_is_exact_and_no_clock_is_in_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "verdict"),
+    ("value", "outcome"),
     [
         (Interval(1.2, 1.1, 2.1), "yes"),
         (Interval(1.3, 1.1, 2.2), "within noise"),
         (Interval(2.2, 2.1, 2.3), "no"),
     ],
 )
-def test_a_goal_is_met_missed_or_hidden_by_noise(value: Interval, verdict: str) -> None:
-    assert figure(value).verdict(1.2) == verdict
+def test_a_goal_is_met_missed_or_hidden_by_noise(value: Interval, outcome: str) -> None:
+    assert figure(value).outcome(1.2) == outcome
 
 
 def test_the_steadier_clock_may_hide_a_goal_too() -> None:
     found = figure(Interval(2.2, 2.1, 2.3), cpu=Interval(1.4, 1.1, 1.5))
-    assert found.verdict(1.2) == "within noise"
+    assert found.outcome(1.2) == "within noise"
 
 
 def test_what_is_exact_has_no_noise() -> None:
     exact = Interval(4.1, 4.1, 4.1)
-    assert figure(exact, cpu=None).verdict(4) == "no"
-    assert figure(exact, cpu=None).verdict(None) == ""
+    assert figure(exact, cpu=None).outcome(4) == "no"
+    assert figure(exact, cpu=None).outcome(None) == ""
 
 
 def test_the_range_of_a_median_narrows_with_the_number_of_values() -> None:

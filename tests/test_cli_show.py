@@ -249,6 +249,6 @@ def test_nodes_that_are_none_are_told() -> None:
 def test_a_code_is_explained_too() -> None:
     assert "WrongOrder" in run("explain", "AF204").stdout
     data = json.loads(run("explain", "AF204", "--json").stdout)
-    keys = ["code", "name", "meaning", "severity", "ignorable", "example", "remedy"]
+    keys = ["code", "name", "meaning", "severity", "ignorable", "example", "hint"]
     assert list(data) == keys
     assert "AF999 is no code" in refused("explain", "AF999")

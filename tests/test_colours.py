@@ -68,8 +68,8 @@ def test_a_sync_run_refuses_a_hook_that_is_async_only(phase: str) -> None:
         agent.invoke(ASK)
     error = caught.value
     assert f'No synchronous function provided to "a{phase}".' in str(error)
-    assert error.culprit == f"Mine.a{phase}"
-    assert "ainvoke" in error.remedy
+    assert error.subject == f"Mine.a{phase}"
+    assert "ainvoke" in error.hint
     assert isinstance(error, TypeError)
     assert isinstance(error, NotImplementedError)
 
@@ -251,9 +251,9 @@ def test_colours_that_no_run_can_satisfy_are_refused_at_build(
     with pytest.raises(NoCommonPath) as caught:
         create_agent(model(), [add], middleware=members)
     assert (
-        caught.value.culprit == f"Sync.{next(iter(sync_only))} and Async.{next(iter(async_only))}"
+        caught.value.subject == f"Sync.{next(iter(sync_only))} and Async.{next(iter(async_only))}"
     )
-    assert "around_model" in caught.value.remedy
+    assert "around_model" in caught.value.hint
 
 
 @pytest.mark.parametrize("async_only", ASYNC_ONLY, ids=lambda methods: next(iter(methods)))

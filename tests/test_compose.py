@@ -22,7 +22,7 @@ from agent_factory import (
     ToolCallRequest,
 )
 from agent_factory.errors import AgentFactoryError, BadReturn, CommandNotSupported
-from agent_factory.hooks.flows import Driven, awalk, walk
+from agent_factory.hooks.flows import FlowLayer, adrive, drive
 from agent_factory.runtime.composition import Outcome, compose_model_call, compose_tool_call
 from agent_factory.testing import ScriptedChatModel
 
@@ -49,7 +49,7 @@ def fold(request: pytest.FixtureRequest) -> Fold:
     make = globals()["request"]
 
     def sync(*flows: Flow, innermost: Callable[[Any], Any] = lambda _: response()) -> Outcome:
-        layers = named(flows, walk, lone)
+        layers = named(flows, drive, lone)
         call = compose_model_call(layers, lambda request: Outcome(innermost(request)))
         return cast("Outcome", call(make()))
 
@@ -57,7 +57,7 @@ def fold(request: pytest.FixtureRequest) -> Fold:
         async def inner(request: Any) -> Outcome:
             return Outcome(innermost(request))
 
-        call = compose_model_call(named(flows, awalk, lone), inner)
+        call = compose_model_call(named(flows, adrive, lone), inner)
         return cast("Outcome", asyncio.run(call(make())))
 
     return sync if "async" not in request.param else a
@@ -66,7 +66,7 @@ def fold(request: pytest.FixtureRequest) -> Fold:
 def named(flows: Sequence[Flow], drive: Callable[..., Any], lone: bool) -> list[Any]:
     """Flows as layers: adjacent ones are walked together, those that are lone one in the other."""
     if not lone:
-        return [(flow.__name__, Driven(flow, drive)) for flow in flows]
+        return [(flow.__name__, FlowLayer(flow, drive)) for flow in flows]
     return [
         (flow.__name__, lambda request, handler, flow=flow: drive(flow(request), handler))
         for flow in flows
@@ -256,7 +256,7 @@ def test_a_layer_that_returns_anything_else_is_named(fold: Fold, junk: Any) -> N
 
     with pytest.raises(BadReturn, match="forgetful") as caught:
         fold(through, forgetful)
-    assert caught.value.culprit == "forgetful"
+    assert caught.value.subject == "forgetful"
     assert type(junk).__name__ in caught.value.reason
 
 
@@ -285,7 +285,7 @@ def test_a_handler_takes_a_request_and_nothing_else(fold: Fold, junk: Any) -> No
 
     with pytest.raises(BadReturn, match="called its handler with") as caught:
         fold(confused)
-    assert "override" in caught.value.remedy
+    assert "override" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_a_wrong_answer_of_a_flow_is_an_error_for_the_one_around_it(fold: Fold) 
         try:
             return (yield request)
         except BadReturn as error:
-            return AIMessage(error.culprit)
+            return AIMessage(error.subject)
 
     assert fold(careful, through, forgetful).response.result[0].text == "forgetful"
 
@@ -467,7 +467,7 @@ def test_flows_and_other_layers_mix_in_the_order_of_the_list() -> None:
             log.append(name)
             return (yield request)
 
-        return name, Driven(layer, walk)
+        return name, FlowLayer(layer, drive)
 
     def plain(name: str) -> tuple[str, Any]:
         def layer(request: Any, handler: Any) -> Any:
@@ -543,11 +543,11 @@ def test_a_tool_layer_that_returns_anything_else_is_named(junk: Any) -> None:
     call = compose_tool_call([("outer", lambda r, h: h(r)), ("inner", lambda r, h: junk)])
     with pytest.raises(BadReturn, match="unanswered") as caught:
         call(request_for_a_tool(), lambda _: ToolMessage("", tool_call_id="1"))
-    assert caught.value.culprit == "inner"
+    assert caught.value.subject == "inner"
 
 
-@pytest.mark.parametrize("drive", [walk, awalk], ids=["sync", "async"])
-def test_tool_flows_are_walked_together_and_checked_one_by_one(drive: Any) -> None:
+@pytest.mark.parametrize("driver", [drive, adrive], ids=["sync", "async"])
+def test_tool_flows_are_driven_together_and_checked_one_by_one(driver: Any) -> None:
     asked: list[str] = []
 
     def layer(request: Any) -> Any:
@@ -558,7 +558,7 @@ def test_tool_flows_are_walked_together_and_checked_one_by_one(drive: Any) -> No
         try:
             return (yield request)
         except BadReturn as error:
-            return ToolMessage(error.culprit, tool_call_id="1")
+            return ToolMessage(error.subject, tool_call_id="1")
 
     def junk(request: Any) -> Any:
         return (yield request) and ["junk"]
@@ -574,8 +574,8 @@ def test_tool_flows_are_walked_together_and_checked_one_by_one(drive: Any) -> No
         async def aexecute(request: Any) -> Any:
             return execute(request)
 
-        call = compose_tool_call([(flow.__name__, Driven(flow, drive)) for flow in flows])
-        if drive is walk:
+        call = compose_tool_call([(flow.__name__, FlowLayer(flow, driver)) for flow in flows])
+        if driver is drive:
             return call(request_for_a_tool(), execute)
         return asyncio.run(call(request_for_a_tool(), aexecute))
 
@@ -601,4 +601,4 @@ def test_a_tool_layer_that_calls_inward_with_junk_is_named() -> None:
     call = compose_tool_call([("outer", lambda r, h: h("junk"))])
     with pytest.raises(BadReturn, match="called inward with str") as caught:
         call(request_for_a_tool(), lambda _: ToolMessage("", tool_call_id="1"))
-    assert caught.value.culprit == "outer"
+    assert caught.value.subject == "outer"

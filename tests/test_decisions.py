@@ -22,12 +22,12 @@ from agent_factory import (
     Decision,
     DecisionLog,
     Jump,
+    Outcome,
     SpecError,
     TurnError,
-    Verdict,
-    because,
     create_agent,
     hook_config,
+    set_reason,
 )
 from agent_factory.testing import ScriptedChatModel
 
@@ -216,11 +216,11 @@ def test_a_resumed_run_is_a_run_of_its_own_in_the_same_thread_and_step(call: Any
     )
     call(agent, ASK, THREAD)
     asked = log[-1]
-    assert asked.verdict is Verdict.INTERRUPTED
+    assert asked.outcome is Outcome.INTERRUPTED
     log.clear()
     call(agent, Command(resume="yes"), THREAD)
     answered = log[0]
-    assert (answered.hook, answered.verdict) == ("after_model", Verdict.PASSED)
+    assert (answered.hook, answered.outcome) == ("after_model", Outcome.PASSED)
     assert (answered.thread, answered.step) == (asked.thread, asked.step) == ("one", 2)
     assert answered.run != asked.run
 
@@ -263,7 +263,7 @@ async def test_a_synchronous_hook_in_an_asynchronous_run_is_recorded_from_its_th
     class Sync(AgentMiddleware):
         def before_model(self, state: Any, runtime: Any) -> None:
             threads.append(threading.current_thread().name)
-            because("it is in a thread")
+            set_reason("it is in a thread")
 
     log: list[Decision] = []
     agent = create_agent(ScriptedChatModel(["a"]), middleware=[Sync()], decisions=log.append)
@@ -298,7 +298,7 @@ def test_in_a_bare_thread_the_run_is_known_and_the_stream_goes_on() -> None:
 
 def test_outside_of_a_run_nothing_is_made_up() -> None:
     log: list[Decision] = []
-    DecisionLog(log.append).record(Decision("", None, 0, "A", "before_model", Verdict.PASSED), None)
+    DecisionLog(log.append).record(Decision("", None, 0, "A", "before_model", Outcome.PASSED), None)
     assert (log[0].run, log[0].thread, log[0].namespace) == ("", None, ())
 
 
@@ -330,7 +330,7 @@ def decided(call: Any, method: Callable[..., Any], *jumps: Any) -> Decision:
     try:
         call(agent, ASK)
     except (TurnError, OSError):
-        assert log[-1].verdict is Verdict.RAISED
+        assert log[-1].outcome is Outcome.RAISED
     return log[0]
 
 
@@ -342,40 +342,40 @@ MESSAGE = HumanMessage("Hi", id="1")
 
 
 @pytest.mark.parametrize(
-    ("method", "verdict", "detail", "changed"),
+    ("method", "outcome", "detail", "changed"),
     [
-        (lambda state: None, Verdict.PASSED, "", ()),
-        (lambda state: {}, Verdict.PASSED, "", ()),
-        (lambda state: {"note": "x"}, Verdict.WROTE, "", ("note",)),
-        (lambda state: {"messages": MESSAGE}, Verdict.WROTE, "", ("messages +1 -0",)),
+        (lambda state: None, Outcome.PASSED, "", ()),
+        (lambda state: {}, Outcome.PASSED, "", ()),
+        (lambda state: {"note": "x"}, Outcome.WROTE, "", ("note",)),
+        (lambda state: {"messages": MESSAGE}, Outcome.WROTE, "", ("messages +1 -0",)),
         (
             lambda state: {"messages": [MESSAGE, RemoveMessage(id=state["messages"][0].id)]},
-            Verdict.WROTE,
+            Outcome.WROTE,
             "",
             ("messages +1 -1",),
         ),
         (
             lambda state: {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), MESSAGE]},
-            Verdict.WROTE,
+            Outcome.WROTE,
             "",
             ("messages +1 -all",),
         ),
-        (lambda state: Command(update={"note": "x"}), Verdict.WROTE, "", ("note",)),
-        (lambda state: Command(update=[("note", "x")]), Verdict.WROTE, "", ("note",)),
-        (lambda state: {"jump_to": "end", "note": "x"}, Verdict.JUMPED, "end", ("note",)),
-        (lambda state: Command(update={"jump_to": "end"}), Verdict.JUMPED, "end", ()),
-        (raising, Verdict.RAISED, "OSError", ()),
-        (lambda state: "junk", Verdict.RAISED, "BadReturn", ()),
-        (lambda state: {"nowhere": 1}, Verdict.RAISED, "UnknownStateKey", ()),
-        (lambda state: {"jump_to": "tools"}, Verdict.RAISED, "UndeclaredJump", ()),
-        (lambda state: Command(goto="model"), Verdict.RAISED, "CommandNotSupported", ()),
+        (lambda state: Command(update={"note": "x"}), Outcome.WROTE, "", ("note",)),
+        (lambda state: Command(update=[("note", "x")]), Outcome.WROTE, "", ("note",)),
+        (lambda state: {"jump_to": "end", "note": "x"}, Outcome.JUMPED, "end", ("note",)),
+        (lambda state: Command(update={"jump_to": "end"}), Outcome.JUMPED, "end", ()),
+        (raising, Outcome.RAISED, "OSError", ()),
+        (lambda state: "junk", Outcome.RAISED, "BadReturn", ()),
+        (lambda state: {"nowhere": 1}, Outcome.RAISED, "UnknownStateKey", ()),
+        (lambda state: {"jump_to": "tools"}, Outcome.RAISED, "UndeclaredJump", ()),
+        (lambda state: Command(goto="model"), Outcome.RAISED, "CommandNotSupported", ()),
     ],
 )
 def test_the_verdict_on_a_hook_is_what_comes_of_its_return(
-    call: Any, method: Any, verdict: Verdict, detail: str, changed: Any
+    call: Any, method: Any, outcome: Outcome, detail: str, changed: Any
 ) -> None:
     decision = decided(call, method, "end")
-    assert (decision.verdict, decision.detail) == (verdict, detail)
+    assert (decision.outcome, decision.detail) == (outcome, detail)
     assert decision.changed == changed
 
 
@@ -388,7 +388,7 @@ def test_a_hook_that_commands_the_parent_graph_hands_over(call: Any) -> None:
     parent.add_node("other", lambda state: {"messages": [("ai", "Mine.")]})
     parent.add_edge(START, "agent")
     assert call(parent.compile(), ASK)["messages"][-1].text == "Mine."
-    assert [decision.verdict for decision in log] == [Verdict.HANDED_OVER]
+    assert [decision.outcome for decision in log] == [Outcome.HANDED_OVER]
 
 
 async def test_a_cancelled_hook_is_recorded_and_stays_cancelled() -> None:
@@ -400,7 +400,7 @@ async def test_a_cancelled_hook_is_recorded_and_stays_cancelled() -> None:
     agent = create_agent(ScriptedChatModel([]), middleware=[Slow()], decisions=log.append)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(agent.ainvoke(ASK), 0.05)
-    assert [(d.verdict, d.detail) for d in log] == [(Verdict.RAISED, "CancelledError")]
+    assert [(d.outcome, d.detail) for d in log] == [(Outcome.RAISED, "CancelledError")]
 
 
 # Why
@@ -449,16 +449,16 @@ def test_a_state_key_of_that_name_is_the_authors_and_no_reason(call: Any) -> Non
 def test_hooks_and_layers_say_why_and_the_last_word_counts(call: Any) -> None:
     class Talks(AgentMiddleware):
         def before_model(self, state: Any, runtime: Any) -> None:
-            because("first")
-            because("hook")
+            set_reason("first")
+            set_reason("hook")
 
         def around_model(self, request: Any) -> Any:
-            because("layer")
+            set_reason("layer")
             return (yield request)
 
         def around_tool(self, request: Any) -> Any:
             response = yield request
-            because("tool layer")
+            set_reason("tool layer")
             return response
 
     log: list[Decision] = []
@@ -474,11 +474,11 @@ def test_hooks_and_layers_say_why_and_the_last_word_counts(call: Any) -> None:
 def test_what_is_called_inward_says_nothing_in_a_layers_name(call: Any) -> None:
     def chatty() -> str:
         """Say something."""
-        because("the tool's words")
+        set_reason("the tool's words")
         return "done"
 
     def answer(messages: Any) -> str:
-        because("the model's words")
+        set_reason("the model's words")
         return "Five."
 
     log: list[Decision] = []
@@ -489,8 +489,8 @@ def test_what_is_called_inward_says_nothing_in_a_layers_name(call: Any) -> None:
 
 
 def test_a_reason_where_no_log_is_kept_is_no_error(call: Any) -> None:
-    because("nobody listens")
-    quiet = hook_of(lambda state: because("nobody listens"))
+    set_reason("nobody listens")
+    quiet = hook_of(lambda state: set_reason("nobody listens"))
     assert call(create_agent(ScriptedChatModel(["a"]), middleware=[quiet]), ASK)["messages"]
 
 

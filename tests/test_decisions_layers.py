@@ -16,7 +16,7 @@ from agent_factory import (
     Decision,
     ExtendedModelResponse,
     ModelResponse,
-    Verdict,
+    Outcome,
     create_agent,
     wrap_model_call,
     wrap_tool_call,
@@ -68,7 +68,7 @@ def decided(call: Any, *middleware: AgentMiddleware, steps: Any = None) -> list[
     try:
         call(agent, ASK)
     except Exception:
-        assert any(decision.verdict is Verdict.RAISED for decision in log)
+        assert any(decision.outcome is Outcome.RAISED for decision in log)
     return [decision for decision in log if decision.middleware]
 
 
@@ -192,36 +192,36 @@ def returns_junk(request: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("flow", "steps", "verdict", "detail"),
+    ("flow", "steps", "outcome", "detail"),
     [
-        (passes, ["a"], Verdict.PASSED, ""),
-        (overrides, ["a"], Verdict.CHANGED_REQUEST, "system_message, model_settings"),
-        (overrides_with_the_same, ["a"], Verdict.PASSED, ""),
-        (sets_a_field, ["a"], Verdict.CHANGED_REQUEST, "tool_choice"),
-        (answers, ["a"], Verdict.ANSWERED, ""),
-        (changes, ["a"], Verdict.CHANGED_RESPONSE, ""),
-        (adds_to_the_list, ["a"], Verdict.CHANGED_RESPONSE, ""),
-        (wraps_anew, ["a"], Verdict.PASSED, ""),
-        (unwraps, ["a"], Verdict.PASSED, ""),
-        (changes_both, ["a"], Verdict.CHANGED_REQUEST, "system_message, response"),
-        (writes, ["a"], Verdict.WROTE, ""),
-        (writes_and_changes, ["a"], Verdict.CHANGED_RESPONSE, ""),
-        (says_nothing_more, ["a"], Verdict.PASSED, ""),
-        (asks_twice, ["a", "b"], Verdict.REPEATED, "2 times"),
-        (recovers, [Broken()], Verdict.RECOVERED, "Broken"),
-        (retries, [Broken(), "b"], Verdict.REPEATED, "2 times, after Broken"),
-        (falls_back, [Broken()], Verdict.REPEATED, "2 times, model, after Broken"),
-        (gives_up, [Broken(), Broken()], Verdict.RECOVERED, "Broken"),
-        (raises, ["a"], Verdict.RAISED, "Broken"),
-        (raises_another, [Broken()], Verdict.RAISED, "OSError"),
-        (returns_junk, ["a"], Verdict.RAISED, "BadReturn"),
+        (passes, ["a"], Outcome.PASSED, ""),
+        (overrides, ["a"], Outcome.CHANGED_REQUEST, "system_message, model_settings"),
+        (overrides_with_the_same, ["a"], Outcome.PASSED, ""),
+        (sets_a_field, ["a"], Outcome.CHANGED_REQUEST, "tool_choice"),
+        (answers, ["a"], Outcome.ANSWERED, ""),
+        (changes, ["a"], Outcome.CHANGED_RESPONSE, ""),
+        (adds_to_the_list, ["a"], Outcome.CHANGED_RESPONSE, ""),
+        (wraps_anew, ["a"], Outcome.PASSED, ""),
+        (unwraps, ["a"], Outcome.PASSED, ""),
+        (changes_both, ["a"], Outcome.CHANGED_REQUEST, "system_message, response"),
+        (writes, ["a"], Outcome.WROTE, ""),
+        (writes_and_changes, ["a"], Outcome.CHANGED_RESPONSE, ""),
+        (says_nothing_more, ["a"], Outcome.PASSED, ""),
+        (asks_twice, ["a", "b"], Outcome.REPEATED, "2 times"),
+        (recovers, [Broken()], Outcome.RECOVERED, "Broken"),
+        (retries, [Broken(), "b"], Outcome.REPEATED, "2 times, after Broken"),
+        (falls_back, [Broken()], Outcome.REPEATED, "2 times, model, after Broken"),
+        (gives_up, [Broken(), Broken()], Outcome.RECOVERED, "Broken"),
+        (raises, ["a"], Outcome.RAISED, "Broken"),
+        (raises_another, [Broken()], Outcome.RAISED, "OSError"),
+        (returns_junk, ["a"], Outcome.RAISED, "BadReturn"),
     ],
 )
 def test_the_verdict_on_a_model_layer_is_what_it_did(
-    call: Any, flow: Any, steps: Any, verdict: Verdict, detail: str
+    call: Any, flow: Any, steps: Any, outcome: Outcome, detail: str
 ) -> None:
     (decision,) = decided(call, around_model(flow), steps=steps)
-    assert (decision.hook, decision.verdict) == ("around_model", verdict)
+    assert (decision.hook, decision.outcome) == ("around_model", outcome)
     assert decision.detail == detail
     assert decision.changed == (("note",) if flow in (writes, writes_and_changes) else ())
 
@@ -306,23 +306,23 @@ def recovers_tool(request: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("flow", "verdict", "detail"),
+    ("flow", "outcome", "detail"),
     [
-        (passes, Verdict.PASSED, ""),
-        (other_arguments, Verdict.CHANGED_REQUEST, "tool_call"),
-        (answers_itself, Verdict.ANSWERED, ""),
-        (ends_the_run, Verdict.CHANGED_RESPONSE, ""),
-        (asks_twice, Verdict.REPEATED, "2 times"),
-        (raises, Verdict.RAISED, "Broken"),
-        (returns_junk, Verdict.RAISED, "BadReturn"),
+        (passes, Outcome.PASSED, ""),
+        (other_arguments, Outcome.CHANGED_REQUEST, "tool_call"),
+        (answers_itself, Outcome.ANSWERED, ""),
+        (ends_the_run, Outcome.CHANGED_RESPONSE, ""),
+        (asks_twice, Outcome.REPEATED, "2 times"),
+        (raises, Outcome.RAISED, "Broken"),
+        (returns_junk, Outcome.RAISED, "BadReturn"),
     ],
 )
 def test_the_verdict_on_a_tool_layer_is_what_it_did(
-    call: Any, flow: Any, verdict: Verdict, detail: str
+    call: Any, flow: Any, outcome: Outcome, detail: str
 ) -> None:
     (decision,) = decided(call, around_tool(flow))
     assert (decision.hook, decision.tool, decision.call_id) == ("around_tool", "add", "1")
-    assert (decision.verdict, decision.detail) == (verdict, detail)
+    assert (decision.outcome, decision.detail) == (outcome, detail)
 
 
 def test_a_layer_that_waits_for_a_person_is_interrupted_and_then_goes_on(call: Any) -> None:
@@ -340,7 +340,7 @@ def test_a_layer_that_waits_for_a_person_is_interrupted_and_then_goes_on(call: A
     )
     call(agent, ASK, THREAD)
     call(agent, Command(resume="yes"), THREAD)
-    around = [(d.middleware, str(d.verdict), d.reason) for d in log if d.tool]
+    around = [(d.middleware, str(d.outcome), d.reason) for d in log if d.tool]
     assert around == [
         ("Inner", "interrupted", ""),
         ("Outer", "interrupted", "from within"),
@@ -367,7 +367,7 @@ def told(call: Any, tool: Any, calls: Any, **options: Any) -> list[Decision]:
     try:
         call(agent, ASK)
     except Broken:
-        assert log[-1].verdict is Verdict.RAISED
+        assert log[-1].outcome is Outcome.RAISED
     return [decision for decision in log if decision.tool]
 
 
@@ -417,14 +417,14 @@ def test_a_layer_that_answers_for_a_raising_tool_recovers(call: Any) -> None:
 )
 def test_a_call_that_cannot_run_is_told_to_the_model(call: Any, calls: Any, detail: str) -> None:
     (decision,) = told(call, failing(Broken("no")), calls)
-    assert (decision.verdict, decision.detail) == (Verdict.TOLD, detail)
+    assert (decision.outcome, decision.detail) == (Outcome.ERROR_REPORTED, detail)
 
 
 def test_parallel_failures_are_told_apart(call: Any) -> None:
     calls = [{"name": "fail", "args": {"a": 1}, "id": id} for id in ("1", "2", "3")]
     found = told(call, failing(Broken("no")), calls, handle_tool_errors=True)
     assert sorted(decision.call_id for decision in found) == ["1", "2", "3"]
-    assert {decision.verdict for decision in found} == {Verdict.TOLD}
+    assert {decision.outcome for decision in found} == {Outcome.ERROR_REPORTED}
 
 
 def test_what_a_handler_does_is_the_same_with_and_without_a_log(call: Any) -> None:

@@ -124,7 +124,7 @@ def run(call: Any, decisions: Any) -> None:
 def test_no_word_of_prompts_answers_arguments_errors_or_state_is_recorded(call: Any) -> None:
     log: list[Decision] = []
     run(call, log.append)
-    verdicts = {str(decision.verdict) for decision in log}
+    verdicts = {str(decision.outcome) for decision in log}
     assert verdicts >= {
         "wrote",
         "jumped",
@@ -148,7 +148,7 @@ def test_contents_are_recorded_where_they_are_asked_for(call: Any) -> None:
     wrote = next(decision for decision in log if decision.hook == "before_agent")
     assert wrote.contents["kept"] == SECRET
     assert SECRET in json.dumps(wrote.to_data())
-    raised = [d.contents for d in log if d.verdict == "interrupted"]
+    raised = [d.contents for d in log if d.outcome == "interrupted"]
     assert SECRET in repr(raised)
 
 
@@ -195,4 +195,4 @@ def test_what_the_node_refuses_is_recorded_by_its_kind_alone(call: Any, update: 
     with pytest.raises(Exception, match="Wrong"):
         call(agent, ASK)
     assert SECRET not in repr(log)
-    assert [decision.verdict for decision in log] == ["raised"]
+    assert [decision.outcome for decision in log] == ["raised"]

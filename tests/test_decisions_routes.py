@@ -17,9 +17,9 @@ from agent_factory import (
     AgentMiddleware,
     Decision,
     Jump,
+    Outcome,
     ToolRuntime,
     TurnError,
-    Verdict,
     create_agent,
     hook_config,
     topology_of,
@@ -69,7 +69,7 @@ def routed(call: Any, steps: Any, *tools: Any, **options: Any) -> list[str]:
     return [
         f"{d.hook} -> {d.detail} [{d.reason}]"
         for d in recorded(call, steps, *tools, **options)
-        if d.verdict is Verdict.ROUTED
+        if d.outcome is Outcome.ROUTED
     ]
 
 
@@ -169,7 +169,7 @@ def test_results_that_are_the_answer_together_end_the_run_by_way_of_the_loops_en
     call: Any,
 ) -> None:
     log = recorded(call, [calls("refund", "refund", order="A-1")], refund, add)
-    assert [f"{d.hook} {d.verdict} [{d.reason}]" for d in log[1:]] == [
+    assert [f"{d.hook} {d.outcome} [{d.reason}]" for d in log[1:]] == [
         "tools routed [tool results]",
         "tools routed [tool results]",
         "model skipped [return_direct: refund]",
@@ -184,7 +184,7 @@ def test_a_tool_that_stops_the_run_is_the_reason(call: Any) -> None:
 def test_what_is_skipped_after_tools_have_stopped_the_run_says_so(call: Any) -> None:
     steps = [[*calls("stop"), *calls("add", a=1, b=2)]]
     log = recorded(call, steps, stop, add)
-    skipped = [d for d in log if d.verdict is Verdict.SKIPPED]
+    skipped = [d for d in log if d.outcome is Outcome.SKIPPED]
     assert [(d.hook, d.reason) for d in skipped] == [("model", "stopped by a tool")]
     assert log[-1].reason == "stopped by a tool"
 
@@ -268,7 +268,7 @@ def test_a_mended_history_is_recorded_once_with_what_was_done(call: Any) -> None
     log: list[Decision] = []
     steps = [calls("add", a=1, b=2), "3"]
     call(create_agent(ScriptedChatModel(steps), [add], decisions=log.append), broken)
-    repaired = [d for d in log if d.verdict is Verdict.REPAIRED]
+    repaired = [d for d in log if d.outcome is Outcome.REPAIRED]
     assert [str(decision) for decision in repaired] == ["model repaired: 2 added, 1 removed"]
 
 
@@ -292,7 +292,7 @@ def test_a_history_that_a_layer_broke_is_recorded_too(call: Any) -> None:
             return (yield request.override(messages=kept, system_prompt="Forget."))
 
     log = recorded(call, [calls("add", a=1, b=2), "3"], add, middleware=[Forgets()])
-    assert [d.detail for d in log if d.verdict is Verdict.REPAIRED] == ["1 removed"]
+    assert [d.detail for d in log if d.outcome is Outcome.REPAIRED] == ["1 removed"]
 
 
 # The reasons are those of the plan
@@ -317,8 +317,8 @@ def test_every_route_is_one_of_the_plans_and_has_a_reason(
         decisions=log.append,
     )
     agent.invoke(ASK)
-    ways = {(way.source, way.target): way.reasons for way in topology_of(agent).ways}
+    transitions = {(way.source, way.target): way.reasons for way in topology_of(agent).transitions}
     for decision in log:
-        if decision.verdict is Verdict.ROUTED:
-            assert (decision.hook, decision.detail.split(" ")[0]) in ways
+        if decision.outcome is Outcome.ROUTED:
+            assert (decision.hook, decision.detail.split(" ")[0]) in transitions
             assert decision.reason

@@ -24,16 +24,16 @@ from agent_factory import (
     DecisionFile,
     DecisionLog,
     DecisionSpanEvents,
+    Outcome,
     SpecError,
-    Verdict,
-    because,
     create_agent,
+    set_reason,
 )
 from agent_factory.testing import ScriptedChatModel
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 CALL: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
-ONE = Decision("run", "one", 1, "A", "before_model", Verdict.PASSED)
+ONE = Decision("run", "one", 1, "A", "before_model", Outcome.PASSED)
 
 
 def add(a: int, b: int) -> int:
@@ -48,7 +48,7 @@ def failing() -> str:
 
 class Idle(AgentMiddleware):
     def before_model(self, state: Any, runtime: Any) -> None:
-        because("nothing to do")
+        set_reason("nothing to do")
 
     def around_tool(self, request: Any) -> Any:
         return (yield request)
@@ -153,7 +153,7 @@ def test_a_file_has_a_canonical_line_for_each_decision(call: Any, tmp_path: Path
 
 def test_a_file_is_appended_to_and_takes_any_text(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
-    odd = Decision("r", None, 1, "A", "h", Verdict.PASSED, reason="ö\n\u2028\ud800")
+    odd = Decision("r", None, 1, "A", "h", Outcome.PASSED, reason="ö\n\u2028\ud800")
     for decision in (ONE, odd):
         with DecisionFile(str(path)) as file:
             file(decision)
@@ -222,7 +222,7 @@ def test_decisions_are_events_of_the_current_span(call: Any, exported: Any) -> N
         "agent_factory.step": 3,
         "agent_factory.middleware": "Idle",
         "agent_factory.hook": "around_tool",
-        "agent_factory.verdict": "passed",
+        "agent_factory.outcome": "passed",
     }
     assert found[0]["agent_factory.reason"] == "nothing to do"
 

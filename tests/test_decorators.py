@@ -25,7 +25,7 @@ from agent_factory import (
     wrap_model_call,
     wrap_tool_call,
 )
-from agent_factory.errors import AgentFactoryError, HookColour, HookSignature, PathNotSupported
+from agent_factory.errors import AgentFactoryError, HookMode, HookSignature, PathNotSupported
 from agent_factory.testing import ScriptedChatModel
 
 Decorate = Callable[..., Any]
@@ -299,7 +299,7 @@ def test_a_generator_is_no_node_hook(decorate: Decorate) -> None:
     def note(state: Any, runtime: Any) -> Any:
         yield None
 
-    with pytest.raises(HookColour, match="is a generator"):
+    with pytest.raises(HookMode, match="is a generator"):
         create_agent(ScriptedChatModel(), middleware=[note])
 
 

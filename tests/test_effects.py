@@ -285,7 +285,7 @@ def test_without_a_call_inward_a_flow_may_yield_effects_only(drive: Drive, junk:
     with pytest.raises(BadReturn, match="no call inward") as caught:
         drive(flow())
     assert type(junk).__name__ in caught.value.reason
-    assert "Sleep" in caught.value.remedy
+    assert "Sleep" in caught.value.hint
 
 
 def test_a_bad_yield_is_told_to_the_flow_at_its_yield(drive: Drive) -> None:

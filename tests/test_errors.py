@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from agent_factory import AgentFactoryError, HistoryError, OutputError, SpecError, TurnError, errors
-from agent_factory.errors import Doubt, SpecErrors, describe, raise_all
+from agent_factory.errors import BuildWarning, SpecErrors, describe, raise_all
 from agent_factory.structured_output import strategies as output
 
 
@@ -33,7 +33,7 @@ OLD_TYPES = {
     "NotMiddleware": TypeError,
     "DuplicateMiddleware": AssertionError,
     "HookSignature": TypeError,
-    "HookColour": TypeError,
+    "HookMode": TypeError,
     "InvalidTool": TypeError,
     "InvalidSchema": TypeError,
     "InvalidResponseFormat": TypeError,
@@ -83,7 +83,11 @@ def test_codes_of_build_and_run_lie_apart() -> None:
     for cls in ALL:
         if cls is not AgentFactoryError:
             family = (
-                "AF2" if issubclass(cls, Doubt) else "AF1" if issubclass(cls, SpecError) else "AF3"
+                "AF2"
+                if issubclass(cls, BuildWarning)
+                else "AF1"
+                if issubclass(cls, SpecError)
+                else "AF3"
             )
             assert cls.code[:3] == family
             assert len(cls.code) == 5
@@ -92,7 +96,7 @@ def test_codes_of_build_and_run_lie_apart() -> None:
 @pytest.mark.parametrize("cls", PLAIN, ids=lambda cls: cls.__name__)
 def test_a_message_reads_code_culprit_reason_remedy(cls: type[AgentFactoryError]) -> None:
     error = cls("the culprit", "cannot work.", "Do this instead.")
-    assert (error.culprit, error.reason, error.remedy) == (
+    assert (error.subject, error.reason, error.hint) == (
         "the culprit",
         "cannot work.",
         "Do this instead.",

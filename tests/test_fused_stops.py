@@ -313,7 +313,7 @@ def test_the_decision_log_says_what_it_says_hook_by_hook(call: Run) -> None:
         )
         call(agent, ASK)
         told.append(
-            [(d.middleware, d.hook, d.verdict, d.detail, d.reason, d.changed) for d in decisions]
+            [(d.middleware, d.hook, d.outcome, d.detail, d.reason, d.changed) for d in decisions]
         )
     assert len(told[0]) > 10
     assert told[0] == told[1] == told[2]

@@ -170,8 +170,8 @@ def test_a_hook_without_the_runs_colour_is_named() -> None:
     with pytest.raises(TypeError, match='No synchronous function provided to "abefore_model"') as e:
         agent.invoke({"messages": "Hi"})
     assert isinstance(e.value, HookPathNotSupported)
-    assert e.value.culprit == "AsyncOnly.abefore_model"
-    assert "ainvoke" in e.value.remedy
+    assert e.value.subject == "AsyncOnly.abefore_model"
+    assert "ainvoke" in e.value.hint
 
 
 # Names
@@ -202,7 +202,7 @@ def test_a_name_langgraph_would_refuse_is_refused_by_name(name: str) -> None:
     """A8"""
     with pytest.raises(InvalidName) as caught:
         create_agent(ScriptedChatModel([]), middleware=[SyncOnly(name=name)])
-    assert caught.value.culprit == repr(name)
+    assert caught.value.subject == repr(name)
 
 
 def test_the_agents_name_is_on_the_graph_and_on_what_it_says(call: Any) -> None:
@@ -362,7 +362,7 @@ def test_a_configured_agent_keeps_its_plan() -> None:
 def test_a_graph_that_is_no_agent_has_no_plan() -> None:
     with pytest.raises(ArgumentError) as caught:
         topology_of("agent")  # type: ignore[arg-type]
-    assert caught.value.culprit == "agent"
+    assert caught.value.subject == "agent"
 
 
 # The rest of the contract

@@ -12,7 +12,7 @@ from langgraph.graph.message import add_messages
 
 from agent_factory.state.history import (
     UNANSWERED,
-    Seen,
+    ValidatedPrefix,
     answers_of,
     call_ids,
     is_valid,
@@ -292,7 +292,7 @@ def test_mending_leaves_the_given_list_alone(messages: list[AnyMessage]) -> None
 
 
 def test_a_run_remembers_how_far_it_has_looked() -> None:
-    seen, run = Seen(), object()
+    seen, run = ValidatedPrefix(), object()
     messages = with_ids([user(), AIMessage("hi")])
     assert seen.of(run, messages) == 0
     seen.remember(run, messages)
@@ -301,7 +301,7 @@ def test_a_run_remembers_how_far_it_has_looked() -> None:
 
 
 def test_what_one_run_has_seen_is_news_to_another() -> None:
-    seen = Seen()
+    seen = ValidatedPrefix()
     one, other = object(), object()
     messages = with_ids([user()])
     seen.remember(one, messages)
@@ -309,7 +309,7 @@ def test_what_one_run_has_seen_is_news_to_another() -> None:
 
 
 def test_a_history_that_changed_is_looked_at_again() -> None:
-    seen, run = Seen(), object()
+    seen, run = ValidatedPrefix(), object()
     messages = with_ids([user(), ai("a"), result("a")])
     seen.remember(run, messages)
     assert seen.of(run, messages[:2]) == 0
@@ -318,7 +318,7 @@ def test_a_history_that_changed_is_looked_at_again() -> None:
 
 def test_a_message_changed_in_place_is_looked_at_again() -> None:
     """The same id does not make it the same message."""
-    seen, run = Seen(), object()
+    seen, run = ValidatedPrefix(), object()
     messages = with_ids([user(), ai("a"), result("a"), AIMessage("done")])
     seen.remember(run, messages)
     changed = [messages[0], AIMessage("no calls", id=messages[1].id), *messages[2:]]
@@ -326,7 +326,7 @@ def test_a_message_changed_in_place_is_looked_at_again() -> None:
 
 
 def test_without_a_run_or_messages_nothing_is_remembered() -> None:
-    seen = Seen()
+    seen = ValidatedPrefix()
     seen.remember(None, with_ids([user()]))
     seen.remember(run := object(), [])
     assert seen.of(None, with_ids([user()])) == 0
@@ -334,7 +334,7 @@ def test_without_a_run_or_messages_nothing_is_remembered() -> None:
 
 
 def test_a_run_that_ended_is_forgotten() -> None:
-    seen, run, other = Seen(), object(), object()
+    seen, run, other = ValidatedPrefix(), object(), object()
     messages = with_ids([user()])
     seen.remember(run, messages)
     seen.remember(other, messages)
@@ -343,11 +343,11 @@ def test_a_run_that_ended_is_forgotten() -> None:
 
 
 def test_only_the_latest_runs_are_remembered() -> None:
-    seen = Seen()
-    runs = [object() for _ in range(Seen.SIZE + 10)]
+    seen = ValidatedPrefix()
+    runs = [object() for _ in range(ValidatedPrefix.SIZE + 10)]
     messages = with_ids([user()])
     for run in runs:
         seen.remember(run, messages)
     assert seen.of(runs[0], messages) == 0
     assert seen.of(runs[-1], messages) == 1
-    assert sum(seen.of(run, messages) for run in runs) == Seen.SIZE
+    assert sum(seen.of(run, messages) for run in runs) == ValidatedPrefix.SIZE

@@ -10,7 +10,7 @@ from agent_factory import AgentMiddleware, create_agent, hook_config
 from agent_factory.errors import (
     ArgumentError,
     FlowAndWrap,
-    HookColour,
+    HookMode,
     HookSignature,
     SpecErrors,
     UnknownHook,
@@ -78,28 +78,28 @@ def test_a_hook_is_found_with_the_sides_its_class_overrides(phase: str, sides: s
         methods[f"a{phase}"] = ahook
     middleware = made(**methods)
     (found,) = hooks_of(middleware)
-    assert found.fact == Hook("Mine", Phase(phase))
-    assert found.fact.node == f"Mine.{phase}"
+    assert found.definition == Hook("Mine", Phase(phase))
+    assert found.definition.node == f"Mine.{phase}"
     assert found.owner is middleware
-    assert (found.sync is not None, found.a is not None) == (sides != "async", sides != "sync")
+    assert (found.func is not None, found.afunc is not None) == (sides != "async", sides != "sync")
     assert f"Mine.{phase}" in build(**methods).nodes
 
 
 def test_hooks_are_listed_in_the_order_of_a_run() -> None:
     middleware = made(**dict.fromkeys(reversed(PHASES), hook))
-    assert [str(found.fact.phase) for found in hooks_of(middleware)] == PHASES
+    assert [str(found.definition.phase) for found in hooks_of(middleware)] == PHASES
 
 
 def test_an_inherited_hook_counts() -> None:
     parent = type("Parent", (AgentMiddleware,), {"before_model": hook})
     child = type("Child", (parent,), {})()
-    assert [found.fact.node for found in hooks_of(child)] == ["Child.before_model"]
+    assert [found.definition.node for found in hooks_of(child)] == ["Child.before_model"]
 
 
 def test_a_mixin_may_bring_a_hook() -> None:
     mixin = type("Mixin", (), {"before_model": hook})
     child = type("Child", (mixin, AgentMiddleware), {})()
-    assert [found.fact.node for found in hooks_of(child)] == ["Child.before_model"]
+    assert [found.definition.node for found in hooks_of(child)] == ["Child.before_model"]
 
 
 def test_a_hook_set_on_an_instance_makes_no_node() -> None:
@@ -118,16 +118,16 @@ def test_a_layer_is_found_with_its_sides(name: str, call: Call, sides: str) -> N
     if sides != "sync":
         methods[f"a{name}"] = awrap
     (found,) = layers_of(made(**methods))
-    assert found.fact == Layer("Mine", call, name)
-    assert (found.sync is not None, found.a is not None) == (sides != "async", sides != "sync")
+    assert found.definition == Layer("Mine", call, name)
+    assert (found.func is not None, found.afunc is not None) == (sides != "async", sides != "sync")
 
 
 @pytest.mark.parametrize(("name", "call"), list(zip(FLOWS, Call, strict=True)))
 def test_a_flow_is_a_layer_of_both_colours(name: str, call: Call) -> None:
     (found,) = layers_of(made(**{name: flow}))
-    assert found.fact == Layer("Mine", call, name)
-    assert found.sync is not None
-    assert found.a is not None
+    assert found.definition == Layer("Mine", call, name)
+    assert found.func is not None
+    assert found.afunc is not None
 
 
 def test_jumps_are_read_from_the_sync_hook_then_the_async_one() -> None:
@@ -137,7 +137,7 @@ def test_jumps_are_read_from_the_sync_hook_then_the_async_one() -> None:
     with_async = made(before_model=hook, abefore_model=to_end(_fresh_ahook()))
     for middleware in (with_sync, with_async):
         (found,) = hooks_of(middleware)
-        assert found.fact.can_jump_to == {"end"}
+        assert found.definition.can_jump_to == {"end"}
 
 
 def _fresh_ahook() -> Any:
@@ -151,7 +151,7 @@ def _fresh_ahook() -> Any:
 def test_no_declared_jump_is_no_jump(given: Any) -> None:
     declared = hook_config(can_jump_to=given)(lambda self, state, runtime: None)
     (found,) = hooks_of(made(before_model=declared))
-    assert found.fact.can_jump_to == frozenset()
+    assert found.definition.can_jump_to == frozenset()
 
 
 # --- what is refused --------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_a_misspelt_hook_is_refused_with_the_name_that_was_meant(
         return
     with pytest.raises(UnknownHook, match=f"Did you mean {meant}\\?") as caught:
         create_agent(ScriptedChatModel(), middleware=[middleware])
-    assert caught.value.culprit == f"Mine.{name}"
+    assert caught.value.subject == f"Mine.{name}"
 
 
 @pytest.mark.parametrize("name", ["_before_modle", "before_lunch", "after_hours", "helper"])
@@ -206,18 +206,18 @@ def test_a_flow_and_a_wrap_for_one_call_are_refused(
 def test_a_flow_for_the_model_and_a_wrap_for_tools_go_together() -> None:
     middleware = made(around_model=flow, wrap_tool_call=wrap)
     assert list(mistakes_of(middleware)) == []
-    assert [found.fact.method for found in layers_of(middleware)] == [FLOWS[0], WRAPS[1]]
+    assert [found.definition.method for found in layers_of(middleware)] == [FLOWS[0], WRAPS[1]]
 
 
 @pytest.mark.parametrize("name", PHASES + WRAPS)
 def test_a_coroutine_in_a_sync_slot_is_refused(name: str) -> None:
-    with pytest.raises(HookColour, match=f"Name it a{name}"):
+    with pytest.raises(HookMode, match=f"Name it a{name}"):
         build(**{name: ahook if name in PHASES else awrap})
 
 
 @pytest.mark.parametrize("name", PHASES + WRAPS)
 def test_a_plain_function_in_an_async_slot_is_refused(name: str) -> None:
-    with pytest.raises(HookColour, match=f"Use `async def`, or name it {name}"):
+    with pytest.raises(HookMode, match=f"Use `async def`, or name it {name}"):
         build(**{f"a{name}": hook if name in PHASES else wrap})
 
 
@@ -226,7 +226,7 @@ def test_a_generator_in_a_slot_that_is_no_flow_is_refused(name: str) -> None:
     def generator(self: Any, one: Any, other: Any) -> Any:
         yield one
 
-    with pytest.raises(HookColour, match="is a generator"):
+    with pytest.raises(HookMode, match="is a generator"):
         build(**{name: generator})
 
 
@@ -243,7 +243,7 @@ def test_a_flow_that_is_no_generator_is_refused(name: str, kind: str) -> None:
         yield request
 
     body = {"plain": plain, "coroutine": coroutine, "async generator": async_generator}[kind]
-    with pytest.raises(HookColour, match="yield request"):
+    with pytest.raises(HookMode, match="yield request"):
         build(**{name: body})
 
 
@@ -252,7 +252,7 @@ def test_an_async_generator_is_no_hook(name: str) -> None:
     async def generator(self: Any, one: Any, other: Any) -> Any:
         yield one
 
-    with pytest.raises(HookColour):
+    with pytest.raises(HookMode):
         build(**{name: generator})
 
 
@@ -266,8 +266,8 @@ def test_a_hook_that_does_not_take_its_arguments_is_refused(name: str) -> None:
     bad = narrow if name in FLOWS else (lambda self: None)
     with pytest.raises(HookSignature) as caught:
         build(**{name: bad})
-    assert caught.value.culprit == f"Mine.{name}"
-    assert f"def {name}(self, " in caught.value.remedy
+    assert caught.value.subject == f"Mine.{name}"
+    assert f"def {name}(self, " in caught.value.hint
 
 
 def test_a_hook_that_is_no_function_is_refused() -> None:
@@ -301,7 +301,7 @@ def test_all_mistakes_of_a_middleware_are_told_at_once() -> None:
     with pytest.raises(SpecErrors) as caught:
         build(before_modle=hook, after_model=ahook, wrap_tool_call=lambda self: None)
     kinds = {type(error) for error in caught.value.errors}
-    assert kinds == {UnknownHook, HookColour, HookSignature}
+    assert kinds == {UnknownHook, HookMode, HookSignature}
 
 
 class Guard(AgentMiddleware[Any, Any]):
@@ -330,7 +330,9 @@ class Guard(AgentMiddleware[Any, Any]):
 )
 def test_what_is_unused_is_not_in_the_plan(unused: tuple[str, ...], left: list[str]) -> None:
     guard = Guard(*unused)
-    found = [str(b.fact.phase) for b in hooks_of(guard)] + [b.fact.method for b in layers_of(guard)]
+    found = [str(b.definition.phase) for b in hooks_of(guard)] + [
+        b.definition.method for b in layers_of(guard)
+    ]
     assert found == left
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
-from agent_factory.structured_output.json_schema import mistakes
+from agent_factory.structured_output.json_schema import validation_errors
 
 NUMBERS_ARE_NO_BOOLEANS = [({"enum": [1]}, True), ({"const": 0}, False), ({"const": [1]}, [True])]
 
@@ -127,18 +127,18 @@ FAILS: list[tuple[Any, Any, str]] = [
 
 @pytest.mark.parametrize(("schema", "value"), FITS)
 def test_a_value_that_fits(schema: Any, value: Any) -> None:
-    assert mistakes(value, schema) == []
+    assert validation_errors(value, schema) == []
 
 
 @pytest.mark.parametrize(("schema", "value", "line"), FAILS)
 def test_a_value_that_does_not_fit_and_why(schema: Any, value: Any, line: str) -> None:
-    assert mistakes(value, schema) == [line]
+    assert validation_errors(value, schema) == [line]
 
 
 @pytest.mark.parametrize(("schema", "value"), NUMBERS_ARE_NO_BOOLEANS)
 def test_true_is_not_one(schema: Any, value: Any) -> None:
     """Python says that they are equal, JSON says that they are not."""
-    assert len(mistakes(value, schema)) == 1
+    assert len(validation_errors(value, schema)) == 1
 
 
 def test_every_mistake_is_told_not_only_the_first() -> None:
@@ -146,7 +146,7 @@ def test_every_mistake_is_told_not_only_the_first() -> None:
         "required": ["a", "b"],
         "properties": {"c": {"type": "integer"}, "d": {"maxLength": 1, "pattern": "^z"}},
     }
-    assert mistakes({"c": "x", "d": "abc"}, schema) == [
+    assert validation_errors({"c": "x", "d": "abc"}, schema) == [
         "a is required",
         "b is required",
         'c: "x" is not of type integer',
@@ -156,7 +156,7 @@ def test_every_mistake_is_told_not_only_the_first() -> None:
 
 
 def test_a_long_value_is_shown_short() -> None:
-    (line,) = mistakes("x" * 500, {"type": "null"})
+    (line,) = validation_errors("x" * 500, {"type": "null"})
     assert len(line) < 100
 
 
@@ -166,8 +166,8 @@ def test_a_schema_may_refer_to_itself() -> None:
         "properties": {"children": {"type": "array", "items": {"$ref": "#"}}},
         "required": ["children"],
     }
-    assert mistakes({"children": [{"children": []}]}, tree) == []
-    assert mistakes({"children": [{}]}, tree) == ["children[0]: children is required"]
+    assert validation_errors({"children": [{"children": []}]}, tree) == []
+    assert validation_errors({"children": [{}]}, tree) == ["children[0]: children is required"]
 
 
 BROKEN: dict[str, Any] = {
@@ -243,48 +243,48 @@ schemas = st.recursive(st.booleans() | _objects(st.booleans()), _objects, max_le
 
 @given(value=values, schema=schemas)
 def test_a_mistake_is_always_a_line_of_text(value: Any, schema: Any) -> None:
-    assert all(isinstance(line, str) and line for line in mistakes(value, schema))
+    assert all(isinstance(line, str) and line for line in validation_errors(value, schema))
 
 
 @given(value=values, schema=schemas)
 def test_all_of_one_is_that_one(value: Any, schema: Any) -> None:
-    assert mistakes(value, {"allOf": [schema]}) == mistakes(value, schema)
+    assert validation_errors(value, {"allOf": [schema]}) == validation_errors(value, schema)
 
 
 @given(value=values, schema=schemas)
 def test_any_of_and_one_of_agree_with_the_one_that_can_fit(value: Any, schema: Any) -> None:
-    fits = not mistakes(value, schema)
-    assert (not mistakes(value, {"anyOf": [schema, False]})) is fits
-    assert (not mistakes(value, {"oneOf": [False, schema]})) is fits
-    assert mistakes(value, {"oneOf": [schema, schema]}) != []
+    fits = not validation_errors(value, schema)
+    assert (not validation_errors(value, {"anyOf": [schema, False]})) is fits
+    assert (not validation_errors(value, {"oneOf": [False, schema]})) is fits
+    assert validation_errors(value, {"oneOf": [schema, schema]}) != []
 
 
 @given(value=values, schema=schemas)
 def test_a_reference_means_what_it_refers_to(value: Any, schema: Any) -> None:
     referring = {"$defs": {"it": schema}, "$ref": "#/$defs/it"}
-    assert mistakes(value, referring) == mistakes(value, schema)
+    assert validation_errors(value, referring) == validation_errors(value, schema)
 
 
 @given(value=values, schema=schemas, other=schemas)
 def test_another_condition_never_mends_a_value(value: Any, schema: Any, other: Any) -> None:
-    together = mistakes(value, {"allOf": [schema, other]})
-    assert together == [*mistakes(value, schema), *mistakes(value, other)]
+    together = validation_errors(value, {"allOf": [schema, other]})
+    assert together == [*validation_errors(value, schema), *validation_errors(value, other)]
 
 
 @given(value=values, schema=schemas)
 def test_a_member_and_an_item_are_judged_as_they_would_be_alone(value: Any, schema: Any) -> None:
-    alone = not mistakes(value, schema)
-    assert (not mistakes({"a": value}, {"properties": {"a": schema}})) is alone
-    assert (not mistakes([value], {"items": schema})) is alone
+    alone = not validation_errors(value, schema)
+    assert (not validation_errors({"a": value}, {"properties": {"a": schema}})) is alone
+    assert (not validation_errors([value], {"items": schema})) is alone
 
 
 @given(value=values)
 def test_a_value_fits_its_own_enumeration(value: Any) -> None:
-    assert mistakes(value, {"enum": [value], "const": value}) == []
+    assert validation_errors(value, {"enum": [value], "const": value}) == []
 
 
 @given(value=values, schema=schemas)
 def test_checking_changes_neither_the_value_nor_the_schema(value: Any, schema: Any) -> None:
     before = repr((value, schema))
-    mistakes(value, schema)
+    validation_errors(value, schema)
     assert repr((value, schema)) == before

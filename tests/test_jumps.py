@@ -38,7 +38,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarni
 
 PHASES = [phase.value for phase in Phase]
 GO = {"messages": "Go"}
-TOLD = {"type": "tool_call", "name": "tell", "args": {}, "id": "1"}
+ERROR_REPORTED = {"type": "tool_call", "name": "tell", "args": {}, "id": "1"}
 
 
 def tell() -> str:
@@ -47,7 +47,7 @@ def tell() -> str:
 
 
 def asking(*ids: str) -> AIMessage:
-    return AIMessage("", tool_calls=[{**TOLD, "id": id_} for id_ in ids])
+    return AIMessage("", tool_calls=[{**ERROR_REPORTED, "id": id_} for id_ in ids])
 
 
 def hook(
@@ -148,13 +148,13 @@ def test_tools_without_a_pending_call_is_refused(call: Any, phase: str) -> None:
     agent = create_agent(ScriptedChatModel(["Hello"]), [tell], middleware=[jumper])
     with pytest.raises(JumpWithoutCalls) as caught:
         call(agent, GO)
-    assert caught.value.culprit == f"J.{phase}"
+    assert caught.value.subject == f"J.{phase}"
 
 
 def test_a_jump_comes_before_pending_calls_and_a_structured_answer(call: Any) -> None:
     """A20 rule 1"""
     answer = {"name": "Answer", "args": {}, "id": "9", "type": "tool_call"}
-    message = AIMessage("", tool_calls=[TOLD, answer])
+    message = AIMessage("", tool_calls=[ERROR_REPORTED, answer])
     agent = create_agent(
         ScriptedChatModel([message, [answer]]),
         [tell],
@@ -221,9 +221,9 @@ def test_an_undeclared_jump_is_refused_whatever_the_edge(call: Any, phase: str, 
     agent = create_agent(ScriptedChatModel([asking("1"), "Bye"]), [tell], middleware=[jumper])
     with pytest.raises(UndeclaredJump) as caught:
         call(agent, GO)
-    assert caught.value.culprit == f"J.{phase}"
+    assert caught.value.subject == f"J.{phase}"
     assert str(jump) in caught.value.reason
-    assert ("hook_config" in caught.value.remedy) == (jump in ("tools", "model", "end"))
+    assert ("hook_config" in caught.value.hint) == (jump in ("tools", "model", "end"))
 
 
 def test_tools_cannot_be_declared_where_there_are_none() -> None:
@@ -231,7 +231,7 @@ def test_tools_cannot_be_declared_where_there_are_none() -> None:
     jumper = member("J", before_model=hook([], "before_model", None, ["tools"]))
     with pytest.raises(JumpToNowhere) as caught:
         create_agent(ScriptedChatModel([]), middleware=[jumper])
-    assert caught.value.culprit == "J.before_model"
+    assert caught.value.subject == "J.before_model"
 
 
 def test_model_from_the_loop_entry_is_the_way_it_goes_anyhow(call: Any) -> None:
@@ -326,8 +326,8 @@ def test_a_command_of_a_hook_cannot_go_to_a_node(call: Any) -> None:
     jumper = member("J", before_model=hook([], "before_model", "end", ["end"], by=lambda _: by))
     with pytest.raises(CommandNotSupported) as caught:
         call(create_agent(ScriptedChatModel([]), middleware=[jumper]), GO)
-    assert caught.value.culprit == "J.before_model"
-    assert "jump_to" in caught.value.remedy
+    assert caught.value.subject == "J.before_model"
+    assert "jump_to" in caught.value.hint
 
 
 # Limits

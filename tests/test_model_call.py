@@ -176,7 +176,7 @@ def test_a_model_that_cannot_call_tools_is_named(call: Any, format_: Any) -> Non
     with pytest.raises(NotImplementedError, match="has no bind_tools") as caught:
         call(agent, ASK)
     assert isinstance(caught.value, ModelCannotCallTools)
-    assert caught.value.culprit == "FakeListChatModel"
+    assert caught.value.subject == "FakeListChatModel"
 
 
 def test_what_goes_wrong_inside_bind_tools_is_not_taken_for_a_missing_one(call: Any) -> None:

@@ -32,7 +32,7 @@ from agent_factory.tools.inline_call import with_context
 def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways: what holds for one has to hold for the other."""
     if request.param == "pool":
-        monkeypatch.setattr(tool_node, "may_run_here", lambda _: False)
+        monkeypatch.setattr(tool_node, "can_run_inline", lambda _: False)
     return str(request.param)
 
 
@@ -144,7 +144,7 @@ def test_a_call_comes_to_the_same(
     tools: list[Any] = [add, fail, move, several, junk, found, looks]
     node = ToolNode(tools, handle_tool_errors=handled)
     here = [ran(node, name, args) for _ in range(2)]
-    monkeypatch.setattr(tool_node, "may_run_here", lambda _: False)
+    monkeypatch.setattr(tool_node, "can_run_inline", lambda _: False)
     assert here == [ran(node, name, args)] * 2
 
 

@@ -106,7 +106,7 @@ def test_model_and_tools_must_be_given(given: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "culprit"),
+    ("given", "subject"),
     [
         ({"model": None}, "model"),
         ({"model": 3}, "model"),
@@ -123,10 +123,10 @@ def test_model_and_tools_must_be_given(given: Any) -> None:
         ({"state_schema": 3}, "state_schema"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(given: Any, culprit: str) -> None:
+def test_what_cannot_be_read_is_refused_by_name(given: Any, subject: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         create_react_agent(**{"model": model(), "tools": [], **given})
-    assert caught.value.culprit == culprit
+    assert caught.value.subject == subject
 
 
 def test_config_schema_is_the_context_schema_of_yesterday() -> None:
@@ -163,7 +163,7 @@ def test_a_hook_after_the_model_needs_the_version_that_has_one(tools: Any) -> No
     """B52, E28"""
     with pytest.raises(ReactArgumentError, match="needs version 'v2'") as caught:
         create_react_agent(model(), tools, post_model_hook=nothing, version="v1")
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 # The state

@@ -168,7 +168,7 @@ def test_a_model_that_cannot_be_told_of_tools_is_refused_with_words(given: Any, 
     """B28, E38: by the types known for it, when the agent is built."""
     with pytest.raises(ModelTakesNoTools, match="has no attribute 'bind_tools'") as caught:
         create_react_agent(given, tools)
-    assert "prompt | model.bind_tools" in caught.value.remedy
+    assert "prompt | model.bind_tools" in caught.value.hint
     assert isinstance(caught.value, NotImplementedError)
     assert isinstance(caught.value, AttributeError)
 
@@ -302,9 +302,9 @@ def test_the_structured_answer_says_so_where_its_choice_is_awaited() -> None:
     """B21"""
     chosen: Any = read_model(choose_later)
     hook = bound("generate_structured_response", Extraction(chosen, Answer, dict))
-    assert hook.sync is not None
+    assert hook.func is not None
     with pytest.raises(RuntimeError) as caught:
-        hook.sync({"messages": []}, None)
+        hook.func({"messages": []}, None)
     assert str(caught.value) == ASYNC_MODEL
 
 

@@ -18,7 +18,7 @@ from agent_factory import (
     topology_of,
 )
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.topology import Dialect, Topology
+from agent_factory.topology import AgentStyle, Topology
 from agent_factory.topology.load import TopologyFileError, read_topology
 
 START, END = "__start__", "__end__"
@@ -218,8 +218,8 @@ def test_a_picture_is_drawn() -> None:
 def test_plans_of_both_factories_are_compared() -> None:
     ours = topology_of(create_agent(ScriptedChatModel([]), [add]))
     theirs = topology_of(agent())
-    assert ours.dialect is Dialect.CREATE_AGENT
-    assert theirs.dialect is Dialect.REACT
+    assert ours.style is AgentStyle.CREATE_AGENT
+    assert theirs.style is AgentStyle.REACT
     assert ours.diff(theirs)
     assert not theirs.diff(topology_of(agent()))
 

@@ -118,7 +118,7 @@ def test_a_jump_to_tools_sends_what_is_pending_or_refuses() -> None:
     for messages in ([], [AIMessage("Bye")], [*done, result("mul:2")], [ask("Answer:1")]):
         with pytest.raises(JumpWithoutCalls) as caught:
             choose(state(*messages, jump_to="tools"))
-        assert caught.value.culprit == MODEL
+        assert caught.value.subject == MODEL
 
 
 def test_a_hooks_own_edge_follows_the_jump_or_goes_the_default_way() -> None:

@@ -317,7 +317,7 @@ def test_a_tool_cannot_go_to_another_node(call: Any, goto: Any) -> None:
     agent = create_agent(ScriptedChatModel([calls("go")]), [stopper("go", goto=goto)])
     with pytest.raises(CommandNotSupported) as caught:
         call(agent, GO)
-    assert "graph=Command.PARENT" in caught.value.remedy
+    assert "graph=Command.PARENT" in caught.value.hint
 
 
 # Interrupts beside results

@@ -15,7 +15,7 @@ from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, Send, interrupt
 
 from agent_factory import AgentMiddleware, AgentState, create_agent
-from agent_factory.runtime.tools_node import SentStates
+from agent_factory.runtime.tools_node import StateCache
 from agent_factory.testing import ScriptedChatModel
 
 Run = Callable[..., Any]
@@ -114,7 +114,7 @@ def test_tools_and_layers_see_what_they_would_read(
         return looking.seen
 
     handed = run()
-    monkeypatch.setattr(SentStates, "take", lambda *_: None)
+    monkeypatch.setattr(StateCache, "take", lambda *_: None)
     # Calls at once take turns as they like.
     assert sorted(map(repr, handed)) == sorted(map(repr, run()))
     assert handed[0]["log"] == ["before", "after"]
@@ -125,14 +125,14 @@ def test_tools_and_layers_see_what_they_would_read(
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the state was at hand, each time it was asked for."""
-    known, take = [], SentStates.take
+    known, take = [], StateCache.take
 
-    def noted(self: SentStates, calls: list[Any]) -> Any:
+    def noted(self: StateCache, calls: list[Any]) -> Any:
         state = take(self, calls)
         known.append(state is not None)
         return state
 
-    monkeypatch.setattr(SentStates, "take", noted)
+    monkeypatch.setattr(StateCache, "take", noted)
     return known
 
 
@@ -254,9 +254,9 @@ def test_a_layer_that_changes_the_state_it_is_shown_changes_its_own(call: Run) -
 
 
 def test_only_so_many_are_remembered() -> None:
-    sent = SentStates({"messages"})
+    sent = StateCache({"messages"})
     state = {"messages": [AIMessage("", tool_calls=asked(1))], "flash": "passes"}
-    lists = [[{"id": str(i)}] for i in range(SentStates.SIZE + 1)]
+    lists = [[{"id": str(i)}] for i in range(StateCache.SIZE + 1)]
     for calls in lists:
         assert sent.keeping(lambda _, calls=calls: [Send("tools", calls)])(state)  # type: ignore[misc]
     assert sent.take(lists[0]) is None
@@ -266,7 +266,7 @@ def test_only_so_many_are_remembered() -> None:
 
 
 def test_an_answer_in_part_is_no_reason_to_hand_it_on() -> None:
-    sent = SentStates({"messages"})
+    sent = StateCache({"messages"})
     calls: list[Any] = [{"id": "1"}]
     state = {"messages": [AIMessage(""), ToolMessage("", tool_call_id="0")]}
     sent.keeping(lambda _: [Send("tools", calls)])(state)

@@ -205,10 +205,10 @@ def test_an_interrupt_of_a_runnable_that_a_flow_invokes_passes(call: Any) -> Non
     class Reviewing(AgentMiddleware):
         def around_model(self, request: Any) -> Any:
             try:
-                verdict = yield Invoke(reviewer, "Fine?")
+                outcome = yield Invoke(reviewer, "Fine?")
             except Exception:
-                verdict = "swallowed"
-            return (yield request.override(system_prompt=verdict))
+                outcome = "swallowed"
+            return (yield request.override(system_prompt=outcome))
 
     model = ScriptedChatModel(["Done."])
     agent = create_agent(model, middleware=[Reviewing()], checkpointer=InMemorySaver())
@@ -237,15 +237,15 @@ def test_an_interrupt_of_a_subagent_in_a_tool_passes(
 def test_a_command_to_the_parent_graph_passes_every_layer(
     call: Any, stack: list[AgentMiddleware]
 ) -> None:
-    def hand_over() -> Command[Any]:
+    def defer() -> Command[Any]:
         """Hand over to the other one."""
         message = ToolMessage("Handed over.", tool_call_id="1")
         update = {"messages": [message]}
         return Command(graph=Command.PARENT, goto="other", update=update)
 
-    model = ScriptedChatModel([[{"name": "hand_over", "id": "1"}]])
+    model = ScriptedChatModel([[{"name": "defer", "id": "1"}]])
     graph = StateGraph(MessagesState)
-    graph.add_node("agent", create_agent(model, [hand_over], middleware=stack))
+    graph.add_node("agent", create_agent(model, [defer], middleware=stack))
     graph.add_node("other", lambda state: {"messages": [("ai", "I am the other one.")]})
     graph.add_edge(START, "agent")
     result = call(graph.compile(), ASK)

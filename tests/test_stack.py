@@ -48,13 +48,13 @@ def test_every_change_is_a_new_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("which", "remedy"),
+    ("which", "hint"),
     [("zebra", "It has a, b, Guard."), ("Gaurd", "Did you mean Guard?"), (Slow, "It has a, b")],
 )
-def test_a_name_that_is_not_there_is_an_error_that_helps(which: Any, remedy: str) -> None:
+def test_a_name_that_is_not_there_is_an_error_that_helps(which: Any, hint: str) -> None:
     with pytest.raises(UnknownMember) as caught:
         stack.remove([A, B, G], which)
-    assert caught.value.remedy.startswith(remedy)
+    assert caught.value.hint.startswith(hint)
 
 
 @pytest.mark.parametrize("which", ["Retry", Retry])

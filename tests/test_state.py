@@ -156,7 +156,7 @@ def test_managed_values_are_seen_by_hooks_alone(call: Any) -> None:
 def test_a_hook_that_writes_an_unknown_key_is_named(call: Any) -> None:
     with pytest.raises(UnknownStateKey) as caught:
         call(agent(Writer(Naming, {"nmae": "Ada"})), GO)
-    assert caught.value.culprit == "M.before_model"
+    assert caught.value.subject == "M.before_model"
     assert "'nmae'" in caught.value.reason
 
 

@@ -127,7 +127,7 @@ def test_schemas_that_disagree_are_refused(one: Any, other: Any, key: str) -> No
     ):
         with pytest.raises(SchemaConflict) as caught:
             create_agent(ScriptedChatModel([]), **options)
-        assert caught.value.culprit == f"state key {key!r}"
+        assert caught.value.subject == f"state key {key!r}"
         assert "A says" in caught.value.reason
 
 

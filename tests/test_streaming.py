@@ -316,8 +316,8 @@ def test_an_agent_that_its_caller_silences_speaks_no_tokens(collect: Any, layere
 
     members = [Through()] if layered else []
     agent = create_agent(ScriptedChatModel(["Hi there."]), middleware=members)
-    silenced = agent.with_config(tags=["nostream"])
-    chunks = collect(silenced, ASK, stream_mode="messages")
+    without_streaming = agent.with_config(tags=["nostream"])
+    chunks = collect(without_streaming, ASK, stream_mode="messages")
     assert not [message for message, _ in chunks if isinstance(message, AIMessageChunk)]
 
 

@@ -78,27 +78,27 @@ class Twice(AgentMiddleware):
 # --- hooks ----------------------------------------------------------------------------------------
 
 
-def test_a_hook_gives_its_update_and_sees_context_store_and_messages(agent_colour: Any) -> None:
+def test_a_hook_gives_its_update_and_sees_context_store_and_messages(sync_or_async: Any) -> None:
     store = InMemoryStore()
     state = {"messages": "Hello", "count": 2}
-    assert agent_colour.run_hook(Guard(), "before_model", state, store=store) == {"count": 3}
+    assert sync_or_async.run_hook(Guard(), "before_model", state, store=store) == {"count": 3}
     item = store.get(("seen",), "last")
     assert item is not None
     assert item.value == {"text": "Hello"}
-    stopped = agent_colour.run_hook(Guard(), "before_model", "Hi", context="stop")
+    stopped = sync_or_async.run_hook(Guard(), "before_model", "Hi", context="stop")
     assert stopped == {"jump_to": "end"}
 
 
-def test_an_interrupt_is_raised_or_answered(agent_colour: Any) -> None:
+def test_an_interrupt_is_raised_or_answered(sync_or_async: Any) -> None:
     with pytest.raises(GraphInterrupt, match=r"May I\?"):
-        agent_colour.run_hook(Guard(), "after_model", "Hi")
-    update = agent_colour.run_hook(Guard(), "after_model", "Hi", resume=["yes"])
+        sync_or_async.run_hook(Guard(), "after_model", "Hi")
+    update = sync_or_async.run_hook(Guard(), "after_model", "Hi", resume=["yes"])
     assert update["messages"][0].text == "You said yes"
 
 
-def test_a_hook_is_checked_as_in_an_agent(agent_colour: Any) -> None:
+def test_a_hook_is_checked_as_in_an_agent(sync_or_async: Any) -> None:
     with pytest.raises(TurnError, match="'unknown'"):
-        agent_colour.run_hook(Guard(), "after_agent")
+        sync_or_async.run_hook(Guard(), "after_agent")
 
 
 @pytest.mark.parametrize(
@@ -144,15 +144,15 @@ async def test_an_async_hook_runs_where_a_loop_runs() -> None:
 # --- layers ---------------------------------------------------------------------------------------
 
 
-def test_a_layer_gives_its_response_and_what_it_asked_inward(agent_colour: Any) -> None:
-    run = agent_colour.run_layer(Twice(), "Hi", [ValueError("no"), "Yes."], call="model")
+def test_a_layer_gives_its_response_and_what_it_asked_inward(sync_or_async: Any) -> None:
+    run = sync_or_async.run_layer(Twice(), "Hi", [ValueError("no"), "Yes."], call="model")
     assert run.text == "Yes."
     assert [request.system_prompt for request in run.asked] == [None, "Try harder."]
 
 
-def test_a_tool_layer_is_given_a_call(agent_colour: Any) -> None:
+def test_a_tool_layer_is_given_a_call(sync_or_async: Any) -> None:
     call = {"name": "add", "args": {"a": 1}, "id": "mine"}
-    run = agent_colour.run_layer(Twice(), call, "3", call="tool")
+    run = sync_or_async.run_layer(Twice(), call, "3", call="tool")
     assert (run.text, run.response.tool_call_id) == ("3!", "mine")
     assert run.asked[0].runtime.tool_call_id == "mine"
     assert_valid_history([*run.asked[0].state["messages"], run.response])
@@ -171,13 +171,13 @@ async def test_the_call_inward_may_be_awaited() -> None:
     assert (await arun_layer(Twice(), "Hi", answer, call="model")).text == "later"
 
 
-def test_commands_of_a_layer_are_kept(agent_colour: Any) -> None:
+def test_commands_of_a_layer_are_kept(sync_or_async: Any) -> None:
     class Noting(AgentMiddleware):
         def around_model(self, request: Any) -> Any:
             response = yield request
             return ExtendedModelResponse(response, Command(update={"note": 1}))
 
-    assert agent_colour.run_layer(Noting()).commands == (Command(update={"note": 1}),)
+    assert sync_or_async.run_layer(Noting()).commands == (Command(update={"note": 1}),)
 
 
 def test_a_request_of_ones_own_is_asked_as_it_is() -> None:

@@ -14,8 +14,8 @@ from agent_factory.errors import ArgumentError
 from agent_factory.middleware import TodoListMiddleware
 from agent_factory.testing import (
     LAWS,
-    BrokenLaw,
     InvalidHistory,
+    LawViolation,
     ScriptedChatModel,
     assert_valid_history,
     both_ways,
@@ -146,7 +146,7 @@ class Confusing(AgentMiddleware):
     ],
 )
 def test_a_broken_law_says_which_where_and_on_what(make: Any, law: str, words: str) -> None:
-    with pytest.raises(BrokenLaw, match=words) as caught:
+    with pytest.raises(LawViolation, match=words) as caught:
         check_middleware(make, laws=[law], max_examples=20, states=SMALL.get(make))
     assert str(caught.value).startswith(f"{law}: {make.__name__}")
 

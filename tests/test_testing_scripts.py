@@ -43,23 +43,23 @@ def pieces(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.mark.parametrize("usage", [(12, 5), {"input_tokens": 12, "output_tokens": 5}])
-def test_a_reply_has_usage_in_every_way(usage: Any, agent_colour: Any) -> None:
+def test_a_reply_has_usage_in_every_way(usage: Any, sync_or_async: Any) -> None:
     model = ScriptedChatModel([Reply("Five.", usage=usage), Reply("Five.", usage=usage)])
-    assert agent_colour.invoke(model, "?").usage_metadata["total_tokens"] == 17
-    assert agent_colour.stream(model, "?")[-1].usage_metadata["total_tokens"] == 17
+    assert sync_or_async.invoke(model, "?").usage_metadata["total_tokens"] == 17
+    assert sync_or_async.stream(model, "?")[-1].usage_metadata["total_tokens"] == 17
 
 
-def test_a_reply_calls_tools(agent_colour: Any) -> None:
+def test_a_reply_calls_tools(sync_or_async: Any) -> None:
     model = ScriptedChatModel([Reply("Wait.", calls=[{"name": "add", "args": {"a": 1}}])])
-    said = agent_colour.invoke(model, "?")
+    said = sync_or_async.invoke(model, "?")
     assert (said.text, said.tool_calls[0]["name"]) == ("Wait.", "add")
 
 
-def test_a_reply_comes_after_its_delay(agent_colour: Any) -> None:
+def test_a_reply_comes_after_its_delay(sync_or_async: Any) -> None:
     model = ScriptedChatModel([Reply("Late.", delay=0.05), Reply("Late.", delay=0.05)])
     start = time.perf_counter()
-    agent_colour.invoke(model, "?")
-    agent_colour.stream(model, "?")
+    sync_or_async.invoke(model, "?")
+    sync_or_async.stream(model, "?")
     assert time.perf_counter() - start >= 0.1
 
 
@@ -90,9 +90,9 @@ def test_an_error_breaks_a_stream_off_after_its_pieces(pieces: Any) -> None:
 
 
 @pytest.mark.parametrize("strategy", [ToolStrategy(Answer), ProviderStrategy(Answer)])
-def test_a_structured_answer_is_a_step(strategy: Any, agent_colour: Any) -> None:
+def test_a_structured_answer_is_a_step(strategy: Any, sync_or_async: Any) -> None:
     agent = create_agent(ScriptedChatModel([Answer(value=5)]), response_format=strategy)
-    result = agent_colour.invoke(agent, {"messages": [("user", "2 + 3?")]})
+    result = sync_or_async.invoke(agent, {"messages": [("user", "2 + 3?")]})
     assert result["structured_response"] == Answer(value=5)
 
 

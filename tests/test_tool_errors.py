@@ -113,7 +113,7 @@ def test_a_form_that_could_not_work_is_refused_at_build(handle: Any) -> None:
     """C41, C47: not when an error occurs."""
     with pytest.raises(InvalidTool) as caught:
         create_agent(ScriptedChatModel([]), [add], handle_tool_errors=handle)
-    assert caught.value.culprit.startswith("handle_tool_errors")
+    assert caught.value.subject.startswith("handle_tool_errors")
 
 
 def test_a_handled_error_does_not_stop_the_calls_beside_it(call: Any) -> None:

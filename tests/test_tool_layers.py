@@ -15,8 +15,8 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     Sleep,
+    ToolCallRecorder,
     ToolRuntime,
-    ToolStarts,
     create_agent,
     wrap_model_call,
     wrap_tool_call,
@@ -352,7 +352,7 @@ def test_a_layer_hears_which_tools_start_further_in(call: Any) -> None:
 
     @wrap_tool_call
     def listening(request: Any) -> Any:
-        with ToolStarts() as outer, ToolStarts() as starts:
+        with ToolCallRecorder() as outer, ToolCallRecorder() as starts:
             result = yield request
         assert outer.names == starts.names
         heard.append(starts.names)

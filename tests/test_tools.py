@@ -189,8 +189,8 @@ def test_a_tool_that_nothing_can_run_is_refused(call: Any, static: list[Any]) ->
     agent = create_agent(model, static, middleware=[offering(Halve())])
     with pytest.raises(UnknownTool) as caught:
         call(agent, GO)
-    assert caught.value.culprit == "halve"
-    assert "wrap_tool_call" in caught.value.remedy
+    assert caught.value.subject == "halve"
+    assert "wrap_tool_call" in caught.value.hint
     assert model.requests == []
 
 
@@ -284,7 +284,7 @@ def test_what_cannot_be_a_tool_is_refused(entry: Any) -> None:
     """C2"""
     with pytest.raises(InvalidTool) as caught:
         create_agent(ScriptedChatModel([]), [entry])
-    assert caught.value.culprit.startswith("tools")
+    assert caught.value.subject.startswith("tools")
 
 
 def test_a_function_becomes_a_tool_once(call: Any) -> None:

@@ -80,7 +80,7 @@ def changed(**changes: Any) -> str:
         (changed(version=2), "has version 2 of the format"),
         (changed(version="one"), "is no plan: version"),
         (changed(nodes=[]), "changed by hand"),
-        (changed(ways=[]), "changed by hand"),
+        (changed(transitions=[]), "changed by hand"),
         (changed(hooks=[]), "changed by hand"),
         (changed(extra=1), "is no plan"),
         (changed(layers=[{"owner": "A"}]), "is no plan: layers"),
@@ -94,9 +94,9 @@ def changed(**changes: Any) -> str:
 def test_what_is_no_plan_is_refused_by_name(text: str, reason: str) -> None:
     with pytest.raises(TopologyFileError) as caught:
         load_topology(text, "agent.json")
-    assert caught.value.culprit == "agent.json"
+    assert caught.value.subject == "agent.json"
     assert reason in str(caught.value)
-    assert caught.value.remedy
+    assert caught.value.hint
 
 
 def test_mermaid_shows_nodes_ways_reasons_layers_and_tools() -> None:

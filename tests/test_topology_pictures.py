@@ -120,10 +120,12 @@ def test_each_node_and_each_way_has_its_part() -> None:
     plan = full()
     drawn = parts(picture(plan))
     nodes = [part for part in drawn.values() if "node" in (part.get("class") or "").split()]
-    ways = [part for part in drawn.values() if "way" in (part.get("class") or "").split()]
-    titles = [(part.findtext(f"{SVG}title") or "").splitlines()[0] for part in [*nodes, *ways]]
+    transitions = [part for part in drawn.values() if "way" in (part.get("class") or "").split()]
+    titles = [
+        (part.findtext(f"{SVG}title") or "").splitlines()[0] for part in [*nodes, *transitions]
+    ]
     assert titles[: len(nodes)] == [START, *plan.nodes, END]
-    assert titles[len(nodes) :] == [f"{way.source} -> {way.target}" for way in plan.ways]
+    assert titles[len(nodes) :] == [f"{way.source} -> {way.target}" for way in plan.transitions]
 
 
 def test_layers_are_frames_and_the_outermost_comes_first_and_is_the_largest() -> None:
@@ -297,7 +299,7 @@ def test_every_part_of_the_picture_leads_to_its_details() -> None:
     assert {link.removeprefix("#") for link in reader.values("href")} <= set(ids)
     plan = full()
     articles = [name for name in ids if name.startswith("about-")]
-    assert len(articles) == 1 + len(plan.nodes) + 2 + len(plan.ways)
+    assert len(articles) == 1 + len(plan.nodes) + 2 + len(plan.transitions)
 
 
 def test_details_say_owner_phase_order_and_why() -> None:
@@ -330,7 +332,7 @@ def test_no_name_can_break_out(make: Any) -> None:
 @given(name=st.text(min_size=1).filter(lambda name: not set(name) & set("|:")))
 def test_any_name_gives_sound_xml(name: str) -> None:
     plan = plan_agent(middleware=[Guard(name=name)])
-    assert len(parts(picture(plan))) == len(plan.nodes) + 2 + len(plan.ways)
+    assert len(parts(picture(plan))) == len(plan.nodes) + 2 + len(plan.transitions)
 
 
 # Layout: what Graphviz is asked and what it says
@@ -429,6 +431,6 @@ def test_what_langgraph_draws_is_the_plan(
     assert set(graph.nodes) == {START, *plan.nodes, END}
     drawn = {(edge.source, edge.target, edge.conditional) for edge in graph.edges}
     routed = {edge.source: edge.route is not None for edge in plan.edges}
-    assert drawn == {(way.source, way.target, routed[way.source]) for way in plan.ways}
+    assert drawn == {(way.source, way.target, routed[way.source]) for way in plan.transitions}
     shown = {(arrow.source.name, arrow.target.name) for arrow in figure_of(plan).arrows}
     assert shown == {(source, target) for source, target, _ in drawn}

@@ -176,16 +176,16 @@ def test_a_family_that_names_no_stack_is_refused(stacks: Any) -> None:
 # --- the colour fixture ---------------------------------------------------------------------------
 
 
-def test_a_test_runs_in_both_colours(agent_colour: Any) -> None:
+def test_a_test_runs_in_both_colours(sync_or_async: Any) -> None:
     agent = create_agent(ScriptedChatModel(["Hi!", "Hi!"]), middleware=[before_model(guard)])
     said = {"messages": [("user", "Hi")]}
-    assert agent_colour.invoke(agent, said)["messages"][-1].text == "Hi!"
-    assert [list(chunk) for chunk in agent_colour.stream(agent, said)] == [
+    assert sync_or_async.invoke(agent, said)["messages"][-1].text == "Hi!"
+    assert [list(chunk) for chunk in sync_or_async.stream(agent, said)] == [
         ["guard.before_model"],
         ["model"],
     ]
-    assert agent_colour.run_hook(before_model(guard), "before_model") is None
-    assert str(agent_colour) in ("sync", "async")
+    assert sync_or_async.run_hook(before_model(guard), "before_model") is None
+    assert str(sync_or_async) in ("sync", "async")
 
 
 def test_the_fixtures_run_what_the_functions_run() -> None:

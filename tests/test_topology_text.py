@@ -56,7 +56,7 @@ def test_a_text_is_read_back_as_the_plan_it_shows(shape: Shape) -> None:
     read = read_topology(written.render())
     assert read.render() == written.render()
     # Hooks and edges also know of jumps that make no difference to where a run may go.
-    for part in ("nodes", "ways", "layers", "tools", "retries_output", "exit", "loop_entry"):
+    for part in ("nodes", "transitions", "layers", "tools", "retries_output", "exit", "loop_entry"):
         assert getattr(read, part) == getattr(written, part)
 
 
@@ -118,8 +118,8 @@ def read_or_none(text: str) -> Any:
 def test_a_text_that_was_changed_by_hand_is_refused(text: str, words: str) -> None:
     with pytest.raises(TopologyFileError, match=words) as caught:
         read_topology(text, "plan.topology")
-    assert caught.value.culprit == "plan.topology"
-    assert "snapshot-update" in caught.value.remedy
+    assert caught.value.subject == "plan.topology"
+    assert "snapshot-update" in caught.value.hint
 
 
 def test_lines_that_changed_places_are_refused_or_another_plan() -> None:

@@ -107,9 +107,9 @@ def test_trouble_of_a_run_is_raised_by_name(
 ) -> None:
     error = refused(steps, arguments)
     assert type(error).__name__ == kind
-    assert error.culprit
-    assert error.remedy
-    assert str(error).startswith(f"[{type(error).code}] {error.culprit}: {error.reason}")
+    assert error.subject
+    assert error.hint
+    assert str(error).startswith(f"[{type(error).code}] {error.subject}: {error.reason}")
 
 
 def test_every_kind_of_trouble_is_tried() -> None:

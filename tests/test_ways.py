@@ -23,11 +23,11 @@ from agent_factory.topology.model import (
     Tool,
 )
 from agent_factory.topology.model import ToolKind as Kind
-from agent_factory.topology.transitions import Reason, Why
+from agent_factory.topology.transitions import Reason, TransitionReason
 
 
 def why(plan: Topology, source: str, target: str) -> list[str]:
-    (way,) = (way for way in plan.ways if (way.source, way.target) == (source, target))
+    (way,) = (way for way in plan.transitions if (way.source, way.target) == (source, target))
     return [str(reason) for reason in way.reasons]
 
 
@@ -139,12 +139,17 @@ def _shape(hooks: list[Hook], layers: list[Layer], tools: list[Tool], provider: 
 @given(shapes())
 def test_every_way_has_a_reason_and_every_edge_its_ways(shape: Shape) -> None:
     planned = plan(shape)
-    assert [(way.source, way.target) for way in planned.ways] == [
+    assert [(way.source, way.target) for way in planned.transitions] == [
         (edge.source, target) for edge in planned.edges for target in edge.targets
     ]
-    for way in planned.ways:
+    for way in planned.transitions:
         assert way.reasons, way
-    jumps = [reason for way in planned.ways for reason in way.reasons if reason.why is Why.JUMP]
+    jumps = [
+        reason
+        for way in planned.transitions
+        for reason in way.reasons
+        if reason.why is TransitionReason.JUMP
+    ]
     assert {name for reason in jumps for name in reason.by} <= {h.owner for h in shape.hooks}
 
 
@@ -152,8 +157,12 @@ def test_every_way_has_a_reason_and_every_edge_its_ways(shape: Shape) -> None:
 def test_a_declared_jump_is_a_reason_of_some_way(shape: Shape) -> None:
     planned = plan(shape)
     for hook in shape.hooks:
-        ways = [way for way in planned.ways if way.source == hook.node]
-        targets = {way.target for way in ways if Reason(Why.JUMP, (hook.owner,)) in way.reasons}
+        transitions = [way for way in planned.transitions if way.source == hook.node]
+        targets = {
+            way.target
+            for way in transitions
+            if Reason(TransitionReason.JUMP, (hook.owner,)) in way.reasons
+        }
         assert bool(targets) == bool(hook.can_jump_to - _to_itself(planned, hook))
 
 

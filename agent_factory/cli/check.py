@@ -50,15 +50,15 @@ class Found:
     target: str
     code: str
     severity: str
-    culprit: str
+    subject: str
     reason: str
-    remedy: str
+    hint: str
     place: Place | None
 
     @property
     def words(self) -> str:
         """Culprit, reason and remedy in one line."""
-        return " ".join(f"{self.culprit}: {self.reason} {self.remedy}".split())
+        return " ".join(f"{self.subject}: {self.reason} {self.hint}".split())
 
     def to_data(self) -> dict[str, Any]:
         """The finding as a plain dict, for machines."""
@@ -66,9 +66,9 @@ class Found:
             "target": self.target,
             "code": self.code,
             "severity": self.severity,
-            "culprit": self.culprit,
+            "subject": self.subject,
             "reason": self.reason,
-            "remedy": self.remedy,
+            "hint": self.hint,
             "file": self.place.name if self.place else None,
             "line": self.place.line if self.place else None,
         }
@@ -126,7 +126,7 @@ def _refused(target: str, refused: NotBuilt) -> Iterator[Found]:
 
 
 def _found(target: str, error: SpecError, severity: str, place: Place | None) -> Found:
-    return Found(target, error.code, severity, error.culprit, error.reason, error.remedy, place)
+    return Found(target, error.code, severity, error.subject, error.reason, error.hint, place)
 
 
 EXAMPLES = """Examples:
@@ -231,7 +231,7 @@ def _codes(ignore: Iterable[str]) -> list[str]:
 
     codes = [code.strip() for text in ignore for code in text.split(",")]
     if wrong := list(unknown_codes(codes)):
-        raise Trouble(f"--ignore: {' '.join(f'{w.reason} {w.remedy}'.strip() for w in wrong)}")
+        raise Trouble(f"--ignore: {' '.join(f'{w.reason} {w.hint}'.strip() for w in wrong)}")
     return codes
 
 
@@ -283,10 +283,10 @@ def _block(finding: Found) -> Text:
     text = Text.assemble(
         (finding.severity, _STYLES[finding.severity]),
         f" {finding.code} ",
-        (finding.culprit, "cyan"),
+        (finding.subject, "cyan"),
         f"\n{finding.reason}",
     )
-    return text.append(f"\n{finding.remedy}", style="green") if finding.remedy else text
+    return text.append(f"\n{finding.hint}", style="green") if finding.hint else text
 
 
 def _annotations(report: Report) -> Iterator[str]:

@@ -51,7 +51,7 @@ class Code:
         """The whole entry, as plain text."""
         indented = "\n".join(f"    {line}".rstrip() for line in self.example.source.splitlines())
         words = f"{self.meaning} {self.consequence}"
-        return f"{self.code} {self.kind.__name__}\n{words}\n\n{indented}\n\n{self.example.remedy}"
+        return f"{self.code} {self.kind.__name__}\n{words}\n\n{indented}\n\n{self.example.hint}"
 
     def to_data(self) -> dict[str, Any]:
         """The same as a plain dict, for machines."""
@@ -62,7 +62,7 @@ class Code:
             "severity": self.kind.severity,
             "ignorable": self.kind.ignorable,
             "example": self.example.source,
-            "remedy": self.example.remedy,
+            "hint": self.example.hint,
         }
 
 
@@ -98,7 +98,7 @@ findings of a build together.
 
 - An *error* keeps the agent from being built: it is raised as a `SpecError`.
 - A *warning* is something that may be intended, and usually is not. It is told by an
-  `AgentFactoryWarning`, kept for `findings_of(agent)`, and raised under `strict=True`.
+  `AgentFactoryWarning`, kept for `warnings_of(agent)`, and raised under `strict=True`.
 - What can be ignored is left unsaid with `create_agent(..., ignore=["AF204"])`, and a warning also
   with `agent-factory check --ignore AF204`.
 
@@ -130,7 +130,7 @@ def _entry(code: Code) -> Iterator[str]:
     yield f"{code.meaning} {code.consequence}\n"
     yield _block("python", code.example.source)
     yield _block("output", printed(code.example))
-    yield f"Remedy: {code.example.remedy}\n"
+    yield f"Remedy: {code.example.hint}\n"
 
 
 def _block(kind: str, text: str) -> str:

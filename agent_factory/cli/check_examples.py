@@ -48,7 +48,7 @@ class Example:
     """
 
     source: str
-    remedy: str
+    hint: str
 
 
 EXAMPLES: Final[dict[str, Example]] = {
@@ -261,11 +261,11 @@ found(middleware=[Look(), Outer()])""",
     ),
     "AF205": Example(
         """class Guard(Look):
-    ordering = Ordering(guards=("user_messages",))
+    ordering = Ordering(sanitizes=("user_messages",))
 
 
 class Summarizer(Look):
-    ordering = Ordering(exposes=("user_messages",))
+    ordering = Ordering(sends_to_model=("user_messages",))
 
 
 found(middleware=[Summarizer(), Guard()])""",

@@ -18,7 +18,7 @@ from agent_factory.cli.loading import load
 from agent_factory.topology.model import END, START, Call, Phase
 from agent_factory.topology.render.explanation import ORDERS, layer_order, meaning
 from agent_factory.topology.topology import Topology
-from agent_factory.topology.transitions import Way
+from agent_factory.topology.transitions import Transition
 
 EXAMPLES = """Examples:
 
@@ -80,13 +80,15 @@ def _explain_code(code: str, json: bool) -> None:
 
 
 def _node(plan: Topology, name: str) -> str:
-    known = list(dict.fromkeys(node for way in plan.ways for node in (way.source, way.target)))
+    known = list(
+        dict.fromkeys(node for way in plan.transitions for node in (way.source, way.target))
+    )
     node = name if name in known else _SHORT.get(name, name)
     if node in known:
         return node
     close = get_close_matches(name, known, n=1)
-    remedy = f"Did you mean {close[0]}?" if close else f"Its nodes are {', '.join(known)}."
-    raise Trouble(f"{name} is no node of this agent. {remedy}")
+    hint = f"Did you mean {close[0]}?" if close else f"Its nodes are {', '.join(known)}."
+    raise Trouble(f"{name} is no node of this agent. {hint}")
 
 
 def _print(
@@ -152,7 +154,7 @@ def _layers(plan: Topology) -> Iterator[dict[str, Any]]:
 
 
 def _way(target: str, plan: Topology, source: str, to: str) -> dict[str, Any]:
-    leaving = [way for way in plan.ways if way.source == source]
+    leaving = [way for way in plan.transitions if way.source == source]
     found = [way for way in leaving if way.target == to]
     return {
         "target": target,
@@ -164,6 +166,6 @@ def _way(target: str, plan: Topology, source: str, to: str) -> dict[str, Any]:
     }
 
 
-def _reasons(way: Way) -> Iterator[dict[str, Any]]:
+def _reasons(way: Transition) -> Iterator[dict[str, Any]]:
     for reason in way.reasons:
         yield {"why": str(reason.why), "by": list(reason.by), "meaning": meaning(reason)}

@@ -290,8 +290,8 @@ def _no_module(target: Target, name: str) -> str:
     around = getattr(module, "__path__", [str(Path.cwd())])
     close = get_close_matches(last, [found.name for found in pkgutil.iter_modules(around)], n=1)
     meant = ".".join(filter(None, [parent if module else "", *close])) if close else ""
-    remedy = f"Did you mean {meant}?" if close else f"It is neither here nor installed. {HOW}"
-    return f"There is no module {name}. {remedy}"
+    hint = f"Did you mean {meant}?" if close else f"It is neither here nor installed. {HOW}"
+    return f"There is no module {name}. {hint}"
 
 
 def _only_agent(target: Target, module: ModuleType) -> str:
@@ -329,8 +329,8 @@ def _no_attribute(where: str, owner: Any, name: str) -> str:
     agents = _agents_in(owner) if isinstance(owner, ModuleType) else []
     if close := get_close_matches(name, there, n=1):
         return f"{where} has no {name!r}. Did you mean {close[0]}?"
-    remedy = f"It has the agents {', '.join(agents)}." if agents else "It has no agent."
-    return f"{where} has no {name!r}. {remedy}"
+    hint = f"It has the agents {', '.join(agents)}." if agents else "It has no agent."
+    return f"{where} has no {name!r}. {hint}"
 
 
 def _plan_of(name: str, value: Any) -> Loaded:
@@ -360,14 +360,14 @@ def _plan_of(name: str, value: Any) -> Loaded:
 
 def _known(value: Any) -> Loaded | None:
     """What an agent or a plan is; None for anything else."""
-    from agent_factory.factory.agent import findings_of, topology_of
+    from agent_factory.factory.agent import topology_of, warnings_of
 
     if isinstance(value, Topology):
         return Loaded(value)
     if inspect.isclass(value) or not hasattr(value, "builder"):
         return None
     try:
-        return Loaded(topology_of(value), findings_of(value))
+        return Loaded(topology_of(value), warnings_of(value))
     except ArgumentError:
         return None
 

@@ -256,8 +256,8 @@ def _core() -> Any:
     try:
         from agent_factory.migrate import UnreadableSource, migrate_bytes
     except ImportError as error:
-        remedy = "Install it with: pip install 'agent-factory[cli]'"
-        raise Trouble(f"libcst, which reads Python, is missing. {remedy}", error) from None
+        hint = "Install it with: pip install 'agent-factory[cli]'"
+        raise Trouble(f"libcst, which reads Python, is missing. {hint}", error) from None
     return migrate_bytes, UnreadableSource
 
 

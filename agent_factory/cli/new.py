@@ -234,8 +234,8 @@ def _module(name: str) -> str:
     proposed = "".join(word[:1].upper() + word[1:] for word in words)
     if not name.isidentifier() or iskeyword(name) or name != proposed:
         good = proposed.isidentifier() and not iskeyword(proposed)
-        remedy = f"Did you mean {proposed}?" if good else "Write one such as AuditTrail."
-        raise Trouble(f"{name!r} is no name for a class: CapWords are wanted. {remedy}")
+        hint = f"Did you mean {proposed}?" if good else "Write one such as AuditTrail."
+        raise Trouble(f"{name!r} is no name for a class: CapWords are wanted. {hint}")
     if len(name) > LONGEST_NAME:
         raise Trouble(f"{name} has {len(name)} characters, and {LONGEST_NAME} are the most.")
     module = snake_case(name)

@@ -28,7 +28,7 @@ from agent_factory.topology.model import (
     ToolKind,
 )
 from agent_factory.topology.topology import Topology
-from agent_factory.topology.transitions import Way, Why
+from agent_factory.topology.transitions import Transition, TransitionReason
 
 _GUIDES = "bright_black"
 _TITLE = "bold"
@@ -48,7 +48,7 @@ _PARTS = {
 def tree_of(title: str, plan: Topology) -> Tree:
     """The plan as a tree."""
     tree = Tree(Text(title, style=_TITLE), guide_style=_GUIDES)
-    for way in plan.ways:
+    for way in plan.transitions:
         if way.source == START:
             tree.add(_way(way, named(START)))
     for part, phases in _PARTS.items():
@@ -71,17 +71,17 @@ def _phase(plan: Topology, node: str) -> Phase | None:
 
 
 def _add_node(branch: Tree, plan: Topology, node: str) -> None:
-    ways = [way for way in plan.ways if way.source == node]
-    if len(ways) == 1:
-        branch.add(_way(ways[0], named(node)))
+    transitions = [way for way in plan.transitions if way.source == node]
+    if len(transitions) == 1:
+        branch.add(_way(transitions[0], named(node)))
         return
     inner = branch.add(named(node))
-    for way in ways:
+    for way in transitions:
         inner.add(_way(way, Text()))
 
 
-def _way(way: Way, start: Text) -> Text:
-    reasons = [str(reason) for reason in way.reasons if reason.why is not Why.NEXT]
+def _way(way: Transition, start: Text) -> Text:
+    reasons = [str(reason) for reason in way.reasons if reason.why is not TransitionReason.NEXT]
     line = Text.assemble(start, " " if start else "", ("-> ", _ASIDE), named(way.target))
     return line.append(f"  {'; '.join(reasons)}", style="yellow") if reasons else line
 

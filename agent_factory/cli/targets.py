@@ -156,8 +156,8 @@ def _graphs(target: Target) -> Mapping[str, Any] | None:
 def _graph(config: Target, graphs: Mapping[str, Any], name: str) -> Target:
     if name not in graphs:
         close = get_close_matches(name, graphs, n=1)
-        remedy = f"Did you mean {close[0]}?" if close else f"It has {', '.join(graphs)}."
-        raise Trouble(f"{config.place} has no graph {name!r}. {remedy}")
+        hint = f"Did you mean {close[0]}?" if close else f"It has {', '.join(graphs)}."
+        raise Trouble(f"{config.place} has no graph {name!r}. {hint}")
     entry = graphs[name]
     where = entry.get("path") if isinstance(entry, dict) else entry
     if not isinstance(where, str) or not (inner := parse(where)).attribute:

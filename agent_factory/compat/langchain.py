@@ -65,7 +65,7 @@ def adapted(member: Any) -> Any:
     return member if foreign_base(type(member)) is None else _kind_of(type(member))(member)
 
 
-class Adapted(AgentMiddleware[Any, Any]):
+class LangChainAdapter(AgentMiddleware[Any, Any]):
     """A middleware of theirs as one of ours. Each has a class of its own, named as theirs is.
 
     Args:
@@ -92,7 +92,7 @@ class _Slot:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __get__(self, member: Adapted | None, kind: type[Any]) -> Any:
+    def __get__(self, member: LangChainAdapter | None, kind: type[Any]) -> Any:
         if member is None:
             return self
         method = getattr(member.inner, self._name)
@@ -102,10 +102,10 @@ class _Slot:
         return _translated(method, member) if self._name in _MODEL_LAYERS else method
 
 
-_kinds: WeakKeyDictionary[type[Any], type[Adapted]] = WeakKeyDictionary()
+_kinds: WeakKeyDictionary[type[Any], type[LangChainAdapter]] = WeakKeyDictionary()
 
 
-def _kind_of(theirs: type[Any]) -> type[Adapted]:
+def _kind_of(theirs: type[Any]) -> type[LangChainAdapter]:
     """A class of ours for a class of theirs, with the same names to derive from."""
     if theirs not in _kinds:
         base = foreign_base(theirs)
@@ -113,7 +113,7 @@ def _kind_of(theirs: type[Any]) -> type[Adapted]:
         bases = [_kind_of(b) for b in theirs.__bases__ if b is not base and issubclass(b, base)]
         slots = {name: _Slot(name) for name in _SLOTS if _defines(theirs, name, base)}
         about = {"__module__": theirs.__module__, "__doc__": theirs.__doc__}
-        _kinds[theirs] = type(theirs.__name__, tuple(bases) or (Adapted,), about | slots)
+        _kinds[theirs] = type(theirs.__name__, tuple(bases) or (LangChainAdapter,), about | slots)
     return _kinds[theirs]
 
 
@@ -123,7 +123,7 @@ def _defines(theirs: type[Any], name: str, base: type[Any]) -> bool:
     return not any(getattr(theirs, name, None) is method for method in inherited)
 
 
-def _translated(method: Method, member: Adapted) -> Method:
+def _translated(method: Method, member: LangChainAdapter) -> Method:
     """Their model layer: it gets requests and responses of its own family, and we get ours."""
     base = foreign_base(type(member.inner))
     assert base is not None

@@ -4,8 +4,8 @@ from agent_factory.decisions.log import (
     Decision,
     DecisionLog,
     Jump,
-    Verdict,
-    because,
+    Outcome,
+    set_reason,
 )
 from agent_factory.decisions.sinks import (
     DecisionFile,
@@ -18,6 +18,6 @@ __all__ = [
     "DecisionLog",
     "DecisionSpanEvents",
     "Jump",
-    "Verdict",
-    "because",
+    "Outcome",
+    "set_reason",
 ]

@@ -13,35 +13,35 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
-from agent_factory.decisions.log import REASON, Decision, Verdict
+from agent_factory.decisions.log import REASON, Decision, Outcome
 from agent_factory.errors import BadReturn
 from agent_factory.topology.model import MODEL, TOOLS, Hook, Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
 
 
-def noted(
-    who: str, hook: str, verdict: Verdict, detail: str = "", *, request: Any = None, **more: Any
+def make_decision(
+    who: str, hook: str, outcome: Outcome, detail: str = "", *, request: Any = None, **more: Any
 ) -> Decision:
     """A decision, still without the place where it was made."""
     call = getattr(request, "tool_call", None)
     if call:
         more |= {"tool": str(call["name"]), "call_id": str(call["id"] or "")}
-    return Decision("", None, 0, who, hook, verdict, detail, **more)
+    return Decision("", None, 0, who, hook, outcome, detail, **more)
 
 
-def _failed(error: BaseException) -> tuple[Verdict, str]:
+def _failed(error: BaseException) -> tuple[Outcome, str]:
     if isinstance(error, GraphInterrupt):
-        return Verdict.INTERRUPTED, ""
+        return Outcome.INTERRUPTED, ""
     if isinstance(error, GraphBubbleUp):
-        return Verdict.HANDED_OVER, ""
-    return Verdict.RAISED, type(error).__name__
+        return Outcome.HANDED_OVER, ""
+    return Outcome.RAISED, type(error).__name__
 
 
 # Hooks
 
 
-def note_hook(
-    fact: Hook,
+def classify_hook(
+    definition: Hook,
     finish: Callable[[Any], Any],
     reasoned: bool,
     result: Any,
@@ -50,29 +50,29 @@ def note_hook(
     """What a node hook decided.
 
     Args:
-        fact: The hook.
+        definition: The hook.
         finish: What the node makes of the result; raises where it refuses that.
         reasoned: Whether an update may say why.
         result: What it returned.
         error: What it raised.
     """
-    owner, hook = fact.owner, str(fact.phase)
+    owner, hook = definition.owner, str(definition.phase)
     try:
         if error is None:
             finish(result)
     except Exception as refused:
         error = refused
     if error is not None:
-        return noted(owner, hook, *_failed(error), contents=error)
+        return make_decision(owner, hook, *_failed(error), contents=error)
     if isinstance(result, Command) and result.graph is not None:
-        return noted(owner, hook, Verdict.HANDED_OVER, contents=result)
+        return make_decision(owner, hook, Outcome.HANDED_OVER, contents=result)
     update = _update_of(result)
     said = update.pop(REASON, "") if reasoned else ""
     reason = str(getattr(result, "reason", "") or said)
     more: dict[str, Any] = {"reason": reason, "changed": _changed(update), "contents": result}
     if jump := update.get("jump_to"):
-        return noted(owner, hook, Verdict.JUMPED, str(jump), **more)
-    return noted(owner, hook, Verdict.WROTE if update else Verdict.PASSED, **more)
+        return make_decision(owner, hook, Outcome.JUMPED, str(jump), **more)
+    return make_decision(owner, hook, Outcome.WROTE if update else Outcome.PASSED, **more)
 
 
 def _update_of(result: Any) -> dict[str, Any]:
@@ -175,8 +175,8 @@ def _same(one: Any, other: Any) -> bool:
         return False
 
 
-def note_layer(
-    fact: Layer,
+def classify_layer(
+    definition: Layer,
     request: Any,
     before: Mapping[str, Any],
     inward: Inward,
@@ -186,25 +186,25 @@ def note_layer(
     """What a layer decided.
 
     Args:
-        fact: The layer.
+        definition: The layer.
         request: The request.
         before: Its fields as they were given.
         inward: What it called.
         result: What it returned.
         error: What it raised.
     """
-    owner, method = fact.owner, fact.method
+    owner, method = definition.owner, definition.method
     if error is not None:
         reason = "from within" if any(error is inner for inner in inward.errors) else ""
         more: dict[str, Any] = {"reason": reason, "contents": error}
-        return noted(owner, method, *_failed(error), request=request, **more)
+        return make_decision(owner, method, *_failed(error), request=request, **more)
     command = result.command if isinstance(result, ExtendedModelResponse) else None
     changed = _written(command)
-    verdict, detail = _verdict(before, inward, result)
-    if changed and verdict is Verdict.PASSED:
-        verdict = Verdict.WROTE
+    outcome, detail = _verdict(before, inward, result)
+    if changed and outcome is Outcome.PASSED:
+        outcome = Outcome.WROTE
     more = {"changed": changed, "contents": result}
-    return noted(owner, method, verdict, detail, request=request, **more)
+    return make_decision(owner, method, outcome, detail, request=request, **more)
 
 
 def _written(command: Any) -> tuple[str, ...]:
@@ -218,31 +218,31 @@ _RETURNS = (ModelResponse, ExtendedModelResponse, AIMessage, ToolMessage, Comman
 """What a layer may return; anything else is refused where layers are composed."""
 
 
-def _verdict(before: Mapping[str, Any], inward: Inward, result: Any) -> tuple[Verdict, str]:
+def _verdict(before: Mapping[str, Any], inward: Inward, result: Any) -> tuple[Outcome, str]:
     if not isinstance(result, _RETURNS):
-        return Verdict.RAISED, BadReturn.__name__
+        return Outcome.RAISED, BadReturn.__name__
     calls = len(inward.requests)
     if not calls:
-        return Verdict.ANSWERED, ""
+        return Outcome.ANSWERED, ""
     kinds = ", ".join(dict.fromkeys(type(error).__name__ for error in inward.errors))
     if inward.failed:
-        return Verdict.RECOVERED, kinds
+        return Outcome.RECOVERED, kinds
     parts = _parts(result)
     fields = [f for f in before if any(not _same(before[f], r[f]) for r in inward.requests)]
     if not any(_same(parts, answer) for answer in inward.answers):
         fields.append("response")
     if calls > 1:
         after = [f"after {kinds}"] if kinds else []
-        return Verdict.REPEATED, ", ".join([f"{calls} times", *fields, *after])
+        return Outcome.REPEATED, ", ".join([f"{calls} times", *fields, *after])
     if fields == ["response"]:
-        return Verdict.CHANGED_RESPONSE, ""
-    return (Verdict.CHANGED_REQUEST, ", ".join(fields)) if fields else (Verdict.PASSED, "")
+        return Outcome.CHANGED_RESPONSE, ""
+    return (Outcome.CHANGED_REQUEST, ", ".join(fields)) if fields else (Outcome.PASSED, "")
 
 
 # Tools
 
 
-def note_tool(
+def classify_tool(
     request: Any, told: Sequence[str], before: int, result: Any, error: BaseException | None
 ) -> Decision | None:
     """What became of a tool's call; None where it went well, or was recorded already.
@@ -255,26 +255,28 @@ def note_tool(
         error: What it raised.
     """
     if error is not None:
-        return noted("", TOOLS, *_failed(error), request=request, contents=error)
+        return make_decision("", TOOLS, *_failed(error), request=request, contents=error)
     failed = isinstance(result, ToolMessage) and result.status == "error"
     if not failed or len(told) > before:
         return None
     detail = "" if request.tool else "unknown tool"
-    return noted("", TOOLS, Verdict.TOLD, detail, request=request, contents=result)
+    return make_decision(
+        "", TOOLS, Outcome.ERROR_REPORTED, detail, request=request, contents=result
+    )
 
 
 # The model, and routes
 
 
-def note_repair(before: Sequence[Any], after: Sequence[Any]) -> Decision:
+def classify_repair(before: Sequence[Any], after: Sequence[Any]) -> Decision:
     """How a history was mended."""
     old, new = ({id(message) for message in messages} for messages in (before, after))
     counts = Counter(added=len(new - old), removed=len(old - new))
     detail = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    return noted("", MODEL, Verdict.REPAIRED, detail or "reordered")
+    return make_decision("", MODEL, Outcome.REPAIRED, detail or "reordered")
 
 
-def note_route(
+def classify_route(
     source: str,
     why: Callable[[str, str], str],
     jump: str,
@@ -291,9 +293,11 @@ def note_route(
         error: What it raised.
     """
     if error is not None:
-        return noted("", source, *_failed(error), contents=error)
+        return make_decision("", source, *_failed(error), contents=error)
     if not isinstance(chosen, list):
-        return noted("", source, Verdict.ROUTED, str(chosen), reason=why(str(chosen), jump))
+        return make_decision("", source, Outcome.ROUTED, str(chosen), reason=why(str(chosen), jump))
     target = chosen[0].node
     tasks = f"{len(chosen)} task{'s' * (len(chosen) != 1)}"
-    return noted("", source, Verdict.ROUTED, f"{target} ({tasks})", reason=why(target, jump))
+    return make_decision(
+        "", source, Outcome.ROUTED, f"{target} ({tasks})", reason=why(target, jump)
+    )

@@ -25,7 +25,7 @@ from langgraph.runtime import Runtime
 from agent_factory.errors import ArgumentError, describe
 
 
-class Verdict(StrEnum):
+class Outcome(StrEnum):
     """What was decided."""
 
     PASSED = "passed"
@@ -50,7 +50,7 @@ class Verdict(StrEnum):
     """A route was taken; `detail` says where to."""
     SKIPPED = "skipped"
     """A hook or the model did not run, since tools have ended the run."""
-    TOLD = "told the model"
+    ERROR_REPORTED = "told the model"
     """A call of a tool failed, and the model was told; `detail` is the type of the exception."""
     REPAIRED = "repaired"
     """A history was mended before the model saw it; `detail` says how."""
@@ -94,7 +94,7 @@ class Decision:
     step: int
     middleware: str
     hook: str
-    verdict: Verdict
+    outcome: Outcome
     detail: str = ""
     reason: str = ""
     tool: str = ""
@@ -109,7 +109,7 @@ class Decision:
     @property
     def error(self) -> str:
         """The type of the exception that was raised or met; empty without one."""
-        failed = self.verdict in (Verdict.RAISED, Verdict.RECOVERED, Verdict.TOLD)
+        failed = self.outcome in (Outcome.RAISED, Outcome.RECOVERED, Outcome.ERROR_REPORTED)
         return self.detail if failed else ""
 
     def to_data(self) -> dict[str, Any]:
@@ -117,13 +117,13 @@ class Decision:
         data = {field.name: getattr(self, field.name) for field in fields(self)}
         contents = data.pop("contents")
         data.update(
-            verdict=str(self.verdict), changed=list(self.changed), namespace=list(self.namespace)
+            outcome=str(self.outcome), changed=list(self.changed), namespace=list(self.namespace)
         )
         return data if contents is None else {**data, "contents": repr(contents)}
 
     def __str__(self) -> str:
         who = f"{self.middleware}.{self.hook}" if self.middleware else self.hook
-        words = " ".join(filter(None, (who, self.tool and f"({self.tool})", self.verdict)))
+        words = " ".join(filter(None, (who, self.tool and f"({self.tool})", self.outcome)))
         detail = self.detail or ", ".join(self.changed)
         return words + (detail and f": {detail}") + (self.reason and f" [{self.reason}]")
 
@@ -151,7 +151,7 @@ REASON: Final = "reason"
 _reasons: ContextVar[list[str] | None] = ContextVar("reasons", default=None)
 
 
-def because(reason: str) -> None:
+def set_reason(reason: str) -> None:
     """Say why, from within a hook or a layer, for the decision log; the last word counts.
 
     Costs nothing and does nothing where no log is kept.
@@ -164,7 +164,7 @@ def because(reason: str) -> None:
     >>> from agent_factory.testing import ScriptedChatModel
     >>> @wrap_model_call
     ... def brief(request):
-    ...     because("it is late")
+    ...     set_reason("it is late")
     ...     return (yield request.override(system_prompt="Be brief."))
     >>> agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[brief], decisions=print)
     >>> _ = agent.invoke({"messages": [("user", "Hello")]})
@@ -207,7 +207,7 @@ class DecisionLog:
         self.contents = contents
         self._failed: set[int] = set()
 
-    def record(self, noted: Decision, runtime: Runtime[Any] | None, **known: Any) -> None:
+    def record(self, make_decision: Decision, runtime: Runtime[Any] | None, **known: Any) -> None:
         """Complete a record with where it was made, and hand it to every sink.
 
         Args:
@@ -217,12 +217,12 @@ class DecisionLog:
         """
         info = runtime.execution_info if runtime else None
         decision = replace(
-            noted,
+            make_decision,
             run=_run_of(runtime),
             thread=info.thread_id if info else None,
             namespace=tuple(info.checkpoint_ns.split("|")[:-1]) if info else (),
             at=time(),
-            contents=noted.contents if self.contents else None,
+            contents=make_decision.contents if self.contents else None,
             **known,
         )
         for index, sink in enumerate(self.sinks):

@@ -19,15 +19,15 @@ from langgraph.types import Send
 
 from agent_factory.decisions.classification import (
     Inward,
+    classify_hook,
+    classify_layer,
+    classify_repair,
+    classify_route,
+    classify_tool,
     fields_of,
-    note_hook,
-    note_layer,
-    note_repair,
-    note_route,
-    note_tool,
-    noted,
+    make_decision,
 )
-from agent_factory.decisions.log import Decision, DecisionLog, Verdict, _reasons
+from agent_factory.decisions.log import Decision, DecisionLog, Outcome, _reasons
 from agent_factory.hooks.flows import is_awaitable
 from agent_factory.hooks.introspection import Bound
 from agent_factory.state.history import Repair
@@ -116,7 +116,7 @@ class _Running:
 _running: ContextVar[_Running | None] = ContextVar("running", default=None)
 
 
-class Watch:
+class DecisionRecorder:
     """Makes the parts of one agent record what they decide.
 
     Args:
@@ -175,19 +175,19 @@ class Watch:
                 refuses that.
             reasoned: Whether an update may say why; not where the state has such a key.
         """
-        made = partial(self._hook, bound.fact, finish, reasoned)
-        sync, a = (method and made(method) for method in (bound.sync, bound.a))
-        return replace(bound, sync=sync, a=a)
+        made = partial(self._hook, bound.definition, finish, reasoned)
+        func, afunc = (method and made(method) for method in (bound.func, bound.afunc))
+        return replace(bound, func=func, afunc=afunc)
 
     def _hook(
         self,
-        fact: Hook,
+        definition: Hook,
         finish: Callable[[Any, Any], Any],
         reasoned: bool,
         method: Callable[[Any, Any], Any],
     ) -> Callable[[Any, Any], Any]:
         def watching(state: Any, runtime: Any) -> Any:
-            note = partial(note_hook, fact, partial(finish, state), reasoned)
+            note = partial(classify_hook, definition, partial(finish, state), reasoned)
             place = here(runtime)
             remembering = partial(self._remembering, note, place)
             return self._watched(remembering, place, partial(method, state, runtime))
@@ -198,7 +198,7 @@ class Watch:
         self, note: Note, place: Place, result: Any, error: BaseException | None
     ) -> Decision | None:
         decision = note(result, error)
-        if decision is not None and decision.verdict is Verdict.JUMPED:
+        if decision is not None and decision.outcome is Outcome.JUMPED:
             self._remember(place, f"jump to {decision.detail} by {decision.middleware}")
         return decision
 
@@ -213,30 +213,32 @@ class Watch:
         self,
         owner: str,
         hook: str,
-        passed_on: Callable[[Any, Any], Any],
+        pending_exit: Callable[[Any, Any], Any],
         why: Callable[[Any, Any], str],
     ) -> Callable[[Any, Any], Any]:
         """What a node hands on without working, recorded where there is something."""
 
         def watching(state: Any, rules: Any) -> Any:
-            passed = passed_on(state, rules)
+            passed = pending_exit(state, rules)
             if passed:
                 reason, place = why(state, rules), here()
                 self._remember(place, reason)
-                self._tell(noted(owner, hook, Verdict.SKIPPED, reason=reason), place)
+                self._tell(make_decision(owner, hook, Outcome.SKIPPED, reason=reason), place)
             return passed
 
         return watching
 
     # Layers
 
-    def layer(self, fact: Layer, method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def layer(
+        self, definition: Layer, method: Callable[[Any, Any], Any]
+    ) -> Callable[[Any, Any], Any]:
         """A layer that records what it decides."""
 
         def watching(request: Any, handler: Callable[[Any], Any]) -> Any:
             place = here(request.runtime)
             inward = Inward(handler, partial(_inward, place))
-            note = partial(note_layer, fact, request, fields_of(request), inward)
+            note = partial(classify_layer, definition, request, fields_of(request), inward)
             return self._watched(note, place, partial(method, request, inward))
 
         return watching
@@ -256,7 +258,7 @@ class Watch:
     def _execute(self, execute: Callable[[Any], Any], request: Any) -> Any:
         running = _running.get()
         told = running.told if running else []
-        note = partial(note_tool, request, told, len(told))
+        note = partial(classify_tool, request, told, len(told))
         return self._watched(note, here(request.runtime), partial(execute, request))
 
     def handler(self, handler: Any) -> Any:
@@ -276,7 +278,7 @@ class Watch:
         if running := _running.get():
             request = running.request
             running.told.append(kind)
-        self._tell(noted("", TOOLS, Verdict.TOLD, kind, request=request), here())
+        self._tell(make_decision("", TOOLS, Outcome.ERROR_REPORTED, kind, request=request), here())
 
     def refusing(
         self, refuse: Callable[[dict[str, Any]], ToolMessage]
@@ -285,7 +287,10 @@ class Watch:
 
         def watching(call: dict[str, Any]) -> ToolMessage:
             where = {"tool": str(call["name"]), "call_id": str(call["id"])}
-            self._tell(noted("", TOOLS, Verdict.TOLD, "unreadable arguments", **where), here())
+            self._tell(
+                make_decision("", TOOLS, Outcome.ERROR_REPORTED, "unreadable arguments", **where),
+                here(),
+            )
             return refuse(call)
 
         return watching
@@ -298,7 +303,7 @@ class Watch:
         def watching(messages: Sequence[Any], start: int = 0) -> Repair | None:
             mended = repair(messages, start)
             if mended is not None:
-                self._tell(note_repair(messages, mended.messages), here())
+                self._tell(classify_repair(messages, mended.messages), here())
             return mended
 
         return watching
@@ -306,7 +311,7 @@ class Watch:
     def explained(self, times: int) -> None:
         """The model is told what is wrong with its structured answer."""
         detail = f"{times} time{'s' * (times != 1)}"
-        self._tell(noted("", MODEL, Verdict.EXPLAINED, detail), here())
+        self._tell(make_decision("", MODEL, Outcome.EXPLAINED, detail), here())
 
     # Routes
 
@@ -328,7 +333,7 @@ class Watch:
             # LangGraph hands the config to a route and does not make it current.
             with _current(config):
                 place = here()
-                note = partial(note_route, source, partial(why, state), self._recall(place))
+                note = partial(classify_route, source, partial(why, state), self._recall(place))
                 chosen: str | list[Send] = self._watched(note, place, partial(choose, state))
             return chosen
 
@@ -344,8 +349,8 @@ class _Told:
 
     __slots__ = ("_note", "_place", "_start", "_watch", "reasons")
 
-    def __init__(self, watch: Watch, note: Note, place: Place) -> None:
-        self._watch = watch
+    def __init__(self, recorder: DecisionRecorder, note: Note, place: Place) -> None:
+        self._watch = recorder
         self._note = note
         self._place = place
         self.reasons: list[str] = []
@@ -360,6 +365,6 @@ class _Told:
         self._watch._tell(decision, self._place, seconds=seconds, reason=reason)
 
 
-def watch_of(log: DecisionLog | None, agent: str | None) -> Watch | None:
+def recorder_for(log: DecisionLog | None, agent: str | None) -> DecisionRecorder | None:
     """What watches an agent; None where nothing is recorded."""
-    return None if log is None else Watch(log, agent)
+    return None if log is None else DecisionRecorder(log, agent)

@@ -35,7 +35,7 @@ class DecisionFile:
     ...     agent = create_agent(ScriptedChatModel(["Hi."]), [print], decisions=file)
     ...     _ = agent.invoke({"messages": [("user", "Hello")]})
     >>> line = json.loads(path.read_text())
-    >>> line["hook"], line["verdict"], line["reason"]
+    >>> line["hook"], line["outcome"], line["reason"]
     ('model', 'routed', 'no calls left')
     """
 
@@ -73,7 +73,7 @@ _CONVENTIONAL = {
 """Fields for which the conventions have an attribute."""
 
 _OWN = (
-    "run", "step", "namespace", "middleware", "hook", "verdict", "detail", "reason", "changed",
+    "run", "step", "namespace", "middleware", "hook", "outcome", "detail", "reason", "changed",
     "seconds", "contents",
 )  # fmt: skip
 
@@ -84,7 +84,7 @@ class DecisionSpanEvents:
     The event is called `agent_factory.decision`. Attributes have the names of OpenTelemetry's
     semantic conventions for generative AI where these have one, `gen_ai.agent.name`,
     `gen_ai.conversation.id` (the thread), `gen_ai.tool.name` and `gen_ai.tool.call.id`, and
-    `error.type` for exceptions; the others are `agent_factory.run`, `agent_factory.verdict` and so
+    `error.type` for exceptions; the others are `agent_factory.run`, `agent_factory.outcome` and so
     on. Fields without a value are left out. Without a span that records nothing is done.
 
     The names are those of version 1.41 of the conventions, in which all of `gen_ai` has the status

@@ -99,8 +99,8 @@ def explained(folder: Path, model: str) -> Iterator[None]:
         ) from error
     except Exception as error:
         if model != "local":
-            remedy = "Without --model, the embedded model answers."
-            raise DemoError(f"The model {model} failed: {error!r}. {remedy}") from error
+            hint = "Without --model, the embedded model answers."
+            raise DemoError(f"The model {model} failed: {error!r}. {hint}") from error
         if isinstance(error, ImportError | LocalModelError):
             raise DemoError(str(error)) from error
         raise  # a mistake of ours: there is nothing to change outside

@@ -2,9 +2,9 @@
 
 from agent_factory.factory.agent import (
     create_agent,
-    findings_of,
     plan_agent,
     topology_of,
+    warnings_of,
 )
 
-__all__ = ["create_agent", "findings_of", "plan_agent", "topology_of"]
+__all__ = ["create_agent", "plan_agent", "topology_of", "warnings_of"]

@@ -18,7 +18,7 @@ from agent_factory.factory.arguments import make_spec
 from agent_factory.factory.validation import UNKNOWN
 from agent_factory.factory.wiring import AgentGraph, wire
 from agent_factory.fused.agent import FusedAgent
-from agent_factory.fused.planning import fusing
+from agent_factory.fused.planning import plan_fusion
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
 from agent_factory.topology.topology import Topology
@@ -202,7 +202,7 @@ def create_agent(
         ImportError: The model is a string and langchain is not installed.
 
     Warns:
-        AgentFactoryWarning: The stack can be built and is likely wrong; `findings` says how.
+        AgentFactoryWarning: The stack can be built and is likely wrong; `warnings` says how.
 
     >>> from agent_factory.testing import ScriptedChatModel
     >>> def add(a: int, b: int) -> int:
@@ -220,7 +220,7 @@ def create_agent(
         "transformers": transformers,
     }
     check_services(model, services)
-    how = fusing(fused, interrupt_before, interrupt_after)
+    how = plan_fusion(fused, interrupt_before, interrupt_after)
     spec = make_spec(
         model=model,
         tools=tools,
@@ -255,9 +255,9 @@ def create_agent(
 
 
 def _tell(spec: AgentSpec) -> None:
-    if spec.findings:
+    if spec.warnings:
         # Past this function and the one that builds, to the line of the user.
-        warnings.warn(AgentFactoryWarning(spec.findings), stacklevel=3)
+        warnings.warn(AgentFactoryWarning(spec.warnings), stacklevel=3)
 
 
 def check_services(model: Any, services: Mapping[str, Any]) -> None:
@@ -345,13 +345,13 @@ def topology_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> Topology:
     return _spec_of(agent).topology
 
 
-def findings_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[SpecError, ...]:
+def warnings_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[SpecError, ...]:
     """What was found likely wrong when an agent was built, and was not silenced.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
     """
-    return _spec_of(agent).findings
+    return _spec_of(agent).warnings
 
 
 def _spec_of(agent: Any) -> AgentSpec:

@@ -15,7 +15,7 @@ from agent_factory.decisions.log import decision_log
 from agent_factory.errors import ArgumentError, SpecError, describe, raise_all
 from agent_factory.factory.validation import (
     UNKNOWN,
-    Suspect,
+    BuildContext,
     doubts,
     jumps_to_nowhere,
     members_of,
@@ -28,7 +28,7 @@ from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, mistakes_of
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec, needs_tools_node
-from agent_factory.state.schema import RELAY, RETRIES, merge
+from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, merge
 from agent_factory.structured_output.strategies import AutoStrategy, ResponseFormat, ToolStrategy
 from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for
 from agent_factory.tools.registry import sort_tools
@@ -74,19 +74,19 @@ def make_spec(
     layers = tuple(bound for m in members for bound in layers_of(m))
     has_tools = needs_tools_node(toolbox, layers)
     # A layer may ask for a structured answer too.
-    asks = format_ is not None or any(bound.fact.call is Call.MODEL for bound in layers)
-    engine = [key for key, needed in ((RELAY, has_tools), (RETRIES, asks)) if needed]
+    asks = format_ is not None or any(bound.definition.call is Call.MODEL for bound in layers)
+    engine = [key for key, needed in ((TOOL_SIGNALS, has_tools), (RETRIES, asks)) if needed]
     schemas, conflicts = merge(_all_schemas(state_schema, members), engine, checkpoints)
     mistakes += [*wrong, *clashes, *conflicts, *no_common_path(hooks, layers)]
     mistakes += jumps_to_nowhere(hooks, has_tools)
-    facts = toolbox.facts(output_tools(format_))
-    topology = plan(_shape(hooks, layers, facts, has_tools, format_ is not None))
+    definitions = toolbox.tool_definitions(output_tools(format_))
+    topology = plan(_shape(hooks, layers, definitions, has_tools, format_ is not None))
     mistakes += unknown_interrupts(interrupts or {}, topology)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
-        runs_others = any(bound.fact.call is Call.TOOL for bound in layers)
+        runs_others = any(bound.definition.call is Call.TOOL for bound in layers)
         tells = handler is not None and handler is not False
-        mistakes += doubts(Suspect(members, topology, runs_others, checkpointer, tells))
-    findings = _refused_or_told(mistakes, strict, ignore)
+        mistakes += doubts(BuildContext(members, topology, runs_others, checkpointer, tells))
+    warnings = _refused_or_told(mistakes, strict, ignore)
     return AgentSpec(
         model=_model(model),
         system_message=_system_message(system_prompt),
@@ -100,7 +100,7 @@ def make_spec(
         name=name,
         middleware=members,
         rules=Rules(toolbox.client, toolbox.direct, output_tools(format_)),
-        findings=findings,
+        warnings=warnings,
         decisions=log,
     )
 
@@ -148,10 +148,10 @@ def _shape(
     structured: bool,
 ) -> Shape:
     return Shape(
-        hooks=tuple(bound.fact for bound in hooks),
-        layers=tuple(bound.fact for bound in layers),
+        hooks=tuple(bound.definition for bound in hooks),
+        layers=tuple(bound.definition for bound in layers),
         has_tools=has_tools,
-        may_skip_tools=structured or any(b.fact.call is Call.MODEL for b in layers),
+        may_skip_tools=structured or any(b.definition.call is Call.MODEL for b in layers),
         retries_output=structured,
         tools=tools,
     )

@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
 
-from agent_factory.compat.langchain import Adapted, adapted, foreign_base
+from agent_factory.compat.langchain import LangChainAdapter, adapted, foreign_base
 from agent_factory.errors import (
     ArgumentError,
     DuplicateMiddleware,
@@ -72,8 +72,8 @@ def members_of(
 ) -> tuple[tuple[AgentMiddleware[Any, Any], ...], list[SpecError]]:
     """The middleware of a stack, and what keeps it from being one."""
     if not _is_list(middleware):
-        remedy = "Give a list, even of one."
-        return (), [NotMiddleware("middleware", f"{describe(middleware)} is no list.", remedy)]
+        hint = "Give a list, even of one."
+        return (), [NotMiddleware("middleware", f"{describe(middleware)} is no list.", hint)]
     members = tuple(map(adapted, middleware))
     mistakes = [*_strangers(members)]
     if not mistakes:
@@ -118,7 +118,7 @@ def _same_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecEr
 
 
 def _apart(name: str, members: Sequence[AgentMiddleware[Any, Any]]) -> str:
-    if any(isinstance(member, Adapted) and member.name == name for member in members):
+    if any(isinstance(member, LangChainAdapter) and member.name == name for member in members):
         return f"class First{name}({name}): ..."  # theirs have a name that cannot be set
     return f"{name}(..., name='first'), or set instance.name = 'first'."
 
@@ -138,9 +138,9 @@ def no_common_path(
 ) -> Iterator[SpecError]:
     """Layers and hooks that no run could use together."""
     everything: list[Bound[Any]] = [*hooks, *layers]
-    only_async = [bound for bound in everything if bound.sync is None]
+    only_async = [bound for bound in everything if bound.func is None]
     # A synchronous node hook runs in a thread of an asynchronous run; a layer cannot.
-    only_sync = [bound for bound in layers if bound.a is None]
+    only_sync = [bound for bound in layers if bound.afunc is None]
     if only_async and only_sync:
         yield NoCommonPath(
             f"{_method(only_sync[0])} and {_method(only_async[0])}",
@@ -150,17 +150,17 @@ def no_common_path(
 
 
 def _method(bound: Bound[Any]) -> str:
-    fact = bound.fact
+    fact = bound.definition
     name = fact.phase if isinstance(fact, Hook) else fact.method
-    return f"{fact.owner}.{name if bound.sync else f'a{name}'}"
+    return f"{fact.owner}.{name if bound.func else f'a{name}'}"
 
 
 def jumps_to_nowhere(hooks: Iterable[Bound[Hook]], has_tools: bool) -> Iterator[SpecError]:
     """Declared jumps to tools where there are none."""
     for bound in hooks:
-        if "tools" in bound.fact.can_jump_to and not has_tools:
+        if "tools" in bound.definition.can_jump_to and not has_tools:
             yield JumpToNowhere(
-                bound.fact.node,
+                bound.definition.node,
                 "may jump to tools, and this agent has none.",
                 "Give the agent a tool, or take 'tools' out of can_jump_to.",
             )
@@ -179,7 +179,7 @@ def unknown_interrupts(interrupts: Mapping[str, Any], topology: Topology) -> Ite
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class BuildContext:
     """What the doubts of a build look at.
 
     Args:
@@ -197,7 +197,7 @@ class Suspect:
     tells_errors: bool
 
 
-def doubts(suspect: Suspect) -> Iterator[SpecError]:
+def doubts(suspect: BuildContext) -> Iterator[SpecError]:
     """What can be built and is likely wrong, and what the middleware declare of their order."""
     hooks = suspect.topology.hooks
     early = {h.owner for h in hooks if h.phase in (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)}
@@ -241,7 +241,7 @@ def _shadowed(plan: Topology) -> Iterator[SpecError]:
             )
 
 
-def _tools_not_found(suspect: Suspect) -> Iterator[SpecError]:
+def _tools_not_found(suspect: BuildContext) -> Iterator[SpecError]:
     known = {tool.name for tool in suspect.topology.tools}
     for member in suspect.members:
         for name in sorted(set(member.expected_tools) - known):

@@ -8,12 +8,12 @@ from typing import Any, cast
 from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
 
-from agent_factory.decisions.recorder import Watch, watch_of
+from agent_factory.decisions.recorder import DecisionRecorder, recorder_for
 from agent_factory.errors import InvalidSchema
-from agent_factory.fused.planning import Fusing, walks
-from agent_factory.fused.state_view import is_lasting, is_passing
-from agent_factory.fused.step import Lead
-from agent_factory.fused.tool_batch import AfterTools, ToolsTogether, held
+from agent_factory.fused.planning import FusionPlan, fused_nodes
+from agent_factory.fused.state_view import is_ephemeral, is_persistent
+from agent_factory.fused.step import Destination
+from agent_factory.fused.tool_batch import BatchedToolsEdge, BatchedToolsNode, held
 from agent_factory.runtime.composition import LayerCall
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.model_call import model_call
@@ -30,7 +30,7 @@ from agent_factory.runtime.routing import (
     reason_for,
 )
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.tools_node import SentStates, ToolsNode
+from agent_factory.runtime.tools_node import StateCache, ToolsNode
 from agent_factory.runtime.tracing import policy_of
 from agent_factory.state.schema import RETRIES
 from agent_factory.state.updates import Fold
@@ -58,7 +58,7 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
 def wire(
     spec: AgentSpec,
     context_schema: type[Any] | None = None,
-    how: Fusing | None = None,
+    how: FusionPlan | None = None,
     *,
     quick: bool = False,
 ) -> AgentGraph:
@@ -76,20 +76,20 @@ def wire(
         ArgumentError: The agent cannot be fused.
     """
     graph = _graph(spec, context_schema)
-    watch = watch_of(spec.decisions, spec.name)
-    nodes = _nodes(spec, graph, watch)
-    tools = _tools(spec, graph, watch, held if how else None) if spec.has_tools else None
+    recorder = recorder_for(spec.decisions, spec.name)
+    nodes = _nodes(spec, graph, recorder)
+    tools = _tools(spec, graph, recorder, held if how else None) if spec.has_tools else None
     sent = None if tools is None else tools.sent
     # The steps of a fused run keep what they send themselves.
     kept = None if quick else sent
-    paths = {edge.source: _path(spec, edge, watch, kept) for edge in spec.topology.edges}
+    paths = {edge.source: _path(spec, edge, recorder, kept) for edge in spec.topology.edges}
     if tools is not None:
-        nodes[TOOLS] = tools if how is None else ToolsTogether(tools)
+        nodes[TOOLS] = tools if how is None else BatchedToolsNode(tools)
     if tools is not None and how is not None:
-        paths[TOOLS] = AfterTools(cast("Runnable[Any, Any]", paths[TOOLS]))
+        paths[TOOLS] = BatchedToolsEdge(cast("Runnable[Any, Any]", paths[TOOLS]))
     own_way: dict[str, Runnable[Any, Any]] = {}
     if how is not None and quick:
-        own_way |= walks(spec.topology, nodes, _routes(paths), graph.channels, how, sent)
+        own_way |= fused_nodes(spec.topology, nodes, _routes(paths), graph.channels, how, sent)
         own_way |= _returning(spec, tools)
     _add_nodes(graph, {**nodes, **own_way}, own_way)
     for edge in spec.topology.edges:
@@ -102,7 +102,7 @@ def _returning(spec: AgentSpec, tools: ToolsNode | None) -> dict[str, Runnable[A
     """The tools of fused runs, where they need no edge."""
     if tools is None or not _always_returns(spec):
         return {}
-    return {TOOLS: ToolsTogether(tools, spec.topology.loop_entry)}
+    return {TOOLS: BatchedToolsNode(tools, spec.topology.loop_entry)}
 
 
 def _always_returns(spec: AgentSpec) -> bool:
@@ -114,13 +114,13 @@ def _add_nodes(
     graph: AgentGraph, nodes: Mapping[str, Runnable[Any, Any]], see_all: Collection[str]
 ) -> None:
     spec = graph.spec
-    hooks = {bound.fact.node: bound for bound in spec.hooks}
+    hooks = {bound.definition.node: bound for bound in spec.hooks}
     for name, node in nodes.items():
         bound = hooks.get(name)
         graph.add_node(
             name,
             node,
-            input_schema=_seen_by(spec, name)
+            input_schema=_input_schema_for(spec, name)
             if bound and name not in see_all
             else spec.schemas.state,
             trace_policy=policy_of(bound.owner) if bound else None,
@@ -132,30 +132,30 @@ def _keys(spec: AgentSpec, graph: AgentGraph) -> set[str]:
 
 
 def _nodes(
-    spec: AgentSpec, graph: AgentGraph, watch: Watch | None
+    spec: AgentSpec, graph: AgentGraph, recorder: DecisionRecorder | None
 ) -> dict[str, Runnable[Any, Any]]:
     keys = _keys(spec, graph)
     nodes: dict[str, Runnable[Any, Any]] = {
-        bound.fact.node: HookNode(bound, spec.topology, spec.rules, keys, watch)
+        bound.definition.node: HookNode(bound, spec.topology, spec.rules, keys, recorder)
         for bound in spec.hooks
     }
-    nodes[spec.topology.dialect.model] = _model_node(spec, graph, spec.rules, watch)
+    nodes[spec.topology.style.model] = _model_node(spec, graph, spec.rules, recorder)
     return nodes
 
 
 def _tools(
     spec: AgentSpec,
     graph: AgentGraph,
-    watch: Watch | None,
+    recorder: DecisionRecorder | None,
     around: Callable[[LayerCall], LayerCall] | None,
 ) -> ToolsNode:
     keys = _keys(spec, graph)
     channels = {key: channel for key, channel in graph.channels.items() if key in keys}
-    lasting = {key for key, channel in channels.items() if is_lasting(channel)} - {RETRIES}
-    passing = {key for key, channel in channels.items() if is_passing(channel)}
+    lasting = {key for key, channel in channels.items() if is_persistent(channel)} - {RETRIES}
+    passing = {key for key, channel in channels.items() if is_ephemeral(channel)}
     # Who cannot say what tools would read, or where the state is no dict, lets them read it.
     plain = spec.schemas.written is None and lasting | passing | {RETRIES} >= channels.keys()
-    return ToolsNode(spec, keys, watch, around, SentStates(lasting) if plain else None)
+    return ToolsNode(spec, keys, recorder, around, StateCache(lasting) if plain else None)
 
 
 def _graph(spec: AgentSpec, context_schema: type[Any] | None) -> AgentGraph:
@@ -169,22 +169,22 @@ def _graph(spec: AgentSpec, context_schema: type[Any] | None) -> AgentGraph:
         ) from error
 
 
-def _seen_by(spec: AgentSpec, node: str) -> type[Any]:
+def _input_schema_for(spec: AgentSpec, node: str) -> type[Any]:
     """What a hook reads of the state: what tools say of the run is for the loop's entry alone."""
     entered = spec.has_tools and node == spec.topology.loop_entry
     return spec.schemas.state if entered else spec.schemas.hook
 
 
 def _model_node(
-    spec: AgentSpec, graph: AgentGraph, rules: Rules, watch: Watch | None
+    spec: AgentSpec, graph: AgentGraph, rules: Rules, recorder: DecisionRecorder | None
 ) -> Runnable[Any, Any]:
     return ModelNode(
         spec,
-        model_call(spec, watch, asynchronous=False),
-        model_call(spec, watch, asynchronous=True),
+        model_call(spec, recorder, asynchronous=False),
+        model_call(spec, recorder, asynchronous=True),
         Fold(graph.channels),
         rules,
-        watch,
+        recorder,
     )
 
 
@@ -196,7 +196,7 @@ def _add(graph: AgentGraph, edge: Edge, path: str | Runnable[Any, Any]) -> None:
 
 
 def _path(
-    spec: AgentSpec, edge: Edge, watch: Watch | None, sent: SentStates | None
+    spec: AgentSpec, edge: Edge, recorder: DecisionRecorder | None, sent: StateCache | None
 ) -> str | Runnable[Any, Any]:
     """How an edge chooses; the one node it leads to where there is nothing to choose."""
     if edge.route is None:
@@ -205,13 +205,13 @@ def _path(
     choice, name = _choice(spec, edge, spec.rules), str(edge.route)
     if sent is not None and TOOLS in edge.targets:
         choice = sent.keeping(choice)
-    if watch is None:
+    if recorder is None:
         return Path(choice, name)
     why = reason_for(edge, spec.topology, spec.rules)
-    return WatchedPath(watch.route(edge.source, choice, why), name)
+    return WatchedPath(recorder.route(edge.source, choice, why), name)
 
 
-def _routes(paths: Mapping[str, str | Runnable[Any, Any]]) -> dict[str, Lead]:
+def _routes(paths: Mapping[str, str | Runnable[Any, Any]]) -> dict[str, Destination]:
     return {
         source: path if isinstance(path, str) else path.invoke for source, path in paths.items()
     }
@@ -227,6 +227,6 @@ def _choice(spec: AgentSpec, edge: Edge, rules: Rules) -> Choice:
         case Route.RETRY:
             return _make_model_to_model_edge(edge, plan, rules)
         case _:
-            phases = {bound.fact.node: bound.fact.phase for bound in spec.hooks}
+            phases = {bound.definition.node: bound.definition.phase for bound in spec.hooks}
             leaving = phases[edge.source] is Phase.AFTER_AGENT
             return _make_jump_edge(edge, plan, rules, leaving=leaving)

@@ -10,9 +10,9 @@ from langchain_core.runnables import Runnable
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.fused.state_view import is_known
-from agent_factory.fused.step import FusedNode, Lead, Stage
+from agent_factory.fused.step import Destination, FusedNode, FusedStage
 from agent_factory.runtime.hook_node import HookNode
-from agent_factory.runtime.tools_node import SentStates
+from agent_factory.runtime.tools_node import StateCache
 from agent_factory.topology.model import TOOLS
 from agent_factory.topology.topology import Topology
 
@@ -20,7 +20,7 @@ Names = Collection[str] | Literal["*"]
 
 
 @dataclass(frozen=True, slots=True)
-class Fusing:
+class FusionPlan:
     """How far a step may go.
 
     Args:
@@ -47,7 +47,7 @@ class Fusing:
         return self.after == "*" or node in self.after
 
 
-def fusing(fused: Any, before: Names | None, after: Names | None) -> Fusing | None:
+def plan_fusion(fused: Any, before: Names | None, after: Names | None) -> FusionPlan | None:
     """What create_agent's argument says.
 
     Raises:
@@ -56,19 +56,19 @@ def fusing(fused: Any, before: Names | None, after: Names | None) -> Fusing | No
     if fused is False:
         return None
     if fused is True or fused == "turn":
-        return Fusing(fused == "turn", before or (), after or ())
+        return FusionPlan(fused == "turn", before or (), after or ())
     raise ArgumentError(
         "fused", f"{describe(fused)} is no way to run.", "Give True, False or 'turn'."
     )
 
 
-def walks(
+def fused_nodes(
     plan: Topology,
     nodes: Mapping[str, Runnable[Any, Any]],
-    routes: Mapping[str, Lead],
+    routes: Mapping[str, Destination],
     channels: Mapping[str, Any],
-    how: Fusing,
-    sent: SentStates | None = None,
+    how: FusionPlan,
+    sent: StateCache | None = None,
 ) -> dict[str, FusedNode]:
     """The nodes that find their own way.
 
@@ -94,32 +94,32 @@ def walks(
     stages = _stages(plan, nodes, routes, how)
     if TOOLS in nodes:
         keep = None if sent is None else sent.keep
-        stages[TOOLS] = Stage(node=nodes[TOOLS], route=routes[TOOLS], silent=False, keep=keep)
+        stages[TOOLS] = FusedStage(node=nodes[TOOLS], route=routes[TOOLS], silent=False, keep=keep)
     return {name: FusedNode(name, stages, channels) for name in stages if name != TOOLS}
 
 
 def _stages(
     plan: Topology,
     nodes: Mapping[str, Runnable[Any, Any]],
-    routes: Mapping[str, Lead],
-    how: Fusing,
-) -> dict[str, Stage]:
-    model = plan.dialect.model
+    routes: Mapping[str, Destination],
+    how: FusionPlan,
+) -> dict[str, FusedStage]:
+    model = plan.style.model
     own_step = set() if how.turn else {model}
     order = [name for name in plan.nodes if name != TOOLS]
     together = {name for name in order if name not in own_step and not how.begins(name)}
     sees_all = {model, plan.loop_entry} if TOOLS in nodes else {model}
-    stages: dict[str, Stage] = {}
+    stages: dict[str, FusedStage] = {}
     for index, name in enumerate(order):
         node = nodes[name]
         # Only forward: a step that could turn back might never end.
         after = frozenset(() if how.ends(name) else order[index + 1 :])
-        stages[name] = Stage(
+        stages[name] = FusedStage(
             node=node,
             route=routes[name],
-            onward=frozenset() if name in own_step else after & together,
+            next_nodes=frozenset() if name in own_step else after & together,
             # A model's answer is kept at once, and what was written before it is asked.
-            idly=frozenset() if how.begins(model) else after & own_step,
+            next_if_unchanged=frozenset() if how.begins(model) else after & own_step,
             engine=name in sees_all,
             silent=name != model,
             together=how.together,

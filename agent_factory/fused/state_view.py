@@ -31,7 +31,7 @@ OVERWRITE = "__overwrite__"
 """How LangGraph writes an Overwrite in JSON."""
 
 
-def is_passing(channel: Channel) -> bool:
+def is_ephemeral(channel: Channel) -> bool:
     """Whether what one step writes is seen by the next one alone."""
     if isinstance(channel, Topic):
         return not channel.accumulate
@@ -48,18 +48,18 @@ def is_folded(channel: Channel) -> bool:
     return isinstance(channel, BinaryOperatorAggregate | DeltaMessages)
 
 
-def is_lasting(channel: Channel) -> bool:
+def is_persistent(channel: Channel) -> bool:
     """Whether a value stays until it is written again."""
     return isinstance(channel, LastValue | UntrackedValue | BinaryOperatorAggregate | DeltaMessages)
 
 
 def is_known(channel: Channel) -> bool:
     """Whether its writes can be foreseen."""
-    return is_passing(channel) or is_single(channel) or is_folded(channel)
+    return is_ephemeral(channel) or is_single(channel) or is_folded(channel)
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class Preview:
     """What the state would be after a node's writes.
 
     Args:
@@ -104,13 +104,13 @@ class View:
     ) -> None:
         self._channels = channels
         self._kept = {} if kept is None else kept
-        passing = {key for key in state if key in channels and is_passing(channels[key])}
+        passing = {key for key in state if key in channels and is_ephemeral(channels[key])}
         lasting = {key: value for key, value in state.items() if key not in passing}
-        self.now = Foreseen(lasting, {key: state[key] for key in passing}, {}, {})
+        self.now = Preview(lasting, {key: state[key] for key in passing}, {}, {})
         """What the nodes so far have left. Setting it accepts what was foreseen."""
         self._folds: dict[str, Channel] = {}
 
-    def foresee(self, pairs: Iterable[Pair]) -> Foreseen:
+    def preview(self, pairs: Iterable[Pair]) -> Preview:
         """What a node's writes lead to. Foresee again only after accepting it.
 
         Raises:
@@ -121,21 +121,21 @@ class View:
         for key, value in pairs:
             given.setdefault(key, []).append(value)
         if not given:  # as with most hooks, most of the time
-            return Foreseen(now.lasting, {}, now.written, {}) if now.passing else now
+            return Preview(now.lasting, {}, now.written, {}) if now.passing else now
         given = {key: self._ready(key, values) for key, values in given.items()}
         seen = {
             key: self._seen(key, values)
             for key, values in given.items()
             if is_known(self._channels[key])
         }
-        passing = {key: value for key, value in seen.items() if is_passing(self._channels[key])}
+        passing = {key: value for key, value in seen.items() if is_ephemeral(self._channels[key])}
         lasting = {**now.lasting, **{k: v for k, v in seen.items() if k not in passing}}
         news = {
-            key: self._joined(key, values, lasting)
+            key: self._concat_updates(key, values, lasting)
             for key, values in given.items()
             if key not in passing
         }
-        return Foreseen(
+        return Preview(
             lasting=lasting,
             passing=passing,
             written={**now.written, **news},
@@ -173,7 +173,7 @@ class View:
         self._kept[key] = kept
         return cast("Channel", kept)
 
-    def _joined(self, key: str, values: list[Any], after: Mapping[str, Any]) -> list[Any]:
+    def _concat_updates(self, key: str, values: list[Any], after: Mapping[str, Any]) -> list[Any]:
         """All writes to a key, as they are written at the end of the step."""
         earlier = self.now.written.get(key, [])
         if (not earlier and len(values) == 1) or is_single(self._channels[key]):

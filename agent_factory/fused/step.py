@@ -21,10 +21,10 @@ from langgraph.errors import (
 )
 from langgraph.types import Command, Interrupt, Send, interrupt
 
-from agent_factory.fused.state_view import Channel, Foreseen, View
+from agent_factory.fused.state_view import Channel, Preview, View
 from agent_factory.runtime.tools_node import Calls
-from agent_factory.runtime.tracing import silenced
-from agent_factory.state.schema import RELAY, RETRIES
+from agent_factory.runtime.tracing import without_streaming
+from agent_factory.state.schema import RETRIES, TOOL_SIGNALS
 from agent_factory.state.updates import Pair, pairs_of
 from agent_factory.topology.model import END, TOOLS
 
@@ -42,7 +42,7 @@ class Run:
     Args:
         depth: How many graphs lie around it.
         resumed: An answer may wait for the next node: it takes a step of its own.
-        sent_again: The calls of a turn were sent again, each to a task of its own.
+        resent: The calls of a turn were sent again, each to a task of its own.
         whole: Nothing is kept between its steps, and nobody can look in there: it takes but one.
         spared: How many steps it did not take for that, which count all the same.
         kept: Channels of messages, to be used again.
@@ -50,13 +50,13 @@ class Run:
 
     depth: int = 0
     resumed: bool = False
-    sent_again: bool = False
+    resent: bool = False
     whole: bool = False
     spared: int = 0
     kept: dict[str, Any] = field(default_factory=dict)
     _acts: dict[str, Callable[[], Any]] = field(default_factory=dict)
 
-    def hand_over(self, name: str, act: Callable[[], Any]) -> None:
+    def defer(self, name: str, act: Callable[[], Any]) -> None:
         """Let a node, or a tool call, do in its own step what came of it in another's."""
         self._acts[name] = act
 
@@ -64,15 +64,15 @@ class Run:
         """What was handed over to a node, or to a tool call; once."""
         return self._acts.pop(name, None)
 
-    def takes_one(self) -> bool:
+    def needs_own_step(self) -> bool:
         """Whether the next node takes a step of its own."""
         resumed, self.resumed = self.resumed, False
         return resumed
 
     def was_sent_again(self) -> bool:
         """Whether the task that ends has sent its calls again."""
-        sent_again, self.sent_again = self.sent_again, False
-        return sent_again
+        resent, self.resent = self.resent, False
+        return resent
 
     def check_limit(self, config: RunnableConfig, begun: int = 1) -> None:
         """See whether the run may take one more step.
@@ -125,12 +125,12 @@ def _raise(error: Exception) -> Any:
 
 Target = str | list[Send]
 
-Lead = str | Callable[[Mapping[str, Any], RunnableConfig | None], Target]
+Destination = str | Callable[[Mapping[str, Any], RunnableConfig | None], Target]
 """Where an edge leads: the name of a node where there is nothing to choose."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class FusedStage:
     """A node that a step may go through.
 
     Args:
@@ -146,9 +146,9 @@ class Stage:
     """
 
     node: Runnable[Any, Any]
-    route: Lead
-    onward: frozenset[str] = frozenset()
-    idly: frozenset[str] = frozenset()
+    route: Destination
+    next_nodes: frozenset[str] = frozenset()
+    next_if_unchanged: frozenset[str] = frozenset()
     engine: bool = False
     silent: bool = True
     together: bool = True
@@ -156,7 +156,7 @@ class Stage:
     keep: Callable[[list[dict[str, Any]], Mapping[str, Any]], None] | None = None
 
 
-class Walk:
+class StepRunner:
     """One step through the stages of an agent; knows nothing of sync or async.
 
     Args:
@@ -170,7 +170,7 @@ class Walk:
 
     def __init__(
         self,
-        stages: Mapping[str, Stage],
+        stages: Mapping[str, FusedStage],
         start: str,
         state: Mapping[str, Any],
         channels: Mapping[str, Channel],
@@ -185,8 +185,8 @@ class Walk:
         self._run = run
         self._view = View(state, channels, self._run.kept)
         self._config = config
-        self._silent = silenced(config)
-        self._alone = self._run.takes_one()
+        self._silent = without_streaming(config)
+        self._alone = self._run.needs_own_step()
         self.handed = self._run.handed(start)
         """What came of the first node in another step; None if it is yet to run."""
         self.stage = stages[start]
@@ -206,7 +206,7 @@ class Walk:
 
     def _shown(self, state: dict[str, Any]) -> dict[str, Any]:
         if not self.stage.engine:
-            state.pop(RELAY, None)
+            state.pop(TOOL_SIGNALS, None)
             state.pop(RETRIES, None)
         return state
 
@@ -251,7 +251,7 @@ class Walk:
         """
         now, route = self._view.now, self.stage.route
         # Most hooks write nothing, most of the time.
-        if result is None and route in self.stage.onward and not (now.passing or self._alone):
+        if result is None and route in self.stage.next_nodes and not (now.passing or self._alone):
             self._turn_to(route)
             return
         foreseen = now if result is None and not now.passing else self._foreseen(result)
@@ -272,7 +272,7 @@ class Walk:
         if not self._goes_on(target, foreseen):
             self._end(Command(update=foreseen.writes(), goto=self._goto(target, foreseen)))
 
-    def _goes_on(self, target: Target, foreseen: Foreseen) -> bool:
+    def _goes_on(self, target: Target, foreseen: Preview) -> bool:
         """Turn to the node that comes next, if this step may go on to it."""
         within, run = self._is_within(target), self._run
         if run.whole and not within:
@@ -293,7 +293,7 @@ class Walk:
         """Whether the node that comes next belongs to this step."""
         stage = self.stage
         return isinstance(target, str) and (
-            target in stage.onward or (self._idle and target in stage.idly)
+            target in stage.next_nodes or (self._idle and target in stage.next_if_unchanged)
         )
 
     def _knows(self, target: Target) -> bool:
@@ -302,7 +302,7 @@ class Walk:
             return target in self._stages
         return len(target) == 1
 
-    def _foreseen(self, result: Any) -> Foreseen | None:
+    def _foreseen(self, result: Any) -> Preview | None:
         """The state after a result; None where LangGraph is to deal with it in a step of its own.
 
         It leads out of the graph, or it cannot be written: that LangGraph says in its own words.
@@ -311,7 +311,7 @@ class Walk:
         if any(isinstance(part, Command) and (part.graph or part.goto) for part in parts):
             return None
         try:
-            return self._view.foresee([pair for part in parts for pair in _pairs(part)])
+            return self._view.preview([pair for part in parts for pair in _pairs(part)])
         except Exception:
             return None
 
@@ -323,11 +323,11 @@ class Walk:
 
     def _leave_to_itself(self, act: Callable[[], Any] | None) -> None:
         if act is not None:
-            self._run.hand_over(self._name, act)
+            self._run.defer(self._name, act)
         itself = self._name if self._calls is None else [Send(TOOLS, self._calls)]
         self._end(Command(update=self._view.now.writes(), goto=itself))
 
-    def _goto(self, target: Target, foreseen: Foreseen) -> Any:
+    def _goto(self, target: Target, foreseen: Preview) -> Any:
         """Where a step leads: the calls of a turn to one task, if they can be told apart."""
         if isinstance(target, str):
             return () if target == END else target
@@ -341,7 +341,7 @@ class Walk:
             keep(calls, foreseen.lasting)
         return Send(TOOLS, calls)
 
-    def _told(self, sends: list[Send], foreseen: Foreseen) -> list[dict[str, Any]]:
+    def _told(self, sends: list[Send], foreseen: Preview) -> list[dict[str, Any]]:
         answered = foreseen.lasting.get("structured_response") is not None
         return [{**call, ANSWERED: answered} for send in sends for call in send.arg]
 
@@ -371,7 +371,7 @@ class FusedNode(Runnable[Any, Any]):
     """
 
     def __init__(
-        self, name: str, stages: Mapping[str, Stage], channels: Mapping[str, Channel]
+        self, name: str, stages: Mapping[str, FusedStage], channels: Mapping[str, Channel]
     ) -> None:
         self.name: str = name
         self._stages = stages
@@ -379,26 +379,26 @@ class FusedNode(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Take the step in a synchronous run."""
-        walk = self._begun(input, config)
-        while not walk.done:
-            walk.go_on()
-        return walk.outcome
+        drive = self._begun(input, config)
+        while not drive.done:
+            drive.go_on()
+        return drive.outcome
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Take the step in an asynchronous run."""
-        walk = self._begun(input, config)
-        while not walk.done:
-            if walk.stage.threaded:
-                await run_in_executor(None, walk.share_thread)
+        drive = self._begun(input, config)
+        while not drive.done:
+            if drive.stage.threaded:
+                await run_in_executor(None, drive.share_thread)
             else:
-                await walk.ago_on()
-        return walk.outcome
+                await drive.ago_on()
+        return drive.outcome
 
-    def _begun(self, input: Any, config: RunnableConfig | None) -> Walk:
+    def _begun(self, input: Any, config: RunnableConfig | None) -> StepRunner:
         run = run_of(config)
         if run.spared:  # LangGraph knows nothing of those
             run.check_limit(config or {}, begun=0)
-        walk = Walk(self._stages, self.name, input, self._channels, config, run)
-        if walk.handed is not None:
-            walk.take(walk.handed())
-        return walk
+        drive = StepRunner(self._stages, self.name, input, self._channels, config, run)
+        if drive.handed is not None:
+            drive.take(drive.handed())
+        return drive

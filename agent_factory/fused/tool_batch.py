@@ -21,7 +21,7 @@ from agent_factory.fused.step import ANSWERED, Run, again, run_of
 from agent_factory.hooks.flows import is_awaitable
 from agent_factory.runtime.composition import LayerCall
 from agent_factory.runtime.routing import DIRECT
-from agent_factory.state.schema import RELAY
+from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.topology.model import TOOLS
 
 DONE = "result"
@@ -101,7 +101,7 @@ async def _held_later(turn: _Turn, call: str, result: Awaitable[Any]) -> Any:
         return turn.stop(call, error)
 
 
-class ToolsTogether(Runnable[Any, Any]):
+class BatchedToolsNode(Runnable[Any, Any]):
     """The tools of an agent, where the calls of a turn may come in one task.
 
     Args:
@@ -136,7 +136,7 @@ class ToolsTogether(Runnable[Any, Any]):
             return output
         # Who sent a call hook by hook says nothing of it, and the node at the entry is to look.
         unknown = not isinstance(input, list) or any(call.get(ANSWERED, True) for call in input)
-        said = [{RELAY: DIRECT}] if unknown else []
+        said = [{TOOL_SIGNALS: DIRECT}] if unknown else []
         told = output if isinstance(output, list) else [output]
         return [*told, *said, Command(goto=self._entry)]
 
@@ -153,8 +153,8 @@ def _begun(input: Any, config: RunnableConfig | None, *, asynchronous: bool) -> 
 def _sent_again(turn: _Turn, calls: Sequence[dict[str, Any]]) -> Command[Any]:
     for call, error in turn.stopped.items():
         if (act := again(error, turn.config)) is not None:
-            turn.run.hand_over(call, act)
-    turn.run.sent_again = True
+            turn.run.defer(call, act)
+    turn.run.resent = True
     return Command(goto=[Send(TOOLS, [_with_result(turn, call)]) for call in calls])
 
 
@@ -163,7 +163,7 @@ def _with_result(turn: _Turn, call: dict[str, Any]) -> dict[str, Any]:
     return {**call, DONE: turn.results[call["id"]]} if known else call
 
 
-class AfterTools(Runnable[Any, Any]):
+class BatchedToolsEdge(Runnable[Any, Any]):
     """The edge of the tools: where they were sent again, it is theirs that counts.
 
     Args:

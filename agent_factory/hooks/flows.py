@@ -120,7 +120,7 @@ Throw = Callable[[Flow[Any], BaseException], Callable[[Any], Any]]
 """How a flow hears of an error: what is called with it."""
 
 
-def errors_alone(flow: Flow[Any], error: BaseException) -> Callable[[Any], Any]:
+def throw_errors_only(flow: Flow[Any], error: BaseException) -> Callable[[Any], Any]:
     """An author's flow hears of errors.
 
     Control flow is not its business: it is never thrown in, so no author can swallow it.
@@ -131,7 +131,7 @@ def errors_alone(flow: Flow[Any], error: BaseException) -> Callable[[Any], Any]:
     return flow.throw
 
 
-def all_of_it(flow: Flow[Any], error: BaseException) -> Callable[[Any], Any]:
+def throw_everything(flow: Flow[Any], error: BaseException) -> Callable[[Any], Any]:
     """A flow of the engine's own hears of everything."""
     return flow.throw
 
@@ -149,16 +149,16 @@ def run(flow: Flow[R], handler: Callable[[Any], Any] | None = None) -> R:
     Raises:
         BadReturn: The flow yielded something that is no effect, and there is no call inward.
     """
-    return walk(flow, handler)
+    return drive(flow, handler)
 
 
 async def arun(flow: Flow[R], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
     """Walk a flow asynchronously; otherwise as `run`."""
-    return await awalk(flow, handler)
+    return await adrive(flow, handler)
 
 
-def walk(
-    flow: Flow[R], handler: Callable[[Any], Any] | None = None, throw: Throw = errors_alone
+def drive(
+    flow: Flow[R], handler: Callable[[Any], Any] | None = None, throw: Throw = throw_errors_only
 ) -> R:
     """As `run`, of any flow."""
     resume: Callable[[Any], Any] = flow.send
@@ -179,10 +179,10 @@ def walk(
             outcome, resume = error, throw(flow, error)
 
 
-async def awalk(
+async def adrive(
     flow: Flow[R],
     handler: Callable[[Any], Awaitable[Any]] | None = None,
-    throw: Throw = errors_alone,
+    throw: Throw = throw_errors_only,
 ) -> R:
     """As `arun`, of any flow."""
     resume: Callable[[Any], Any] = flow.send
@@ -204,19 +204,19 @@ async def awalk(
 
 
 @dataclass(frozen=True, slots=True)
-class Driven:
+class FlowLayer:
     """A flow as a layer in one colour.
 
     Args:
         flow: Makes the generator for a request.
-        walk: `walk` or `awalk`.
+        walk: `drive` or `adrive`.
     """
 
     flow: Callable[[Any], Flow[Any]]
-    walk: Callable[..., Any]
+    drive: Callable[..., Any]
 
     def __call__(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        return self.walk(self.flow(request), handler)
+        return self.drive(self.flow(request), handler)
 
 
 def _do(effect: Any) -> Any:

@@ -16,7 +16,7 @@ from langgraph.types import TracePolicy
 from agent_factory.errors import (
     ArgumentError,
     FlowAndWrap,
-    HookColour,
+    HookMode,
     HookSignature,
     SpecError,
     UnknownHook,
@@ -24,11 +24,11 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.flows import Driven, awalk, walk
+from agent_factory.hooks.flows import FlowLayer, adrive, drive
 from agent_factory.hooks.ordering import Ordering, are_texts
 from agent_factory.topology.model import JUMPS, Call, Hook, Layer, Phase
 
-FactT = TypeVar("FactT", Hook, Layer)
+DefinitionT = TypeVar("DefinitionT", Hook, Layer)
 
 _WRAP = {Call.MODEL: "wrap_model_call", Call.TOOL: "wrap_tool_call"}
 _FLOW = {Call.MODEL: "around_model", Call.TOOL: "around_tool"}
@@ -64,48 +64,48 @@ _LOOKS_LIKE_A_HOOK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bound(Generic[FactT]):
-    """A fact of the plan with the functions that carry it out, one for each colour it has.
+class Bound(Generic[DefinitionT]):
+    """A hook or a layer of the plan with the functions that run it, sync and async.
 
     Args:
-        fact: The hook or the layer.
+        definition: The hook or the layer.
         owner: The middleware it belongs to.
-        sync: Its synchronous function, or None.
-        a: Its asynchronous function, or None.
+        func: Its sync function, or None.
+        afunc: Its async function, or None.
     """
 
-    fact: FactT
+    definition: DefinitionT
     owner: AgentMiddleware[Any, Any]
-    sync: Callable[..., Any] | None
-    a: Callable[..., Any] | None
+    func: Callable[..., Any] | None
+    afunc: Callable[..., Any] | None
 
 
 def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
     """The node hooks a middleware's class defines, in the order of a run."""
     found = []
     for phase in Phase:
-        sync, a = _method(middleware, phase), _method(middleware, f"a{phase}")
-        if (sync or a) and phase not in middleware.unused:
-            jumps = frozenset(map(str, (*_declared_jumps(sync), *_declared_jumps(a))))
-            found.append(Bound(Hook(middleware.name, phase, jumps), middleware, sync, a))
+        func, afunc = _method(middleware, phase), _method(middleware, f"a{phase}")
+        if (func or afunc) and phase not in middleware.unused:
+            jumps = frozenset(map(str, (*_declared_jumps(func), *_declared_jumps(afunc))))
+            found.append(Bound(Hook(middleware.name, phase, jumps), middleware, func, afunc))
     return found
 
 
 def layers_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Layer]]:
     """The layers a middleware's class defines: its wraps and its flows."""
     found = (bound for call in Call for bound in _layer(middleware, call))
-    return [bound for bound in found if bound.fact.method not in middleware.unused]
+    return [bound for bound in found if bound.definition.method not in middleware.unused]
 
 
 def _layer(middleware: AgentMiddleware[Any, Any], call: Call) -> Iterator[Bound[Layer]]:
     name = _WRAP[call]
     if flow := _method(middleware, _FLOW[call]):
-        fact = Layer(middleware.name, call, _FLOW[call])
-        yield Bound(fact, middleware, Driven(flow, walk), Driven(flow, awalk))
+        definition = Layer(middleware.name, call, _FLOW[call])
+        yield Bound(definition, middleware, FlowLayer(flow, drive), FlowLayer(flow, adrive))
         return
-    sync, a = _method(middleware, name), _method(middleware, f"a{name}")
-    if sync or a:
-        yield Bound(Layer(middleware.name, call, name), middleware, sync, a)
+    func, afunc = _method(middleware, name), _method(middleware, f"a{name}")
+    if func or afunc:
+        yield Bound(Layer(middleware.name, call, name), middleware, func, afunc)
 
 
 def _method(middleware: AgentMiddleware[Any, Any], name: str) -> Callable[..., Any] | None:
@@ -130,10 +130,10 @@ def mistakes_of(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
     yield from _flow_and_wrap(middleware)
     for name, arguments in _SLOTS.items():
         if method := _method(middleware, name):
-            culprit = f"{middleware.name}.{name}"
-            yield from _wrong_colour(culprit, name, method)
-            yield from _wrong_signature(culprit, arguments, method)
-            yield from _unknown_jumps(culprit, method)
+            subject = f"{middleware.name}.{name}"
+            yield from _wrong_colour(subject, name, method)
+            yield from _wrong_signature(subject, arguments, method)
+            yield from _unknown_jumps(subject, method)
 
 
 def _wrong_attributes(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
@@ -195,33 +195,33 @@ def _flow_and_wrap(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]
             )
 
 
-def _wrong_colour(culprit: str, name: str, method: Callable[..., Any]) -> Iterator[SpecError]:
+def _wrong_colour(subject: str, name: str, method: Callable[..., Any]) -> Iterator[SpecError]:
     twin = name[1:] if name.startswith("a") and name[1:] in _SLOTS else f"a{name}"
     coroutine = inspect.iscoroutinefunction(method)
     if name in _FLOW.values():
         if not inspect.isgeneratorfunction(method):
-            yield HookColour(
-                culprit,
+            yield HookMode(
+                subject,
                 "is not a generator, so there is nothing to drive.",
                 "Call inward with `response = yield request`.",
             )
     elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         flows = " or ".join(_FLOW.values())
-        yield HookColour(culprit, "is a generator.", f"Only a flow is one: {flows}.")
+        yield HookMode(subject, "is a generator.", f"Only a flow is one: {flows}.")
     elif name in _ARGUMENTS and coroutine:
-        yield HookColour(culprit, "is a coroutine in a synchronous slot.", f"Name it {twin}.")
+        yield HookMode(subject, "is a coroutine in a synchronous slot.", f"Name it {twin}.")
     elif (
         name not in _ARGUMENTS
         and not coroutine
         and inspect.isfunction(getattr(method, "__func__", None))
     ):
-        yield HookColour(
-            culprit, "is no coroutine, and will be awaited.", f"Use `async def`, or name it {twin}."
+        yield HookMode(
+            subject, "is no coroutine, and will be awaited.", f"Use `async def`, or name it {twin}."
         )
 
 
 def _wrong_signature(
-    culprit: str, arguments: tuple[str, ...], method: Callable[..., Any]
+    subject: str, arguments: tuple[str, ...], method: Callable[..., Any]
 ) -> Iterator[SpecError]:
     if _plainly_takes(method, len(arguments)):
         return
@@ -229,9 +229,9 @@ def _wrong_signature(
         inspect.signature(method).bind(*arguments)
     except TypeError as error:
         yield HookSignature(
-            culprit,
+            subject,
             f"is called with ({', '.join(arguments)}), and does not take that: {error}.",
-            f"Write `def {culprit.rpartition('.')[2]}(self, {', '.join(arguments)})`.",
+            f"Write `def {subject.rpartition('.')[2]}(self, {', '.join(arguments)})`.",
         )
     except ValueError:  # a callable without a signature: only its call can tell
         return
@@ -246,19 +246,19 @@ def _plainly_takes(method: Any, count: int) -> bool:
     return bool(code.co_argcount == count + 1 and not code.co_kwonlyargcount)
 
 
-def _unknown_jumps(culprit: str, method: Callable[..., Any]) -> Iterator[SpecError]:
+def _unknown_jumps(subject: str, method: Callable[..., Any]) -> Iterator[SpecError]:
     for jump in _declared_jumps(method):
         if jump not in JUMPS:
             yield UnknownJump(
-                culprit,
+                subject,
                 f"declares a jump to {describe(jump)}.",
                 f"A hook can jump to {', '.join(map(repr, JUMPS))}.",
             )
 
 
-def colour_error(bound: Bound[Any], *, asynchronous: bool) -> tuple[str, str, str]:
+def sync_async_error(bound: Bound[Any], *, asynchronous: bool) -> tuple[str, str, str]:
     """Culprit, reason and remedy where a run's colour meets a method that lacks it."""
-    fact = bound.fact
+    fact = bound.definition
     name = fact.phase.value if isinstance(fact, Hook) else fact.method
     kind = type(bound.owner).__name__
     if isinstance(fact, Hook):

@@ -42,13 +42,13 @@ class Ordering:
         conflicts: None of these may be.
         reads: What it judges: a change that comes later would go unjudged.
         writes: What it changes after the model has answered.
-        exposes: What it sends to a model of its own.
-        guards: What it cleans before others see it.
+        sends_to_model: What it sends to a model of its own.
+        sanitizes: What it cleans before others see it.
 
     Raises:
         ArgumentError: A field is no collection of texts, or names an unknown aspect.
 
-    >>> Ordering(before=("Retry",), exposes=("user_messages",)).before
+    >>> Ordering(before=("Retry",), sends_to_model=("user_messages",)).before
     ('Retry',)
     """
 
@@ -58,8 +58,8 @@ class Ordering:
     conflicts: Collection[str] = ()
     reads: Collection[str] = ()
     writes: Collection[str] = ()
-    exposes: Collection[str] = ()
-    guards: Collection[str] = ()
+    sends_to_model: Collection[str] = ()
+    sanitizes: Collection[str] = ()
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -70,7 +70,7 @@ class Ordering:
                     f"{describe(value)} is no tuple of texts.",
                     "Give one.",
                 )
-            aspects = field.name in ("reads", "writes", "exposes", "guards")
+            aspects = field.name in ("reads", "writes", "sends_to_model", "sanitizes")
             if aspects and (unknown := set(value) - set(ASPECTS)):
                 raise ArgumentError(
                     f"Ordering.{field.name}",
@@ -80,7 +80,7 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class StackPosition:
     """A middleware in its stack, as far as its order is concerned.
 
     Args:
@@ -104,17 +104,17 @@ class Placed:
         return name == self.name or name in self.classes
 
     @property
-    def sees_at(self) -> tuple[bool, int]:
+    def input_order(self) -> tuple[bool, int]:
         """When it looks at what goes to the model: hooks come before all layers."""
         return (not self.early, self.index)
 
     @property
-    def judges_at(self) -> tuple[bool, int]:
+    def output_order(self) -> tuple[bool, int]:
         """When it looks at what the model gave: hooks backwards, then the layers of the tools."""
         return (not self.late, -self.index if self.late else self.index)
 
 
-def order_findings(stack: Sequence[Placed]) -> Iterator[SpecError]:
+def order_findings(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
     """Everything that speaks against the order of a stack, or against what is in it."""
     yield from _absent(stack)
     yield from _conflicting(stack)
@@ -131,7 +131,7 @@ def order_findings(stack: Sequence[Placed]) -> Iterator[SpecError]:
     yield from _unjudged(stack)
 
 
-def _absent(stack: Sequence[Placed]) -> Iterator[SpecError]:
+def _absent(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
     for one in stack:
         for wanted in one.ordering.requires:
             if not any(other.is_called(wanted) for other in stack if other is not one):
@@ -142,7 +142,7 @@ def _absent(stack: Sequence[Placed]) -> Iterator[SpecError]:
                 )
 
 
-def _conflicting(stack: Sequence[Placed]) -> Iterator[SpecError]:
+def _conflicting(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
     for one, other in product(stack, stack):
         named = [name for name in one.ordering.conflicts if other.is_called(name)]
         if one is not other and named:
@@ -151,7 +151,7 @@ def _conflicting(stack: Sequence[Placed]) -> Iterator[SpecError]:
             )
 
 
-def _declared(stack: Sequence[Placed]) -> Iterator[tuple[str, str]]:
+def _declared(stack: Sequence[StackPosition]) -> Iterator[tuple[str, str]]:
     """Pairs of names: the first is to come before the second."""
     for one, other in product(stack, stack):
         if one is other:
@@ -173,7 +173,9 @@ def _cycle(pairs: Sequence[tuple[str, str]]) -> set[str]:
     return left
 
 
-def _misplaced(stack: Sequence[Placed], pairs: Sequence[tuple[str, str]]) -> Iterator[SpecError]:
+def _misplaced(
+    stack: Sequence[StackPosition], pairs: Sequence[tuple[str, str]]
+) -> Iterator[SpecError]:
     at = {one.name: one.index for one in stack}
     for first, second in dict.fromkeys(pairs):
         if at[first] > at[second]:
@@ -184,11 +186,11 @@ def _misplaced(stack: Sequence[Placed], pairs: Sequence[tuple[str, str]]) -> Ite
             )
 
 
-def _exposed(stack: Sequence[Placed]) -> Iterator[SpecError]:
+def _exposed(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
     for one, guard in product(stack, stack):
         # Answers and results are cleaned before they are written, whatever the order.
-        shared = {"user_messages"} & {*one.ordering.exposes} & {*guard.ordering.guards}
-        if shared and one is not guard and one.sees_at < guard.sees_at:
+        shared = {"user_messages"} & {*one.ordering.sends_to_model} & {*guard.ordering.sanitizes}
+        if shared and one is not guard and one.input_order < guard.input_order:
             yield ExposedBeforeGuard(
                 one.name,
                 f"sends what users write to a model of its own before {guard.name} has cleaned it.",
@@ -196,10 +198,10 @@ def _exposed(stack: Sequence[Placed]) -> Iterator[SpecError]:
             )
 
 
-def _unjudged(stack: Sequence[Placed]) -> Iterator[SpecError]:
+def _unjudged(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
     for judge, changer in product(stack, stack):
         shared = {"tool_calls"} & {*judge.ordering.reads} & {*changer.ordering.writes}
-        if shared and judge is not changer and changer.judges_at > judge.judges_at:
+        if shared and judge is not changer and changer.output_order > judge.output_order:
             yield JudgedTooEarly(
                 judge.name,
                 f"judges tool calls that {changer.name} may still change.",
@@ -208,7 +210,9 @@ def _unjudged(stack: Sequence[Placed]) -> Iterator[SpecError]:
             )
 
 
-def placed(members: Sequence[Any], early: Collection[str], late: Collection[str]) -> list[Placed]:
+def placed(
+    members: Sequence[Any], early: Collection[str], late: Collection[str]
+) -> list[StackPosition]:
     """The members of a stack with what they declare.
 
     Args:
@@ -217,7 +221,7 @@ def placed(members: Sequence[Any], early: Collection[str], late: Collection[str]
         late: The names of those with a hook after it.
     """
     return [
-        Placed(
+        StackPosition(
             member.name,
             frozenset(base.__name__ for base in type(member).__mro__),
             index,

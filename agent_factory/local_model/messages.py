@@ -123,10 +123,10 @@ def wire(messages: Sequence[BaseMessage], instruction: str = "") -> list[dict[st
     if instruction:
         talk.append(("user", instruction))
     head = [{"role": "system", "content": "\n".join(system)}] if system else []
-    return head + _joined(talk)
+    return head + _concat_updates(talk)
 
 
-def _joined(talk: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+def _concat_updates(talk: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
     joined: list[dict[str, str]] = []
     for role, text in talk:
         if joined and joined[-1]["role"] == role:

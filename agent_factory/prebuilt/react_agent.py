@@ -33,7 +33,7 @@ from agent_factory.prebuilt.react_routing import ReactRules, Steps
 from agent_factory.prebuilt.react_state import View, chosen_schema, model_schema, schemas_of
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.registry import Toolbox, sort_tools
-from agent_factory.topology.model import Dialect, Hook, Shape
+from agent_factory.topology.model import AgentStyle, Hook, Shape
 from agent_factory.topology.topology import Topology, plan
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def react_spec(given: Arguments) -> AgentSpec:
         name=given.name,
         middleware=(),
         rules=rules,
-        mends=False,
+        repairs_history=False,
         view=view,
     )
 
@@ -206,10 +206,10 @@ def _topology(given: Arguments, hooks: tuple[Bound[Hook], ...], toolbox: Toolbox
     together = given.version == "v1" and toolbox.client
     return plan(
         Shape(
-            hooks=tuple(hook.fact for hook in hooks),
+            hooks=tuple(hook.definition for hook in hooks),
             has_tools=bool(toolbox.client),
-            tools=toolbox.facts(),
-            dialect=Dialect.REACT_TOGETHER if together else Dialect.REACT,
+            tools=toolbox.tool_definitions(),
+            style=AgentStyle.REACT_V1 if together else AgentStyle.REACT,
         )
     )
 

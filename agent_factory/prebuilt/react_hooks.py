@@ -15,7 +15,7 @@ from agent_factory.hooks.flows import CanInvoke, Flow, Invoke, arun, run
 from agent_factory.hooks.introspection import Bound
 from agent_factory.prebuilt.react_models import ChosenModel, chat_model_of
 from agent_factory.prebuilt.react_state import STEPS
-from agent_factory.runtime.tracing import aloud
+from agent_factory.runtime.tracing import call_with_streaming
 from agent_factory.topology.model import REACT_HOOKS, Hook
 
 View = Callable[[Mapping[str, Any]], Any]
@@ -82,8 +82,8 @@ def bound(name: str, given: UserHook | Extraction) -> Bound[Hook]:
         name: The name of its node.
         given: It.
     """
-    sync, a = (partial(_call, driver, given) for driver in (run, arun))
-    return Bound(Hook(name, REACT_HOOKS[name], at=name), AgentMiddleware(name=name), sync, a)
+    func, afunc = (partial(_call, driver, given) for driver in (run, arun))
+    return Bound(Hook(name, REACT_HOOKS[name], at=name), AgentMiddleware(name=name), func, afunc)
 
 
 def _call(
@@ -93,4 +93,4 @@ def _call(
     runtime: Any,
 ) -> Any:
     # Models that are asked here are heard in streams: these nodes are the user's, or the agent's.
-    return aloud(lambda known: driver(given.flow(known, runtime)), state)
+    return call_with_streaming(lambda known: driver(given.flow(known, runtime)), state)

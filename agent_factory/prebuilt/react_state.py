@@ -15,7 +15,7 @@ from typing_extensions import TypedDict, is_typeddict
 
 from agent_factory.errors import describe
 from agent_factory.prebuilt.react_errors import ReactArgumentError
-from agent_factory.state.schema import RELAY, Schemas, engine_hints
+from agent_factory.state.schema import TOOL_SIGNALS, Schemas, engine_hints
 
 MODEL_INPUT = "llm_input_messages"
 """What a `pre_model_hook` writes to show the model other messages than those of the state."""
@@ -103,7 +103,7 @@ def schemas_of(schema: type[Any], *, has_tools: bool, hooked: bool) -> Schemas:
     """
     make: Any = TypedDict
     keys = keys_of(schema)
-    own = engine_hints(RELAY) if has_tools else {}
+    own = engine_hints(TOOL_SIGNALS) if has_tools else {}
     if hooked:
         # For one step: what a hook chose for one call is nothing to the next.
         own[MODEL_INPUT] = NotRequired[Annotated[list[AnyMessage], EphemeralValue(list)]]

@@ -14,11 +14,19 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
-from agent_factory.decisions.recorder import Watch
+from agent_factory.decisions.recorder import DecisionRecorder
 from agent_factory.errors import BadReturn, CommandNotSupported, PathNotSupported, describe
-from agent_factory.hooks.flows import EFFECTS, Driven, Flow, all_of_it, close, is_signal, then
-from agent_factory.hooks.introspection import Bound, colour_error
-from agent_factory.runtime.tracing import Spanned, policy_of, traced
+from agent_factory.hooks.flows import (
+    EFFECTS,
+    Flow,
+    FlowLayer,
+    close,
+    is_signal,
+    then,
+    throw_everything,
+)
+from agent_factory.hooks.introspection import Bound, sync_async_error
+from agent_factory.runtime.tracing import LayerSpan, policy_of, select_traced
 from agent_factory.topology.model import Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
 
@@ -56,7 +64,7 @@ class _Flows(ABC):
     def __init__(self, layers: Sequence[tuple[str, Any]], inner: Callable[..., Any]) -> None:
         self._names = [name for name, _ in layers]
         self._flows = [driven.flow for _, driven in layers]
-        self._walk = layers[0][1].walk
+        self._drive = layers[0][1].drive
         self._inner = inner
 
     def _steps(self, request: Any) -> Flow[Any]:
@@ -127,7 +135,9 @@ def _folded(
     lone: Callable[[str, LayerCall, Any], Any],
 ) -> Any:
     inner = innermost
-    for are_flows, group in groupby(reversed(layers), lambda named: isinstance(named[1], Driven)):
+    for are_flows, group in groupby(
+        reversed(layers), lambda named: isinstance(named[1], FlowLayer)
+    ):
         members = list(group)
         if are_flows:
             inner = flows(members[::-1], inner)
@@ -193,7 +203,7 @@ class _ModelFlows(_Flows):
     told = attrgetter("response")
 
     def __call__(self, request: ModelRequest[Any]) -> Any:
-        return self._walk(self._steps(request), self._inner, all_of_it)
+        return self._drive(self._steps(request), self._inner, throw_everything)
 
     def _outcome(self, name: str, result: Any, came: Outcome | None) -> Outcome:
         if came is None:
@@ -279,7 +289,7 @@ class _ToolFlows(_Flows):
 
     def __call__(self, request: Any, execute: Callable[[Any], Any]) -> Any:
         inner = execute if self._inner is _execute else partial(self._inward, execute)
-        return self._walk(self._steps(request), inner, all_of_it)
+        return self._drive(self._steps(request), inner, throw_everything)
 
     def _inward(self, execute: Callable[[Any], Any], request: Any) -> Any:
         return self._inner(request, execute)
@@ -326,27 +336,29 @@ def _execute(request: Any, execute: Callable[[Any], Any]) -> Any:
     return execute(request)
 
 
-def lacking(layers: Collection[Bound[Layer]], *, asynchronous: bool) -> Bound[Layer] | None:
+def first_without_mode(
+    layers: Collection[Bound[Layer]], *, asynchronous: bool
+) -> Bound[Layer] | None:
     """The first layer that lacks a colour."""
     for bound in layers:
-        if (bound.a if asynchronous else bound.sync) is None:
+        if (bound.afunc if asynchronous else bound.func) is None:
             return bound
     return None
 
 
-def refuse(bound: Bound[Layer], *_: Any, asynchronous: bool) -> Any:
+def raise_unsupported(bound: Bound[Layer], *_: Any, asynchronous: bool) -> Any:
     """Stand in for a call that a layer has no colour for.
 
     Raises:
         PathNotSupported: Always.
     """
-    raise PathNotSupported(*colour_error(bound, asynchronous=asynchronous))
+    raise PathNotSupported(*sync_async_error(bound, asynchronous=asynchronous))
 
 
-def composed(
+def compose_layers(
     layers: Collection[Bound[Layer]],
     asynchronous: bool,
-    watch: Watch | None,
+    recorder: DecisionRecorder | None,
     compose: Callable[[list[tuple[str, Callable[..., Any]]]], Callable[..., Any]],
 ) -> Callable[..., Any]:
     """All layers as one call: spans where a tracer listens, recorded where one watches.
@@ -360,11 +372,11 @@ def composed(
     named: list[tuple[str, Callable[..., Any]]] = []
     spans: list[tuple[str, Callable[..., Any]]] = []
     for bound in layers:
-        method = bound.a if asynchronous else bound.sync
+        method = bound.afunc if asynchronous else bound.func
         assert method is not None  # `lacking` was asked before
-        if watch is not None:
-            method = watch.layer(bound.fact, method)
-        name = f"{bound.fact.owner}.{bound.fact.method}"
+        if recorder is not None:
+            method = recorder.layer(bound.definition, method)
+        name = f"{bound.definition.owner}.{bound.definition.method}"
         named.append((name, method))
-        spans.append((name, Spanned(name, policy_of(bound.owner), method)))
-    return traced(compose(named), compose(spans)) if layers else compose([])
+        spans.append((name, LayerSpan(name, policy_of(bound.owner), method)))
+    return select_traced(compose(named), compose(spans)) if layers else compose([])

@@ -12,7 +12,7 @@ from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
 from agent_factory.decisions.log import REASON
-from agent_factory.decisions.recorder import Watch
+from agent_factory.decisions.recorder import DecisionRecorder
 from agent_factory.errors import (
     BadReturn,
     CommandNotSupported,
@@ -20,11 +20,11 @@ from agent_factory.errors import (
     UndeclaredJump,
     describe,
 )
-from agent_factory.hooks.introspection import Bound, colour_error
+from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.runtime.routing import Rules, State, ended_by_tools
-from agent_factory.runtime.tool_signals import passed_on
-from agent_factory.runtime.tracing import silence
-from agent_factory.state.schema import RELAY
+from agent_factory.runtime.tool_signals import pending_exit
+from agent_factory.runtime.tracing import disable_streaming
+from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.topology.model import JUMPS, Hook, Phase
 from agent_factory.topology.topology import Topology
@@ -50,49 +50,49 @@ class HookNode(Runnable[Any, Any]):
         plan: Topology,
         rules: Rules,
         keys: Collection[str],
-        watch: Watch | None = None,
+        recorder: DecisionRecorder | None = None,
     ) -> None:
-        self.name: str = bound.fact.node
+        self.name: str = bound.definition.node
         self._bound = bound
-        self._passed_on: Callable[[State, Rules], Any] = passed_on
+        self._passed_on: Callable[[State, Rules], Any] = pending_exit
         self._rules = rules
         self._keys = frozenset(keys)
         self._enters = self.name == plan.entry
-        self._in_loop = bound.fact.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
-        if watch is not None:
-            owner, hook = bound.fact.owner, str(bound.fact.phase)
-            self._bound = watch.hook(bound, self._finish, reasoned=REASON not in self._keys)
-            self._passed_on = watch.passing(owner, hook, passed_on, ended_by_tools)
+        self._in_loop = bound.definition.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
+        if recorder is not None:
+            owner, hook = bound.definition.owner, str(bound.definition.phase)
+            self._bound = recorder.hook(bound, self._finish, reasoned=REASON not in self._keys)
+            self._passed_on = recorder.passing(owner, hook, pending_exit, ended_by_tools)
 
     @property
     def threaded(self) -> bool:
         """Whether it goes to a thread in an asynchronous run: it is synchronous only."""
-        return self._bound.a is None
+        return self._bound.afunc is None
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Run the hook in a synchronous run."""
         if passed := self._passed(input):
             return passed
-        if self._bound.sync is None:
-            raise HookPathNotSupported(*colour_error(self._bound, asynchronous=False))
-        silence(config)
+        if self._bound.func is None:
+            raise HookPathNotSupported(*sync_async_error(self._bound, asynchronous=False))
+        disable_streaming(config)
         state = _shown(input)
-        return self._finish(state, self._bound.sync(state, get_runtime()))
+        return self._finish(state, self._bound.func(state, get_runtime()))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Run the hook in an asynchronous run; one that is synchronous only runs in a thread."""
         if passed := self._passed(input):
             return passed
-        silence(config)
+        disable_streaming(config)
         state, runtime = _shown(input), get_runtime()
-        if self._bound.a is not None:
-            return self._finish(state, await self._bound.a(state, runtime))
-        assert self._bound.sync is not None  # a hook has one colour at least
-        return self._finish(state, await run_in_executor(None, self._bound.sync, state, runtime))
+        if self._bound.afunc is not None:
+            return self._finish(state, await self._bound.afunc(state, runtime))
+        assert self._bound.func is not None  # a hook has one colour at least
+        return self._finish(state, await run_in_executor(None, self._bound.func, state, runtime))
 
     def _passed(self, state: State) -> Any:
         """What is handed on without a look at it by the hook; mostly nothing."""
-        if not self._in_loop or ("jump_to" not in state and RELAY not in state):
+        if not self._in_loop or ("jump_to" not in state and TOOL_SIGNALS not in state):
             return None
         return self._passed_on(state, self._rules)
 
@@ -134,7 +134,7 @@ class HookNode(Runnable[Any, Any]):
     def _check(self, update: Mapping[str, Any]) -> None:
         check_keys(update, self._keys, self.name)
         jump = update.get("jump_to")
-        if jump is not None and jump not in self._bound.fact.can_jump_to:
+        if jump is not None and jump not in self._bound.definition.can_jump_to:
             targets = ", ".join(map(repr, JUMPS))
             raise UndeclaredJump(
                 self.name,
@@ -152,6 +152,6 @@ class HookNode(Runnable[Any, Any]):
 
 def _shown(state: State) -> State:
     """The state without what tools say of the run to the node at the loop's entry."""
-    if RELAY not in state:
+    if TOOL_SIGNALS not in state:
         return state
-    return {key: value for key, value in state.items() if key != RELAY}
+    return {key: value for key, value in state.items() if key != TOOL_SIGNALS}

@@ -15,7 +15,7 @@ from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables.base import RunnableBinding
 from langchain_core.tools import BaseTool
 
-from agent_factory.decisions.recorder import Watch
+from agent_factory.decisions.recorder import DecisionRecorder
 from agent_factory.errors import (
     HistoryError,
     ModelCannotCallTools,
@@ -24,15 +24,15 @@ from agent_factory.errors import (
 from agent_factory.runtime.composition import (
     ModelCall,
     Outcome,
+    compose_layers,
     compose_model_call,
-    composed,
-    lacking,
-    refuse,
+    first_without_mode,
+    raise_unsupported,
 )
-from agent_factory.runtime.response_reader import AnswerReader, times_explained
+from agent_factory.runtime.response_reader import ResponseReader, retry_count
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.tracing import heard
-from agent_factory.state.history import leave, repair
+from agent_factory.runtime.tracing import streaming_enabled
+from agent_factory.state.history import no_repair, repair
 from agent_factory.structured_output.strategies import (
     ProviderStrategy,
     Strategy,
@@ -43,17 +43,21 @@ from agent_factory.topology.model import Call
 from agent_factory.types import ModelRequest
 
 
-def model_call(spec: AgentSpec, watch: Watch | None = None, *, asynchronous: bool) -> ModelCall:
+def model_call(
+    spec: AgentSpec, recorder: DecisionRecorder | None = None, *, asynchronous: bool
+) -> ModelCall:
     """The model's call with all layers around it, in one colour.
 
     Where a layer lacks the colour, the call refuses with PathNotSupported.
     """
     layers = spec.layers_around(Call.MODEL)
-    if missing := lacking(layers, asynchronous=asynchronous):
-        return partial(refuse, missing, asynchronous=asynchronous)
-    ask = AskModel(spec, watch)
-    innermost = ask.a if asynchronous else ask.sync
-    return composed(layers, asynchronous, watch, lambda named: compose_model_call(named, innermost))
+    if missing := first_without_mode(layers, asynchronous=asynchronous):
+        return partial(raise_unsupported, missing, asynchronous=asynchronous)
+    ask = AskModel(spec, recorder)
+    innermost = ask.ainvoke if asynchronous else ask.invoke
+    return compose_layers(
+        layers, asynchronous, recorder, lambda named: compose_model_call(named, innermost)
+    )
 
 
 class AskModel:
@@ -64,29 +68,29 @@ class AskModel:
         watch: Records what is mended, or None.
     """
 
-    def __init__(self, spec: AgentSpec, watch: Watch | None = None) -> None:
-        self._reader = AnswerReader(spec)
+    def __init__(self, spec: AgentSpec, recorder: DecisionRecorder | None = None) -> None:
+        self._reader = ResponseReader(spec)
         # A tool layer may run tools that were unknown when the agent was built.
         known = None if spec.layers_around(Call.TOOL) else frozenset(spec.toolbox.client)
         self._bound = _BoundModels(known)
         # Only layers are silenced, so without any there is nothing to be heard through.
-        mend = repair if spec.mends else leave
-        self._repair = mend if watch is None else watch.repairing(mend)
-        self._heard = heard if spec.layers_around(Call.MODEL) else nullcontext
+        mend = repair if spec.repairs_history else no_repair
+        self._repair = mend if recorder is None else recorder.repairing(mend)
+        self._heard = streaming_enabled if spec.layers_around(Call.MODEL) else nullcontext
 
-    def sync(self, request: ModelRequest[Any]) -> Outcome:
+    def invoke(self, request: ModelRequest[Any]) -> Outcome:
         """Ask in a synchronous run."""
         strategy, model, messages = self._prepare(request)
         with self._heard():
             answer = model.invoke(_prompt(model, messages))
-        return Outcome(self._reader.read(strategy, answer, times_explained(request.state)))
+        return Outcome(self._reader.read(strategy, answer, retry_count(request.state)))
 
-    async def a(self, request: ModelRequest[Any]) -> Outcome:
+    async def ainvoke(self, request: ModelRequest[Any]) -> Outcome:
         """Ask in an asynchronous run."""
         strategy, model, messages = self._prepare(request)
         with self._heard():
             answer = await model.ainvoke(_prompt(model, messages))
-        return Outcome(self._reader.read(strategy, answer, times_explained(request.state)))
+        return Outcome(self._reader.read(strategy, answer, retry_count(request.state)))
 
     def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, list[AnyMessage]]:
         strategy = strategy_for(request.response_format, request.model)

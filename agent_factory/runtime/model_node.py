@@ -9,14 +9,14 @@ from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 
-from agent_factory.decisions.recorder import Watch
+from agent_factory.decisions.recorder import DecisionRecorder
 from agent_factory.runtime.composition import ModelCall, Outcome
-from agent_factory.runtime.response_reader import AnswerReader, times_explained
+from agent_factory.runtime.response_reader import ResponseReader, retry_count
 from agent_factory.runtime.routing import Rules, State, ended_by_tools
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.tool_signals import passed_on
-from agent_factory.runtime.tracing import silence
-from agent_factory.state.history import Repair, Seen, call_ids, repair
+from agent_factory.runtime.tool_signals import pending_exit
+from agent_factory.runtime.tracing import disable_streaming
+from agent_factory.state.history import Repair, ValidatedPrefix, call_ids, repair
 from agent_factory.state.schema import RETRIES
 from agent_factory.state.updates import Fold
 from agent_factory.structured_output.strategies import is_explanation
@@ -46,50 +46,50 @@ class ModelNode(Runnable[Any, Any]):
         a: ModelCall,
         fold: Fold,
         rules: Rules,
-        watch: Watch | None = None,
+        recorder: DecisionRecorder | None = None,
     ) -> None:
-        self.name = spec.topology.dialect.model
+        self.name = spec.topology.style.model
         self._spec = spec
         self._sync = sync
         self._a = a
         self._fold = fold
         self._rules = rules
-        self._reader = AnswerReader(spec)
+        self._reader = ResponseReader(spec)
         self._offered = spec.toolbox.offered
         self._layered = bool(spec.layers_around(Call.MODEL))
-        self._seen = Seen()
-        self._watch = watch
+        self._seen = ValidatedPrefix()
+        self._watch = recorder
         self._repair: Callable[..., Repair | None] = repair
-        self._passed_on: Callable[[State, Rules], Any] = passed_on
-        if watch is not None:
-            self._repair = watch.repairing(repair)
-            self._passed_on = watch.passing("", MODEL, passed_on, ended_by_tools)
+        self._passed_on: Callable[[State, Rules], Any] = pending_exit
+        if recorder is not None:
+            self._repair = recorder.repairing(repair)
+            self._passed_on = recorder.passing("", MODEL, pending_exit, ended_by_tools)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Ask the model in a synchronous run."""
         if passed := self._passed_on(input, self._rules):
             return passed
         runtime = get_runtime()
-        state, healing = self._healed(input, runtime)
+        state, history_update = self._repair_history(input, runtime)
         if self._layered:
-            silence(config)
+            disable_streaming(config)
         outcome = self._sync(self._request(state, runtime))
-        return self._finish(state, healing, outcome, runtime)
+        return self._finish(state, history_update, outcome, runtime)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Ask the model in an asynchronous run."""
         if passed := self._passed_on(input, self._rules):
             return passed
         runtime = get_runtime()
-        state, healing = self._healed(input, runtime)
+        state, history_update = self._repair_history(input, runtime)
         if self._layered:
-            silence(config)
+            disable_streaming(config)
         outcome = await self._a(self._request(state, runtime))
-        return self._finish(state, healing, outcome, runtime)
+        return self._finish(state, history_update, outcome, runtime)
 
-    def _healed(self, state: State, runtime: Runtime[Any]) -> tuple[State, list[Any]]:
+    def _repair_history(self, state: State, runtime: Runtime[Any]) -> tuple[State, list[Any]]:
         """The state with a valid history, and what to write so that the thread has it too."""
-        if not self._spec.mends:
+        if not self._spec.repairs_history:
             return state, []
         messages: list[AnyMessage] = state["messages"]
         mended = self._repair(messages, self._seen.of(runtime.control, messages))
@@ -112,13 +112,13 @@ class ModelNode(Runnable[Any, Any]):
         )
 
     def _finish(
-        self, state: State, healing: list[Any], outcome: Outcome, runtime: Runtime[Any]
+        self, state: State, history_update: list[Any], outcome: Outcome, runtime: Runtime[Any]
     ) -> Update:
-        failures = times_explained(state)
+        failures = retry_count(state)
         response = outcome.response
         if self._layered:
             response = self._reader.finish(response, failures)
-        update: dict[str, Any] = {"messages": [*healing, *response.result]}
+        update: dict[str, Any] = {"messages": [*history_update, *response.result]}
         update |= self._structured(state, response)
         if any(map(is_explanation, response.result)):
             update[RETRIES] = failures + 1

@@ -24,12 +24,12 @@ from agent_factory.structured_output.strategies import (
 from agent_factory.types import ModelResponse
 
 
-def times_explained(state: Mapping[str, Any]) -> int:
+def retry_count(state: Mapping[str, Any]) -> int:
     """How often, in this run, the model was told what was wrong with its structured answer."""
     return int(state.get(RETRIES) or 0)
 
 
-class AnswerReader:
+class ResponseReader:
     """Reads what a model answers in one agent.
 
     Args:
@@ -39,7 +39,7 @@ class AnswerReader:
     def __init__(self, spec: AgentSpec) -> None:
         self._name = spec.name
         # Calls that are answered elsewhere: by the tools node, or by whoever the agent is part of.
-        self._has_tools = spec.has_tools or not spec.mends
+        self._has_tools = spec.has_tools or not spec.repairs_history
         self._format = spec.response_format
         self._model = spec.model
 
@@ -101,7 +101,7 @@ class AnswerReader:
         replies, value = ([], None) if strategy is None else self._read(strategy, message, failures)
         if self._has_tools:
             return replies, value
-        return [*replies, *_strays(strategy, message, replies, failures)], value
+        return [*replies, *_unknown_tool_replies(strategy, message, replies, failures)], value
 
     def _read(
         self,
@@ -156,7 +156,7 @@ def _identified(message: AIMessage) -> AIMessage:
     return message.model_copy(update=changes)
 
 
-def _strays(
+def _unknown_tool_replies(
     strategy: Strategy,
     message: AIMessage,
     replies: Sequence[BaseMessage],

@@ -11,12 +11,12 @@ from langgraph.types import Command, Send
 
 from agent_factory.errors import JumpWithoutCalls, UndeclaredJump
 from agent_factory.state.history import answers_of, call_ids, last_turn
-from agent_factory.state.schema import RELAY
+from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.structured_output.strategies import is_explanation
 from agent_factory.topology.model import TOOLS, Edge, Route
 from agent_factory.topology.planner import jump_targets
 from agent_factory.topology.topology import Topology
-from agent_factory.topology.transitions import Reason, Why
+from agent_factory.topology.transitions import Reason, TransitionReason
 
 State = Mapping[str, Any]
 Choice = Callable[[State], str | list[Send]]
@@ -162,7 +162,7 @@ def _make_tools_to_model_edge(plan: Topology, rules: Rules) -> Choice:
     out = plan.edge_from(TOOLS).targets[-1]
 
     def choose(state: State) -> str:
-        said = state.get(RELAY) or ()
+        said = state.get(TOOL_SIGNALS) or ()
         if any(signal != DIRECT for signal in said):
             return plan.loop_entry  # tasks beside this one know nothing of it, and go there
         if rules.answered(state):
@@ -256,7 +256,11 @@ def reason_for(edge: Edge, plan: Topology, rules: Rules) -> Telling:
             return known or f"jump to {jump}"
         if edge.route is Route.AFTER_MODEL:
             return str(_after_model(state, target, plan, rules))
-        return str(_after_answer(state, target, plan) if edge.route is Route.RETRY else Why.NEXT)
+        return str(
+            _after_answer(state, target, plan)
+            if edge.route is Route.RETRY
+            else TransitionReason.NEXT
+        )
 
     return why
 
@@ -269,15 +273,15 @@ def _jump(state: State, edge: Edge, plan: Topology) -> str | None:
 
 def _after_model(state: State, target: str, plan: Topology, rules: Rules) -> Reason:
     if target == TOOLS:
-        return Reason(Why.CALLS)
+        return Reason(TransitionReason.CALLS)
     message, tail = last_turn(state["messages"])
     if target == plan.exit and _has_answer(state):
-        return Reason(Why.STRUCTURED, _answering(tail, rules))
+        return Reason(TransitionReason.STRUCTURED, _answering(tail, rules))
     if target != plan.exit and any(map(is_explanation, tail)):
-        return Reason(Why.RETRY)
+        return Reason(TransitionReason.RETRY)
     if message is None or not call_ids(message):
-        return Reason(Why.NO_CALLS)
-    return Reason(Why.ANSWERED)
+        return Reason(TransitionReason.NO_CALLS)
+    return Reason(TransitionReason.ANSWERED)
 
 
 def _answering(tail: list[Any], rules: Rules) -> tuple[str, ...]:
@@ -287,29 +291,29 @@ def _answering(tail: list[Any], rules: Rules) -> tuple[str, ...]:
 
 def _after_answer(state: State, target: str, plan: Topology) -> Reason:
     if target == plan.loop_entry:
-        return Reason(Why.RETRY)
-    return Reason(Why.STRUCTURED if _has_answer(state) else Why.NO_CALLS)
+        return Reason(TransitionReason.RETRY)
+    return Reason(TransitionReason.STRUCTURED if _has_answer(state) else TransitionReason.NO_CALLS)
 
 
 def _after_tools(state: State, target: str, plan: Topology, rules: Rules) -> str:
-    if any(signal != DIRECT for signal in state.get(RELAY) or ()):
+    if any(signal != DIRECT for signal in state.get(TOOL_SIGNALS) or ()):
         return ended_by_tools(state, rules)
     if target == plan.exit or state.get("jump_to") == "end":
         return ended_by_tools(state, rules)
-    return str(Why.RESULTS)
+    return str(TransitionReason.RESULTS)
 
 
 def ended_by_tools(state: State, rules: Rules) -> str:
     """Why a run ends after its tools."""
-    if any(isinstance(signal, Command) for signal in state.get(RELAY) or ()):
+    if any(isinstance(signal, Command) for signal in state.get(TOOL_SIGNALS) or ()):
         return HANDED_OVER
     if _has_answer(state):
-        return str(Why.STRUCTURED)
+        return str(TransitionReason.STRUCTURED)
     message, tail = last_turn(state["messages"])
     if message is not None and rules.returns(message, tail):
         names = (answer.name or "" for answer in answers_of(tail).values())
-        return str(Reason(Why.DIRECT, tuple(dict.fromkeys(names))))
-    return str(Why.STOPPED)
+        return str(Reason(TransitionReason.DIRECT, tuple(dict.fromkeys(names))))
+    return str(TransitionReason.STOPPED)
 
 
 def _has_answer(state: State) -> bool:

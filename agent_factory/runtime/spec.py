@@ -21,7 +21,7 @@ from agent_factory.topology.model import Call, Hook, Layer
 from agent_factory.topology.topology import Topology
 
 
-def whole(state: Any) -> Any:
+def identity(state: Any) -> Any:
     """A view of the state that leaves nothing out."""
     return state
 
@@ -62,9 +62,9 @@ class AgentSpec:
     name: str | None
     middleware: tuple[AgentMiddleware[Any, Any], ...]
     rules: Rules
-    mends: bool = True
-    view: Callable[[Any], Any] = whole
-    findings: tuple[SpecError, ...] = ()
+    repairs_history: bool = True
+    view: Callable[[Any], Any] = identity
+    warnings: tuple[SpecError, ...] = ()
     decisions: DecisionLog | None = None
 
     @property
@@ -74,10 +74,10 @@ class AgentSpec:
 
     def layers_around(self, call: Call) -> list[Bound[Layer]]:
         """The layers around one kind of call, outermost first."""
-        return [bound for bound in self.layers if bound.fact.call is call]
+        return [bound for bound in self.layers if bound.definition.call is call]
 
 
 def needs_tools_node(toolbox: Toolbox, layers: Iterable[Bound[Layer]]) -> bool:
     """Whether an agent with these tools and layers has a tools node."""
     # Layers around tool calls may run tools that are known only at run time.
-    return bool(toolbox.client) or any(b.fact.call is Call.TOOL for b in layers)
+    return bool(toolbox.client) or any(b.definition.call is Call.TOOL for b in layers)

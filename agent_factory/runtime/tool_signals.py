@@ -17,7 +17,7 @@ from langgraph.types import Command, Send
 from agent_factory.errors import CommandNotSupported, UndeclaredJump
 from agent_factory.runtime.routing import WRITTEN, Rules
 from agent_factory.state.history import last_turn
-from agent_factory.state.schema import RELAY
+from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import pairs_of
 from agent_factory.topology.model import END
 
@@ -25,7 +25,7 @@ NAMESPACE_MARK = "|"
 """Parts a checkpoint namespace: a node of a subgraph has its parent's namespace before it."""
 
 
-def translated(command: Command[Any]) -> Command[Any]:
+def translate_command(command: Command[Any]) -> Command[Any]:
     """A tool's command in words that the loop understands.
 
     Raises:
@@ -34,7 +34,7 @@ def translated(command: Command[Any]) -> Command[Any]:
         BadReturn: Its update is neither a dict nor a list of pairs.
     """
     if command.graph == Command.PARENT:
-        return relayed(command)
+        return relay_to_parent(command)
     pairs = pairs_of(command, "a tool")
     written = dict(pairs)
     jump = written.get("jump_to")
@@ -50,13 +50,13 @@ def translated(command: Command[Any]) -> Command[Any]:
             "goto=END stops the run, and graph=Command.PARENT leads to another node of the parent.",
         )
     if written.get("structured_response") is not None:
-        said[RELAY] = WRITTEN
+        said[TOOL_SIGNALS] = WRITTEN
     return _with(command, pairs, said)
 
 
-def relayed(command: Command[Any]) -> Command[Any]:
+def relay_to_parent(command: Command[Any]) -> Command[Any]:
     """A command to the parent graph, put where the next node finds it; another as it is."""
-    return Command(update={RELAY: command}) if command.graph == Command.PARENT else command
+    return Command(update={TOOL_SIGNALS: command}) if command.graph == Command.PARENT else command
 
 
 def _with(
@@ -70,13 +70,13 @@ def _with(
     return replace(command, update=update, goto=() if "jump_to" in said else command.goto)
 
 
-def passed_on(state: Mapping[str, Any], rules: Rules) -> Any:
+def pending_exit(state: Mapping[str, Any], rules: Rules) -> Any:
     """What a node inside the loop hands on without working; None where it should work.
 
     Tools of one turn leave together for the loop's entry. Where one of them stops the run, or
     their results are its answer, the jump goes from node to node until it can be followed.
     """
-    signals = state.get(RELAY) or ()
+    signals = state.get(TOOL_SIGNALS) or ()
     if not signals and state.get("jump_to") != "end":
         return None
     if commands := [signal for signal in signals if isinstance(signal, Command)]:

@@ -12,16 +12,21 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Command, Send
 
-from agent_factory.decisions.recorder import Watch
+from agent_factory.decisions.recorder import DecisionRecorder
 from agent_factory.errors import PathNotSupported
 from agent_factory.hooks.flows import then
-from agent_factory.hooks.introspection import Bound, colour_error
-from agent_factory.runtime.composition import LayerCall, compose_tool_call, composed, lacking
+from agent_factory.hooks.introspection import Bound, sync_async_error
+from agent_factory.runtime.composition import (
+    LayerCall,
+    compose_layers,
+    compose_tool_call,
+    first_without_mode,
+)
 from agent_factory.runtime.routing import CALL_BESIDE, DIRECT, INVALID_CALL
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.tool_signals import relayed, translated
-from agent_factory.runtime.tracing import aloud, silence
-from agent_factory.state.schema import RELAY
+from agent_factory.runtime.tool_signals import relay_to_parent, translate_command
+from agent_factory.runtime.tracing import call_with_streaming, disable_streaming
+from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
 from agent_factory.tools.injection import takes_state
@@ -33,7 +38,7 @@ State = Mapping[str, Any]
 Target = str | list[Send]
 
 
-class SentStates:
+class StateCache:
     """What has been sent and not yet run, by the very list in which each call was sent.
 
     Args:
@@ -107,27 +112,32 @@ class ToolsNode(Runnable[Any, Any]):
         self,
         spec: AgentSpec,
         keys: Collection[str],
-        watch: Watch | None = None,
+        recorder: DecisionRecorder | None = None,
         around: Callable[[LayerCall], LayerCall] | None = None,
-        sent: SentStates | None = None,
+        sent: StateCache | None = None,
     ) -> None:
         self.name = TOOLS
         layers = spec.layers_around(Call.TOOL)
-        self._missing = lacking(layers, asynchronous=False), lacking(layers, asynchronous=True)
+        self._missing = (
+            first_without_mode(layers, asynchronous=False),
+            first_without_mode(layers, asynchronous=True),
+        )
         self._keys = frozenset(keys)
         self._direct = spec.toolbox.direct
         wrap, awrap = (
-            None if self._missing[colour] else _composed(spec, layers, watch, asynchronous=colour)
+            None
+            if self._missing[colour]
+            else _composed(spec, layers, recorder, asynchronous=colour)
             for colour in (False, True)
         )
         if around is not None:
             wrap, awrap = (None if call is None else around(call) for call in (wrap, awrap))
         handler: Any = spec.handle_tool_errors
         self._refused: Callable[[dict[str, Any]], ToolMessage] = _refused
-        if watch is not None:
-            handler, self._refused = watch.handler(handler), watch.refusing(_refused)
+        if recorder is not None:
+            handler, self._refused = recorder.handler(handler), recorder.refusing(_refused)
         self._view = spec.view
-        seen = bool(layers) or watch is not None or spec.toolbox.node is not None
+        seen = bool(layers) or recorder is not None or spec.toolbox.node is not None
         self._stateless = frozenset(
             name for name, tool in spec.toolbox.client.items() if not seen and not takes_state(tool)
         )
@@ -156,7 +166,7 @@ class ToolsNode(Runnable[Any, Any]):
         """The calls to run, and answers to those that cannot be read."""
         # ToolNode would hand this to the model as a tool's error; it is the author's.
         if missing := self._missing[asynchronous]:
-            raise PathNotSupported(*colour_error(missing, asynchronous=asynchronous))
+            raise PathNotSupported(*sync_async_error(missing, asynchronous=asynchronous))
         if not isinstance(input, list):
             return (input if "__type" in input else self._view(input)), []
         refused = [self._refused(call) for call in input if call.get("type") == INVALID_CALL]
@@ -181,9 +191,13 @@ class ToolsNode(Runnable[Any, Any]):
     def _finish(self, input: Any, output: Any, refused: list[ToolMessage]) -> Any:
         if isinstance(output, dict):
             told = {**output, "messages": _with_ids([*output["messages"], *refused])}
-            return {**told, RELAY: DIRECT} if self._may_answer(input, told["messages"]) else told
+            return (
+                {**told, TOOL_SIGNALS: DIRECT}
+                if self._may_answer(input, told["messages"])
+                else told
+            )
         # A node that its author brought has no layers of ours, in which commands are read.
-        output = [relayed(item) if isinstance(item, Command) else item for item in output]
+        output = [relay_to_parent(item) if isinstance(item, Command) else item for item in output]
         for item in output:
             if isinstance(item, Command) and item.graph is None:
                 written = dict(pairs_of(item, "a tool"))
@@ -193,7 +207,7 @@ class ToolsNode(Runnable[Any, Any]):
                 _with_ids(item.get("messages"))
         said: dict[str, Any] = {"messages": _with_ids(refused)} if refused else {}
         if self._may_answer(input, []):
-            said[RELAY] = DIRECT
+            said[TOOL_SIGNALS] = DIRECT
         return [*output, said] if said else output
 
     def _may_answer(self, input: Any, messages: list[ToolMessage]) -> bool:
@@ -223,12 +237,16 @@ def _plain(call: dict[str, Any]) -> ToolCall:
 
 
 def _composed(
-    spec: AgentSpec, layers: Sequence[Bound[Layer]], watch: Watch | None, *, asynchronous: bool
+    spec: AgentSpec,
+    layers: Sequence[Bound[Layer]],
+    recorder: DecisionRecorder | None,
+    *,
+    asynchronous: bool,
 ) -> LayerCall:
-    read = translated if spec.topology.dialect.tools_stop else relayed
-    call = partial(_call, composed(layers, asynchronous, watch, compose_tool_call), read)
+    read = translate_command if spec.topology.style.tools_can_end_run else relay_to_parent
+    call = partial(_call, compose_layers(layers, asynchronous, recorder, compose_tool_call), read)
     run = partial(_quietly, call) if layers else call
-    return run if watch is None else watch.tools(run)
+    return run if recorder is None else recorder.tools(run)
 
 
 def _call(layers: LayerCall, read: Reading, request: Any, execute: Callable[[Any], Any]) -> Any:
@@ -238,8 +256,8 @@ def _call(layers: LayerCall, read: Reading, request: Any, execute: Callable[[Any
 
 def _quietly(call: LayerCall, request: Any, execute: Callable[[Any], Any]) -> Any:
     """What models say in a layer is not heard, what they say in a tool is."""
-    silence(request.runtime.config)
-    return call(request, partial(aloud, execute))
+    disable_streaming(request.runtime.config)
+    return call(request, partial(call_with_streaming, execute))
 
 
 def _read(read: Reading, result: Any) -> Any:

@@ -44,7 +44,7 @@ def policy_of(middleware: AgentMiddleware[Any, Any]) -> TracePolicy | None:
     return middleware.trace_policy or _default
 
 
-def silenced(config: RunnableConfig | None) -> RunnableConfig:
+def without_streaming(config: RunnableConfig | None) -> RunnableConfig:
     """A config with which models say nothing in the agent's stream."""
     config = config or {}
     tags = config.get("tags") or []
@@ -53,12 +53,12 @@ def silenced(config: RunnableConfig | None) -> RunnableConfig:
     return {**config, "tags": [*tags, TAG_NOSTREAM]}
 
 
-def silence(config: RunnableConfig | None) -> None:
+def disable_streaming(config: RunnableConfig | None) -> None:
     """From here on, models called in this context say nothing in the agent's stream."""
-    var_child_runnable_config.set(silenced(config))
+    var_child_runnable_config.set(without_streaming(config))
 
 
-class heard:
+class streaming_enabled:
     """Within a silenced context: what the agent's own model says is heard."""
 
     __slots__ = ("_token",)
@@ -81,15 +81,15 @@ def _unsilenced(config: RunnableConfig) -> RunnableConfig:
     return {**config, "tags": tags}
 
 
-def aloud(call: Callable[[Any], Any], value: Any) -> Any:
+def call_with_streaming(call: Callable[[Any], Any], value: Any) -> Any:
     """A call, in either colour, that is heard within a silenced context."""
-    with heard():
+    with streaming_enabled():
         result = call(value)
     return _awaited_aloud(result) if is_awaitable(result) else result
 
 
 async def _awaited_aloud(result: Awaitable[Any]) -> Any:
-    with heard():
+    with streaming_enabled():
         return await result
 
 
@@ -98,7 +98,7 @@ def _tracers(config: RunnableConfig | None) -> list[BaseTracer]:
     return [h for h in getattr(callbacks, "handlers", ()) if isinstance(h, BaseTracer)]
 
 
-def traced(quiet: Callable[..., Any], spanned: Callable[..., Any]) -> Callable[..., Any]:
+def select_traced(quiet: Callable[..., Any], spanned: Callable[..., Any]) -> Callable[..., Any]:
     """One of two calls that do the same: with spans only while a tracer listens.
 
     It is asked once for all layers of a call: each of them costs little more than that.
@@ -112,7 +112,7 @@ def traced(quiet: Callable[..., Any], spanned: Callable[..., Any]) -> Callable[.
 
 
 @dataclass(frozen=True, slots=True)
-class Spanned:
+class LayerSpan:
     """A layer that is a span while a tracer listens, and only itself otherwise.
 
     Args:

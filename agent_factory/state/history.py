@@ -94,7 +94,7 @@ def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
     return Repair(mended, _update(messages, mended))
 
 
-def leave(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
+def no_repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
     """Mend nothing: stands for `repair` where a broken history is refused, or is none of ours."""
     return None
 
@@ -145,7 +145,7 @@ def _update(before: Sequence[AnyMessage], after: list[AnyMessage]) -> list[Any]:
     return [RemoveMessage(id=REMOVE_ALL_MESSAGES), *after]
 
 
-class Seen:
+class ValidatedPrefix:
     """How much of its history each run under way has looked at.
 
     Only a way to save work: what was forgotten, or has changed, is looked at again. Whether it

@@ -28,7 +28,7 @@ from agent_factory.errors import ArgumentError, InvalidSchema, SchemaConflict, S
 from agent_factory.state.channels import DeltaMessages, IndexedMessages, is_messages
 from agent_factory.types import AgentState, Checkpoints, OmitFromSchema, PrivateStateAttr
 
-RELAY = "loop_relay"
+TOOL_SIGNALS = "loop_relay"
 """The private channel in which what tools say of the run waits for all of them to speak."""
 
 RETRIES = "loop_retries"
@@ -36,7 +36,7 @@ RETRIES = "loop_retries"
 
 _ENGINE_HINTS: dict[str, Any] = {
     RETRIES: NotRequired[Annotated[int, UntrackedValue(int, guard=False), PrivateStateAttr]],
-    RELAY: NotRequired[Annotated[list[Any], Topic(object), PrivateStateAttr]],
+    TOOL_SIGNALS: NotRequired[Annotated[list[Any], Topic(object), PrivateStateAttr]],
 }
 
 
@@ -84,7 +84,7 @@ class _Source:
 
 def merge(
     sources: Sequence[tuple[str, type[Any]]],
-    engine: Collection[str] = (RELAY, RETRIES),
+    engine: Collection[str] = (TOOL_SIGNALS, RETRIES),
     checkpoints: Any = "full",
 ) -> tuple[Schemas, list[SpecError]]:
     """Merge state schemas; later ones win, and what they disagree on is a mistake.
@@ -246,18 +246,18 @@ def _reducer(hint: Any) -> Any:
 def _misuse(source: _Source) -> Iterator[SpecError]:
     """Keys that a schema may not have, or not so."""
     for key, hint in _declared(source):
-        culprit = f"{source.origin} state key {key!r}"
+        subject = f"{source.origin} state key {key!r}"
         if key in _ENGINE_HINTS or key == "jump_to":
-            yield InvalidSchema(culprit, "belongs to the engine.", "Give yours another name.")
+            yield InvalidSchema(subject, "belongs to the engine.", "Give yours another name.")
         elif key == "messages" and _reducer(hint) is None:
             yield InvalidSchema(
-                culprit,
+                subject,
                 "has no reducer: each write would replace the history.",
                 "Write Annotated[list[AnyMessage], add_messages].",
             )
         elif key == "structured_response" and _reducer(hint) is not None:
             yield InvalidSchema(
-                culprit, "has a reducer, and each answer replaces the one before.", "Take it out."
+                subject, "has a reducer, and each answer replaces the one before.", "Take it out."
             )
 
 

@@ -17,20 +17,21 @@ from typing import Any
 Schema = Mapping[str, Any] | bool
 
 
-def mistakes(value: Any, schema: Schema) -> list[str]:
+def validation_errors(value: Any, schema: Schema) -> list[str]:
     """What is wrong with a value, one line each; empty where it fits.
 
-    >>> mistakes({"age": "x"}, {"type": "object", "properties": {"age": {"type": "integer"}}})
+    >>> schema = {"type": "object", "properties": {"age": {"type": "integer"}}}
+    >>> validation_errors({"age": "x"}, schema)
     ['age: "x" is not of type integer']
     """
     root = schema if isinstance(schema, Mapping) else {}
     return list(_check(value, schema, "", root))
 
 
-def flaws(schema: Any) -> list[str]:
+def schema_errors(schema: Any) -> list[str]:
     """What makes a schema unusable, one line each; empty where values can be checked against it.
 
-    >>> flaws({"type": "objekt"})
+    >>> schema_errors({"type": "objekt"})
     ["'objekt' is no type"]
     """
     return list(_flaws(schema, schema if isinstance(schema, Mapping) else {}))

@@ -25,7 +25,7 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict, is_typeddict
 
 from agent_factory.errors import InvalidResponseFormat, describe
-from agent_factory.structured_output.json_schema import flaws, mistakes
+from agent_factory.structured_output.json_schema import schema_errors, validation_errors
 
 SchemaKind = Literal["pydantic", "dataclass", "typeddict", "json_schema"]
 
@@ -79,7 +79,7 @@ class SchemaSpec:
         """The schema as JSON schema."""
         if self.kind != "json_schema":
             return self._adapter.json_schema()
-        if found := flaws(self.schema):
+        if found := schema_errors(self.schema):
             raise InvalidResponseFormat(
                 f"response_format {self.name}",
                 f"no value could be checked against it: {'; '.join(found)}.",
@@ -107,7 +107,7 @@ class SchemaSpec:
         if self.kind != "json_schema":
             # By way of JSON: a strict model takes a date as text from JSON only.
             return self._adapter.validate_json(to_json(value))
-        if found := mistakes(value, self.schema):
+        if found := validation_errors(value, self.schema):
             raise ValueError("; ".join(found))
         return value
 

@@ -353,7 +353,7 @@ def _template(error: StructuredOutputError) -> str:
 def _cap(max_retries: int, failures: int, error: StructuredOutputError) -> None:
     if failures >= max_retries:
         raise OutputError(
-            error.culprit,
+            error.subject,
             f"no valid structured answer (retries: {failures}). Last mistake: {error.reason}",
             "Simplify the schema, describe its fields, or raise max_retries.",
             ai_message=error.ai_message,

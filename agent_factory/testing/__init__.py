@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agent_factory.testing.hooks import arun_hook as arun_hook
     from agent_factory.testing.hooks import run_hook as run_hook
     from agent_factory.testing.laws import LAWS as LAWS
-    from agent_factory.testing.laws import BrokenLaw as BrokenLaw
+    from agent_factory.testing.laws import LawViolation as LawViolation
     from agent_factory.testing.laws import check_middleware as check_middleware
     from agent_factory.testing.layers import LayerRun as LayerRun
     from agent_factory.testing.layers import arun_layer as arun_layer
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _HOME = {
     "histories": ("InvalidHistory", "assert_valid_history"),
     "hooks": ("arun_hook", "run_hook"),
-    "laws": ("LAWS", "BrokenLaw", "check_middleware"),
+    "laws": ("LAWS", "LawViolation", "check_middleware"),
     "layers": ("LayerRun", "arun_layer", "run_layer"),
     "recordings.cassette": ("CassetteError", "CassetteMismatch"),
     "recordings.record": ("RecordingChatModel", "record"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -49,26 +49,27 @@ class Bench:
             GraphInterrupt: It interrupts, and no answer is left.
         """
         desk = _Desk()
-        graph = self._graph(desk.sync(work))
-        graph.invoke({}, self._config, context=self.context)
-        for answer in self.resume:
-            if desk.interrupt is None:
-                break
-            desk.interrupt = None
-            graph.invoke(Command(resume=answer), self._config, context=self.context)
+        graph = self._graph(desk.func(work))
+        for value in self._inputs(desk):
+            graph.invoke(value, self._config, context=self.context)
         return desk.result()
 
     async def arun(self, work: Callable[[], Any]) -> Any:
         """As `run`, in an asynchronous run; the work is awaited."""
         desk = _Desk()
-        graph = self._graph(desk.a(work))
-        await graph.ainvoke({}, self._config, context=self.context)
+        graph = self._graph(desk.afunc(work))
+        for value in self._inputs(desk):
+            await graph.ainvoke(value, self._config, context=self.context)
+        return desk.result()
+
+    def _inputs(self, desk: _Desk) -> Iterator[Any]:
+        """The input of the run, then an answer for each interrupt."""
+        yield {}
         for answer in self.resume:
             if desk.interrupt is None:
-                break
+                return
             desk.interrupt = None
-            await graph.ainvoke(Command(resume=answer), self._config, context=self.context)
-        return desk.result()
+            yield Command(resume=answer)
 
     def _graph(self, work: Callable[[Any], Any]) -> Any:
         # What is not to be resumed need not be kept, which saves half of the time.
@@ -89,7 +90,7 @@ class _Desk:
     done: list[Any] = field(default_factory=list)
     interrupt: GraphInterrupt | None = None
 
-    def sync(self, work: Callable[[], Any]) -> Callable[[Any], Any]:
+    def func(self, work: Callable[[], Any]) -> Callable[[Any], Any]:
         def bench(_: Any) -> None:
             try:
                 self.done.append(work())
@@ -99,7 +100,7 @@ class _Desk:
 
         return bench
 
-    def a(self, work: Callable[[], Any]) -> Callable[[Any], Any]:
+    def afunc(self, work: Callable[[], Any]) -> Callable[[Any], Any]:
         async def bench(_: Any) -> None:
             try:
                 self.done.append(await work())
@@ -133,11 +134,9 @@ def usable_middleware(middleware: Any) -> Middleware:
     """
     member = adapted(middleware)
     if isinstance(member, type) or not isinstance(member, AgentMiddleware):
-        remedy = (
-            f"Give an instance: {middleware.__name__}()." if isinstance(middleware, type) else ""
-        )
+        hint = f"Give an instance: {middleware.__name__}()." if isinstance(middleware, type) else ""
         raise ArgumentError(
-            "middleware", f"{describe(middleware)} is no middleware.", remedy or "Give one."
+            "middleware", f"{describe(middleware)} is no middleware.", hint or "Give one."
         )
     raise_all(list(mistakes_of(member)))
     return member

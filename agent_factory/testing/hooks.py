@@ -93,12 +93,12 @@ def hook_node(middleware: Middleware, hook: str, state: Any) -> tuple[HookNode, 
     keys = {*get_type_hints(middleware.state_schema), *given, "jump_to", "structured_response"}
     # A hook outside it, so that it does not enter the run: that would reset an earlier answer.
     outside = Hook("outside", Phase.BEFORE_AGENT)
-    around = plan(Shape(hooks=(outside, bound.fact), has_tools=True))
+    around = plan(Shape(hooks=(outside, bound.definition), has_tools=True))
     return HookNode(bound, around, Rules(), keys), given
 
 
 def _hook(middleware: Middleware, hook: str) -> Bound[Hook]:
-    found = {bound.fact.phase.value: bound for bound in hooks_of(middleware)}
+    found = {bound.definition.phase.value: bound for bound in hooks_of(middleware)}
     if hook in found:
         return found[hook]
     name = f"{middleware.name}.{hook}"

@@ -25,12 +25,12 @@ from agent_factory.testing.histories import assert_valid_history
 from agent_factory.testing.hooks import run_hook
 from agent_factory.testing.layers import DONE, LayerRun, run_layer
 from agent_factory.testing.scripted import ScriptedChatModel
-from agent_factory.testing.subjects import BrokenLaw, Subject, conversation_of
+from agent_factory.testing.subjects import LawViolation, Subject, conversation_of
 from agent_factory.testing.sync_async import both_ways, disagreement, outcome_of
 from agent_factory.topology.model import Call, Hook, Layer, Phase
 from agent_factory.topology.topology import Topology
 
-__all__ = ["LAWS", "BrokenLaw", "check_middleware"]
+__all__ = ["LAWS", "LawViolation", "check_middleware"]
 
 
 def check_middleware(
@@ -74,7 +74,7 @@ def check_middleware(
         max_examples: How many states each hook and layer is tried on.
 
     Raises:
-        BrokenLaw: It does not keep one; the error shows the simplest state found.
+        LawViolation: It does not keep one; the error shows the simplest state found.
         ArgumentError: There is no such law, or `make` makes no middleware.
         ImportError: hypothesis is not installed.
 
@@ -84,7 +84,7 @@ def check_middleware(
     ...     state["messages"].clear()
     >>> try:
     ...     check_middleware(lambda: forgetful)
-    ... except BrokenLaw as error:
+    ... except LawViolation as error:
     ...     print(str(error).partition(": messages")[0])
     leaves_states_alone: forgetful.before_model: it changed its state in place
     """
@@ -94,8 +94,8 @@ def check_middleware(
     for name in _chosen(laws, without):
         try:
             LAWS[name](subject)
-        except BrokenLaw as broken:
-            raise BrokenLaw(f"{name}: {broken}") from None
+        except LawViolation as broken:
+            raise LawViolation(f"{name}: {broken}") from None
 
 
 def _check_maker(make: Any) -> None:
@@ -114,17 +114,17 @@ def _chosen(laws: Sequence[str] | None, without: Sequence[str]) -> list[str]:
 
 
 def _place(bound: Bound[Any]) -> str:
-    fact = bound.fact
+    fact = bound.definition
     return f"{fact.owner}.{fact.phase if isinstance(fact, Hook) else fact.method}"
 
 
 def _sync_equals_async(subject: Subject) -> None:
-    for hook in [hook for hook in subject.hooks if hook.sync is not None]:
-        phase = hook.fact.phase
+    for hook in [hook for hook in subject.hooks if hook.func is not None]:
+        phase = hook.definition.phase
         check = _same_both_ways(subject, run_hook, phase.value)
         subject.for_all(_place(hook), subject.states_at(phase), check)
-    for layer in [layer for layer in subject.layers if layer.sync and layer.a]:
-        call = layer.fact.call
+    for layer in [layer for layer in subject.layers if layer.func and layer.afunc]:
+        call = layer.definition.call
         check = _same_both_ways(subject, run_layer, handler=subject.handler, call=call.value)
         subject.for_all(_place(layer), subject.requests_to(call), check)
 
@@ -166,7 +166,7 @@ def _idempotent(subject: Subject) -> None:
             words = disagreement(first, second, ("the first time", "the second time"))
             assert not words, f"run twice on one state: {words}"
 
-        subject.for_all(_place(hook), subject.states_at(hook.fact.phase), check)
+        subject.for_all(_place(hook), subject.states_at(hook.definition.phase), check)
 
 
 def _leaves_states_alone(subject: Subject) -> None:
@@ -179,13 +179,13 @@ def _leaves_states_alone(subject: Subject) -> None:
             assert not words, f"it changed its state in place: {words}"
 
         place = _place(hook)
-        subject.for_all(place, subject.states_at(hook.fact.phase), _expecting_errors(check))
+        subject.for_all(place, subject.states_at(hook.definition.phase), _expecting_errors(check))
 
 
 def _passes_interrupts(subject: Subject) -> None:
     for layer in subject.layers:
         request: Any = "Go on."
-        if layer.fact.call is Call.TOOL:
+        if layer.definition.call is Call.TOOL:
             request = {"name": subject.tools[0], "args": {}, "id": "call_1"}
         asked: list[Any] = []
 
@@ -197,10 +197,10 @@ def _passes_interrupts(subject: Subject) -> None:
             asked.clear()
             stopped = isinstance(outcome_of(run).error, GraphInterrupt)
             if asked and not stopped:
-                raise BrokenLaw(f"{_place(layer)}: it swallowed an interrupt and went on.")
+                raise LawViolation(f"{_place(layer)}: it swallowed an interrupt and went on.")
             if len(asked) > 1:
                 again = f"it asked {len(asked)} times before it let an interrupt pass."
-                raise BrokenLaw(f"{_place(layer)}: {again}")
+                raise LawViolation(f"{_place(layer)}: {again}")
 
 
 def _keeps_histories_valid(subject: Subject) -> None:
@@ -210,18 +210,18 @@ def _keeps_histories_valid(subject: Subject) -> None:
             update = dict(_pairs(subject.hook(hook, state)))
             history = add_messages(state["messages"], update.get("messages", []))
             stays = update.get("jump_to") not in ("end", "model")
-            pending = hook.fact.phase is Phase.AFTER_MODEL and stays
+            pending = hook.definition.phase is Phase.AFTER_MODEL and stays
             assert_valid_history(history, pending=pending)  # type: ignore[arg-type]
 
         place = _place(hook)
-        subject.for_all(place, subject.states_at(hook.fact.phase), _expecting_errors(check))
+        subject.for_all(place, subject.states_at(hook.definition.phase), _expecting_errors(check))
     for layer in subject.layers:
 
         def check_layer(request: Any, layer: Bound[Layer] = layer) -> None:
             for run in subject.layer(layer, request):
-                _check_layer_run(layer.fact.call, request, run())
+                _check_layer_run(layer.definition.call, request, run())
 
-        asks = subject.requests_to(layer.fact.call)
+        asks = subject.requests_to(layer.definition.call)
         subject.for_all(_place(layer), asks, _expecting_errors(check_layer))
 
 
@@ -252,14 +252,16 @@ def _leaves_agents_alone(subject: Subject) -> None:
     middleware = subject.make()
     beside, alone = _plans(middleware)
     own = {*beside.nodes} - {*alone.nodes}
-    strange = own - {bound.fact.node for bound in hooks_of(middleware)}
+    strange = own - {bound.definition.node for bound in hooks_of(middleware)}
     if strange:
-        raise BrokenLaw(f"{middleware.name}: it adds the nodes {', '.join(sorted(strange))}.")
+        raise LawViolation(f"{middleware.name}: it adds the nodes {', '.join(sorted(strange))}.")
     with_it = plain(_talk(subject, [subject.make()])["messages"])
     found = first_difference(plain(_talk(subject, [])["messages"]), with_it, "messages")
     if found:
         words = found.words("without it", "with it")
-        raise BrokenLaw(f"{middleware.name}: a conversation that is none of its business: {words}")
+        raise LawViolation(
+            f"{middleware.name}: a conversation that is none of its business: {words}"
+        )
 
 
 def _plans(middleware: Middleware) -> tuple[Topology, Topology]:
@@ -287,7 +289,7 @@ def _talk(subject: Subject, stack: list[Middleware]) -> Any:
     bound: list[Bound[Any]] = []
     for middleware in stack:
         bound += [*hooks_of(middleware), *layers_of(middleware)]
-    if all(part.sync is not None for part in bound):
+    if all(part.func is not None for part in bound):
         return agent.invoke(said, config, context=subject.options.get("context"))
     return finish(agent.ainvoke(said, config, context=subject.options.get("context")))
 

@@ -17,7 +17,7 @@ from langgraph.types import Command
 
 from agent_factory.errors import ArgumentError, PathNotSupported, describe
 from agent_factory.hooks.flows import then
-from agent_factory.hooks.introspection import Bound, colour_error, layers_of
+from agent_factory.hooks.introspection import Bound, layers_of, sync_async_error
 from agent_factory.runtime.composition import Outcome, compose_model_call, compose_tool_call
 from agent_factory.testing.fixtures import Bench, Middleware, as_state, usable_middleware
 from agent_factory.testing.responses import ScriptError, as_said, made_call
@@ -93,7 +93,7 @@ def run_layer(
     ('Two.', 2)
     """
     trial = _Trial(middleware, request, handler, call, state)
-    return trial.finish(Bench(context, store, config, resume).run(trial.sync))
+    return trial.finish(Bench(context, store, config, resume).run(trial.func))
 
 
 async def arun_layer(
@@ -113,7 +113,7 @@ async def arun_layer(
     A function that is given as `handler` may be a coroutine function.
     """
     trial = _Trial(middleware, request, handler, call, state)
-    return trial.finish(await Bench(context, store, config, resume).arun(trial.a))
+    return trial.finish(await Bench(context, store, config, resume).arun(trial.afunc))
 
 
 class _Trial:
@@ -125,13 +125,13 @@ class _Trial:
         self._bound = _layer(usable_middleware(middleware), call)
         self._request = request
         self._state = state
-        self._inside = _Inside(handler, self._bound.fact.call)
+        self._inside = _Inside(handler, self._bound.definition.call)
 
-    def sync(self) -> Any:
-        return self._compose(self._bound.sync, self._inside, asynchronous=False)
+    def func(self) -> Any:
+        return self._compose(self._bound.func, self._inside, asynchronous=False)
 
-    async def a(self) -> Any:
-        return await self._compose(self._bound.a, self._inside.a, asynchronous=True)
+    async def afunc(self) -> Any:
+        return await self._compose(self._bound.afunc, self._inside.afunc, asynchronous=True)
 
     def finish(self, result: Any) -> LayerRun:
         if isinstance(result, Outcome):
@@ -139,9 +139,9 @@ class _Trial:
         return LayerRun(result, self._inside.asked)
 
     def _compose(self, layer: Any, inside: Callable[[Any], Any], *, asynchronous: bool) -> Any:
-        fact = self._bound.fact
+        fact = self._bound.definition
         if layer is None:
-            raise PathNotSupported(*colour_error(self._bound, asynchronous=asynchronous))
+            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=asynchronous))
         named = [(f"{fact.owner}.{fact.method}", layer)]
         if fact.call is Call.MODEL:
             request = _model_request(self._request, self._state)
@@ -150,7 +150,7 @@ class _Trial:
 
 
 def _layer(middleware: Middleware, call: str | None) -> Bound[Layer]:
-    found = {bound.fact.call.value: bound for bound in layers_of(middleware)}
+    found = {bound.definition.call.value: bound for bound in layers_of(middleware)}
     if call in found:
         return found[call]
     if call is None and len(found) == 1:
@@ -181,7 +181,7 @@ class _Inside:
             answer = answer(request)
         return then(answer, lambda value: self._as_response(value, request))
 
-    async def a(self, request: Any) -> Any:
+    async def afunc(self, request: Any) -> Any:
         result = self(request)
         return await result if isawaitable(result) else result
 

@@ -2,7 +2,7 @@
 
 Fixtures:
     topology_snapshot: `assert agent == topology_snapshot` holds while the plan stays as it is.
-    agent_colour: runs an agent, a hook or a layer; each test that takes it runs in both colours.
+    sync_or_async: runs an agent, a hook or a layer; each test that takes it runs in both colours.
     agent_stack: the stack of a test that `each_stack` decorates.
     scripted_model: makes scripted models, and insists that their scripts were used up.
 """
@@ -54,7 +54,7 @@ def topology_snapshot(request: pytest.FixtureRequest) -> TopologySnapshot:
 
 
 @pytest.fixture(params=["sync", "async"])
-def agent_colour(request: pytest.FixtureRequest) -> Colour:
+def sync_or_async(request: pytest.FixtureRequest) -> Colour:
     """Runs agents, hooks and layers in one colour; the test runs once in each."""
     from agent_factory.testing.sync_async import Colour
 

@@ -19,7 +19,7 @@ from agent_factory.testing.plugin import needs
 from agent_factory.topology.model import Call, Hook, Layer, Phase
 
 
-class BrokenLaw(AssertionError):
+class LawViolation(AssertionError):
     """A middleware does not keep a law; the message says which, where, and on what state."""
 
 
@@ -74,17 +74,17 @@ class Subject:
 
     def hook(self, bound: Bound[Hook], state: Any, middleware: Middleware | None = None) -> Any:
         """Run a hook once, in a colour it has; the state is a copy."""
-        runs = (middleware or self.make(), bound.fact.phase.value, deepcopy(state))
-        if bound.sync is not None:
+        runs = (middleware or self.make(), bound.definition.phase.value, deepcopy(state))
+        if bound.func is not None:
             return run_hook(*runs, **self.options)
         return finish(arun_hook(*runs, **self.options))
 
     def hook_in_place(self, bound: Bound[Hook], state: Any) -> dict[str, Any]:
         """Run a hook on a state; the state as it was given, and is afterwards."""
-        node, given = hook_node(self.make(), bound.fact.phase.value, deepcopy(state))
+        node, given = hook_node(self.make(), bound.definition.phase.value, deepcopy(state))
         before = deepcopy(given)
         bench = Bench(**self.options)
-        if bound.sync is not None:
+        if bound.func is not None:
             bench.run(lambda: node.invoke(given, get_config()))
         else:
             finish(bench.arun(lambda: node.ainvoke(given, get_config())))
@@ -95,18 +95,18 @@ class Subject:
     ) -> Iterator[Callable[[], LayerRun]]:
         """What runs a layer once, for each colour it has."""
         runs = (self.make(), deepcopy(request))
-        options = {"handler": self.handler, "call": bound.fact.call.value, **self.options}
+        options = {"handler": self.handler, "call": bound.definition.call.value, **self.options}
         options |= changes
-        if bound.sync is not None:
+        if bound.func is not None:
             yield lambda: run_layer(*runs, **options)
-        if bound.a is not None:
+        if bound.afunc is not None:
             yield lambda: finish(arun_layer(*runs, **options))
 
     def for_all(self, place: str, examples: Any, check: Callable[[Any], None]) -> None:
         """Try many examples, and show the smallest on which a check fails.
 
         Raises:
-            BrokenLaw: It fails on one.
+            LawViolation: It fails on one.
         """
         hypothesis = needs("hypothesis")
 
@@ -114,7 +114,7 @@ class Subject:
             try:
                 check(example)
             except AssertionError as broken:
-                raise BrokenLaw(f"{place}: {broken}\n  tried on {_shown(example)}") from None
+                raise LawViolation(f"{place}: {broken}\n  tried on {_shown(example)}") from None
 
         settings = hypothesis.settings(
             max_examples=self.max_examples,

@@ -57,7 +57,7 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
 
 @dataclass(frozen=True)
 class Colour:
-    """One of the two ways to run. The fixture `agent_colour` gives both, one after the other.
+    """One of the two ways to run. The fixture `sync_or_async` gives both, one after the other.
 
     Args:
         name: "sync" or "async".

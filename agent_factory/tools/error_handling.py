@@ -32,7 +32,7 @@ WHOLE = "arguments"
 """Where an error is that concerns several arguments together."""
 
 
-def marking(
+def mark_unhandled(
     call: Callable[[Any], Any],
     handler: Answer,
     request: Any,
@@ -68,7 +68,7 @@ def _marked(error: Exception, handler: Answer) -> Exception:
     return error
 
 
-def asked_once(handler: Handler | None) -> Answer:
+def handle_once(handler: Handler | None) -> Answer:
     """A handler as ToolNode is to ask it: once about an error, and about what really happened.
 
     Args:
@@ -79,7 +79,7 @@ def asked_once(handler: Handler | None) -> Answer:
     def answer(error: Exception) -> str:
         if getattr(error, UNHANDLED, None) is answer:
             raise error
-        return respond(_as_it_was(error))
+        return respond(original_error(error))
 
     return answer
 
@@ -94,7 +94,7 @@ def _refuse(error: Exception) -> str:
     raise error
 
 
-def _as_it_was(error: Exception) -> Exception:
+def original_error(error: Exception) -> Exception:
     """An error that ToolNode blames on the model's arguments, with the right culprit and in full.
 
     ToolNode takes any ValidationError for one of the arguments, also what a tool raises while it
@@ -102,7 +102,7 @@ def _as_it_was(error: Exception) -> Exception:
     """
     if not isinstance(error, ToolInvocationError):
         return error
-    if _raised_at_work(error.source):
+    if raised_inside_tool(error.source):
         return error.source
     # The input of such an error holds what was injected, which is not for the model's eyes.
     unplaced = [
@@ -118,7 +118,7 @@ def _as_it_was(error: Exception) -> Exception:
     return full
 
 
-def _raised_at_work(error: Exception) -> bool:
+def raised_inside_tool(error: Exception) -> bool:
     """Whether a tool was running, not only reading its arguments, when this was raised.
 
     Every tool works in `_run` or `_arun`, the methods that BaseTool leaves to it.

@@ -30,7 +30,7 @@ RUNTIME = "runtime"
 
 
 @dataclass(slots=True)
-class _Read:
+class _ToolSignature:
     """What was read of a tool, and of what.
 
     Args:
@@ -44,13 +44,13 @@ class _Read:
     tool: ref[BaseTool]
     parts: tuple[int, ...]
     annotations: dict[str, Any]
-    faultless: bool = False
+    validated: bool = False
 
 
-_read: dict[int, _Read] = {}
+_read: dict[int, _ToolSignature] = {}
 
 
-def _read_of(tool: BaseTool) -> _Read:
+def _read_of(tool: BaseTool) -> _ToolSignature:
     """What is known of a tool: it is given to agent after agent, and reading it takes its time."""
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
     parts, key = (id(function), id(tool.args_schema)), id(tool)
@@ -59,7 +59,9 @@ def _read_of(tool: BaseTool) -> _Read:
         return known
     hints = get_type_hints(function, include_extras=True) if function else {}
     annotations = {**hints, **get_all_basemodel_annotations(tool.get_input_schema())}
-    found = _read[key] = _Read(ref(tool, lambda _: _read.pop(key, None)), parts, annotations)
+    found = _read[key] = _ToolSignature(
+        ref(tool, lambda _: _read.pop(key, None)), parts, annotations
+    )
     return found
 
 
@@ -72,7 +74,7 @@ def annotations_of(tool: BaseTool) -> dict[str, Any]:
     return _read_of(tool).annotations
 
 
-def mistakes_in(tool: BaseTool, origin: str) -> Iterator[SpecError]:
+def validate_tool(tool: BaseTool, origin: str) -> Iterator[SpecError]:
     """What a tool asks of its graph in vain.
 
     ToolNode would find out in the middle of a run, if at all: of two parameters for the store it
@@ -82,45 +84,45 @@ def mistakes_in(tool: BaseTool, origin: str) -> Iterator[SpecError]:
         tool: The tool.
         origin: Who brings it.
     """
-    culprit = f"{origin}: {tool.name}"
+    subject = f"{origin}: {tool.name}"
     try:
         read = _read_of(tool)
     except Exception as error:
         yield InvalidTool(
-            culprit,
+            subject,
             f"has a signature that cannot be read: {error}",
             "Annotate its parameters with types that its module imports.",
         )
         return
-    if not read.faultless:
-        mistakes = list(_mistakes(culprit, read.annotations))
-        read.faultless = not mistakes
+    if not read.validated:
+        mistakes = list(_mistakes(subject, read.annotations))
+        read.validated = not mistakes
         yield from mistakes
 
 
-def _mistakes(culprit: str, annotations: Mapping[str, Any]) -> Iterator[SpecError]:
+def _mistakes(subject: str, annotations: Mapping[str, Any]) -> Iterator[SpecError]:
     for name, annotation in annotations.items():
-        yield from _marked_twice(culprit, name, annotation)
+        yield from _marked_twice(subject, name, annotation)
     stores = [name for name, annotation in annotations.items() if _has(annotation, InjectedStore)]
     if len(stores) > 1:
         yield InvalidTool(
-            culprit,
+            subject,
             f"takes the store in {' and in '.join(map(repr, stores))}, and would get one of them.",
             "Keep one parameter: there is one store.",
         )
     if RUNTIME in annotations and not _fits_runtime(annotations[RUNTIME]):
         yield InvalidTool(
-            culprit,
+            subject,
             f"has a parameter named {RUNTIME!r}, which is given the ToolRuntime and cannot be one.",
             "Give the parameter another name, or annotate it `runtime: ToolRuntime`.",
         )
 
 
-def _marked_twice(culprit: str, name: str, annotation: Any) -> Iterator[SpecError]:
+def _marked_twice(subject: str, name: str, annotation: Any) -> Iterator[SpecError]:
     for kind in (InjectedState, InjectedStore, ToolRuntime):
         if sum(_is(part, kind) for part in _parts(annotation)) > 1:
             yield InvalidTool(
-                culprit,
+                subject,
                 f"A tool argument should not be annotated with {kind.__name__} more than once, and "
                 f"{name!r} is.",
                 "Keep one of the two marks.",
@@ -168,7 +170,7 @@ def _parts(annotation: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-def isolated(state: Any) -> Any:
+def copy_containers(state: Any) -> Any:
     """A state of which a tool can change any dict, list or set without changing the thread.
 
     Messages and other objects in it are the thread's own, and to be left as they are.
@@ -177,7 +179,7 @@ def isolated(state: Any) -> Any:
         state: A dict, a list, a pydantic model or a dataclass; another kind is given back as it is.
 
     >>> state = {"found": {"pages": [1]}}
-    >>> mine = isolated(state)
+    >>> mine = copy_containers(state)
     >>> mine["found"]["pages"].append(2)
     >>> state
     {'found': {'pages': [1]}}

@@ -58,7 +58,7 @@ def with_context(call: Mapping[str, Any], state: Any) -> dict[str, Any]:
     return {"__type": WITH_CONTEXT, "tool_call": call, "state": state}
 
 
-def may_run_here(input: Any) -> bool:
+def can_run_inline(input: Any) -> bool:
     """Whether an input is one call with its state, and this thread is free to run it.
 
     In the thread of an event loop a tool could not start one of its own.
@@ -72,7 +72,7 @@ def may_run_here(input: Any) -> bool:
     return False
 
 
-def run_here(
+def run_inline(
     wrap: Callable[[ToolCallRequest, Execute], Any],
     execute: Execute,
     answer: Answer,

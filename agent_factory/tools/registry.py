@@ -12,7 +12,7 @@ from langchain_core.tools import tool as make_tool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
 from agent_factory.errors import InvalidTool, SpecError, ToolNameTaken, describe
-from agent_factory.tools.injection import mistakes_in
+from agent_factory.tools.injection import validate_tool
 from agent_factory.topology.model import Tool, ToolKind
 
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
@@ -48,7 +48,7 @@ class Toolbox:
         """The names whose result ends the run."""
         return frozenset(name for name, tool in self.client.items() if tool.return_direct)
 
-    def facts(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
+    def tool_definitions(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
         """The tools as a plan knows them.
 
         Args:
@@ -96,7 +96,7 @@ def sort_tools(
             mistakes.append(error)
             continue
         mistakes.extend(_clash(tool, origin, client, taken))
-        mistakes.extend(mistakes_in(tool, origin) if client.get(tool.name) is not tool else ())
+        mistakes.extend(validate_tool(tool, origin) if client.get(tool.name) is not tool else ())
         if tool.name not in client and owner:
             owners[tool.name] = owner
         client.setdefault(tool.name, tool)

@@ -29,23 +29,29 @@ from agent_factory.hooks.flows import then
 from agent_factory.tools.error_handling import (
     DEFAULT_ERRORS,
     Answer,
-    asked_once,
+    handle_once,
     handler_for,
-    marking,
+    mark_unhandled,
 )
-from agent_factory.tools.injection import isolated, takes_state
-from agent_factory.tools.inline_call import Execute, Sample, execution_of, may_run_here, run_here
+from agent_factory.tools.injection import copy_containers, takes_state
+from agent_factory.tools.inline_call import (
+    Execute,
+    Sample,
+    can_run_inline,
+    execution_of,
+    run_inline,
+)
 from agent_factory.tools.registry import ToolLike, sort_tools
 
 
-class ToolStarts:
+class ToolCallRecorder:
     """Takes down the names of the agent's tools that start within a `with` block.
 
     It hears of those in the tasks and threads that the block leads to as well, and so does who
     listens around it. A call of a name that is not known, or that a layer answers, starts none;
     tools that a tool itself calls are not told.
 
-    >>> with ToolStarts() as starts:
+    >>> with ToolCallRecorder() as starts:
     ...     pass  # `result = yield request`, in a flow around a tool
     >>> starts.names
     []
@@ -55,8 +61,8 @@ class ToolStarts:
         self.names: list[str] = []
         self._outer = _listening.get()
 
-    def __enter__(self) -> ToolStarts:
-        self._token: Token[ToolStarts | None] = _listening.set(self)
+    def __enter__(self) -> ToolCallRecorder:
+        self._token: Token[ToolCallRecorder | None] = _listening.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,7 +75,7 @@ class ToolStarts:
             self._outer.heard(name)
 
 
-_listening: ContextVar[ToolStarts | None] = ContextVar("tool_starts", default=None)
+_listening: ContextVar[ToolCallRecorder | None] = ContextVar("tool_starts", default=None)
 
 
 def starts(name: str) -> None:
@@ -130,9 +136,9 @@ class ToolNode(LangGraphToolNode):
         awrap_tool_call: Callable[[Any, Call], Any] | None = None,
     ) -> None:
         known = _checked(tools)
-        self._answer = answer = asked_once(handler_for(handle_tool_errors))
+        self._answer = answer = handle_once(handler_for(handle_tool_errors))
         stateless = frozenset(tool.name for tool in known if not takes_state(tool))
-        settled = partial(_Settled, answer=answer, stateless=stateless)
+        settled = partial(_SafeWrapper, answer=answer, stateless=stateless)
         self._settled = settled(wrap_tool_call or _execute)
         self._key = messages_key
         self._asynchronous_only = wrap_tool_call is None and awrap_tool_call is not None
@@ -163,9 +169,9 @@ class ToolNode(LangGraphToolNode):
                 "has awrap_tool_call alone, which a synchronous run would pass over.",
                 "Give wrap_tool_call as well, or use ainvoke.",
             )
-        if kwargs or not may_run_here(input):
-            return _merged(super().invoke(_readable(input), config, **kwargs))
-        run = partial(run_here, self._settled, self._execution, self._answer, self.tools_by_name)
+        if kwargs or not can_run_inline(input):
+            return _merged(super().invoke(_normalize_input(input), config, **kwargs))
+        run = partial(run_inline, self._settled, self._execution, self._answer, self.tools_by_name)
         return self._combined(run(input, config))
 
     @cached_property
@@ -185,7 +191,7 @@ class ToolNode(LangGraphToolNode):
         Raises:
             ValueError: There is no message, or no AI message, to take calls from.
         """
-        return _merged(await super().ainvoke(_readable(input), config, **kwargs))
+        return _merged(await super().ainvoke(_normalize_input(input), config, **kwargs))
 
 
 def _checked(tools: Iterable[ToolLike]) -> list[BaseTool]:
@@ -202,7 +208,7 @@ def _execute(request: Any, execute: Call) -> Any:
     return execute(request)
 
 
-class _Settled:
+class _SafeWrapper:
     """A wrapper, or none, between ToolNode and its own execution of a call, in either colour.
 
     Args:
@@ -224,8 +230,10 @@ class _Settled:
         if isinstance(request.tool_call, Sample):
             return request.tool_call.taken(execute)
         # ToolNode has asked the handler about what a tool raises; it would ask again out here.
-        inner = partial(marking, partial(self._inward, execute, request.state), self._answer)
-        result = marking(partial(self._outward, inner), self._answer, request, AgentFactoryError)
+        inner = partial(mark_unhandled, partial(self._inward, execute, request.state), self._answer)
+        result = mark_unhandled(
+            partial(self._outward, inner), self._answer, request, AgentFactoryError
+        )
         return then(result, _kept)
 
     def _outward(self, inner: Call, request: Any) -> Any:
@@ -239,7 +247,7 @@ class _Settled:
         state = runtime.state if request.state is original else request.state
         # A tool of a name that is not known was brought by a wrapper.
         if request.tool_call["name"] not in self._stateless:
-            state = isolated(state)
+            state = copy_containers(state)
         if state is runtime.state:
             return execute(request)
         return execute(replace(request, runtime=replace(runtime, state=state)))
@@ -270,22 +278,22 @@ def _merged(output: Any) -> Any:
     """
     if not isinstance(output, list):
         return output
-    commands = [part for part in output if _hands_over(part)]
+    commands = [part for part in output if _targets_parent(part)]
     if not commands:
         return output
     merged = Command(
         graph=Command.PARENT,
-        update=_joined([command.update for command in commands if command.update]),
+        update=_concat_updates([command.update for command in commands if command.update]),
         goto=[target for command in commands for target in command.goto],
     )
-    return [*(part for part in output if not _hands_over(part)), merged]
+    return [*(part for part in output if not _targets_parent(part)), merged]
 
 
-def _hands_over(part: Any) -> bool:
+def _targets_parent(part: Any) -> bool:
     return _sends_to_parent(part, tuple) and bool(part.goto)
 
 
-def _joined(updates: list[Any]) -> Any:
+def _concat_updates(updates: list[Any]) -> Any:
     if len(updates) < 2:
         return updates[0] if updates else None
     return [
@@ -295,7 +303,7 @@ def _joined(updates: list[Any]) -> Any:
     ]
 
 
-def _readable(input: Any) -> Any:
+def _normalize_input(input: Any) -> Any:
     """An input without any message in a form that ToolNode refuses, and does not stumble over."""
     return {} if isinstance(input, list) and not input else input
 

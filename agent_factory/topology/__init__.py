@@ -16,8 +16,8 @@ from agent_factory.topology.model import (
     MODEL,
     START,
     TOOLS,
+    AgentStyle,
     Call,
-    Dialect,
     Edge,
     Hook,
     Layer,
@@ -36,8 +36,8 @@ from agent_factory.topology.topology import (
 )
 from agent_factory.topology.transitions import (
     Reason,
-    Way,
-    Why,
+    Transition,
+    TransitionReason,
 )
 
 __all__ = [
@@ -46,10 +46,10 @@ __all__ = [
     "MODEL",
     "START",
     "TOOLS",
+    "AgentStyle",
     "Call",
     "Change",
     "ChangeKind",
-    "Dialect",
     "Edge",
     "Hook",
     "Layer",
@@ -62,8 +62,8 @@ __all__ = [
     "Topology",
     "TopologyDiff",
     "TopologyFileError",
-    "Way",
-    "Why",
+    "Transition",
+    "TransitionReason",
     "jump_targets",
     "load_topology",
     "plan",

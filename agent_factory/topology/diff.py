@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 
 from agent_factory.topology.model import MODEL, TOOLS, Call, Tool, TopologyData
-from agent_factory.topology.transitions import Way, Why, ways_of
+from agent_factory.topology.transitions import Transition, TransitionReason, transitions_of
 
 
 class ChangeKind(StrEnum):
@@ -71,20 +71,20 @@ class TopologyDiff:
 
 def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     """What changed from `old` to `new`."""
-    ways = list(_ways(old, new))
+    transitions = list(_ways(old, new))
     return TopologyDiff(
         (
             *_nodes(old, new),
             *(change for call in Call for change in _layers(old, new, call)),
             *_tools(old.tools, new.tools),
-            *ways,
-            *_jumps(old, new, {change.name.partition(" -> ")[0] for change in ways}),
+            *transitions,
+            *_jumps(old, new, {change.name.partition(" -> ")[0] for change in transitions}),
         )
     )
 
 
 def _nodes(old: TopologyData, new: TopologyData) -> Iterator[Change]:
-    leaves = {way.source for way in ways_of(new)}
+    leaves = {way.source for way in transitions_of(new)}
     for change in _listed("node", _Listed(_path(old)), _Listed(_path(new))):
         if change.kind is ChangeKind.ADDED and change.name in leaves:
             more = [w for w in _ways_from(new, change.name) if not _is_next(w)]
@@ -191,11 +191,11 @@ def _ways(old: TopologyData, new: TopologyData) -> Iterator[Change]:
 
 
 def _because(why: str) -> str:
-    return f" [{why}]" if why != Why.NEXT else ""
+    return f" [{why}]" if why != TransitionReason.NEXT else ""
 
 
 def _ends(plan: TopologyData) -> set[str]:
-    return {node for way in ways_of(plan) for node in (way.source, way.target)}
+    return {node for way in transitions_of(plan) for node in (way.source, way.target)}
 
 
 def _contracted(
@@ -207,7 +207,7 @@ def _contracted(
     """
     return {
         (way.source, _onward(plan, way.target, fixed)): _why(way)
-        for way in ways_of(plan)
+        for way in transitions_of(plan)
         if way.source in (fixed if _is_next(way) else shared)
         and (way.target != TOOLS or TOOLS in shared)
     }
@@ -219,15 +219,15 @@ def _onward(plan: TopologyData, node: str, fixed: set[str]) -> str:
     return node
 
 
-def _is_next(way: Way) -> bool:
-    return way.reasons[0].why is Why.NEXT
+def _is_next(way: Transition) -> bool:
+    return way.reasons[0].why is TransitionReason.NEXT
 
 
-def _ways_from(plan: TopologyData, source: str) -> list[Way]:
-    return [way for way in ways_of(plan) if way.source == source]
+def _ways_from(plan: TopologyData, source: str) -> list[Transition]:
+    return [way for way in transitions_of(plan) if way.source == source]
 
 
-def _why(way: Way) -> str:
+def _why(way: Transition) -> str:
     return "; ".join(map(str, way.reasons))
 
 

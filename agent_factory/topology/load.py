@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from agent_factory.errors import AgentFactoryError
-from agent_factory.structured_output.json_schema import mistakes
+from agent_factory.structured_output.json_schema import validation_errors
 from agent_factory.topology.model import (
     AGENT,
     END,
@@ -18,8 +18,8 @@ from agent_factory.topology.model import (
     REACT_HOOKS,
     START,
     TOOLS,
+    AgentStyle,
     Call,
-    Dialect,
     Edge,
     Hook,
     Layer,
@@ -31,7 +31,7 @@ from agent_factory.topology.model import (
 )
 from agent_factory.topology.render.json_format import FORMAT, VERSION, to_data
 from agent_factory.topology.topology import Topology, plan
-from agent_factory.topology.transitions import Why
+from agent_factory.topology.transitions import TransitionReason
 
 
 class TopologyFileError(AgentFactoryError, ValueError):
@@ -80,11 +80,11 @@ SCHEMA: Final[dict[str, Any]] = {
                 source=_TEXT, targets={**_list(_TEXT), "minItems": 1}, route=_one_of(None, *Route)
             )
         ),
-        ways=_list(
+        transitions=_list(
             _object(
                 source=_TEXT,
                 target=_TEXT,
-                reasons=_list(_object(why=_one_of(*Why), by=_list(_TEXT))),
+                reasons=_list(_object(why=_one_of(*TransitionReason), by=_list(_TEXT))),
             )
         ),
         hooks=_list(
@@ -122,7 +122,7 @@ def load_topology(text: str, source: str = "the file") -> Topology:
     True
     """
     data = _read(text, source)
-    if wrong := mistakes(data, SCHEMA):
+    if wrong := validation_errors(data, SCHEMA):
         raise TopologyFileError(
             source, f"is no plan: {'; '.join(wrong[:3])}.", "Write it anew with to_json()."
         )
@@ -167,7 +167,7 @@ def _made(data: dict[str, Any]) -> Topology:
         hooks=tuple(_hook(x, data["nodes"]) for x in data["hooks"]),
         tools=tuple(Tool(**{**x, "kind": ToolKind(x["kind"])}) for x in data["tools"]),
         retries_output=data["retries_output"],
-        dialect=_dialect(data),
+        style=_dialect(data),
     )
 
 
@@ -177,11 +177,11 @@ def _hook(data: dict[str, Any], nodes: list[dict[str, Any]]) -> Hook:
     return hook if hook.node in names else replace(hook, at="".join(names[:1]))
 
 
-def _dialect(data: dict[str, Any]) -> Dialect:
+def _dialect(data: dict[str, Any]) -> AgentStyle:
     if any(node["kind"] == "model" and node["name"] == MODEL for node in data["nodes"]):
-        return Dialect.CREATE_AGENT
-    reasons = [reason["why"] for way in data["ways"] for reason in way["reasons"]]
-    return Dialect.REACT_TOGETHER if Why.TOGETHER in reasons else Dialect.REACT
+        return AgentStyle.CREATE_AGENT
+    reasons = [reason["why"] for way in data["transitions"] for reason in way["reasons"]]
+    return AgentStyle.REACT_V1 if TransitionReason.TOGETHER in reasons else AgentStyle.REACT
 
 
 def _is_closed(plan: Topology) -> bool:
@@ -242,7 +242,7 @@ def _check_as_written(lines: Sequence[str], found: Topology, source: str) -> Non
                 "by another version.",
                 _REMEDY,
             )
-    missing = {way.target for way in found.ways} - {*found.nodes, END}
+    missing = {way.target for way in found.transitions} - {*found.nodes, END}
     if missing:
         raise TopologyFileError(
             source, f"leads to {min(missing)}, and nothing leads on from there.", _REMEDY
@@ -256,10 +256,12 @@ def _shape(lines: Sequence[str], source: str) -> Shape:
         if not _LAYER.fullmatch(line) and not _TOOL.fullmatch(line) and (m := _WAY.fullmatch(line))
     ]
     nodes = [node for node in dict.fromkeys(step.source for step in steps) if node != START]
-    dialect = _dialect_of_text(nodes, steps)
+    style = _dialect_of_text(nodes, steps)
     before = [node for node in nodes if _phase(node) == Phase.BEFORE_MODEL]
-    loop_entry = [*before, dialect.model][0]
-    structured = any(step.why.startswith((Why.STRUCTURED, Why.RETRY)) for step in steps)
+    loop_entry = [*before, style.model][0]
+    structured = any(
+        step.why.startswith((TransitionReason.STRUCTURED, TransitionReason.RETRY)) for step in steps
+    )
     layers = tuple(
         Layer(m["owner"], Call(m["call"]), m["method"])
         for line in lines
@@ -270,17 +272,18 @@ def _shape(lines: Sequence[str], source: str) -> Shape:
         layers=layers,
         has_tools=TOOLS in nodes,
         may_skip_tools=structured or any(layer.call is Call.MODEL for layer in layers),
-        retries_output=structured or any(f"; {Why.STRUCTURED}" in step.why for step in steps),
+        retries_output=structured
+        or any(f"; {TransitionReason.STRUCTURED}" in step.why for step in steps),
         tools=tuple(_tool(m) for line in lines if (m := _TOOL.fullmatch(line))),
-        dialect=dialect,
+        style=style,
     )
 
 
-def _dialect_of_text(nodes: Sequence[str], steps: Sequence[_Step]) -> Dialect:
+def _dialect_of_text(nodes: Sequence[str], steps: Sequence[_Step]) -> AgentStyle:
     if AGENT not in nodes:
-        return Dialect.CREATE_AGENT
-    together = any(step.why == Why.TOGETHER for step in steps)
-    return Dialect.REACT_TOGETHER if together else Dialect.REACT
+        return AgentStyle.CREATE_AGENT
+    together = any(step.why == TransitionReason.TOGETHER for step in steps)
+    return AgentStyle.REACT_V1 if together else AgentStyle.REACT
 
 
 def _phase(node: str) -> str:
@@ -291,7 +294,7 @@ def _hooks(
     nodes: Sequence[str], steps: Sequence[_Step], loop_entry: str, source: str
 ) -> Iterator[Hook]:
     """The hooks in the order of their list: after hooks run in reverse."""
-    ours = (*(dialect.model for dialect in Dialect), TOOLS)
+    ours = (*(style.model for style in AgentStyle), TOOLS)
     made = [_hook_of_text(node, steps, loop_entry, source) for node in nodes if node not in ours]
     late = (Phase.AFTER_MODEL, Phase.AFTER_AGENT)
     yield from (hook for hook in made if hook.phase not in late)
@@ -310,7 +313,7 @@ def _hook_of_text(node: str, steps: Sequence[_Step], loop_entry: str, source: st
 
 
 def _jumps(step: _Step, owner: str) -> bool:
-    return f"{Why.JUMP}: {owner}" in step.why.split("; ")
+    return f"{TransitionReason.JUMP}: {owner}" in step.why.split("; ")
 
 
 def _tool(found: re.Match[str]) -> Tool:

@@ -30,24 +30,24 @@ REACT_HOOKS = {
 """The hooks of `create_react_agent`, by the names of their nodes."""
 
 
-class Dialect(StrEnum):
+class AgentStyle(StrEnum):
     """Which factory a plan is of: each has its name for the model's node and its way out."""
 
     CREATE_AGENT = "create_agent"
     REACT = "create_react_agent"
     """Each call is sent on its own: version v2."""
-    REACT_TOGETHER = "create_react_agent, calls together"
+    REACT_V1 = "create_react_agent, calls together"
     """One run of the tools node holds all calls: version v1."""
 
     @property
     def model(self) -> str:
         """The node of the model."""
-        return MODEL if self is Dialect.CREATE_AGENT else AGENT
+        return MODEL if self is AgentStyle.CREATE_AGENT else AGENT
 
     @property
-    def tools_stop(self) -> bool:
+    def tools_can_end_run(self) -> bool:
         """Whether any tool may end the run; else those with return_direct alone do."""
-        return self is Dialect.CREATE_AGENT
+        return self is AgentStyle.CREATE_AGENT
 
 
 class Call(StrEnum):
@@ -149,7 +149,7 @@ class Shape:
     may_skip_tools: bool = False
     retries_output: bool = False
     tools: tuple[Tool, ...] = ()
-    dialect: Dialect = Dialect.CREATE_AGENT
+    style: AgentStyle = AgentStyle.CREATE_AGENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class TopologyData:
     hooks: tuple[Hook, ...] = ()
     tools: tuple[Tool, ...] = ()
     retries_output: bool = False
-    dialect: Dialect = Dialect.CREATE_AGENT
+    style: AgentStyle = AgentStyle.CREATE_AGENT
 
     def edge_from(self, source: str) -> Edge:
         """The edge that leaves a node.

@@ -47,7 +47,7 @@ def decide(shape: Shape) -> TopologyData:
     ('A.after_model', ('model', 'A.after_model', 'tools'))
     """
     by = {phase: [h.node for h in shape.hooks if h.phase is phase] for phase in Phase}
-    loop_head = [*by[Phase.BEFORE_MODEL], shape.dialect.model]
+    loop_head = [*by[Phase.BEFORE_MODEL], shape.style.model]
     head = [*by[Phase.BEFORE_AGENT], *loop_head, *reversed(by[Phase.AFTER_MODEL])]
     tail = [*reversed(by[Phase.AFTER_AGENT]), END]
     corners = _Corners(head[0], loop_head[0], head[-1], tail[0])
@@ -63,7 +63,7 @@ def decide(shape: Shape) -> TopologyData:
         hooks=tuple(hook for phase in Phase for hook in shape.hooks if hook.phase is phase),
         tools=shape.tools,
         retries_output=shape.retries_output,
-        dialect=shape.dialect,
+        style=shape.style,
     )
 
 
@@ -104,7 +104,7 @@ def jump_targets(corners: _Corners | TopologyData, *, leaving: bool) -> Mapping[
 def _loop(shape: Shape, hook_at: Mapping[str, Hook], corners: _Corners) -> Iterator[Edge]:
     source = corners.loop_exit
     if shape.has_tools:
-        skips = shape.may_skip_tools or source != shape.dialect.model
+        skips = shape.may_skip_tools or source != shape.style.model
         again = (corners.loop_entry,) if skips else ()
         yield Edge(source, (TOOLS, corners.exit, *again), Route.AFTER_MODEL)
         yield _after_tools(shape, corners)
@@ -115,7 +115,7 @@ def _loop(shape: Shape, hook_at: Mapping[str, Hook], corners: _Corners) -> Itera
 
 
 def _after_tools(shape: Shape, corners: _Corners) -> Edge:
-    if shape.dialect.tools_stop:
+    if shape.style.tools_can_end_run:
         # Any tool may stop the run, so the way out is always declared.
         return Edge(TOOLS, (corners.loop_entry, corners.exit), Route.AFTER_TOOLS)
     if any(tool.return_direct for tool in shape.tools):

@@ -7,11 +7,11 @@ from dataclasses import fields
 from agent_factory.topology.diff import TopologyDiff, diff
 from agent_factory.topology.model import Shape, TopologyData
 from agent_factory.topology.planner import decide
-from agent_factory.topology.render.explanation import explain, explain_way
+from agent_factory.topology.render.explanation import explain, explain_transition
 from agent_factory.topology.render.json_format import to_json
 from agent_factory.topology.render.mermaid import to_mermaid
 from agent_factory.topology.render.text import render
-from agent_factory.topology.transitions import Way, ways_of
+from agent_factory.topology.transitions import Transition, transitions_of
 
 
 class Topology(TopologyData):
@@ -34,9 +34,9 @@ class Topology(TopologyData):
     __slots__ = ()
 
     @property
-    def ways(self) -> tuple[Way, ...]:
+    def transitions(self) -> tuple[Transition, ...]:
         """Every step a run may take from one node to another, each with its reasons."""
-        return ways_of(self)
+        return transitions_of(self)
 
     def render(self) -> str:
         """The plan as text: a line for each way, each layer and each tool.
@@ -125,7 +125,7 @@ class Topology(TopologyData):
             return explain(self)
         if source is None or target is None:
             raise TypeError("explain() takes two nodes, or none.")
-        return explain_way(self, source, target)
+        return explain_transition(self, source, target)
 
 
 def plan(shape: Shape) -> Topology:

@@ -10,8 +10,8 @@ from agent_factory.topology.model import (
     END,
     JUMPS,
     TOOLS,
+    AgentStyle,
     Call,
-    Dialect,
     Edge,
     Hook,
     Phase,
@@ -21,7 +21,7 @@ from agent_factory.topology.model import (
 )
 
 
-class Why(StrEnum):
+class TransitionReason(StrEnum):
     """A kind of reason."""
 
     NEXT = "next"
@@ -59,7 +59,7 @@ class Reason:
         by: The middleware or tools it is due to, in the order of their lists.
     """
 
-    why: Why
+    why: TransitionReason
     by: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Transition:
     """A step a run may take.
 
     Args:
@@ -81,10 +81,10 @@ class Way:
     reasons: tuple[Reason, ...]
 
 
-def ways_of(plan: TopologyData) -> tuple[Way, ...]:
+def transitions_of(plan: TopologyData) -> tuple[Transition, ...]:
     """Every step of a plan, in the order of its edges and of their targets."""
     return tuple(
-        Way(edge.source, target, tuple(_reasons(plan, edge, target)))
+        Transition(edge.source, target, tuple(_reasons(plan, edge, target)))
         for edge in plan.edges
         for target in edge.targets
     )
@@ -97,11 +97,11 @@ def _reasons(plan: TopologyData, edge: Edge, target: str) -> Iterator[Reason]:
         case Route.AFTER_TOOLS:
             yield from _after_tools(plan, target)
         case Route.RETRY if target == plan.loop_entry:
-            yield Reason(Why.RETRY)
+            yield Reason(TransitionReason.RETRY)
         case Route.RETRY:
-            yield Reason(Why.STRUCTURED)
+            yield Reason(TransitionReason.STRUCTURED)
         case _ if target == edge.targets[0]:
-            yield Reason(Why.NEXT)
+            yield Reason(TransitionReason.NEXT)
     yield from _jumps(plan, edge, target)
 
 
@@ -110,7 +110,7 @@ def _jumps(plan: TopologyData, edge: Edge, target: str) -> Iterator[Reason]:
         if hook.node == edge.source and any(
             _lands(plan, hook, jump) == target for jump in JUMPS if jump in hook.can_jump_to
         ):
-            yield Reason(Why.JUMP, (hook.owner,))
+            yield Reason(TransitionReason.JUMP, (hook.owner,))
 
 
 def _lands(plan: TopologyData, hook: Hook, jump: str) -> str:
@@ -122,17 +122,17 @@ def _lands(plan: TopologyData, hook: Hook, jump: str) -> str:
 def _after_model(plan: TopologyData, target: str) -> Iterator[Reason]:
     outputs = tuple(tool.name for tool in plan.tools if tool.kind is ToolKind.OUTPUT)
     if target == TOOLS:
-        together = plan.dialect is Dialect.REACT_TOGETHER
-        yield Reason(Why.TOGETHER if together else Why.CALLS)
+        together = plan.style is AgentStyle.REACT_V1
+        yield Reason(TransitionReason.TOGETHER if together else TransitionReason.CALLS)
     if target == plan.exit:
-        yield Reason(Why.NO_CALLS)
+        yield Reason(TransitionReason.NO_CALLS)
         if plan.retries_output:
-            yield Reason(Why.STRUCTURED, outputs)
+            yield Reason(TransitionReason.STRUCTURED, outputs)
     if target == plan.loop_entry:
         if answering := _may_answer(plan):
-            yield Reason(Why.ANSWERED, answering)
+            yield Reason(TransitionReason.ANSWERED, answering)
         if plan.retries_output:
-            yield Reason(Why.RETRY, outputs)
+            yield Reason(TransitionReason.RETRY, outputs)
 
 
 def _may_answer(plan: TopologyData) -> tuple[str, ...]:
@@ -144,12 +144,17 @@ def _may_answer(plan: TopologyData) -> tuple[str, ...]:
 
 def _after_tools(plan: TopologyData, target: str) -> Iterator[Reason]:
     if target == plan.loop_entry:
-        yield Reason(Why.RESULTS)
+        yield Reason(TransitionReason.RESULTS)
         return
     direct = tuple(tool.name for tool in plan.tools if tool.return_direct)
     if direct:
-        yield Reason(Why.DIRECT if plan.dialect.tools_stop else Why.ANY_DIRECT, direct)
+        yield Reason(
+            TransitionReason.DIRECT
+            if plan.style.tools_can_end_run
+            else TransitionReason.ANY_DIRECT,
+            direct,
+        )
     if plan.retries_output:
-        yield Reason(Why.STRUCTURED)
-    if plan.dialect.tools_stop:
-        yield Reason(Why.STOPPED)
+        yield Reason(TransitionReason.STRUCTURED)
+    if plan.style.tools_can_end_run:
+        yield Reason(TransitionReason.STOPPED)

@@ -12,10 +12,10 @@ LONGEST_REASON = 1000
 would fill the window at every failure, does not."""
 
 
-def told_of(error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """An exception in one line or a few: its type, and the beginning of what it says.
 
-    >>> told_of(ConnectionError("the line is dead"))
+    >>> format_error(ConnectionError("the line is dead"))
     'ConnectionError: the line is dead'
     """
     kind = type(error).__name__

@@ -12,7 +12,7 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 from tenacity import RetryCallState, Retrying, wait_exponential, wait_random_exponential
 
 from agent_factory import AgentFactoryError, Flow, Sleep
-from agent_factory.middleware._shared.errors import checked_text, is_async, told_of
+from agent_factory.middleware._shared.errors import checked_text, format_error, is_async
 from agent_factory.middleware._shared.validation import check_count, check_number
 
 
@@ -175,7 +175,7 @@ class Retries:
             error.add_note(f"{self.owner} gave up on {subject} after {self.attempts}.")
             raise error
         if self.on_failure == "continue":
-            return f"{subject} failed after {self.attempts} with {told_of(error)}\n{advice}"
+            return f"{subject} failed after {self.attempts} with {format_error(error)}\n{advice}"
         return checked_text(self.owner, "on_failure", self.on_failure(error))
 
 

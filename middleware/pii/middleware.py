@@ -336,4 +336,4 @@ def _unused(input: bool, output: bool, tool_results: bool, tool_calls: bool) -> 
 
 def _ordering(places: tuple[bool, ...]) -> Ordering:
     aspects = ("user_messages", "answers", "tool_results", "tool_calls")
-    return Ordering(guards=[a for a, applies in zip(aspects, places, strict=True) if applies])
+    return Ordering(sanitizes=[a for a, applies in zip(aspects, places, strict=True) if applies])

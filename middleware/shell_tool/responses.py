@@ -88,7 +88,7 @@ def _run(keeper: Keeper, cancelled: Cancelled, command: str, news: str) -> Answe
     try:
         outcome = keeper.run(command, cancelled)
     except ValueError as error:
-        return Answer(_joined(news, f"Nothing was run: {error}."), True)
+        return Answer(_concat_updates(news, f"Nothing was run: {error}."), True)
     body, cut, withheld = _body(keeper.settings, outcome)
     facts = {
         "exit_code": outcome.exit_code,
@@ -98,7 +98,7 @@ def _run(keeper: Keeper, cancelled: Cancelled, command: str, news: str) -> Answe
         "cut": cut,
     }
     failed = withheld or outcome.ending != "finished" or outcome.exit_code != 0
-    return Answer(_joined(news, body, _ending(keeper.settings, outcome)), failed, facts)
+    return Answer(_concat_updates(news, body, _ending(keeper.settings, outcome)), failed, facts)
 
 
 def _news(keeper: Keeper, cancelled: Cancelled, seen_before: bool) -> str:
@@ -127,7 +127,7 @@ def _body(settings: Settings, outcome: Outcome) -> tuple[str, bool, bool]:
     except PIIDetectionError as error:
         return f"[The output is withheld: it holds {error.pii_type}.]", True, True
     except TurnError as error:  # such as a regular expression that takes too long
-        return f"[The output is withheld: {error.culprit} {error.reason}]", True, True
+        return f"[The output is withheld: {error.subject} {error.reason}]", True, True
     return text or "[no output]", cut, False
 
 
@@ -147,7 +147,7 @@ def _ending(settings: Settings, outcome: Outcome) -> str:
     return f"[{how}. The next command runs in a new one: {_LOST} are lost, files are kept.{again}]"
 
 
-def _joined(*parts: str) -> str:
+def _concat_updates(*parts: str) -> str:
     """Parts one below the other; the last line of a part may lack its newline."""
     kept = [part for part in parts if part]
     return "".join(p if p.endswith("\n") else f"{p}\n" for p in kept[:-1]) + kept[-1]

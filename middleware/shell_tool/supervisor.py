@@ -40,7 +40,7 @@ class ShellError(TurnError):
     def __init__(
         self,
         reason: str,
-        remedy: str = "",
+        hint: str = "",
         *,
         command: str | None = None,
         exit_code: int | None = None,
@@ -49,8 +49,8 @@ class ShellError(TurnError):
         self.command = command
         self.exit_code = exit_code
         self.output = output
-        culprit = "the shell" if command is None else f"start-up command {command!r}"
-        super().__init__(culprit, reason, remedy)
+        subject = "the shell" if command is None else f"start-up command {command!r}"
+        super().__init__(subject, reason, hint)
 
 
 @dataclass(frozen=True)

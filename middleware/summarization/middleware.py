@@ -146,7 +146,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     ordering = Ordering(
         before=("ModelRetryMiddleware", "ModelFallbackMiddleware", "ModelRefusalMiddleware"),
-        exposes=("user_messages", "answers", "tool_calls", "tool_results"),
+        sends_to_model=("user_messages", "answers", "tool_calls", "tool_results"),
     )
 
     def __init__(

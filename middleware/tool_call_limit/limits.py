@@ -154,11 +154,11 @@ def refusals(
     ranked = sorted(limits, key=lambda limit: limit.exit_behavior == "continue")
     refused: dict[str | None, Refusal] = {}
     for call in calls:
-        culprit = next((limit for limit in ranked if limit.refuses(call["name"], used)), None)
-        if culprit is None:
+        subject = next((limit for limit in ranked if limit.refuses(call["name"], used)), None)
+        if subject is None:
             used = used.and_one(call["name"])
         else:
-            refused[call["id"]] = Refusal(culprit, *culprit.counts(used))
+            refused[call["id"]] = Refusal(subject, *subject.counts(used))
     return refused
 
 

@@ -24,8 +24,8 @@ from agent_factory import (
     ModelResponse,
     Ordering,
     PrivateStateAttr,
+    ToolCallRecorder,
     ToolCallRequest,
-    ToolStarts,
     TurnError,
     hook_config,
 )
@@ -224,7 +224,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         stop = _stop_of(refused)
         if refusal := refused.get(call["id"]):
             return Command(update={"messages": [refusal.answer(call)], **stop})
-        with ToolStarts() as starts:
+        with ToolCallRecorder() as starts:
             result = yield request
         # Another limit further in has counted it, and decided alike.
         if is_counted(result):

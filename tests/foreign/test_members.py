@@ -107,12 +107,12 @@ def test_other_answers_and_requests_are_understood(alike: Any, stack: list[Any])
     alike(lambda: stack, ["hello"])
 
 
-class Seen(theirs.AgentState[Any]):
+class ValidatedPrefix(theirs.AgentState[Any]):
     seen: int
 
 
-class Counting(theirs.AgentMiddleware[Seen, Any]):
-    state_schema = Seen
+class Counting(theirs.AgentMiddleware[ValidatedPrefix, Any]):
+    state_schema = ValidatedPrefix
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
         return self.counted(request, handler(request))

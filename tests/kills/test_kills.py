@@ -135,7 +135,7 @@ class Trial:
 
     start: Start
     folder: Path
-    ways: list[str]
+    transitions: list[str]
     chance: random.Random
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ class Trial:
         return folder
 
     def run(self, folder: Path, manner: dict[str, str], **death: float) -> dict[str, Any]:
-        attempt = {"path": self.chance.choice(self.ways), **manner, **death}
+        attempt = {"path": self.chance.choice(self.transitions), **manner, **death}
         ended = self.start(folder, **attempt)
         print(folder.name, attempt, ended)  # shown where a test fails
         return ended

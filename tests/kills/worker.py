@@ -43,7 +43,7 @@ USER = [HumanMessage("Pay the bills", id="user-1"), HumanMessage("Pay again", id
 TURN: list[list[tuple[str, int]]] = [[("pay", 1), ("note", 2)], [("pay", 3)], []]
 """What the model calls for in a turn: two calls at once, one, and then it says a word."""
 
-Way = Literal["steps", "fused", "turn"]
+Transition = Literal["steps", "fused", "turn"]
 QUICK = "PRAGMA synchronous=OFF"
 """What a process has written is safe from its death. From a power cut it is not: not tried here."""
 
@@ -65,7 +65,7 @@ class Attempt:
     """
 
     folder: str
-    path: Way = "steps"
+    path: Transition = "steps"
     colour: Literal["sync", "async"] = "sync"
     checkpoints: Literal["full", "delta"] = "full"
     durability: Literal["sync", "async", "exit"] = "sync"

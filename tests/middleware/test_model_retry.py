@@ -166,14 +166,14 @@ def test_a_base_class_does_not_mean_the_errors_of_the_library(call: Any, retry_o
         call(agent, GO)
 
 
-class Seen(AgentState[Any]):
+class ValidatedPrefix(AgentState[Any]):
     seen: list[str]
 
 
-class Notes(AgentMiddleware[Seen, Any]):
+class Notes(AgentMiddleware[ValidatedPrefix, Any]):
     """Writes what the model said."""
 
-    state_schema = Seen
+    state_schema = ValidatedPrefix
 
     def around_model(self, request: Any) -> Any:
         response = yield request

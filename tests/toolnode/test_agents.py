@@ -63,7 +63,7 @@ def test_c2_c27_c32_tools_that_could_not_work_are_refused_together() -> None:
     for build in (lambda tools: create_agent(ScriptedChatModel([]), tools), planned):
         with pytest.raises(SpecErrors) as caught:
             build([two_stores, timed, other])
-        assert [(type(error), error.culprit) for error in caught.value.errors] == [
+        assert [(type(error), error.subject) for error in caught.value.errors] == [
             (InvalidTool, "tools: two_stores"),
             (InvalidTool, "tools: timed"),
             (ToolNameTaken, "timed"),
@@ -80,7 +80,7 @@ def test_c32_the_middleware_that_brings_such_a_tool_is_named() -> None:
 
     with pytest.raises(InvalidTool) as caught:
         create_agent(ScriptedChatModel([]), middleware=[Films()])
-    assert caught.value.culprit == "Films: timed"
+    assert caught.value.subject == "Films: timed"
 
 
 @tool

@@ -205,7 +205,7 @@ class Office(MessagesState):
 
 
 def test_c63_c65_handoffs_reach_the_parent_with_all_they_say_here(call: Any, ask: Any) -> None:
-    def hand_over(name: str) -> BaseTool:
+    def defer(name: str) -> BaseTool:
         @tool(f"to_{name}")
         def over() -> Command[Any]:
             """Hand over."""
@@ -216,7 +216,7 @@ def test_c63_c65_handoffs_reach_the_parent_with_all_they_say_here(call: Any, ask
         return over
 
     names = ["billing", "delivery"]
-    front = StateGraph(Office).add_node("tools", ToolNode([hand_over(name) for name in names]))
+    front = StateGraph(Office).add_node("tools", ToolNode([defer(name) for name in names]))
     office = StateGraph(Office).add_node("front", front.add_edge(START, "tools").compile())
     for name in names:
         office.add_node(name, lambda state, name=name: {"log": [name]})

@@ -147,8 +147,8 @@ def test_c46_what_langgraph_says_of_a_type_that_is_no_exception(run: Any, ask: A
 def test_c47_a_handler_that_could_not_work_is_refused_at_once_here(handler: Any) -> None:
     with pytest.raises(InvalidTool) as caught:
         ToolNode([fail], handle_tool_errors=handler)
-    assert caught.value.culprit.startswith("handle_tool_errors")
-    assert "def handler(error: ValueError) -> str" in caught.value.remedy
+    assert caught.value.subject.startswith("handle_tool_errors")
+    assert "def handler(error: ValueError) -> str" in caught.value.hint
 
 
 def test_c47_a_coroutines_name_is_what_the_model_reads_in_langgraph(run: Any, ask: Any) -> None:

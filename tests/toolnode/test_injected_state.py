@@ -148,7 +148,7 @@ def test_c39_a_tool_that_takes_no_state_costs_nothing(
     def never(state: Any) -> Any:
         pytest.fail("the state was copied")
 
-    monkeypatch.setattr("agent_factory.tools.tool_node.isolated", never)
+    monkeypatch.setattr("agent_factory.tools.tool_node.copy_containers", never)
 
     @tool
     def plain(store: Annotated[Any, InjectedStore()], n: int = 1) -> int:

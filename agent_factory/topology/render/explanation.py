@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from agent_factory.topology.model import Call, Phase, TopologyData
 from agent_factory.topology.render.text import way_line
-from agent_factory.topology.transitions import Reason, Way, Why, ways_of
+from agent_factory.topology.transitions import Reason, Transition, TransitionReason, transitions_of
 
 ORDERS = {
     Phase.BEFORE_AGENT: "once, when a run starts; in the order of the list",
@@ -18,21 +18,31 @@ ORDERS = {
 """When the hooks of a phase run, and in which order."""
 
 _MEANINGS = {
-    Why.NEXT: "It comes next: nothing decides.",
-    Why.JUMP: "{by} declares that it may jump there (can_jump_to).",
-    Why.CALLS: "The model asked for tools that nothing has answered; each call is sent on its own.",
-    Why.TOGETHER: "The model asked for tools that nothing has answered; they are run together.",
-    Why.NO_CALLS: "The model asked for no tools: this is its answer.",
-    Why.ANSWERED: "{by} may answer the model's calls in the tools' place; then the model goes on.",
-    Why.STRUCTURED: "The structured answer is there.",
-    Why.RETRY: "The structured answer was missing or invalid; the model is told why and asked "
-    "again.",
-    Why.RESULTS: "The model is to see the results of its calls.",
-    Why.DIRECT: "The results of {by} are the answer (return_direct), if all calls of the turn are "
-    "such calls and none failed.",
-    Why.ANY_DIRECT: "Where {by} is among the calls of the turn, its results are the answer "
-    "(return_direct).",
-    Why.STOPPED: "A tool may end the run: by jump_to 'end' or by Command(goto=END).",
+    TransitionReason.NEXT: "It comes next: nothing decides.",
+    TransitionReason.JUMP: "{by} declares that it may jump there (can_jump_to).",
+    TransitionReason.CALLS: (
+        "The model asked for tools that nothing has answered; each call is sent on its own."
+    ),
+    TransitionReason.TOGETHER: (
+        "The model asked for tools that nothing has answered; they are run together."
+    ),
+    TransitionReason.NO_CALLS: "The model asked for no tools: this is its answer.",
+    TransitionReason.ANSWERED: (
+        "{by} may answer the model's calls in the tools' place; then the model goes on."
+    ),
+    TransitionReason.STRUCTURED: "The structured answer is there.",
+    TransitionReason.RETRY: (
+        "The structured answer was missing or invalid; the model is told why and asked again."
+    ),
+    TransitionReason.RESULTS: "The model is to see the results of its calls.",
+    TransitionReason.DIRECT: (
+        "The results of {by} are the answer (return_direct), if all calls of the turn are "
+        "such calls and none failed."
+    ),
+    TransitionReason.ANY_DIRECT: (
+        "Where {by} is among the calls of the turn, its results are the answer (return_direct)."
+    ),
+    TransitionReason.STOPPED: "A tool may end the run: by jump_to 'end' or by Command(goto=END).",
 }
 
 
@@ -75,16 +85,16 @@ def _corners(plan: TopologyData) -> str:
     )
 
 
-def explain_way(plan: TopologyData, source: str, target: str) -> str:
+def explain_transition(plan: TopologyData, source: str, target: str) -> str:
     """Why a way exists; or that it does not, and where one can go from there.
 
     Raises:
         KeyError: One of the two is no node.
     """
     for name in (source, target):
-        if name not in {node for way in ways_of(plan) for node in (way.source, way.target)}:
+        if name not in {node for way in transitions_of(plan) for node in (way.source, way.target)}:
             raise KeyError(name)
-    for way in ways_of(plan):
+    for way in transitions_of(plan):
         if (way.source, way.target) == (source, target):
             return "\n".join([way_line(way), *(f"- {meaning(r)}" for r in way.reasons)])
     return "\n".join(_no_way(plan, source, target))
@@ -97,7 +107,7 @@ def meaning(reason: Reason) -> str:
 
 def _no_way(plan: TopologyData, source: str, target: str) -> Iterator[str]:
     yield f"No way leads from {source} to {target}."
-    ways: list[Way] = [way for way in ways_of(plan) if way.source == source]
-    yield from (f"- {way_line(way)}" for way in ways)
-    if not ways:
+    transitions: list[Transition] = [way for way in transitions_of(plan) if way.source == source]
+    yield from (f"- {way_line(way)}" for way in transitions)
+    if not transitions:
         yield f"- {source} is where a run ends."

@@ -17,7 +17,7 @@ from agent_factory.topology.model import (
     ToolKind,
     TopologyData,
 )
-from agent_factory.topology.transitions import Reason, Way, Why, ways_of
+from agent_factory.topology.transitions import Reason, Transition, TransitionReason, transitions_of
 
 # All sizes are pixels. Names are set in a monospaced face, whose letters are 0.6 of its height
 # on every machine: so boxes fit their text, and need no font to be measured.
@@ -35,7 +35,11 @@ LONGEST = 36
 COLUMN = 10
 """The most tools that stand in a column."""
 
-_WORDS = {Why.NO_CALLS: "answered", Why.ANSWERED: "calls answered", Why.NEXT: "next"}
+_WORDS = {
+    TransitionReason.NO_CALLS: "answered",
+    TransitionReason.ANSWERED: "calls answered",
+    TransitionReason.NEXT: "next",
+}
 """Where a reason's own name is long, or would not be understood alone, on an arrow."""
 
 
@@ -124,7 +128,7 @@ class Arrow:
     key: str
     source: Box
     target: Box
-    way: Way
+    way: Transition
     label: tuple[str, ...]
     dashed: bool
 
@@ -162,7 +166,9 @@ def figure_of(plan: TopologyData) -> Figure:
     """Decide what the picture of a plan shows."""
     names = [START, *plan.nodes, END]
     boxes = {name: _box(plan, f"n{index}", name) for index, name in enumerate(names)}
-    arrows = tuple(_arrow(f"e{index}", way, boxes) for index, way in enumerate(ways_of(plan)))
+    arrows = tuple(
+        _arrow(f"e{index}", way, boxes) for index, way in enumerate(transitions_of(plan))
+    )
     return Figure(tuple(boxes.values()), arrows, tuple(_groups(boxes)))
 
 
@@ -179,7 +185,7 @@ def shown(name: str) -> str:
 def _box(plan: TopologyData, key: str, name: str) -> Box:
     if name in (START, END):
         return Box(key, name, "terminal", name.strip("_"))
-    if name in (plan.dialect.model, TOOLS):
+    if name in (plan.style.model, TOOLS):
         kind, call = (TOOLS, Call.TOOL) if name == TOOLS else (MODEL, Call.MODEL)
         frames = (Frame(lay.owner, lay.method) for lay in plan.layers if lay.call is call)
         return Box(key, name, kind, name, "", tuple(frames), tuple(_rows(plan, name)))
@@ -208,10 +214,14 @@ def _row_width(row: Row) -> float:
     return letters(shown(row.name)) * LETTER + (len(row.mark) + 2 if row.mark else 0) * SMALL_LETTER
 
 
-def _arrow(key: str, way: Way, boxes: Mapping[str, Box]) -> Arrow:
+def _arrow(key: str, way: Transition, boxes: Mapping[str, Box]) -> Arrow:
     kinds = {reason.why for reason in way.reasons}
-    label = tuple(dict.fromkeys(map(_word, way.reasons))) if kinds != {Why.NEXT} else ()
-    return Arrow(key, boxes[way.source], boxes[way.target], way, label, kinds == {Why.JUMP})
+    label = (
+        tuple(dict.fromkeys(map(_word, way.reasons))) if kinds != {TransitionReason.NEXT} else ()
+    )
+    return Arrow(
+        key, boxes[way.source], boxes[way.target], way, label, kinds == {TransitionReason.JUMP}
+    )
 
 
 def _word(reason: Reason) -> str:

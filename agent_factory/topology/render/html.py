@@ -12,7 +12,7 @@ from agent_factory.topology.render.details import About, Item, Listing, about_al
 from agent_factory.topology.render.figure import Figure, figure_of
 from agent_factory.topology.render.layout import lay_out
 from agent_factory.topology.render.svg import DAY, MONO, NIGHT, SANS, Theme, draw, rules, text
-from agent_factory.topology.transitions import ways_of
+from agent_factory.topology.transitions import transitions_of
 
 _FORM: Final = f"""
 * {{ box-sizing: border-box; }}
@@ -388,7 +388,7 @@ def _sum(plan: TopologyData) -> str:
         "hook": len(plan.hooks),
         "layer": len(plan.layers),
         "tool": len(plan.tools),
-        "way": len(ways_of(plan)),
+        "way": len(transitions_of(plan)),
     }
     return ", ".join(
         f"{count} {noun}{'' if count == 1 or noun == 'middleware' else 's'}"

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from agent_factory.topology.model import MODEL, TOOLS, TopologyData
-from agent_factory.topology.transitions import ways_of
+from agent_factory.topology.transitions import transitions_of
 
 FORMAT = "agent_factory.topology"
 VERSION = 1
@@ -35,13 +35,13 @@ def to_data(plan: TopologyData) -> dict[str, Any]:
             {"source": e.source, "targets": list(e.targets), "route": e.route and str(e.route)}
             for e in plan.edges
         ],
-        "ways": [
+        "transitions": [
             {
                 "source": way.source,
                 "target": way.target,
                 "reasons": [{"why": str(r.why), "by": list(r.by)} for r in way.reasons],
             }
-            for way in ways_of(plan)
+            for way in transitions_of(plan)
         ],
         "hooks": [
             {

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any
 
 from agent_factory.topology.render.figure import Arrow, Figure, Group
-from agent_factory.topology.transitions import Why
+from agent_factory.topology.transitions import TransitionReason
 
 Point = tuple[float, float]
 
@@ -90,7 +90,7 @@ def _cluster(index: int, group: Group) -> str:
 
 def _edge(arrow: Arrow, around: int) -> str:
     # What comes next goes straight down; everything else finds its way around.
-    straight = any(reason.why is Why.NEXT for reason in arrow.way.reasons)
+    straight = any(reason.why is TransitionReason.NEXT for reason in arrow.way.reasons)
     options = [f'id="{arrow.key}"', f"weight={20 if straight else around}"]
     if arrow.label:
         options.append(f"label={_blank(*arrow.label_size)}")

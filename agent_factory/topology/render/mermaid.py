@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from agent_factory.topology.model import END, START, TOOLS, Call, TopologyData
-from agent_factory.topology.transitions import Way, Why, ways_of
+from agent_factory.topology.transitions import Transition, TransitionReason, transitions_of
 
 _ESCAPES = str.maketrans({'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;", "\n": " "})
 
@@ -18,7 +18,7 @@ def to_mermaid(plan: TopologyData) -> str:
         [
             "flowchart TD",
             *(f"    {ids[name]}{_box(plan, name)}" for name in names),
-            *(f"    {_arrow(way, ids)}" for way in ways_of(plan)),
+            *(f"    {_arrow(way, ids)}" for way in transitions_of(plan)),
         ]
     )
 
@@ -33,7 +33,7 @@ def _box(plan: TopologyData, name: str) -> str:
 def _lines(plan: TopologyData, name: str) -> Iterator[str]:
     """What stands in a node: its name, the layers outside first, and the tools."""
     yield name
-    call = {plan.dialect.model: Call.MODEL, TOOLS: Call.TOOL}.get(name)
+    call = {plan.style.model: Call.MODEL, TOOLS: Call.TOOL}.get(name)
     layers = [f"{layer.owner}.{layer.method}" for layer in plan.layers if layer.call is call]
     if layers:
         yield f"in {' > '.join(layers)}"
@@ -49,8 +49,8 @@ def _tool(name: str, return_direct: bool) -> str:
     return f"{name} (return_direct)" if return_direct else name
 
 
-def _arrow(way: Way, ids: Mapping[str, str]) -> str:
-    reasons = [str(reason) for reason in way.reasons if reason.why is not Why.NEXT]
+def _arrow(way: Transition, ids: Mapping[str, str]) -> str:
+    reasons = [str(reason) for reason in way.reasons if reason.why is not TransitionReason.NEXT]
     label = "; ".join(reasons).translate(_ESCAPES)
     line = f'-->|"{label}"|' if label else "-->"
     return f"{ids[way.source]} {line} {ids[way.target]}"

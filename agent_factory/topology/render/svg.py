@@ -205,8 +205,8 @@ def _part(key: str, kind: str, found: About, linked: bool, drawn: Iterator[str])
 def _summary(figure: Figure) -> str:
     nodes = [box.name for box in figure.boxes if box.kind != "terminal"]
     layers = sum(len(box.frames) for box in figure.boxes)
-    ways = ", ".join(f"{a.source.title} to {a.target.title}" for a in figure.arrows)
-    return f"{len(nodes)} nodes: {', '.join(nodes)}. Layers: {layers}. Ways: {ways}."
+    transitions = ", ".join(f"{a.source.title} to {a.target.title}" for a in figure.arrows)
+    return f"{len(nodes)} nodes: {', '.join(nodes)}. Layers: {layers}. Ways: {transitions}."
 
 
 def _groups(layout: Layout) -> Iterator[str]:

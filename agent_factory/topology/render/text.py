@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent_factory.topology.model import Layer, Tool, ToolKind, TopologyData
-from agent_factory.topology.transitions import Way, Why, ways_of
+from agent_factory.topology.transitions import Transition, TransitionReason, transitions_of
 
 
 def render(plan: TopologyData) -> str:
     """The plan as text: a line for each way, each layer (outermost first) and each tool."""
     return "\n".join(
         [
-            *map(way_line, ways_of(plan)),
+            *map(way_line, transitions_of(plan)),
             *map(layer_line, plan.layers),
             *map(tool_line, plan.tools),
         ]
     )
 
 
-def way_line(way: Way) -> str:
+def way_line(way: Transition) -> str:
     """A way, with its reasons where it is more than the next step."""
-    reasons = [str(reason) for reason in way.reasons if reason.why is not Why.NEXT]
+    reasons = [str(reason) for reason in way.reasons if reason.why is not TransitionReason.NEXT]
     why = f"  [{'; '.join(reasons)}]" if reasons else ""
     return f"{way.source} -> {way.target}{why}"
 

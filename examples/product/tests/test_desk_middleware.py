@@ -15,15 +15,15 @@ CASSETTE = Path(__file__).parent / "cassettes" / "refund.jsonl"
 
 
 @pytest.mark.parametrize(("euros", "answer"), [(100, "Done."), (101, "Refused: at most 100")])
-def test_refunds_have_a_limit(agent_colour: Any, euros: int, answer: str) -> None:
+def test_refunds_have_a_limit(sync_or_async: Any, euros: int, answer: str) -> None:
     call = {"name": "refund", "args": {"order": "A1", "euros": euros}}
-    run = agent_colour.run_layer(RefundLimit(euros=100), call)
+    run = sync_or_async.run_layer(RefundLimit(euros=100), call)
     assert run.text.startswith(answer)
     assert len(run.asked) == (euros <= 100)
 
 
-def test_manners_are_told_to_the_model(agent_colour: Any) -> None:
-    assert "help desk" in agent_colour.run_layer(Manners(), "Hi").asked[0].system_prompt
+def test_manners_are_told_to_the_model(sync_or_async: Any) -> None:
+    assert "help desk" in sync_or_async.run_layer(Manners(), "Hi").asked[0].system_prompt
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -32,9 +32,9 @@ def test_laws(make: Any, law: str) -> None:
     check_middleware(make, laws=[law], tools=["find_order", "refund"], max_examples=2)
 
 
-def test_a_recorded_conversation(agent_colour: Any) -> None:
+def test_a_recorded_conversation(sync_or_async: Any) -> None:
     with replay(CASSETTE) as model:
         asked = {"messages": [("user", "My lamp A1 is broken. I want my 120 euros back.")]}
-        result = agent_colour.invoke(support_agent(model), asked)
+        result = sync_or_async.invoke(support_agent(model), asked)
     assert_valid_history(result["messages"])
     assert result["messages"][-1].text == "I may pay 100 euros at most. Shall I?"
