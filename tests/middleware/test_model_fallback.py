@@ -224,7 +224,7 @@ def test_a_function_that_forgets_the_request_is_named_and_no_models_failure(call
     terms: Any = lambda request: None  # noqa: E731  # the mistake is that it returns nothing
     third = ScriptedChatModel([])
     stack = [ModelFallbackMiddleware((ScriptedChatModel([]), terms), third)]
-    with pytest.raises(TypeError, match="ModelFallbackMiddleware model 1 returned None"):
+    with pytest.raises(TypeError, match="ModelFallbackMiddleware model 1 must return a ModelRequest, got None"):
         call(create_agent(down(), middleware=stack), ASK)
     assert not third.requests
 

@@ -293,7 +293,7 @@ def test_a_stream_hears_both_and_they_can_be_told_apart(collect: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "settings", "error", "problem"),
     [
-        ((), {}, ValueError, "Give a model to ask after a refusal"),
+        ((), {}, ValueError, "Pass a model to ask after a refusal"),
         ((says(),), {"on_refusal": "stop"}, ValueError, "on_refusal must be 'keep' or 'error'"),
         ((5,), {}, TypeError, "ModelRefusalMiddleware model 1 must be a chat model"),
         ((says(),), {"is_refusal": "no"}, TypeError, "is_refusal must be a plain function"),

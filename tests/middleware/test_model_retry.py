@@ -59,7 +59,7 @@ def test_the_last_failure_ends_the_run_with_a_message(call: Any) -> None:
     model = ScriptedChatModel([ADD, DOWN, DOWN, ValueError("gone")])
     result = call(create_agent(model, [add], middleware=[retry(), Closing()]), GO)
     *_, last, closing = result["messages"]
-    assert last.text.startswith("The call of the model failed after 3 attempts with ValueError")
+    assert last.text.startswith("The model call failed after 3 attempts with ValueError")
     assert "gone" in last.text
     assert last.additional_kwargs == {"lc_source": "model_retry"}
     assert closing.text == "closed"
@@ -79,7 +79,7 @@ def test_the_exception_itself_is_raised_with_a_note_of_the_attempts(call: Any) -
     agent = create_agent(model, middleware=[retry(max_retries=1, on_failure="error", name="R")])
     with pytest.raises(ConnectionError, match="last") as caught:
         call(agent, GO)
-    note = "R gave up on The call of the model after 2 attempts."
+    note = "R: The model call failed after 2 attempts."
     assert note in caught.value.__notes__
 
 
@@ -91,7 +91,7 @@ def test_ones_own_words_end_the_run(call: Any) -> None:
 
 def test_words_that_are_no_text_are_named(call: Any) -> None:
     words: Any = retry(max_retries=0, on_failure=lambda error: None, name="Mine")
-    with pytest.raises(TurnError, match="Mine on_failure: gave NoneType"):
+    with pytest.raises(TurnError, match="Mine on_failure: must return a str, got NoneType"):
         call(create_agent(ScriptedChatModel([DOWN]), middleware=[words]), GO)
 
 
@@ -112,7 +112,7 @@ def test_only_what_matches_is_retried_and_the_rest_is_raised_at_once(
     with pytest.raises(type(raised)) as caught:
         call(agent, GO)
     assert caught.value is raised
-    assert not any("gave up" in note for note in getattr(raised, "__notes__", ()))
+    assert not any("attempt" in note for note in getattr(raised, "__notes__", ()))
     model.assert_done()
 
 

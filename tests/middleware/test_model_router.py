@@ -344,7 +344,7 @@ def test_a_model_that_cannot_be_made_is_named_with_its_choice(
     agent = create_agent(own(), middleware=[router(says("deep"), deep="openai:large")])
     with pytest.raises(ImportError, match="install langchain") as caught:
         call(agent, ask())
-    assert "This is of ModelRouterMiddleware choice 'deep', 'openai:large'." in (
+    assert "Raised while making ModelRouterMiddleware choice 'deep', 'openai:large'." in (
         caught.value.__notes__
     )
 
@@ -421,11 +421,11 @@ QUICK = {"quick": ModelChoice(says(), "small talk")}
         ({"choices": {}}, ValueError, "choices must be a dict"),
         ({"choices": ["quick"]}, ValueError, "choices must be a dict"),
         ({"choices": {"quick": says()}}, TypeError, "must be a ModelChoice"),
-        ({"choices": {"": ModelChoice(says(), "x")}}, ValueError, "its name must be a text"),
-        ({"choices": {"a": ModelChoice(says(), " ")}}, ValueError, "its criteria must be a text"),
+        ({"choices": {"": ModelChoice(says(), "x")}}, ValueError, "its name must be a string"),
+        ({"choices": {"a": ModelChoice(says(), " ")}}, ValueError, "its criteria must be a string"),
         ({"choices": {"a": ModelChoice(5, "x")}}, TypeError, "choice 'a' must be a chat model"),  # type: ignore[arg-type]
         ({"default": "slow"}, ValueError, "default must be one of quick"),
-        ({"instructions": ""}, ValueError, "instructions must be a text"),
+        ({"instructions": ""}, ValueError, "instructions must be a non-empty string"),
         ({"classifier": 5}, TypeError, "classifier must be a chat model"),
     ],
 )

@@ -62,7 +62,7 @@ def test_the_list_is_written_handed_back_and_shown_at_each_later_call(ask: Ask) 
     first, second = (record.messages[-1].text for record in model.requests)
     assert "todo_list" not in first
     assert second.endswith(
-        "<todo_list>\nYour to-do list as it stands; write_todos replaces it.\n"
+        "<todo_list>\nYour current to-do list; write_todos replaces it.\n"
         "- [completed] Find the report\n- [pending] Read the report\n</todo_list>"
     )
     assert result["messages"][2].text == "The list is written: 1 of 2 completed."

@@ -233,7 +233,7 @@ def test_few_models_are_remembered(call: Run, monkeypatch: pytest.MonkeyPatch) -
     agent = create_agent(model, [weather], middleware=[emulator])
     for _ in range(4):
         assert call(agent, {"messages": [HumanMessage("Go")]})["messages"][2].text == "12"
-    assert len(emulator._asked) == 2
+    assert len(emulator._models_by_message) == 2
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_coroutine_alone_refuses_sync_runs_before_a_tool_has_failed(switch: An
         return "worked"
 
     only = agent(ToolErrorMiddleware(aon_error=told_later), tools=[works], **switch)
-    with pytest.raises(TurnError, match="Give on_error as well, or run the agent with ainvoke"):
+    with pytest.raises(TurnError, match="Pass on_error as well, or run the agent with ainvoke"):
         only.invoke(GO)
     assert not runs
 
@@ -131,7 +131,7 @@ def test_a_handler_may_let_an_error_pass(call: Any) -> None:
 
 def test_what_is_neither_text_nor_message_is_named(call: Any) -> None:
     nothing: Any = lambda error, request: None  # noqa: E731
-    with pytest.raises(TurnError, match="Mine on_error: gave NoneType") as caught:
+    with pytest.raises(TurnError, match="Mine on_error: must return a str, got NoneType") as caught:
         call(agent(ToolErrorMiddleware(nothing, name="Mine")), GO)
     assert isinstance(caught.value.__context__, ValueError)
 
@@ -292,7 +292,7 @@ def test_calls_beside_a_failed_one_are_kept(call: Any) -> None:
     [
         ({"on_error": "Sorry."}, "on_error must be a plain function"),
         ({"on_error": ValueError}, "on_error must be a plain function"),
-        ({"on_error": told_later}, "a coroutine to aon_error"),
+        ({"on_error": told_later}, "a coroutine function as aon_error"),
         ({"aon_error": lambda error, request: "x"}, "aon_error must be an `async def` function"),
         ({"aon_error": "Sorry."}, "aon_error must be"),
         ({"tools": []}, "would be covered"),

@@ -111,7 +111,7 @@ def test_after_the_last_attempt_the_model_is_told(call: Any, switch: Any) -> Non
 def test_or_the_exception_leads_to_what_it_leads_to_without_retries(call: Any, switch: Any) -> None:
     with pytest.raises(ConnectionError, match="down 3") as caught:
         call(agent(down(9), retry(on_failure="error"), **switch), GO)
-    assert "ToolRetryMiddleware gave up on fetch after 3 attempts." in caught.value.__notes__
+    assert "ToolRetryMiddleware: fetch failed after 3 attempts." in caught.value.__notes__
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_does_not_match_is_raised_at_once_and_untouched(
     with pytest.raises(type(foreign)) as caught:
         call(agent(flaky, retry(retry_on=retry_on)), GO)
     assert caught.value is foreign
-    assert not any("gave up" in note for note in getattr(foreign, "__notes__", ()))
+    assert not any("attempt" in note for note in getattr(foreign, "__notes__", ()))
     assert flaky.runs == 2
 
 
@@ -172,7 +172,7 @@ def test_the_tools_that_are_not_named_are_left_alone(call: Any) -> None:
         ("fetch", TypeError, r"write tools=\['search'\]"),
         (Flaky().tool(), TypeError, r"write tools=\['search'\]"),
         (5, TypeError, r"write tools=\['search'\]"),
-        ([down], TypeError, "A function becomes a tool of its own name"),
+        ([down], TypeError, "A function becomes a tool with the function's name"),
         ([""], TypeError, "names of tools"),
         ([], ValueError, "would be covered"),
     ],

@@ -157,11 +157,11 @@ BAD = [
     (choice("wether"), "there is no 'wether' among weather, mail, translate"),
     (choice("mail", "mail"), "'mail' was chosen more than once"),
     (choice("mail", "weather", "translate"), "3 tools were chosen, and 2 at most"),
-    (choice(7), "it has no list of names"),
-    ([{"name": "ToolSelection", "args": {"tools": "mail"}}], "it has no list of names"),
-    ([{"name": "ToolSelection", "args": {}}], "it has no list of names"),
-    ("I'd rather not.", "it has no list of names"),
-    ("", "it has no list of names"),
+    (choice(7), "it does not contain a list of names"),
+    ([{"name": "ToolSelection", "args": {"tools": "mail"}}], "it does not contain a list of names"),
+    ([{"name": "ToolSelection", "args": {}}], "it does not contain a list of names"),
+    ("I'd rather not.", "it does not contain a list of names"),
+    ("", "it does not contain a list of names"),
 ]
 
 
