@@ -170,13 +170,13 @@ def test_a_step_that_is_no_step_is_named(say: Any, junk: Any) -> None:
 def test_a_request_beyond_the_script_fails_and_says_what_was_asked(say: Any) -> None:
     model = ScriptedChatModel(["One."])
     say(model, "first")
-    with pytest.raises(ScriptError, match=r"request 2 has no step.*second"):
+    with pytest.raises(ScriptError, match=r"the script has 1 step, and this is request 2.*second"):
         say(model, "second")
 
 
 def test_steps_that_were_never_asked_for_are_told() -> None:
     model = ScriptedChatModel(["One.", "Two."])
-    with pytest.raises(ScriptError, match=r"2 steps were never asked for; the next is 'One\.'"):
+    with pytest.raises(ScriptError, match=r"the script has 2 steps, and 0 were requested; the next is 'One\.'"):
         model.assert_done()
     model.invoke("?")
     model.invoke("?")

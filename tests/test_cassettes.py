@@ -181,11 +181,11 @@ def test_a_tool_whose_description_changed_is_another(path: Path, sync_or_async: 
 
 def test_too_many_and_too_few_requests_are_told(path: Path) -> None:
     record(ScriptedChatModel(["Hi."]), path).invoke("Hi")
-    with pytest.raises(CassetteMismatch, match="1 answers were never asked for"), replay(path):
+    with pytest.raises(CassetteMismatch, match="answers that were not requested: 1, the next is number 1"), replay(path):
         pass
     model = replay(path)
     model.invoke("Hi")
-    with pytest.raises(CassetteMismatch, match="played to its end"):
+    with pytest.raises(CassetteMismatch, match="all answers were given"):
         model.invoke("Hi")
 
 
@@ -234,10 +234,10 @@ HEAD = '{"format": "agent_factory.cassette", "version": 1}\n'
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is no cassette"),
-        (b"{}\n", "is no cassette"),
-        (b"[]\n", ":1: is list"),
-        (b"hello\n", ":1: is no JSON"),
+        (b"", "is not a cassette"),
+        (b"{}\n", "is not a cassette"),
+        (b"[]\n", ":1: must be a JSON object, got list"),
+        (b"hello\n", ":1: is not valid JSON"),
         (b"\xff\xfe", "cannot be read"),
         (HEAD.replace("1}", "99}").encode(), "has version 99"),
         ((HEAD + "{}\n").encode(), ":2: lacks a request or its answer"),
@@ -251,7 +251,7 @@ def test_a_file_that_is_no_cassette_is_refused(tmp_path: Path, content: bytes, w
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"Record it anew with record\(model, path\)"):
+    with pytest.raises(FileNotFoundError, match=r"Record it again with record\(model, path\)"):
         replay(tmp_path / "none.jsonl")
 
 

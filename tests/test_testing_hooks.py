@@ -105,9 +105,9 @@ def test_a_hook_is_checked_as_in_an_agent(sync_or_async: Any) -> None:
     ("hook", "words"),
     [
         ("before_agent", "is not defined, so it never runs. It has before_model"),
-        ("before_modle", "is no node hook"),
-        ("abefore_model", "Ask for 'before_model'"),
-        ("wrap_model_call", "a layer: run_layer"),
+        ("before_modle", "is not a node hook"),
+        ("abefore_model", "Pass 'before_model'"),
+        ("wrap_model_call", "for a layer, use run_layer"),
     ],
 )
 def test_a_hook_that_is_not_there_is_named(hook: str, words: str) -> None:
@@ -116,9 +116,9 @@ def test_a_hook_that_is_not_there_is_named(hook: str, words: str) -> None:
 
 
 def test_what_is_no_middleware_and_what_are_no_messages_is_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"Give an instance: Guard\(\)"):
+    with pytest.raises(ArgumentError, match=r"Pass an instance: Guard\(\)"):
         run_hook(Guard, "before_model")  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="are none"):
+    with pytest.raises(ArgumentError, match="must be messages"):
         run_hook(Guard(), "before_model", [object()])
 
 
@@ -190,16 +190,16 @@ def test_a_request_of_ones_own_is_asked_as_it_is() -> None:
 
 
 def test_asking_inward_more_often_than_there_are_answers_fails() -> None:
-    with pytest.raises(ScriptError, match="request 2 inward has no answer"):
+    with pytest.raises(ScriptError, match="handler has no answer for request 2 inward; it has 1"):
         run_layer(Twice(), "Hi", [ValueError("no")], call="model")
 
 
 @pytest.mark.parametrize(
     ("middleware", "call", "words"),
     [
-        (Guard(), None, "It has none; a hook: run_hook"),
-        (Twice(), None, "Say which: call='model', call='tool'"),
-        (Twice(), "agent", "Say 'model' or 'tool'"),
+        (Guard(), None, "It has none; for a hook, use run_hook"),
+        (Twice(), None, "Choose one of them: call='model', call='tool'"),
+        (Twice(), "agent", "must be 'model' or 'tool'"),
     ],
 )
 def test_a_layer_that_is_not_there_is_named(middleware: Any, call: Any, words: str) -> None:
@@ -297,7 +297,7 @@ async def test_both_ways_works_where_a_loop_runs() -> None:
 
 
 def test_what_has_no_two_colours_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="has no invoke and ainvoke"):
+    with pytest.raises(ArgumentError, match="must get something with invoke and ainvoke"):
         both_ways(42)
 
 
@@ -318,7 +318,7 @@ ANSWER = ToolMessage("5", tool_call_id="1", id="b")
         ([ASKS, ANSWER, HumanMessage("?", id="a")], r"messages\[2\] has the id 'a' of messages\[0"),
         ([AIMessage("", tool_calls=[CALL, CALL])], "several calls with the id '1'"),
         ([AIMessage("", tool_calls=[{**CALL, "id": None}])], "calls add without an id"),
-        (["Hello"], r"messages\[0\] is a str"),
+        (["Hello"], r"messages\[0\] must be a message, got str"),
     ],
 )
 def test_a_broken_history_names_message_culprit_and_remedy(messages: Any, words: str) -> None:

@@ -171,9 +171,9 @@ def test_a_law_that_is_not_meant_to_hold_can_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "words"),
     [
-        ((Good(),), {}, r"Give a class, or lambda"),
-        ((lambda: 5,), {}, r"is no middleware"),
-        ((Good,), {"laws": ["gravity"]}, r"gravity: is no law. The laws are sync_equals_async"),
+        ((Good(),), {}, r"Pass the class, or lambda"),
+        ((lambda: 5,), {}, r"must be an AgentMiddleware, got int"),
+        ((Good,), {"laws": ["gravity"]}, r"gravity: is not a law. The laws are sync_equals_async"),
     ],
 )
 def test_what_cannot_be_checked_is_refused(args: Any, kwargs: Any, words: str) -> None:

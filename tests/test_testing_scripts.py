@@ -102,7 +102,7 @@ def test_a_dataclass_is_an_answer_too() -> None:
 
 
 def test_a_block_insists_at_its_end_that_the_script_was_used_up() -> None:
-    with pytest.raises(ScriptError, match="1 steps were never asked for"), ScriptedChatModel(["?"]):
+    with pytest.raises(ScriptError, match="the script has 1 step, and 0 were requested"), ScriptedChatModel(["?"]):
         pass
     with pytest.raises(ValueError, match="mine"), ScriptedChatModel(["?"]):
         raise ValueError("mine")
@@ -112,7 +112,7 @@ def test_a_request_beyond_the_script_counts_even_if_a_layer_caught_its_failure()
     model = ScriptedChatModel([])
     retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)
     create_agent(model, middleware=[retry]).invoke({"messages": [("user", "Hi")]})
-    with pytest.raises(ScriptError, match="request 1 has no step"):
+    with pytest.raises(ScriptError, match="the script has 0 steps, and this is request 1"):
         model.assert_done()
 
 
