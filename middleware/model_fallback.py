@@ -150,7 +150,13 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     _add_notes(error, failures)
                     raise
                 continue
-            if _gave_up(response):
+            # A ModelRetryMiddleware further in answers in place of a model that failed.
+            sources = [
+                message.additional_kwargs.get("lc_source")
+                for message in response.result
+                if isinstance(message, AIMessage)
+            ]
+            if "model_retry" in sources:
                 failures.append(_Failure(model, response=response))
                 continue
             return model.mark(response, request) if isinstance(model, AlternateModel) else response
@@ -168,15 +174,6 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if isinstance(error, AgentFactoryError) and not isinstance(error, OutputError):
             return error.code in _MODEL_SPECIFIC and isinstance(error, self._handle)
         return isinstance(error, self._handle)
-
-
-def _gave_up(response: ModelResponse[Any]) -> bool:
-    """Whether a ModelRetryMiddleware further in answered in place of a model that failed."""
-    return any(
-        isinstance(message, AIMessage)
-        and message.additional_kwargs.get("lc_source") == "model_retry"
-        for message in response.result
-    )
 
 
 def _add_notes(error: Exception, failures: list[_Failure]) -> None:

@@ -174,7 +174,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
         name: The name of this instance, if a stack has several; each stores its own choice.
 
     Raises:
-        ValueError: There are no choices, a name is empty, a chat model is to choose without
+        ValueError: `choices` or a name is empty, a chat model is to choose without
             criteria, or `default` is not one of the choices.
         TypeError: A choice is not a ModelChoice, or a model, its settings or the classifier have an
             unusable type.

@@ -134,8 +134,16 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
     ) -> Generator[Any, Any, ToolMessage | Command[Any]]:
         """Let a model invent the result, or let the tool run."""
         if self.tools_emulated and not self._checked_names:
+            # Once, before the real tool runs because its name is misspelt.
             self._checked_names = True
-            self._warn_of_unknown_tools(request, self.tools_emulated)
+            known = {tool.name for tool in request.runtime.tools} | {request.tool_call["name"]}
+            if unknown := sorted(self.tools_emulated - known):
+                warnings.warn(
+                    f"{self.name} is to emulate {', '.join(unknown)}, and this agent was not built "
+                    f"with such a tool; it has {', '.join(sorted(known))}. Correct the name, "
+                    "unless the tool is added at run time.",
+                    stacklevel=2,
+                )
         call, tool = request.tool_call, request.tool
         if self.tools_emulated is not None and call["name"] not in self.tools_emulated:
             result: ToolMessage | Command[Any] = yield request
@@ -186,17 +194,6 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
             "no model was asked in this process, or a layer replaced its message.",
             "Pass a model: LLMToolEmulator(model=...).",
         )
-
-    def _warn_of_unknown_tools(self, request: ToolCallRequest, names: frozenset[str]) -> None:
-        """Warn of a misspelt name before the real tool runs for it."""
-        known = {tool.name for tool in request.runtime.tools} | {request.tool_call["name"]}
-        if unknown := sorted(names - known):
-            warnings.warn(
-                f"{self.name} is to emulate {', '.join(unknown)}, and this agent was not built "
-                f"with such a tool; it has {', '.join(sorted(known))}. Correct the name, unless "
-                "the tool is added at run time.",
-                stacklevel=2,
-            )
 
 
 def _to_json(value: Any) -> str:

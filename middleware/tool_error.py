@@ -63,7 +63,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
     ...     return a / b
     >>> call = [{"name": "divide", "args": {"a": 1, "b": 0}}]
     >>> agent = create_agent(
-    ...     ScriptedChatModel([call, "There is no answer."]),
+    ...     ScriptedChatModel([call, "It has no answer."]),
     ...     [divide],
     ...     middleware=[ToolErrorMiddleware(lambda error, request: f"No: {error}.")],
     ... )

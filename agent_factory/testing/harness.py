@@ -413,8 +413,13 @@ class _LayerTrial:
 
     def call(self, *, asynchronous: bool) -> Any:
         """Call the layer; in an asynchronous run, the result is awaitable."""
+
+        async def ainner(request: Any) -> Any:
+            result = self._inner(request)
+            return await result if isawaitable(result) else result
+
         layer: Any = self._bound.afunc if asynchronous else self._bound.func
-        inner = self._ainner if asynchronous else self._inner
+        inner = ainner if asynchronous else self._inner
         if layer is None:
             raise PathNotSupported(*sync_async_error(self._bound, asynchronous=asynchronous))
         definition = self._bound.definition
@@ -443,29 +448,22 @@ class _LayerTrial:
                 ) from None
         if callable(answer) and not isinstance(answer, type):
             answer = answer(request)
-        is_model = self._bound.definition.call is Call.MODEL
-        finish = self._model_response if is_model else _tool_response
-        return then(answer, lambda value: finish(value, request))
 
-    async def _ainner(self, request: Any) -> Any:
-        result = self._inner(request)
-        return await result if isawaitable(result) else result
+        def respond(answer: Any) -> Any:
+            if self._bound.definition.call is Call.MODEL:
+                if isinstance(answer, ModelResponse):
+                    return Outcome(answer)
+                names = [getattr(tool, "name", "") for tool in request.tools]
+                response = fake_response(answer, list(request.messages), names, len(self._asked))
+                return Outcome(ModelResponse([response.complete()]))
+            if isinstance(answer, BaseException):
+                raise answer
+            if isinstance(answer, ToolMessage | Command | list):
+                return answer
+            call = request.tool_call
+            return ToolMessage(str(answer), tool_call_id=call["id"], name=call["name"])
 
-    def _model_response(self, answer: Any, request: ModelRequest[Any]) -> Outcome:
-        if isinstance(answer, ModelResponse):
-            return Outcome(answer)
-        names = [getattr(tool, "name", "") for tool in request.tools]
-        response = fake_response(answer, list(request.messages), names, len(self._asked))
-        return Outcome(ModelResponse([response.complete()]))
-
-
-def _tool_response(answer: Any, request: ToolCallRequest) -> Any:
-    if isinstance(answer, BaseException):
-        raise answer
-    if isinstance(answer, ToolMessage | Command | list):
-        return answer
-    call = request.tool_call
-    return ToolMessage(str(answer), tool_call_id=call["id"], name=call["name"])
+        return then(answer, respond)
 
 
 def _model_request(request: Any, state: Any) -> ModelRequest[Any]:

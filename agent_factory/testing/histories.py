@@ -59,7 +59,18 @@ def _problems(messages: list[Any], pending: bool) -> Iterator[str]:
             yield from _missing_results(waiting, f"before messages[{index}]")
             if isinstance(message, AIMessage):
                 calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
-                yield from _invalid_ids(index, calls)
+                ids = [call["id"] for call in calls]
+                for call in calls:
+                    if not call["id"]:
+                        yield (
+                            f"messages[{index}] calls {call['name']} without an id, so nothing can "
+                            "answer it. Give the call an id."
+                        )
+                    elif ids.count(call["id"]) > 1:
+                        yield (
+                            f"messages[{index}] has several calls with the id {call['id']!r}, so a "
+                            "result could belong to any of them. Give each call a unique id."
+                        )
                 waiting = {call["id"]: (index, call["name"]) for call in calls}
                 answered = set()
         elif (id_ := message.tool_call_id) in waiting:
@@ -77,21 +88,6 @@ def _problems(messages: list[Any], pending: bool) -> Iterator[str]:
             )
     if not pending:
         yield from _missing_results(waiting, "before the end")
-
-
-def _invalid_ids(index: int, calls: list[Any]) -> Iterator[str]:
-    ids = [call["id"] for call in calls]
-    for call in calls:
-        if not call["id"]:
-            yield (
-                f"messages[{index}] calls {call['name']} without an id, so nothing can answer it. "
-                "Give the call an id."
-            )
-        elif ids.count(call["id"]) > 1:
-            yield (
-                f"messages[{index}] has several calls with the id {call['id']!r}, so a result "
-                "could belong to any of them. Give each call a unique id."
-            )
 
 
 def _missing_results(waiting: dict[str, tuple[int, str]], until: str) -> Iterator[str]:

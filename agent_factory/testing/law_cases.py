@@ -1,4 +1,4 @@
-"""A middleware under test: made anew for each example, and run on many states."""
+"""A middleware under test: made for each example, and run on many states."""
 
 from __future__ import annotations
 

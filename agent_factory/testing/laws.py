@@ -24,7 +24,6 @@ from agent_factory.testing.comparison import first_difference, normalize
 from agent_factory.testing.fake_model import ScriptedChatModel
 from agent_factory.testing.harness import (
     DONE,
-    LayerRun,
     Middleware,
     run_coroutine,
     run_hook,
@@ -82,7 +81,7 @@ def check_middleware(
 
     Raises:
         LawViolation: The middleware breaks a law; the error shows the simplest state found.
-        ArgumentError: There is no such law, or `make` does not make a middleware.
+        ArgumentError: A law is unknown, or `make` does not make a middleware.
         ImportError: hypothesis is not installed.
 
     >>> from agent_factory import before_model
@@ -143,7 +142,9 @@ def _check_hooks(case: LawCase, check: Callable[[Bound[Hook], Any], None]) -> No
         case.for_all(_place(hook), states, _allowing_errors(partial(check, hook)))
 
 
-def _sync_equals_async(case: LawCase) -> None:
+def sync_equals_async(case: LawCase) -> None:
+    """Check that hooks and layers do the same synchronously and asynchronously."""
+
     # `both_ways` makes the middleware for each run only if it gets a plain function.
     def make() -> Middleware:
         return case.make()
@@ -165,7 +166,9 @@ def _sync_equals_async(case: LawCase) -> None:
         case.for_all(_place(layer), case.requests_to(call), _allowing_errors(check_layer))
 
 
-def _idempotent(case: LawCase) -> None:
+def idempotent(case: LawCase) -> None:
+    """Check that a hook that runs again on the same state writes the same."""
+
     def check(hook: Bound[Hook], state: Any) -> None:
         middleware = case.make()
         first, second = (outcome_of(lambda: case.hook(hook, state, middleware)) for _ in range(2))
@@ -175,7 +178,9 @@ def _idempotent(case: LawCase) -> None:
     _check_hooks(case, check)
 
 
-def _leaves_states_alone(case: LawCase) -> None:
+def leaves_states_alone(case: LawCase) -> None:
+    """Check that no hook changes its state in place."""
+
     def check(hook: Bound[Hook], state: Any) -> None:
         before, after = case.hook_in_place(hook, state)
         found = first_difference(normalize(before), normalize(after))
@@ -185,7 +190,9 @@ def _leaves_states_alone(case: LawCase) -> None:
     _check_hooks(case, check)
 
 
-def _passes_interrupts(case: LawCase) -> None:
+def passes_interrupts(case: LawCase) -> None:
+    """Check that an interrupt inside a layer propagates at once."""
+
     for layer in case.layers:
         request: Any = "Go on."
         if layer.definition.call is Call.TOOL:
@@ -207,7 +214,9 @@ def _passes_interrupts(case: LawCase) -> None:
                 )
 
 
-def _keeps_histories_valid(case: LawCase) -> None:
+def keeps_histories_valid(case: LawCase) -> None:
+    """Check that hooks and layers leave no tool call without a result."""
+
     def check_hook(hook: Bound[Hook], state: Any) -> None:
         update = _update_of(case.hook(hook, state))
         history: Any = add_messages(state["messages"], update.get("messages", []))
@@ -221,7 +230,19 @@ def _keeps_histories_valid(case: LawCase) -> None:
 
         def check_layer(request: Any, layer: Bound[Layer] = layer) -> None:
             for run in case.layer(layer, request):
-                _check_layer_run(layer.definition.call, request, run())
+                result = run()
+                if layer.definition.call is Call.MODEL:
+                    for asked in result.asked:
+                        assert_valid_history(asked.messages)
+                    assert_valid_history([*request, *result.response.result], pending=True)
+                    continue
+                calls = AIMessage("", tool_calls=[dict(request)])
+                history: list[Any] = [HumanMessage("Go on."), calls]
+                is_list = isinstance(result.response, list)
+                for part in result.response if is_list else [result.response]:
+                    is_message = isinstance(part, ToolMessage)
+                    history += [part] if is_message else _update_of(part).get("messages", [])
+                assert_valid_history(history)
 
         requests = case.requests_to(layer.definition.call)
         case.for_all(_place(layer), requests, _allowing_errors(check_layer))
@@ -232,20 +253,9 @@ def _update_of(result: Any) -> dict[str, Any]:
     return dict(pairs_of(result, "a hook") if isinstance(result, Command) else result or {})
 
 
-def _check_layer_run(call: Call, request: Any, run: LayerRun) -> None:
-    if call is Call.MODEL:
-        for asked in run.asked:
-            assert_valid_history(asked.messages)
-        assert_valid_history([*request, *run.response.result], pending=True)
-        return
-    history: list[Any] = [HumanMessage("Go on."), AIMessage("", tool_calls=[dict(request)])]
-    for part in run.response if isinstance(run.response, list) else [run.response]:
-        is_message = isinstance(part, ToolMessage)
-        history += [part] if is_message else _update_of(part).get("messages", [])
-    assert_valid_history(history)
+def leaves_agents_alone(case: LawCase) -> None:
+    """Check that an agent with nothing to do for the middleware behaves as without it."""
 
-
-def _leaves_agents_alone(case: LawCase) -> None:
     def agent(*stack: Middleware) -> Any:
         call = {"name": "look_up", "args": {"order": "A1"}, "id": "call_1"}
         model = ScriptedChatModel([[call], AIMessage("It is on its way.")])
@@ -286,11 +296,14 @@ def look_up(order: str) -> str:
 
 
 LAWS: Mapping[str, Callable[[LawCase], None]] = {
-    "sync_equals_async": _sync_equals_async,
-    "idempotent": _idempotent,
-    "leaves_states_alone": _leaves_states_alone,
-    "leaves_agents_alone": _leaves_agents_alone,
-    "passes_interrupts": _passes_interrupts,
-    "keeps_histories_valid": _keeps_histories_valid,
+    law.__name__: law
+    for law in (
+        sync_equals_async,
+        idempotent,
+        leaves_states_alone,
+        leaves_agents_alone,
+        passes_interrupts,
+        keeps_histories_valid,
+    )
 }
 """Every law by its name, for `pytest.mark.parametrize("law", LAWS)`."""

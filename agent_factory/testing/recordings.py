@@ -331,7 +331,7 @@ def _read_cassette(path: Path) -> tuple[dict[str, Any], list[_Entry]]:
     """The header and the entries of a file.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
         CassetteError: The file is not a cassette, or has a newer version.
     """
     if not path.exists():
@@ -382,7 +382,7 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
         redact: The function that was passed to `record`, if any.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
         CassetteError: The file is not a cassette, or was redacted by a function that is missing.
     """
     header, entries = _read_cassette(Path(path))

@@ -1,4 +1,4 @@
-"""A model that is called in place of the request's own model, with settings of its own."""
+"""A model that is called in place of the request's model, in the form that fits it."""
 
 from __future__ import annotations
 
