@@ -164,7 +164,7 @@ SMALL: dict[Any, Any] = {
 }
 
 
-def test_a_law_that_is_not_meant_to_hold_can_be_left_out() -> None:
+def test_a_law_can_be_left_out() -> None:
     check_middleware(Chatty, laws=["leaves_agents_alone"], without=["leaves_agents_alone"])
 
 
@@ -176,7 +176,9 @@ def test_a_law_that_is_not_meant_to_hold_can_be_left_out() -> None:
         ((Good,), {"laws": ["gravity"]}, r"gravity: is not a law. The laws are sync_equals_async"),
     ],
 )
-def test_what_cannot_be_checked_is_refused(args: Any, kwargs: Any, words: str) -> None:
+def test_invalid_arguments_of_check_middleware_are_refused(
+    args: Any, kwargs: Any, words: str
+) -> None:
     with pytest.raises(ArgumentError, match=words):
         check_middleware(*args, **kwargs)
 
@@ -195,12 +197,12 @@ def test_context_store_and_answers_reach_the_hooks() -> None:
 
 @few
 @given(strategies.messages())
-def test_histories_are_valid_but_for_calls_that_wait(history: Any) -> None:
+def test_histories_are_valid_except_for_pending_calls(history: Any) -> None:
     assert_valid_history(history, pending=True)
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_histories_end_as_a_hook_of_their_phase_meets_them(phase: Phase) -> None:
+def test_histories_end_as_at_their_phase(phase: Phase) -> None:
     ends = {
         Phase.BEFORE_AGENT: {"human"},
         Phase.BEFORE_MODEL: {"human", "tool"},
@@ -242,13 +244,13 @@ def test_states_have_the_keys_their_schema_requires() -> None:
 
 @settings(few, max_examples=6)
 @given(strategies.stacks())
-def test_an_agent_of_any_stack_of_bystanders_answers_alike_in_both_colours(stack: Any) -> None:
+def test_idle_stacks_do_not_change_an_answer(stack: Any) -> None:
     assert len({member.name for member in stack}) == len(stack)
     agent = create_agent(ScriptedChatModel(["Hi!"]), middleware=stack)
     assert both_ways(agent, {"messages": [("user", "Hi")]})["messages"][-1].text == "Hi!"
 
 
-def test_stacks_of_ones_own_members() -> None:
+def test_stacks_of_given_members() -> None:
     @few
     @given(strategies.stacks({"good": Good}, max_size=1))
     def law(stack: Any) -> None:

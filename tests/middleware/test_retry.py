@@ -168,12 +168,12 @@ def test_a_factor_of_zero_keeps_the_wait_constant() -> None:
     assert waits_of(3, backoff_factor=0, initial_delay=0.5, jitter=False) == [0.5] * 3
 
 
-def test_many_retries_wait_the_cap_and_not_longer() -> None:
+def test_many_retries_wait_no_longer_than_the_cap() -> None:
     assert waits_of(3000, jitter=False)[-1] == 60
     assert 30 <= waits_of(3000)[-1] <= 60
 
 
-def test_jitter_takes_up_to_half_away_also_at_the_cap() -> None:
+def test_jitter_removes_up_to_half_of_a_wait_also_at_the_cap() -> None:
     waits = waits_of(60, initial_delay=100, max_delay=10)
     assert all(5 <= wait <= 10 for wait in waits)
     assert len(set(waits)) > 50
@@ -210,9 +210,7 @@ def test_jitter_takes_up_to_half_away_also_at_the_cap() -> None:
         ({"on_failure": asyncio.sleep}, "on_failure must be"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(
-    kind: Any, settings: dict[str, Any], problem: str
-) -> None:
+def test_invalid_arguments_are_refused(kind: Any, settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         kind(**settings)
 
