@@ -217,7 +217,7 @@ def test_a_function_without_a_return_value_is_reported(
     terms: Any = lambda request: None  # noqa: E731  # the mistake is that it returns nothing
     third = ScriptedChatModel([])
     stack = [ModelFallbackMiddleware((ScriptedChatModel([]), terms), third)]
-    with pytest.raises(TypeError, match="MiddlewareX"):
+    with pytest.raises(TypeError, match="model 1 must return a ModelRequest, got None"):
         call(create_agent(down(), middleware=stack), ASK)
     assert not third.requests
 
