@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Mapping,
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import isawaitable, iscoroutine
+from operator import or_
 from typing import Annotated, Any, ClassVar, Final, NotRequired
 
 from langchain_core.language_models import BaseChatModel
@@ -93,10 +94,6 @@ class Route(TypedDict):
     choice: str | None
 
 
-def _merge_routes(old: dict[str, Route], new: dict[str, Route]) -> dict[str, Route]:
-    return {**old, **new}
-
-
 class ModelRouterState(AgentState[Any]):
     """The state of an agent whose turns are routed.
 
@@ -105,7 +102,7 @@ class ModelRouterState(AgentState[Any]):
             the thread.
     """
 
-    model_routes: NotRequired[Annotated[dict[str, Route], PrivateStateAttr, _merge_routes]]
+    model_routes: NotRequired[Annotated[dict[str, Route], PrivateStateAttr, or_]]
 
 
 @dataclass(frozen=True, slots=True)

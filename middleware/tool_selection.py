@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
+from operator import or_
 from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, TypedDict
 
 from langchain_core.language_models import BaseChatModel
@@ -74,10 +75,6 @@ class Selection(TypedDict):
     tools: list[str]
 
 
-def _merge_selections(old: dict[str, Selection], new: dict[str, Selection]) -> dict[str, Selection]:
-    return {**old, **new}
-
-
 class ToolSelectionState(AgentState[Any]):
     """The state of an agent whose tools are chosen by a model.
 
@@ -85,9 +82,7 @@ class ToolSelectionState(AgentState[Any]):
         tool_selections: The last choice, by the name of the middleware.
     """
 
-    tool_selections: NotRequired[
-        Annotated[dict[str, Selection], _merge_selections, PrivateStateAttr]
-    ]
+    tool_selections: NotRequired[Annotated[dict[str, Selection], or_, PrivateStateAttr]]
 
 
 class ToolSelectionError(TurnError):

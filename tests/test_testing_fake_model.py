@@ -354,9 +354,9 @@ def test_a_reply_is_streamed_in_the_pieces_it_names(pieces: Any) -> None:
 
 def test_an_error_breaks_a_stream_off_after_its_pieces(pieces: Any) -> None:
     model = ScriptedChatModel([Reply(chunks=["Fi"], error=ConnectionError("cut"))])
-    heard: list[str] = []
+    streamed_texts: list[str] = []
     with pytest.raises(ConnectionError, match="cut"):
-        heard.extend(chunk.text for chunk in model.stream("?"))
+        streamed_texts.extend(chunk.text for chunk in model.stream("?"))
     model.rewind()
     with pytest.raises(ConnectionError):
         pieces(model)

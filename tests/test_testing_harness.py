@@ -1,4 +1,4 @@
-"""One hook or layer alone, in a real run; and both colours side by side."""
+"""A single hook or layer in a real run, both ways of running, and valid histories."""
 
 from __future__ import annotations
 
@@ -222,10 +222,10 @@ def test_a_sync_layer_refuses_an_async_run() -> None:
         asyncio.run(arun_layer(Sync()))
 
 
-# --- both colours ---------------------------------------------------------------------------------
+# --- sync and async -------------------------------------------------------------------------------
 
 
-class Colourful(AgentMiddleware):
+class Inconsistent(AgentMiddleware):
     def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
         return {"messages": [HumanMessage("blue")]}
 
@@ -237,7 +237,7 @@ def test_both_ways_reports_a_hook_that_differs() -> None:
     with pytest.raises(
         AssertionError, match=r"messages\[0\].content: 'blue' in the synchronous run, 'red' in"
     ):
-        both_ways(run_hook, Colourful(), "before_model")
+        both_ways(run_hook, Inconsistent(), "before_model")
 
 
 def test_both_ways_ignores_ids() -> None:
@@ -249,9 +249,9 @@ def test_both_ways_ignores_ids() -> None:
     result = both_ways(create_agent(model, [add]), {"messages": [("user", "1 + 2?")]})
     assert result["messages"][-1].text == "It is 3."
     model.assert_done()
-    colourful = create_agent(ScriptedChatModel(["Hi"]), middleware=[Colourful()])
+    inconsistent = create_agent(ScriptedChatModel(["Hi"]), middleware=[Inconsistent()])
     with pytest.raises(AssertionError, match=r"messages\[1\].content: 'blue'"):
-        both_ways(colourful, {"messages": ["Hi"]})
+        both_ways(inconsistent, {"messages": ["Hi"]})
 
 
 def test_both_ways_continues_a_thread() -> None:

@@ -52,7 +52,7 @@ def test_a_built_in_keeps_all_laws() -> None:
     check_middleware(TodoListMiddleware, max_examples=2)
 
 
-class Colourful(AgentMiddleware):
+class Inconsistent(AgentMiddleware):
     def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
         return {"messages": [HumanMessage("blue")]}
 
@@ -132,7 +132,11 @@ class Confusing(AgentMiddleware):
 @pytest.mark.parametrize(
     ("make", "law", "words"),
     [
-        (Colourful, "sync_equals_async", r"Colourful.before_model: .*'blue' in the synchronous"),
+        (
+            Inconsistent,
+            "sync_equals_async",
+            r"Inconsistent.before_model: .*'blue' in the synchronous",
+        ),
         (Counting, "idempotent", r"run twice on one state: .*'Run 1' the first time, 'Run 2'"),
         (Meddling, "leaves_states_alone", r"changed its state in place: messages\[\d\]: nothing b"),
         (Chatty, "leaves_agents_alone", r"messages\[4\]: nothing without it, .* with it"),
@@ -155,7 +159,7 @@ def test_a_broken_law_says_which_where_and_on_what(make: Any, law: str, words: s
 SMALL: dict[Any, Any] = {
     make: strategies.states(messages=strategies.messages(phase, max_turns=0))
     for make, phase in (
-        (Colourful, "before_agent"),
+        (Inconsistent, "before_agent"),
         (Counting, "before_agent"),
         (Meddling, "after_agent"),
         (Cutting, "before_model"),

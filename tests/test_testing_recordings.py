@@ -64,8 +64,8 @@ def test_a_recording_is_replayed_sync_and_async(path: Path, sync_or_async: Any) 
 
 
 def test_a_stream_is_recorded_and_replayed_too(path: Path, sync_or_async: Any) -> None:
-    heard = sync_or_async.stream(record(ScriptedChatModel(["It is 3."]), path), "1 + 2?")
-    assert len(heard) > 3
+    streamed = sync_or_async.stream(record(ScriptedChatModel(["It is 3."]), path), "1 + 2?")
+    assert len(streamed) > 3
     played = sync_or_async.stream(replay(path), "1 + 2?")
     assert "".join(chunk.text for chunk in played) == "It is 3."
 

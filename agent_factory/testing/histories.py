@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -35,64 +35,64 @@ def assert_valid_history(messages: Sequence[BaseMessage], *, pending: bool = Fal
     messages[0] calls add (id '1') and nothing answers it before messages[1]
     """
     __tracebackhide__ = True
-    for problem in _problems(list(messages), pending):
-        raise InvalidHistory(problem)
-
-
-def _problems(messages: list[Any], pending: bool) -> Iterator[str]:
     seen: dict[str, int] = {}
-    for index, message in enumerate(messages):
-        if not isinstance(message, BaseMessage):
-            yield (
-                f"messages[{index}] must be a message, got {type(message).__name__}. "
-                "Convert it with langchain_core.messages.convert_to_messages."
-            )
-        elif message.id and seen.setdefault(message.id, index) != index:
-            yield (
-                f"messages[{index}] has the id {message.id!r} of messages[{seen[message.id]}]. "
-                "Give each message a unique id, or none: add_messages makes one."
-            )
     waiting: dict[str, tuple[int, str]] = {}
     answered: set[str] = set()
     for index, message in enumerate(messages):
+        if not isinstance(message, BaseMessage):
+            raise InvalidHistory(
+                f"messages[{index}] must be a message, got {type(message).__name__}. "
+                "Convert it with langchain_core.messages.convert_to_messages."
+            )
+        if message.id and seen.setdefault(message.id, index) != index:
+            raise InvalidHistory(
+                f"messages[{index}] has the id {message.id!r} of messages[{seen[message.id]}]. "
+                "Give each message a unique id, or none: add_messages makes one."
+            )
         if not isinstance(message, ToolMessage):
-            yield from _missing_results(waiting, f"before messages[{index}]")
+            _check_answered(waiting, f"before messages[{index}]")
             if isinstance(message, AIMessage):
                 calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
-                ids = [call["id"] for call in calls]
-                for call in calls:
-                    if not call["id"]:
-                        yield (
-                            f"messages[{index}] calls {call['name']} without an id, so nothing can "
-                            "answer it. Give the call an id."
-                        )
-                    elif ids.count(call["id"]) > 1:
-                        yield (
-                            f"messages[{index}] has several calls with the id {call['id']!r}, so a "
-                            "result could belong to any of them. Give each call a unique id."
-                        )
+                _check_ids(index, calls)
                 waiting = {call["id"]: (index, call["name"]) for call in calls}
                 answered = set()
         elif (id_ := message.tool_call_id) in waiting:
             del waiting[id_]
             answered.add(id_)
         elif id_ in answered:
-            yield (
+            raise InvalidHistory(
                 f"messages[{index}] answers the call {id_!r} a second time. "
                 "Keep one result for each call."
             )
         else:
-            yield (
+            raise InvalidHistory(
                 f"messages[{index}] answers the call {id_!r}, which the AI message before it does "
                 "not make. Remove it, or keep the AI message with that call right before it."
             )
     if not pending:
-        yield from _missing_results(waiting, "before the end")
+        _check_answered(waiting, "before the end")
 
 
-def _missing_results(waiting: dict[str, tuple[int, str]], until: str) -> Iterator[str]:
+def _check_ids(index: int, calls: list[Any]) -> None:
+    __tracebackhide__ = True
+    ids = [call["id"] for call in calls]
+    for call in calls:
+        if not call["id"]:
+            raise InvalidHistory(
+                f"messages[{index}] calls {call['name']} without an id, so nothing can answer it. "
+                "Give the call an id."
+            )
+        if ids.count(call["id"]) > 1:
+            raise InvalidHistory(
+                f"messages[{index}] has several calls with the id {call['id']!r}, so a result "
+                "could belong to any of them. Give each call a unique id."
+            )
+
+
+def _check_answered(waiting: dict[str, tuple[int, str]], until: str) -> None:
+    __tracebackhide__ = True
     for id_, (index, name) in waiting.items():
-        yield (
+        raise InvalidHistory(
             f"messages[{index}] calls {name} (id {id_!r}) and nothing answers it {until}. "
             "Put a ToolMessage with that tool_call_id right after it."
         )

@@ -1,4 +1,4 @@
-"""Where a model fails another one answers, asked in terms that it understands."""
+"""Another model answers if one fails, and receives a request that it understands."""
 
 from __future__ import annotations
 
@@ -374,10 +374,10 @@ class HalfWay(ScriptedChatModel):
 def test_tokens_of_a_failed_model_are_in_the_stream_but_not_in_the_history(collect: Call) -> None:
     stack = [ModelFallbackMiddleware(ScriptedChatModel(["All is well."]))]
     agent = create_agent(HalfWay(), middleware=stack, checkpointer=InMemorySaver())
-    heard: dict[str, str] = {}
+    streamed: dict[str, str] = {}
     for chunk, _ in collect(agent, ASK, ONE, stream_mode="messages"):
-        heard[chunk.id] = heard.get(chunk.id, "") + chunk.text
-    assert sorted(heard.values()) == ["All is well.", "Half "]
+        streamed[chunk.id] = streamed.get(chunk.id, "") + chunk.text
+    assert sorted(streamed.values()) == ["All is well.", "Half "]
     assert [m.text for m in agent.get_state(ONE).values["messages"]] == ["Go on", "All is well."]
 
 

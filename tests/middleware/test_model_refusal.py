@@ -275,10 +275,10 @@ def test_thoughts_of_another_model_are_not_sent_to_the_one_that_refused(call: Ca
 
 def test_a_stream_has_both_answers_under_different_ids(collect: Call) -> None:
     agent = create_agent(says(refusing()), middleware=[ModelRefusalMiddleware(says("Gladly."))])
-    heard: dict[str, str] = {}
+    streamed: dict[str, str] = {}
     for chunk, _ in collect(agent, ASK, stream_mode="messages"):
-        heard[chunk.id] = heard.get(chunk.id, "") + chunk.text
-    assert sorted(heard.values()) == ["Gladly.", SORRY]
+        streamed[chunk.id] = streamed.get(chunk.id, "") + chunk.text
+    assert sorted(streamed.values()) == ["Gladly.", SORRY]
 
 
 @pytest.mark.parametrize(

@@ -252,9 +252,9 @@ class Stutters(BaseChatModel):
 
 def test_tokens_of_a_failed_attempt_are_streamed_under_another_id(collect: Any) -> None:
     agent = create_agent(Stutters(), middleware=[retry()])
-    heard = collect(agent, GO, stream_mode="messages")
+    streamed = collect(agent, GO, stream_mode="messages")
     words: dict[Any, str] = {}
-    for chunk, _ in heard:
+    for chunk, _ in streamed:
         words[chunk.id] = words.get(chunk.id, "") + chunk.text
     assert list(words.values()) == ["Good ", "Good morning"]
 

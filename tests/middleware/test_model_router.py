@@ -267,11 +267,11 @@ def test_a_classifier_with_a_fallback_is_still_a_model(call: Call) -> None:
 
 
 def test_own_instructions_get_the_choices_in_their_place_or_at_the_end(call: Call) -> None:
-    told = {
+    prompts = {
         "One of {choices} {!r}, please.": "One of - quick",
         "Choose.": "Choose.\n\nThe choices:",
     }
-    for instructions, start in told.items():
+    for instructions, start in prompts.items():
         classifier = says("quick")
         stack = [router(classifier, quick=says("Hi."), instructions=instructions)]
         call(create_agent(own(), middleware=stack), ask())

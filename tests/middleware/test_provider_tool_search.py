@@ -180,7 +180,7 @@ def test_a_bound_model_is_recognised(call: Run) -> None:
 
 def test_the_number_of_copies_is_limited(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     class Fresh(AgentMiddleware[Any, Any]):
-        """Makes its tools anew for each call, as from a server."""
+        """Makes new tools for each call, as from a server."""
 
         def around_model(self, request: ModelRequest[Any]) -> Any:
             return (yield request.override(tools=[mail.model_copy(), weather.model_copy()]))

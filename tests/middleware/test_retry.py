@@ -1,4 +1,4 @@
-"""Laws of retries: attempts, waits and outcome follow from the parameters, in both colours."""
+"""Laws of retries: attempts, waits and outcome follow from the parameters, sync and async."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ failures = st.lists(st.sampled_from(KINDS), max_size=9)
 
 
 class Line:
-    """What lies inside the layer: fails as often as it was told, then answers."""
+    """The inner call: fails a given number of times, then answers."""
 
     def __init__(self, failures: Sequence[type[Exception]]) -> None:
         self.raised = [kind(str(number)) for number, kind in enumerate(failures)]
@@ -123,7 +123,7 @@ def assert_waits(settings: dict[str, Any], waits: list[float]) -> None:
 
 @contextmanager
 def recorded() -> Iterator[list[float]]:
-    """Time does not pass; what would have been waited, in either colour."""
+    """No time passes; the waits are recorded, sync and async."""
     waits: list[float] = []
 
     async def pause(seconds: float) -> None:
@@ -140,13 +140,13 @@ def test_sync_equals_async(
     settings: dict[str, Any], failures: list[type[Exception]], seed: int
 ) -> None:
     outcomes = []
-    for colour in ("sync", "async"):
+    for kind in ("sync", "async"):
         line = Line(failures)
         flow = retry(settings, retry_on=(ConnectionError,), on_failure="error")
         random.seed(seed)
         with recorded() as waits:
             try:
-                said = run(flow, line) if colour == "sync" else asyncio.run(arun(flow, line.a))
+                said = run(flow, line) if kind == "sync" else asyncio.run(arun(flow, line.a))
             except Exception as error:
                 said = repr(error)
         outcomes.append((said, line.calls, waits))

@@ -52,8 +52,8 @@ def test_the_agents_own_model_invents_the_result(call: Run) -> None:
     invented = result["messages"][2]
     assert (invented.text, invented.name, invented.status) == ("12 degrees", "weather", "success")
     assert invented.additional_kwargs["lc_source"] == "tool_emulator"
-    told, asked = model.requests[1].messages
-    assert told.type == "system"
+    prompt, asked = model.requests[1].messages
+    assert prompt.type == "system"
     assert "The weather in a city." in asked.text
     assert '{"city": "Ulm"}' in asked.text
     assert model.requests[1].tools == []

@@ -1,4 +1,4 @@
-"""What a tool raised is told to the model, in words that can be chosen."""
+"""The exception of a tool is reported to the model, with a text that can be chosen."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_on_error_receives_the_exception_and_the_request(call: Any) -> None:
     def words(error: Exception, request: Any) -> str:
         return f"{request.tool_call['name']}({request.tool_call['args']['why']}): {error!r}"
 
-    told = call(agent(ToolErrorMiddleware(words)), GO)
-    assert tool_results(told) == [("fail(rain): ValueError('rain')", "error")]
+    reported = call(agent(ToolErrorMiddleware(words)), GO)
+    assert tool_results(reported) == [("fail(rain): ValueError('rain')", "error")]
 
 
 def test_a_message_from_on_error_becomes_the_result(call: Any) -> None:
@@ -62,13 +62,13 @@ def test_a_message_from_on_error_becomes_the_result(call: Any) -> None:
         return ToolMessage("from the cache", tool_call_id="whatever", artifact=[1])
 
     result = call(agent(ToolErrorMiddleware(message)), GO)
-    told = result["messages"][2]
-    assert (told.text, told.status, told.artifact) == ("from the cache", "success", [1])
-    assert (told.tool_call_id, told.name) == ("f", "fail")
+    reported = result["messages"][2]
+    assert (reported.text, reported.status, reported.artifact) == ("from the cache", "success", [1])
+    assert (reported.tool_call_id, reported.name) == ("f", "fail")
 
 
 def test_async_runs_call_the_coroutine_and_sync_runs_the_function() -> None:
-    both = ToolErrorMiddleware(lambda error, request: f"now: {error}", aon_error=told_later)
+    both = ToolErrorMiddleware(lambda error, request: f"now: {error}", aon_error=report_later)
     assert tool_results(agent(both).invoke(GO)) == [("now: rain", "error")]
     assert tool_results(asyncio.run(agent(both).ainvoke(GO))) == [("later: rain", "error")]
 
@@ -90,7 +90,7 @@ def works(why: str) -> str:
     return "worked"
 
 
-async def told_later(error: Exception, request: Any) -> str:
+async def report_later(error: Exception, request: Any) -> str:
     return f"later: {error}"
 
 
@@ -104,14 +104,14 @@ def test_a_coroutine_alone_refuses_sync_runs_before_a_tool_has_failed(switch: An
         runs.append(why)
         return "worked"
 
-    only = agent(ToolErrorMiddleware(aon_error=told_later), tools=[works], **switch)
+    only = agent(ToolErrorMiddleware(aon_error=report_later), tools=[works], **switch)
     with pytest.raises(TurnError, match="Pass on_error as well, or run the agent with ainvoke"):
         only.invoke(GO)
     assert not runs
 
 
 def test_a_coroutine_alone_serves_async_runs() -> None:
-    only = agent(ToolErrorMiddleware(aon_error=told_later))
+    only = agent(ToolErrorMiddleware(aon_error=report_later))
     assert tool_results(asyncio.run(only.ainvoke(GO))) == [("later: rain", "error")]
 
 
@@ -227,7 +227,7 @@ async def test_a_cancelled_run_is_cancelled() -> None:
 
 
 def test_errors_of_the_library_propagate(call: Any) -> None:
-    """A limit that should end the run, or a layer that forgot to return, is no tool's error."""
+    """A limit that ends the run, or a layer that forgot to return, is not an error of a tool."""
 
     class Forgets(AgentMiddleware[Any, Any]):
         def around_tool(self, request: Any) -> Any:
@@ -290,7 +290,7 @@ def test_parallel_calls_of_a_failed_one_are_kept(call: Any) -> None:
     [
         ({"on_error": "Sorry."}, "on_error must be a plain function"),
         ({"on_error": ValueError}, "on_error must be a plain function"),
-        ({"on_error": told_later}, "a coroutine function as aon_error"),
+        ({"on_error": report_later}, "a coroutine function as aon_error"),
         ({"aon_error": lambda error, request: "x"}, "aon_error must be an `async def` function"),
         ({"aon_error": "Sorry."}, "aon_error must be"),
         ({"tools": []}, "would be covered"),

@@ -1,4 +1,4 @@
-"""A tool that raises is run again, and in the end the model is told, or the exception raised."""
+"""A tool that raises is run again; the last failure is reported to the model or raised."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def retry(**settings: Any) -> ToolRetryMiddleware:
 
 
 class Flaky:
-    """A source of tools that raise what they were told, one after the other, then work."""
+    """A source of tools that raise given exceptions, one after the other, then work."""
 
     def __init__(self, *errors: BaseException) -> None:
         self.errors = list(errors)
@@ -113,7 +113,7 @@ def test_on_failure_error_is_handled_as_without_retries(call: Any, switch: Any) 
 
 
 @pytest.mark.parametrize(
-    "switch", [True, "Told.", ConnectionError, lambda error: f"told of {error}"]
+    "switch", [True, "Reported.", ConnectionError, lambda error: f"reported {error}"]
 )
 def test_an_error_that_handle_tool_errors_handled_is_a_result(call: Any, switch: Any) -> None:
     flaky = down(1)
@@ -286,8 +286,8 @@ def test_commands_of_failed_attempts_are_not_applied(call: Any) -> None:
     def visit(call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
         """Visit."""
         number = next(numbers)
-        told = ToolMessage(f"visit {number}", tool_call_id=call_id)
-        return Command(update={"visits": number, "messages": [told]})
+        reply = ToolMessage(f"visit {number}", tool_call_id=call_id)
+        return Command(update={"visits": number, "messages": [reply]})
 
     stack = [retry(), FailsAfterwards(), WithVisits()]
     model = ScriptedChatModel([[{"name": "visit"}], "Done."])

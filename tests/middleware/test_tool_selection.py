@@ -58,9 +58,9 @@ def test_the_model_is_offered_what_was_chosen(call: Run) -> None:
     model = ScriptedChatModel(["12"])
     call(create_agent(model, TOOLS, middleware=[select]), GO)
     assert model.requests[0].tools == ["weather", "translate"]
-    told, asked = chooser.requests[0].messages
-    assert isinstance(told, SystemMessage)
-    assert "- mail: Send a mail." in told.text
+    system, asked = chooser.requests[0].messages
+    assert isinstance(system, SystemMessage)
+    assert "- mail: Send a mail." in system.text
     assert "How warm is it in Ulm?" in asked.text
 
 
