@@ -72,7 +72,7 @@ def each_stack(stacks: Mapping[str, Stack]) -> pytest.MarkDecorator:
     for name, stack in stacks.items():
         if not callable(stack) and not isinstance(stack, Sequence):
             raise ArgumentError(
-                name,
+                f"each_stack[{name!r}]",
                 f"must be a list of middleware or a function that makes it, got {describe(stack)}.",
                 "Pass [...], or lambda: [...].",
             )
