@@ -1,4 +1,4 @@
-"""Tests of agents and middleware: scripted models, single hooks and layers, laws, snapshots.
+"""Tools for tests: scripted models, single hooks and layers, laws, recordings, snapshots.
 
 >>> from agent_factory.testing import ScriptedChatModel, run_hook
 

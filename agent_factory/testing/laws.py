@@ -192,7 +192,6 @@ def leaves_states_alone(case: LawCase) -> None:
 
 def passes_interrupts(case: LawCase) -> None:
     """Check that an interrupt inside a layer propagates at once."""
-
     for layer in case.layers:
         request: Any = "Go on."
         if layer.definition.call is Call.TOOL:

@@ -35,7 +35,7 @@ def format_error(error: Exception) -> str:
 def is_async(function: Any) -> bool:
     """Whether calling a function, or an object with `__call__`, returns a coroutine."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)  # noqa: B004  # not asked whether it is callable
+        getattr(type(function), "__call__", None)  # noqa: B004  # reads the method
     )
 
 
