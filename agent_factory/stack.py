@@ -25,7 +25,7 @@ __all__ = ["UnknownMember", "find", "insert_after", "insert_before", "remove", "
 
 
 class UnknownMember(SpecError, LookupError):
-    """No member of a stack has this name, or several do."""
+    """No middleware in a stack has this name, or several have it."""
 
     code = "AF121"
 

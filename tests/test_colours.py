@@ -13,7 +13,7 @@ from langgraph.config import get_stream_writer
 from langgraph.types import Command, interrupt
 
 from agent_factory import AgentMiddleware, Sleep, create_agent
-from agent_factory.errors import HookPathNotSupported, NoCommonPath, PathNotSupported
+from agent_factory.errors import HookPathNotSupported, PathNotSupported, SpecError
 from agent_factory.testing import ScriptedChatModel
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
@@ -248,7 +248,7 @@ def test_colours_that_no_run_can_satisfy_are_refused_at_build(
         type("Sync", (AgentMiddleware,), sync_only)(),
         type("Async", (AgentMiddleware,), async_only)(),
     ]
-    with pytest.raises(NoCommonPath) as caught:
+    with pytest.raises(SpecError, match=r"^\[AF109\]") as caught:
         create_agent(model(), [add], middleware=members)
     assert (
         caught.value.subject == f"Sync.{next(iter(sync_only))} and Async.{next(iter(async_only))}"

@@ -25,7 +25,7 @@ from agent_factory import (
     wrap_model_call,
     wrap_tool_call,
 )
-from agent_factory.errors import AgentFactoryError, HookMode, HookSignature, PathNotSupported
+from agent_factory.errors import AgentFactoryError, ArgumentError, PathNotSupported
 from agent_factory.testing import ScriptedChatModel
 
 Decorate = Callable[..., Any]
@@ -269,7 +269,7 @@ def test_a_hook_with_other_arguments_is_refused_at_build(decorate: Decorate) -> 
     def note(state: Any) -> None:
         return None
 
-    with pytest.raises(HookSignature, match=r"is called with \(state, runtime\)"):
+    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(state, runtime\)"):
         create_agent(ScriptedChatModel(), middleware=[note])
 
 
@@ -279,7 +279,7 @@ def test_a_layer_with_other_arguments_is_refused_at_build(decorate: Decorate) ->
     def layer(request: Any) -> Any:
         return request
 
-    with pytest.raises(HookSignature, match=r"is called with \(request, handler\)"):
+    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(request, handler\)"):
         create_agent(ScriptedChatModel(), middleware=[layer])
 
 
@@ -289,7 +289,7 @@ def test_a_flow_with_other_arguments_is_refused_at_build(decorate: Decorate) -> 
     def flow(request: Any, handler: Any) -> Any:
         yield request
 
-    with pytest.raises(HookSignature, match=r"is called with \(request\)"):
+    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(request\)"):
         create_agent(ScriptedChatModel(), middleware=[flow])
 
 
@@ -299,7 +299,7 @@ def test_a_generator_is_no_node_hook(decorate: Decorate) -> None:
     def note(state: Any, runtime: Any) -> Any:
         yield None
 
-    with pytest.raises(HookMode, match="is a generator"):
+    with pytest.raises(ArgumentError, match=r"^\[AF107\] .*is a generator"):
         create_agent(ScriptedChatModel(), middleware=[note])
 
 

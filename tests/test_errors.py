@@ -30,13 +30,7 @@ PLAIN = [cls for cls in ALL if cls.__init__ in (AgentFactoryError.__init__, Outp
 OLD_TYPES = {
     "SpecError": ValueError,
     "ArgumentError": TypeError,
-    "NotMiddleware": TypeError,
     "DuplicateMiddleware": AssertionError,
-    "HookSignature": TypeError,
-    "HookMode": TypeError,
-    "InvalidTool": TypeError,
-    "InvalidSchema": TypeError,
-    "InvalidResponseFormat": TypeError,
     "TurnError": RuntimeError,
     "PathNotSupported": NotImplementedError,
     "HookPathNotSupported": TypeError,

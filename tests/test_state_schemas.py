@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict, TypeVar
 
 from agent_factory import AgentMiddleware, AgentState, create_agent
-from agent_factory.errors import InvalidSchema, SchemaConflict
+from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.testing import ScriptedChatModel
 
 GO = {"messages": "Go"}
@@ -125,7 +125,7 @@ def test_schemas_that_disagree_are_refused(one: Any, other: Any, key: str) -> No
         {"middleware": [Writer(one, name="A"), Writer(other, name="B")]},
         {"middleware": [Writer(one, name="A")], "state_schema": other},
     ):
-        with pytest.raises(SchemaConflict) as caught:
+        with pytest.raises(SpecError, match=r"^\[AF115\]") as caught:
             create_agent(ScriptedChatModel([]), **options)
         assert caught.value.subject == f"state key {key!r}"
         assert "A says" in caught.value.reason
@@ -212,7 +212,7 @@ class ForgetfulMessages(AgentState):
 @pytest.mark.parametrize("schema", [OwnJump, FoldedAnswer, ForgetfulMessages])
 def test_what_the_engine_relies_on_cannot_be_redefined(schema: Any) -> None:
     """A32, D15: a jump lives for one step, an answer is replaced, messages are added."""
-    with pytest.raises(InvalidSchema):
+    with pytest.raises(ArgumentError, match=r"^\[AF114\]"):
         create_agent(ScriptedChatModel([]), state_schema=schema)
 
 
@@ -220,5 +220,5 @@ def test_what_the_engine_relies_on_cannot_be_redefined(schema: Any) -> None:
 def test_what_cannot_be_a_state_is_refused(schema: Any) -> None:
     """D39: by name, whoever brings it."""
     for options in ({"state_schema": schema}, {"middleware": [Writer(schema)]}):
-        with pytest.raises(InvalidSchema):
+        with pytest.raises(ArgumentError, match=r"^\[AF114\]"):
             create_agent(ScriptedChatModel([]), **options)

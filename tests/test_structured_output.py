@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, Field
 
 from agent_factory import ModelResponse, create_agent, wrap_model_call
-from agent_factory.errors import ToolNameTaken
+from agent_factory.errors import SpecError
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 
@@ -260,7 +260,7 @@ def test_an_output_tool_may_not_share_its_name_with_a_tool() -> None:
         """Look at the weather."""
         return city
 
-    with pytest.raises(ToolNameTaken, match="response_format"):
+    with pytest.raises(SpecError, match=r"^\[AF113\] .*response_format"):
         create_agent(ScriptedChatModel(), [Weather], response_format=globals()["Weather"])
 
 

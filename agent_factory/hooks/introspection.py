@@ -13,16 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from langgraph.types import TracePolicy
 
-from agent_factory.errors import (
-    ArgumentError,
-    FlowAndWrap,
-    HookMode,
-    HookSignature,
-    SpecError,
-    UnknownHook,
-    UnknownJump,
-    describe,
-)
+from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
 from agent_factory.hooks.ordering import Ordering, are_texts
@@ -154,19 +145,21 @@ def _wrong_attributes(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
             )
             return
     for name in sorted(set(middleware.unused) - _SLOTS.keys()):
-        yield UnknownHook(
+        yield SpecError(
             f"{middleware.name}.unused",
             f"leaves out {name!r}, which is no hook, layer or flow.",
             f"It can leave out {', '.join([*_ARGUMENTS, *_FLOW.values()])}.",
+            code="AF105",
         )
 
 
 def _on_the_instance(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
     for name in vars(middleware).keys() & _SLOTS.keys():
-        yield UnknownHook(
+        yield SpecError(
             f"{middleware.name}.{name}",
             "is set on the instance, and hooks are read from the class: it would never run.",
             f"Define it in the class, or decorate a function with {name.removeprefix('a')}.",
+            code="AF105",
         )
 
 
@@ -177,10 +170,11 @@ def _misspelt(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
     for name in sorted(own):
         if name.startswith(_LOOKS_LIKE_A_HOOK) and callable(getattr(middleware, name, None)):
             for meant in get_close_matches(name, _SLOTS, n=1, cutoff=0.75):
-                yield UnknownHook(
+                yield SpecError(
                     f"{middleware.name}.{name}",
                     "is not a hook, so it would never run.",
                     f"Did you mean {meant}? A helper of your own can start with an underscore.",
+                    code="AF105",
                 )
 
 
@@ -188,10 +182,11 @@ def _flow_and_wrap(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]
     for call, flow in _FLOW.items():
         wraps = [n for n in (_WRAP[call], f"a{_WRAP[call]}") if _method(middleware, n)]
         if wraps and _method(middleware, flow):
-            yield FlowAndWrap(
+            yield SpecError(
                 middleware.name,
                 f"defines both {flow} and {' and '.join(wraps)} for the same call.",
                 f"Keep {flow} alone: it serves synchronous and asynchronous runs.",
+                code="AF108",
             )
 
 
@@ -200,23 +195,31 @@ def _wrong_colour(subject: str, name: str, method: Callable[..., Any]) -> Iterat
     coroutine = inspect.iscoroutinefunction(method)
     if name in _FLOW.values():
         if not inspect.isgeneratorfunction(method):
-            yield HookMode(
+            yield ArgumentError(
                 subject,
                 "is not a generator, so there is nothing to drive.",
                 "Call inward with `response = yield request`.",
+                code="AF107",
             )
     elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         flows = " or ".join(_FLOW.values())
-        yield HookMode(subject, "is a generator.", f"Only a flow is one: {flows}.")
+        yield ArgumentError(
+            subject, "is a generator.", f"Only a flow is one: {flows}.", code="AF107"
+        )
     elif name in _ARGUMENTS and coroutine:
-        yield HookMode(subject, "is a coroutine in a synchronous slot.", f"Name it {twin}.")
+        yield ArgumentError(
+            subject, "is a coroutine in a synchronous slot.", f"Name it {twin}.", code="AF107"
+        )
     elif (
         name not in _ARGUMENTS
         and not coroutine
         and inspect.isfunction(getattr(method, "__func__", None))
     ):
-        yield HookMode(
-            subject, "is no coroutine, and will be awaited.", f"Use `async def`, or name it {twin}."
+        yield ArgumentError(
+            subject,
+            "is no coroutine, and will be awaited.",
+            f"Use `async def`, or name it {twin}.",
+            code="AF107",
         )
 
 
@@ -228,10 +231,11 @@ def _wrong_signature(
     try:
         inspect.signature(method).bind(*arguments)
     except TypeError as error:
-        yield HookSignature(
+        yield ArgumentError(
             subject,
             f"is called with ({', '.join(arguments)}), and does not take that: {error}.",
             f"Write `def {subject.rpartition('.')[2]}(self, {', '.join(arguments)})`.",
+            code="AF106",
         )
     except ValueError:  # a callable without a signature: only its call can tell
         return
@@ -249,10 +253,11 @@ def _plainly_takes(method: Any, count: int) -> bool:
 def _unknown_jumps(subject: str, method: Callable[..., Any]) -> Iterator[SpecError]:
     for jump in _declared_jumps(method):
         if jump not in JUMPS:
-            yield UnknownJump(
+            yield SpecError(
                 subject,
                 f"declares a jump to {describe(jump)}.",
                 f"A hook can jump to {', '.join(map(repr, JUMPS))}.",
+                code="AF110",
             )
 
 

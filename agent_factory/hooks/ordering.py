@@ -7,17 +7,7 @@ from dataclasses import dataclass, fields
 from itertools import product
 from typing import Any, Final, Literal, get_args
 
-from agent_factory.errors import (
-    ArgumentError,
-    ConflictingMiddleware,
-    CyclicOrder,
-    ExposedBeforeGuard,
-    JudgedTooEarly,
-    MissingMiddleware,
-    SpecError,
-    WrongOrder,
-    describe,
-)
+from agent_factory.errors import ArgumentError, BuildWarning, SpecError, describe
 
 Aspect = Literal["user_messages", "answers", "tool_calls", "tool_results", "tool_errors"]
 """A part of a conversation that middleware look at or change; tool errors are exceptions."""
@@ -120,10 +110,11 @@ def order_findings(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
     yield from _conflicting(stack)
     pairs = sorted(_declared(stack))
     if cycle := _cycle(pairs):
-        yield CyclicOrder(
+        yield SpecError(
             " and ".join(sorted(cycle)),
             "each declare to come before the other; no order serves both.",
             "Correct the `ordering` of one of them.",
+            code="AF120",
         )
     else:
         yield from _misplaced(stack, pairs)
@@ -135,10 +126,11 @@ def _absent(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
     for one in stack:
         for wanted in one.ordering.requires:
             if not any(other.is_called(wanted) for other in stack if other is not one):
-                yield MissingMiddleware(
+                yield SpecError(
                     one.name,
                     f"needs {wanted}, which is not in the stack.",
                     f"Add {wanted} to `middleware`.",
+                    code="AF118",
                 )
 
 
@@ -146,8 +138,8 @@ def _conflicting(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
     for one, other in product(stack, stack):
         named = [name for name in one.ordering.conflicts if other.is_called(name)]
         if one is not other and named:
-            yield ConflictingMiddleware(
-                one.name, f"cannot work beside {other.name}.", "Take one of them out."
+            yield SpecError(
+                one.name, f"cannot work beside {other.name}.", "Take one of them out.", code="AF119"
             )
 
 
@@ -179,10 +171,11 @@ def _misplaced(
     at = {one.name: one.index for one in stack}
     for first, second in dict.fromkeys(pairs):
         if at[first] > at[second]:
-            yield WrongOrder(
+            yield BuildWarning(
                 f"{second}, {first}",
                 f"stand in the wrong order: {first} belongs outside of {second}.",
                 f"Put {first} before {second} in `middleware`.",
+                code="AF204",
             )
 
 
@@ -191,10 +184,11 @@ def _exposed(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
         # Answers and results are cleaned before they are written, whatever the order.
         shared = {"user_messages"} & {*one.ordering.sends_to_model} & {*guard.ordering.sanitizes}
         if shared and one is not guard and one.input_order < guard.input_order:
-            yield ExposedBeforeGuard(
+            yield BuildWarning(
                 one.name,
                 f"sends what users write to a model of its own before {guard.name} has cleaned it.",
                 f"Put {guard.name} before {one.name} in `middleware`.",
+                code="AF205",
             )
 
 
@@ -202,11 +196,12 @@ def _unjudged(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
     for judge, changer in product(stack, stack):
         shared = {"tool_calls"} & {*judge.ordering.reads} & {*changer.ordering.writes}
         if shared and judge is not changer and changer.output_order > judge.output_order:
-            yield JudgedTooEarly(
+            yield BuildWarning(
                 judge.name,
                 f"judges tool calls that {changer.name} may still change.",
                 f"Put {judge.name} where it sees them last: hooks after the model run from the end "
                 "of the list to its beginning, and layers of tools after them.",
+                code="AF206",
             )
 
 

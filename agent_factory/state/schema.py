@@ -24,7 +24,7 @@ from langgraph.graph.message import add_messages
 from langgraph.managed.base import is_managed_value
 from typing_extensions import TypedDict, is_typeddict
 
-from agent_factory.errors import ArgumentError, InvalidSchema, SchemaConflict, SpecError, describe
+from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.state.channels import DeltaMessages, IndexedMessages, is_messages
 from agent_factory.types import AgentState, Checkpoints, OmitFromSchema, PrivateStateAttr
 
@@ -99,7 +99,7 @@ def merge(
     for origin, schema in sources:
         try:
             usable.append(_read(origin, schema))
-        except InvalidSchema as error:
+        except ArgumentError as error:
             mistakes.append(error)
     mistakes.extend(_conflicts(usable))
     merged = dict(_hints(AgentState))
@@ -149,10 +149,11 @@ def _read(origin: str, schema: Any) -> _Source:
     try:
         return _Source(origin, _hints(bare), dict(bare.__annotations__))
     except Exception as error:  # whatever an annotation may raise while it is read
-        raise InvalidSchema(
+        raise ArgumentError(
             f"{origin} state_schema {bare.__name__}",
             f"its annotations cannot be read: {error}",
             "Import the names it uses, at run time too.",
+            code="AF114",
         ) from error
 
 
@@ -170,10 +171,11 @@ def _declared(source: _Source) -> Iterator[tuple[str, Any]]:
 
 
 def _no_schema(origin: str, schema: Any) -> SpecError:
-    return InvalidSchema(
+    return ArgumentError(
         f"{origin} state_schema",
         f"{describe(schema)} is no TypedDict.",
         "Write `class MyState(AgentState): ...`.",
+        code="AF114",
     )
 
 
@@ -248,16 +250,22 @@ def _misuse(source: _Source) -> Iterator[SpecError]:
     for key, hint in _declared(source):
         subject = f"{source.origin} state key {key!r}"
         if key in _ENGINE_HINTS or key == "jump_to":
-            yield InvalidSchema(subject, "belongs to the engine.", "Give yours another name.")
+            yield ArgumentError(
+                subject, "belongs to the engine.", "Give yours another name.", code="AF114"
+            )
         elif key == "messages" and _reducer(hint) is None:
-            yield InvalidSchema(
+            yield ArgumentError(
                 subject,
                 "has no reducer: each write would replace the history.",
                 "Write Annotated[list[AnyMessage], add_messages].",
+                code="AF114",
             )
         elif key == "structured_response" and _reducer(hint) is not None:
-            yield InvalidSchema(
-                subject, "has a reducer, and each answer replaces the one before.", "Take it out."
+            yield ArgumentError(
+                subject,
+                "has a reducer, and each answer replaces the one before.",
+                "Take it out.",
+                code="AF114",
             )
 
 
@@ -268,11 +276,12 @@ def _conflicts(sources: Sequence[_Source]) -> Iterator[SpecError]:
             earlier = seen.setdefault(key, source)
             same = earlier.raw.get(key) == source.raw.get(key)
             if not same and not _agree(earlier.hints[key], hint):
-                yield SchemaConflict(
+                yield SpecError(
                     f"state key {key!r}",
                     f"{earlier.origin} says {_say(earlier.hints[key])}, "
                     f"{source.origin} says {_say(hint)}.",
                     "Give it one type and one reducer, or two names.",
+                    code="AF115",
                 )
 
 

@@ -24,7 +24,7 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import TypedDict, is_typeddict
 
-from agent_factory.errors import InvalidResponseFormat, describe
+from agent_factory.errors import ArgumentError, describe
 from agent_factory.structured_output.json_schema import schema_errors, validation_errors
 
 SchemaKind = Literal["pydantic", "dataclass", "typeddict", "json_schema"]
@@ -35,7 +35,7 @@ class SchemaSpec:
     """One schema, whatever its kind, as the engine uses it.
 
     Raises:
-        InvalidResponseFormat: It is no schema.
+        ArgumentError: It is no schema.
     """
 
     schema: Any
@@ -52,10 +52,11 @@ class SchemaSpec:
             return "typeddict"
         if isinstance(schema, type) and is_dataclass(schema):
             return "dataclass"
-        raise InvalidResponseFormat(
+        raise ArgumentError(
             "response_format",
             f"{describe(schema)} is no schema.",
             "Give a pydantic model, a dataclass, a TypedDict, a JSON schema dict or a strategy.",
+            code="AF117",
         )
 
     @cached_property
@@ -80,10 +81,11 @@ class SchemaSpec:
         if self.kind != "json_schema":
             return self._adapter.json_schema()
         if found := schema_errors(self.schema):
-            raise InvalidResponseFormat(
+            raise ArgumentError(
                 f"response_format {self.name}",
                 f"no value could be checked against it: {'; '.join(found)}.",
                 "Mend the JSON schema.",
+                code="AF117",
             )
         return dict(self.schema)
 
@@ -92,10 +94,11 @@ class SchemaSpec:
         try:
             return _adapter(self.schema)
         except Exception as error:
-            raise InvalidResponseFormat(
+            raise ArgumentError(
                 f"response_format {self.name}",
                 f"pydantic cannot read it: {error}.",
                 "On Python 3.11 import TypedDict from typing_extensions.",
+                code="AF117",
             ) from error
 
     def parse(self, value: Any) -> Any:
@@ -116,7 +119,7 @@ def specs_of(schema: Any) -> tuple[SchemaSpec, ...]:
     """The schemas of a union, or the one there is, each known to be usable.
 
     Raises:
-        InvalidResponseFormat: One is no schema, or two have one name.
+        ArgumentError: One is no schema, or two have one name.
     """
     specs = tuple(SchemaSpec(member) for member in _members(schema))
     for spec in specs:
@@ -124,10 +127,11 @@ def specs_of(schema: Any) -> tuple[SchemaSpec, ...]:
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidResponseFormat(
+            raise ArgumentError(
                 f"response_format {name}",
                 "names several members of the union, and the model could give only one of them.",
                 "Rename a class, or give each JSON schema a title.",
+                code="AF117",
             )
     return specs
 

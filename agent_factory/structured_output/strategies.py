@@ -19,8 +19,8 @@ from langchain_core.tools import BaseTool, StructuredTool
 from typing_extensions import TypeVar
 
 from agent_factory.errors import (
+    ArgumentError,
     BadReturn,
-    InvalidResponseFormat,
     MissingStructuredOutputError,
     MultipleStructuredOutputsError,
     OutputError,
@@ -230,7 +230,7 @@ def as_response_format(value: Any) -> ResponseFormat[Any] | None:
     """A strategy as it is, a bare schema as AutoStrategy, None as None.
 
     Raises:
-        InvalidResponseFormat: It is neither.
+        ArgumentError: It is neither.
     """
     if value is None or isinstance(value, ToolStrategy | ProviderStrategy | AutoStrategy):
         return value
@@ -327,8 +327,11 @@ def _checked_text(function: Any, text: Any) -> str:
 
 def _check_count(max_retries: Any) -> None:
     if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
-        raise InvalidResponseFormat(
-            "ToolStrategy max_retries", f"{describe(max_retries)} is no count.", "Give 0 or more."
+        raise ArgumentError(
+            "ToolStrategy max_retries",
+            f"{describe(max_retries)} is no count.",
+            "Give 0 or more.",
+            code="AF117",
         )
 
 
@@ -339,10 +342,11 @@ def _check_handle_errors(value: Any) -> None:
     ):
         return
     if not callable(value) or isinstance(value, type):
-        raise InvalidResponseFormat(
+        raise ArgumentError(
             "ToolStrategy handle_errors",
             f"{describe(value)} cannot handle an error.",
             "Give True, False, a text, exception types or a function of the exception.",
+            code="AF117",
         )
 
 

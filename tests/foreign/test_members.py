@@ -16,12 +16,11 @@ from langgraph.types import Command, StreamWriter, TracePolicy
 import agent_factory as ours
 from agent_factory import create_agent, plan_agent, topology_of
 from agent_factory.errors import (
+    ArgumentError,
     BadReturn,
     CommandNotSupported,
     DuplicateMiddleware,
     HookPathNotSupported,
-    HookSignature,
-    NotMiddleware,
     PathNotSupported,
     UndeclaredJump,
     UnknownStateKey,
@@ -309,9 +308,9 @@ def test_mistakes_are_found_by_name_when_an_agent_is_built() -> None:
         def before_model(self, state: Any, runtime: Any, more: Any) -> None:  # type: ignore[override]
             ...
 
-    with pytest.raises(HookSignature, match=r"Greedy\.before_model"):
+    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*Greedy\.before_model"):
         agent_of(Greedy())
-    with pytest.raises(NotMiddleware, match=r"Loud is a class. Give an instance"):
+    with pytest.raises(ArgumentError, match=r"^\[AF102\] .*Loud is a class. Give an instance"):
         agent_of(Loud)
     with pytest.raises(DuplicateMiddleware, match=r"class FirstLoud\(Loud\)"):
         plan_agent(middleware=[Loud(), Loud()])

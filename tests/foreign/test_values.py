@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 import agent_factory as ours
 from agent_factory import create_agent
-from agent_factory.errors import InvalidResponseFormat, InvalidSchema, SchemaConflict
+from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.structured_output import StructuredOutputValidationError, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 
@@ -116,7 +116,7 @@ def test_what_is_not_handled_is_raised_as_ours(handle: Any, call: Any) -> None:
 
 def test_a_strategy_that_cannot_be_used_is_named_with_the_other_mistakes() -> None:
     strategy = outputs.ToolStrategy(Sum, handle_errors=3)  # type: ignore[arg-type]
-    with pytest.raises(InvalidResponseFormat, match="handle_errors"):
+    with pytest.raises(ArgumentError, match=r"^\[AF117\] .*handle_errors"):
         agent_of(steps=[], response_format=strategy)
 
 
@@ -247,7 +247,7 @@ def test_schemas_of_both_families_that_disagree_are_refused() -> None:
     class Other(ours.AgentState):
         plain: NotRequired[str]
 
-    with pytest.raises(SchemaConflict, match="'plain'"):
+    with pytest.raises(SpecError, match=r"^\[AF115\] .*'plain'"):
         agent_of(Marking(), steps=[], state_schema=Other)
 
 
@@ -255,7 +255,7 @@ def test_a_key_of_the_engine_is_refused_in_their_schema_too() -> None:
     class Greedy(theirs.AgentState[Any]):
         jump_to: int  # type: ignore[misc]  # which is the mistake
 
-    with pytest.raises(InvalidSchema, match="'jump_to'"):
+    with pytest.raises(ArgumentError, match=r"^\[AF114\] .*'jump_to'"):
         agent_of(steps=[], state_schema=Greedy)
 
 
@@ -263,5 +263,5 @@ def test_a_schema_that_cannot_be_read_is_named() -> None:
     class Unread(theirs.AgentState[Any]):
         lost: NotRequired[Nowhere]  # type: ignore[name-defined]  # noqa: F821
 
-    with pytest.raises(InvalidSchema, match="Unread"):
+    with pytest.raises(ArgumentError, match=r"^\[AF114\] .*Unread"):
         agent_of(steps=[], state_schema=Unread)
