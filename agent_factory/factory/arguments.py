@@ -25,7 +25,7 @@ from agent_factory.factory.validation import (
     wrong_types,
 )
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, mistakes_of
+from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, validate_middleware
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec, needs_tools_node
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, merge
@@ -67,7 +67,7 @@ def make_spec(
     handler, refused = _attempt(handler_for, handle_tool_errors)
     log, no_log = _attempt(decision_log, decisions)
     raise_all([*mistakes, *wrong, *refused, *no_log])  # nothing below could be read without these
-    mistakes = [mistake for m in members for mistake in mistakes_of(m)]
+    mistakes = [mistake for m in members for mistake in validate_middleware(m)]
     format_, wrong = _attempt(any_format, response_format)
     toolbox, clashes = sort_tools(_all_tools(tools, members), output_tools(format_))
     hooks = tuple(bound for m in members for bound in hooks_of(m))

@@ -22,7 +22,7 @@ from agent_factory.errors import (
 )
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound
-from agent_factory.hooks.ordering import order_findings, placed
+from agent_factory.hooks.ordering import check_order, stack_positions
 from agent_factory.topology.model import Hook, Layer, Phase, ToolKind
 from agent_factory.topology.topology import Topology
 
@@ -204,7 +204,7 @@ def doubts(suspect: BuildContext) -> Iterator[SpecError]:
     hooks = suspect.topology.hooks
     early = {h.owner for h in hooks if h.phase in (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)}
     late = {h.owner for h in hooks if h.phase is Phase.AFTER_MODEL}
-    yield from order_findings(placed(suspect.members, early, late))
+    yield from check_order(stack_positions(suspect.members, early, late))
     yield from _odd_jumps(suspect.topology)
     yield from _shadowed(suspect.topology)
     yield from _tools_not_found(suspect)

@@ -20,7 +20,7 @@ from langgraph.types import Command
 from agent_factory.compat.langchain import adapted
 from agent_factory.errors import ArgumentError, describe, raise_all
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.introspection import mistakes_of
+from agent_factory.hooks.introspection import validate_middleware
 
 R = TypeVar("R")
 Middleware = AgentMiddleware[Any, Any]
@@ -138,7 +138,7 @@ def usable_middleware(middleware: Any) -> Middleware:
         raise ArgumentError(
             "middleware", f"{describe(middleware)} is no middleware.", hint or "Give one."
         )
-    raise_all(list(mistakes_of(member)))
+    raise_all(list(validate_middleware(member)))
     return member
 
 

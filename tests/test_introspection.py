@@ -8,7 +8,7 @@ import pytest
 
 from agent_factory import AgentMiddleware, create_agent, hook_config
 from agent_factory.errors import ArgumentError, SpecError, SpecErrors
-from agent_factory.hooks.introspection import hooks_of, layers_of, mistakes_of
+from agent_factory.hooks.introspection import hooks_of, layers_of, validate_middleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Call, Hook, Layer, Phase
 
@@ -169,7 +169,7 @@ def test_a_misspelt_hook_is_refused_with_the_name_that_was_meant(
     """wanted 17; a name that does not look like a hook is the author's own business."""
     middleware = made(**{name: hook})
     if meant is None:
-        assert list(mistakes_of(middleware)) == []
+        assert list(validate_middleware(middleware)) == []
         return
     with pytest.raises(SpecError, match=rf"^\[AF105\] .*Did you mean {meant}\?") as caught:
         create_agent(ScriptedChatModel(), middleware=[middleware])
@@ -178,11 +178,11 @@ def test_a_misspelt_hook_is_refused_with_the_name_that_was_meant(
 
 @pytest.mark.parametrize("name", ["_before_modle", "before_lunch", "after_hours", "helper"])
 def test_a_method_that_is_no_misspelling_is_left_alone(name: str) -> None:
-    assert list(mistakes_of(made(**{name: hook}))) == []
+    assert list(validate_middleware(made(**{name: hook}))) == []
 
 
 def test_an_attribute_that_only_sounds_like_a_hook_is_left_alone() -> None:
-    assert list(mistakes_of(made(before_models=["a", "b"]))) == []
+    assert list(validate_middleware(made(before_models=["a", "b"]))) == []
 
 
 @pytest.mark.parametrize(("wrap_name", "flow_name"), list(zip(WRAPS, FLOWS, strict=True)))
@@ -190,14 +190,14 @@ def test_an_attribute_that_only_sounds_like_a_hook_is_left_alone() -> None:
 def test_a_flow_and_a_wrap_for_one_call_are_refused(
     wrap_name: str, flow_name: str, twin: str
 ) -> None:
-    with pytest.raises(SpecError, match=rf"^\[AF108\] .*Keep {flow_name} alone") as caught:
+    with pytest.raises(SpecError, match=rf"^\[AF108\] .*Keep {flow_name} only") as caught:
         build(**{twin + wrap_name: awrap if twin else wrap, flow_name: flow})
     assert twin + wrap_name in caught.value.reason
 
 
 def test_a_flow_for_the_model_and_a_wrap_for_tools_go_together() -> None:
     middleware = made(around_model=flow, wrap_tool_call=wrap)
-    assert list(mistakes_of(middleware)) == []
+    assert list(validate_middleware(middleware)) == []
     assert [found.definition.method for found in layers_of(middleware)] == [FLOWS[0], WRAPS[1]]
 
 
@@ -278,7 +278,7 @@ def test_a_hook_that_is_no_function_is_refused() -> None:
     ids=["static", "class", "variadic", "default"],
 )
 def test_a_hook_that_can_be_called_as_one_is_fine(method: Any) -> None:
-    assert list(mistakes_of(made(before_model=method))) == []
+    assert list(validate_middleware(made(before_model=method))) == []
 
 
 @pytest.mark.parametrize("jump", ["END", "finish", None, 3])
@@ -330,7 +330,7 @@ def test_what_is_unused_is_not_in_the_plan(unused: tuple[str, ...], left: list[s
 
 def test_unused_hooks_have_to_be_known() -> None:
     with pytest.raises(
-        SpecError, match=r"^\[AF105\] .*leaves out 'before_modle', .* before_model,"
+        SpecError, match=r"^\[AF105\] .*contains 'before_modle', .* before_model,"
     ):
         create_agent(ScriptedChatModel(), middleware=[Guard("before_modle")])
     with pytest.raises(ArgumentError, match=r"Guard\.unused"):
