@@ -33,7 +33,7 @@ from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import StateCache, ToolsNode
 from agent_factory.runtime.tracing import policy_of
 from agent_factory.state.schema import RETRIES
-from agent_factory.state.updates import Fold
+from agent_factory.state.updates import UpdateMerger
 from agent_factory.topology.model import TOOLS, Edge, Phase, Route
 
 
@@ -183,7 +183,7 @@ def _model_node(
         spec,
         model_call(spec, recorder, asynchronous=False),
         model_call(spec, recorder, asynchronous=True),
-        Fold(graph.channels),
+        UpdateMerger(graph.channels),
         rules,
         recorder,
     )

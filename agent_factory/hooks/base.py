@@ -165,7 +165,8 @@ class AgentMiddleware(Generic[StateT, ContextT]):
     ) -> Generator[Any, Any, ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]]:
         """Wrap each model call; `response = yield request` calls the inner layer.
 
-        The flow runs in sync and async runs. It may also yield `Sleep(seconds)` and `Invoke(runnable, input)`.
+        It serves sync and async runs. It may also yield `Sleep(seconds)` and
+        `Invoke(runnable, input)`.
         """
         raise NotImplementedError
 
