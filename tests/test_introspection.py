@@ -329,9 +329,7 @@ def test_what_is_unused_is_not_in_the_plan(unused: tuple[str, ...], left: list[s
 
 
 def test_unused_hooks_have_to_be_known() -> None:
-    with pytest.raises(
-        SpecError, match=r"^\[AF105\] .*contains 'before_modle', .* before_model,"
-    ):
+    with pytest.raises(SpecError, match=r"^\[AF105\] .*contains 'before_modle', .* before_model,"):
         create_agent(ScriptedChatModel(), middleware=[Guard("before_modle")])
     with pytest.raises(ArgumentError, match=r"Guard\.unused"):
         create_agent(ScriptedChatModel(), middleware=[Guard(1)])

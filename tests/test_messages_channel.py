@@ -23,7 +23,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Overwrite
 
 from agent_factory import AgentState, DeltaMessages
-from agent_factory.state.channels import Fold, IndexedMessages, fold_messages, is_messages
+from agent_factory.state.channels import IndexedMessages, IndexedReducer, fold_messages, is_messages
 
 IDS = st.sampled_from("abcd")
 TEXTS = st.sampled_from(["x", "y"])
@@ -208,4 +208,4 @@ def test_a_state_may_say_how_often_its_messages_are_stored_in_full() -> None:
 
 def test_a_fold_refuses_nothing_as_a_write() -> None:
     with pytest.raises(ValueError, match="non-null"):
-        Fold()([], None)
+        IndexedReducer()([], None)
