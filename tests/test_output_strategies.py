@@ -140,10 +140,10 @@ def test_text_in_content_blocks_is_read_too(call: Any) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ("It is fine.", "Give JSON that fits Weather, and nothing else."),
-        ("", "Give JSON that fits Weather"),
+        ("It is fine.", "Answer with JSON that matches Weather, and nothing else."),
+        ("", "Answer with JSON that matches Weather"),
         ('{"degrees": 99}', "less than or equal to 60"),
-        ('{"degrees": 18} Enjoy!', "Give JSON"),
+        ('{"degrees": 18} Enjoy!', "Answer with JSON"),
         ("[1]", "Failed to parse structured output"),
     ],
 )

@@ -155,9 +155,9 @@ FAILING: list[tuple[Any, Any, str]] = [
     (SubOptional, {"b": 1}, "a"),
     (SubRequired, {"a": 1}, "b"),
     (Tree, {"name": "a", "children": [{"name": "b"}]}, "children.0.children"),
-    (JSON, {"age": 1}, "name is required"),
-    (JSON, {"name": "Ada", "age": -1}, "age: -1 is less than 0"),
-    (JSON, {"name": 5}, "name: 5 is not of type string"),
+    (JSON, {"age": 1}, "'name' is a required property"),
+    (JSON, {"name": "Ada", "age": -1}, "age: -1 is less than the minimum of 0"),
+    (JSON, {"name": 5}, "name: 5 is not of type 'string'"),
 ]
 
 
@@ -346,13 +346,13 @@ def _kind(value: Any) -> str:
 @pytest.mark.parametrize("junk", NO_SCHEMAS, ids=_kind)
 @pytest.mark.parametrize("wrap", [lambda schema: schema, ToolStrategy, AutoStrategy])
 def test_what_is_no_schema_is_refused_at_build(junk: Any, wrap: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"^\[AF117\] .*is no schema"):
+    with pytest.raises(ArgumentError, match=r"^\[AF117\] .*must be a schema or a strategy"):
         create_agent(ScriptedChatModel(), response_format=wrap(junk))
 
 
 @pytest.mark.parametrize("junk", [*NO_SCHEMAS[:6], Person | Point], ids=_kind)
 def test_a_provider_strategy_takes_one_schema(junk: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"^\[AF117\] .*is no schema"):
+    with pytest.raises(ArgumentError, match=r"^\[AF117\] .*must be a schema or a strategy"):
         ProviderStrategy(junk)
 
 
