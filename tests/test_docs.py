@@ -37,7 +37,7 @@ NEEDS = {
 """What a module needs beyond the core, for itself or for its examples."""
 
 
-PAGE_NEEDS = {"docs/foreign_middleware.md": "langchain.agents"}
+PAGE_NEEDS = {"docs/langchain_middleware.md": "langchain.agents"}
 """What the code of a page needs beyond the core and what every test has."""
 
 

@@ -11,7 +11,11 @@ from typing import Any
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
 
-from agent_factory.compat.langchain import LangChainAdapter, adapted, foreign_base
+from agent_factory.compat.langchain import (
+    LangChainAdapter,
+    from_langchain_middleware,
+    langchain_base,
+)
 from agent_factory.errors import (
     BUILD_CODES,
     ArgumentError,
@@ -67,7 +71,7 @@ def members_of(
         return (), [
             ArgumentError("middleware", f"{describe(middleware)} is no list.", hint, code="AF102")
         ]
-    members = tuple(map(adapted, middleware))
+    members = tuple(map(from_langchain_middleware, middleware))
     mistakes = [*_strangers(members)]
     if not mistakes:
         mistakes += [*_same_names(members), *_bad_names(members)]
@@ -102,7 +106,7 @@ def _strangers(members: Sequence[Any]) -> Iterator[SpecError]:
 def _is_middleware_class(member: Any) -> bool:
     if not isinstance(member, type):
         return False
-    return issubclass(member, AgentMiddleware) or foreign_base(member) is not None
+    return issubclass(member, AgentMiddleware) or langchain_base(member) is not None
 
 
 def _same_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
