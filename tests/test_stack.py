@@ -49,7 +49,7 @@ def test_every_change_is_a_new_list() -> None:
 
 @pytest.mark.parametrize(
     ("which", "hint"),
-    [("zebra", "It has a, b, Guard."), ("Gaurd", "Did you mean Guard?"), (Slow, "It has a, b")],
+    [("zebra", "The members are a, b, Guard."), ("Gaurd", "Did you mean Guard?"), (Slow, "The members are a, b")],
 )
 def test_a_name_that_is_not_there_is_an_error_that_helps(which: Any, hint: str) -> None:
     with pytest.raises(UnknownMember) as caught:
@@ -59,7 +59,7 @@ def test_a_name_that_is_not_there_is_an_error_that_helps(which: Any, hint: str) 
 
 @pytest.mark.parametrize("which", ["Retry", Retry])
 def test_a_class_of_several_members_says_which_there_are(which: Any) -> None:
-    with pytest.raises(UnknownMember, match="Name one: a, b"):
+    with pytest.raises(UnknownMember, match="Use one of their names: a, b"):
         stack.insert_before([A, B, G], which, Guard(name="other"))
 
 
