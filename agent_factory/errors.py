@@ -7,12 +7,13 @@ AgentFactoryError
 ```
 
 Every error has a stable `code`, and its message reads ``[code] subject: reason hint``. What the
-codes of a build mean is in `BUILD_CODES`. A class of its own is for what users catch by another
-exception type they know, and for errors with data of their own.
+codes of a build mean is in `BUILD_CODES`. Errors have their own class if users may catch them by
+another exception type, or if they carry additional data.
 """
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -43,16 +44,9 @@ class AgentFactoryError(Exception):
         super().__init__(f"[{self.code}] {subject}: {reason} {hint}".rstrip())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By default pickle calls the class with `args`, the message alone. Workers send errors
-        # to other processes, so they have to survive it.
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-def _rebuild(cls: type[AgentFactoryError], args: Any, attributes: dict[str, Any]) -> Any:
-    error = cls.__new__(cls)
-    error.args = args
-    error.__dict__.update(attributes)
-    return error
+        # Errors are sent between processes. By default unpickling would call __init__ with `args`,
+        # which holds only the message.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 # Errors of a build

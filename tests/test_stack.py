@@ -70,5 +70,5 @@ def test_a_members_own_name_goes_before_a_class() -> None:
 
 
 def test_an_empty_stack_has_none() -> None:
-    with pytest.raises(LookupError, match="It has none"):
+    with pytest.raises(LookupError, match="The stack is empty"):
         stack.find([], "a")

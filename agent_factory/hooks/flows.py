@@ -171,7 +171,7 @@ def run(flow: Flow[R], handler: Callable[[Any], Any] | None = None) -> R:
         What the flow returned.
 
     Raises:
-        BadReturn: The flow yielded a request, and there is no inner layer.
+        BadReturn: The flow yielded a request, and it has no inner layer.
     """
     return drive(flow, handler)
 
@@ -251,6 +251,6 @@ def _perform(effect: Any, sleep: Callable[[float], Any], invoke: str) -> Any:
         return getattr(effect.runnable, invoke)(effect.input, effect.config)
     raise BadReturn(
         "a flow",
-        f"yielded {describe(effect)}, but there is no inner layer to call.",
+        f"yielded {describe(effect)}, but it has no inner layer to call.",
         "Yield Sleep(...) or Invoke(...).",
     )

@@ -108,7 +108,13 @@ class StackPosition:
 def check_order(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
     """Yield everything that is wrong with the members of a stack and their order."""
     yield from _membership_errors(stack)
-    pairs = sorted(_declared_pairs(stack))
+    pairs = sorted(
+        {
+            (one.name, other.name)
+            for one, other in permutations(stack, 2)
+            if other.is_one_of(one.ordering.before) or one.is_one_of(other.ordering.after)
+        }
+    )
     if cycle := _cycle(pairs):
         yield SpecError(
             " and ".join(sorted(cycle)),
@@ -118,7 +124,7 @@ def check_order(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
         )
         pairs = []
     index = {one.name: one.index for one in stack}
-    for first, second in dict.fromkeys(pairs):
+    for first, second in pairs:
         if index[first] > index[second]:
             yield BuildWarning(
                 f"{second}, {first}",
@@ -143,15 +149,6 @@ def _membership_errors(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
         if other.is_one_of(one.ordering.conflicts):
             reason = f"cannot be used together with {other.name}."
             yield SpecError(one.name, reason, "Remove one of them.", code="AF119")
-
-
-def _declared_pairs(stack: Sequence[StackPosition]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of names, of which the first should precede the second."""
-    for one, other in permutations(stack, 2):
-        if other.is_one_of(one.ordering.before):
-            yield one.name, other.name
-        if other.is_one_of(one.ordering.after):
-            yield other.name, one.name
 
 
 def _cycle(pairs: Sequence[tuple[str, str]]) -> set[str]:

@@ -258,7 +258,7 @@ class DeltaMessages(DeltaChannel[Any]):
     def snapshot_frequency(self) -> int:
         """Number of writes after which the messages are stored in full, given their number now.
 
-        LangGraph 1.2 reads it anew for each checkpoint.
+        LangGraph 1.2 reads it again for each checkpoint.
         """
         held = len(self.value) if isinstance(self.value, list) else 0
         return max(self._least, held // 2)

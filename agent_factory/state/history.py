@@ -107,12 +107,15 @@ def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
             continue
         repaired.append(message)
         if isinstance(message, AIMessage):
-            given = answers[index]
-            repaired += given.values()
+            repaired += answers[index].values()
+            calls = [*message.tool_calls, *message.invalid_tool_calls]
+            names = {call["id"]: call["name"] for call in reversed(calls) if call["id"]}
             repaired += [
-                _unanswered(message, call)
+                ToolMessage(
+                    UNANSWERED, tool_call_id=call, name=names[call], status="error", id=str(uuid4())
+                )
                 for call in dict.fromkeys(call_ids(message))
-                if call not in given
+                if call not in answers[index]
             ]
     return Repair(repaired, _smallest_update(messages, repaired))
 
@@ -120,12 +123,6 @@ def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
 def no_repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
     """Return None: replaces `repair` where invalid histories are left as they are."""
     return None
-
-
-def _unanswered(message: AIMessage, call_id: str) -> ToolMessage:
-    calls = [*message.tool_calls, *message.invalid_tool_calls]
-    name = next(call["name"] for call in calls if call["id"] == call_id)
-    return ToolMessage(UNANSWERED, tool_call_id=call_id, name=name, status="error", id=str(uuid4()))
 
 
 def _smallest_update(before: Sequence[AnyMessage], after: list[AnyMessage]) -> list[Any]:

@@ -83,6 +83,34 @@ class _Source:
     raw: dict[str, Any]
     declared: dict[str, Any]
 
+    @classmethod
+    def read(cls, origin: str, schema: Any) -> _Source:
+        """Read the annotations of a schema.
+
+        Raises:
+            ArgumentError: It is not a TypedDict, or evaluating its annotations fails.
+        """
+        bare = get_origin(schema) or schema
+        if not is_typeddict(bare):
+            raise ArgumentError(
+                f"{origin} state_schema",
+                f"must be a TypedDict, got {describe(schema)}.",
+                "Write `class MyState(AgentState): ...`.",
+                code="AF114",
+            )
+        try:
+            hints = _hints(bare)
+        except Exception as error:  # Evaluating annotations may raise anything.
+            raise ArgumentError(
+                f"{origin} state_schema {bare.__name__}",
+                f"its annotations cannot be read: {error}",
+                "Import the names it uses at run time too.",
+                code="AF114",
+            ) from error
+        standard = _hints(AgentState)
+        declared = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
+        return cls(origin, hints, dict(bare.__annotations__), declared)
+
 
 def merge(
     sources: Sequence[tuple[str, type[Any]]],
@@ -100,13 +128,12 @@ def merge(
     errors: list[SpecError] = []
     for origin, schema in sources:
         try:
-            usable.append(_read(origin, schema))
+            usable.append(_Source.read(origin, schema))
         except ArgumentError as error:
             errors.append(error)
-    errors.extend(_conflicts(usable))
+    errors.extend(_key_errors(usable))
     hints = dict(_hints(AgentState))
     for source in usable:
-        errors.extend(_misused_keys(source))
         hints |= source.declared
     errors.extend(_checkpoint_errors(checkpoints, hints["messages"]))
     qualifier, messages, metadata = _parts(hints["messages"])
@@ -129,29 +156,6 @@ def merge(
         output=view("Output", {key for key, hint in marked if _is_hidden(hint, "output")}),
     )
     return schemas, errors
-
-
-def _read(origin: str, schema: Any) -> _Source:
-    cls = get_origin(schema) or schema
-    if not is_typeddict(cls):
-        raise ArgumentError(
-            f"{origin} state_schema",
-            f"must be a TypedDict, got {describe(schema)}.",
-            "Write `class MyState(AgentState): ...`.",
-            code="AF114",
-        )
-    try:
-        hints = _hints(cls)
-    except Exception as error:  # Evaluating annotations may raise anything.
-        raise ArgumentError(
-            f"{origin} state_schema {cls.__name__}",
-            f"its annotations cannot be read: {error}",
-            "Import the names it uses at run time too.",
-            code="AF114",
-        ) from error
-    standard = _hints(AgentState)
-    declared = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
-    return _Source(origin, hints, dict(cls.__annotations__), declared)
 
 
 @lru_cache(maxsize=256)  # The middleware of a stack mostly share a few schemas.
@@ -214,32 +218,16 @@ def _checkpoint_errors(checkpoints: Any, hint: Any) -> Iterator[SpecError]:
             )
 
 
-def _misused_keys(source: _Source) -> Iterator[SpecError]:
-    for key, hint in source.declared.items():
-        reason = ""
-        if key in _ENGINE_HINTS or key == "jump_to":
-            reason, hint_text = "is reserved.", "Rename your key."
-        elif key == "messages" and _reducer(hint) is None:
-            reason = "has no reducer, so each write would replace the history."
-            hint_text = "Write Annotated[list[AnyMessage], add_messages]."
-        elif key == "structured_response" and _reducer(hint) is not None:
-            reason = "has a reducer, but each answer replaces the previous one."
-            hint_text = "Remove the reducer."
-        if reason:
-            subject = f"{source.origin} state key {key!r}"
-            yield ArgumentError(subject, reason, hint_text, code="AF114")
-
-
-def _conflicts(sources: Sequence[_Source]) -> Iterator[SpecError]:
+def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
     seen: dict[str, _Source] = {}
     for source in sources:
         for key, hint in source.declared.items():
             earlier = seen.setdefault(key, source)
             other = earlier.hints[key]
-            if earlier.raw.get(key) == source.raw.get(key):
-                continue
-            reducers_differ = _reducer(other) != _reducer(hint)
-            if reducers_differ or not _same_type(_parts(other)[1], _parts(hint)[1]):
+            agree = earlier.raw.get(key) == source.raw.get(key) or (
+                _reducer(other) == _reducer(hint) and _same_type(_parts(other)[1], _parts(hint)[1])
+            )
+            if not agree:
                 yield SpecError(
                     f"state key {key!r}",
                     f"is {_format(other)} in {earlier.origin}, and {_format(hint)} in "
@@ -247,6 +235,18 @@ def _conflicts(sources: Sequence[_Source]) -> Iterator[SpecError]:
                     "Give it one type and one reducer, or use two names.",
                     code="AF115",
                 )
+            reason = hint_text = ""
+            if key in _ENGINE_HINTS or key == "jump_to":
+                reason, hint_text = "is reserved.", "Rename your key."
+            elif key == "messages" and _reducer(hint) is None:
+                reason = "has no reducer, so each write would replace the history."
+                hint_text = "Write Annotated[list[AnyMessage], add_messages]."
+            elif key == "structured_response" and _reducer(hint) is not None:
+                reason = "has a reducer, but each answer replaces the previous one."
+                hint_text = "Remove the reducer."
+            if reason:
+                subject = f"{source.origin} state key {key!r}"
+                yield ArgumentError(subject, reason, hint_text, code="AF114")
 
 
 def _same_type(one: Any, other: Any) -> bool:

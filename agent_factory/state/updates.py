@@ -71,7 +71,7 @@ class UpdateMerger:
                 return
             lists = isinstance(earlier, list) and isinstance(value, list)
             # A message that is removed and added again keeps its place in one write and moves to
-            # the end in two, so a list with removals stays a write of its own.
+            # the end in two, so a list with removals stays a separate write.
             if (
                 key in self._messages
                 and lists

@@ -91,7 +91,10 @@ class ToolStrategy(Generic[SchemaT]):
                 "Pass 0 or more.",
                 code="AF117",
             )
-        if not _can_handle_errors(handle_errors):
+        types = handle_errors if isinstance(handle_errors, tuple) else (handle_errors,)
+        only_errors = all(isinstance(t, type) and issubclass(t, Exception) for t in types)
+        function = callable(handle_errors) and not isinstance(handle_errors, type)
+        if not (isinstance(handle_errors, bool | str) or only_errors or function):
             raise ArgumentError(
                 "ToolStrategy handle_errors",
                 f"cannot be {describe(handle_errors)}.",
@@ -133,7 +136,13 @@ class ToolStrategy(Generic[SchemaT]):
                 raise MultipleStructuredOutputsError([call["name"] for call in calls], message)
             if not calls:
                 return [], None
-            value = self._parse(message, calls[0])
+            name, args = calls[0]["name"], calls[0]["args"]
+            try:
+                if isinstance(args, str):
+                    raise ValueError(f"its arguments are not valid JSON: {args}")
+                value = self.bindings[name].parse(args)
+            except Exception as error:  # Validators of a schema may raise anything.
+                raise StructuredOutputValidationError(name, error, message) from error
         except StructuredOutputError as error:
             report = _report(self.handle_errors, error)
             _raise_if_exhausted(self.max_retries, failures, error)
@@ -150,15 +159,7 @@ class ToolStrategy(Generic[SchemaT]):
                 for call in calls
             ], None
         content = self.tool_message_content or f"Returning structured response: {value}"
-        return [ToolMessage(content, tool_call_id=calls[0]["id"], name=calls[0]["name"])], value
-
-    def _parse(self, message: AIMessage, call: Any) -> Any:
-        try:
-            if isinstance(call["args"], str):
-                raise ValueError(f"its arguments are not valid JSON: {call['args']}")
-            return self.bindings[call["name"]].parse(call["args"])
-        except Exception as error:  # Validators of a schema may raise anything.
-            raise StructuredOutputValidationError(call["name"], error, message) from error
+        return [ToolMessage(content, tool_call_id=calls[0]["id"], name=name)], value
 
 
 class ProviderStrategy(Generic[SchemaT]):
@@ -328,15 +329,6 @@ class ProviderStrategyBinding(Generic[SchemaT]):
         except Exception as error:  # Validators of a schema may raise anything.
             raise StructuredOutputValidationError(self.spec.name, error, message) from error
         return parsed
-
-
-def _can_handle_errors(value: Any) -> bool:
-    if isinstance(value, bool | str):
-        return True
-    kinds = value if isinstance(value, tuple) else (value,)
-    if all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
-        return True
-    return callable(value) and not isinstance(value, type)
 
 
 def _report(handle_errors: HandleErrors, error: StructuredOutputError) -> str:
