@@ -94,7 +94,7 @@ class ArgumentError(SpecError, TypeError):
 
 
 class DuplicateMiddleware(SpecError, AssertionError):
-    """Two middleware have the same name, so their nodes could not be told apart."""
+    """Two middleware have the same name, so their nodes would be the same."""
 
     code = "AF103"
 

@@ -217,7 +217,7 @@ async def test_wrap_tool_call_takes_a_coroutine_function() -> None:
     assert result["messages"][-2].text == "marked"
 
 
-def test_a_generator_function_becomes_a_flow_for_both_colours(call: Any) -> None:
+def test_a_generator_function_becomes_a_flow_for_sync_and_async_runs(call: Any) -> None:
     @wrap_model_call(name="Twice")
     def twice(request: Any) -> Any:
         yield request
@@ -234,7 +234,7 @@ def test_a_generator_function_becomes_a_flow_for_both_colours(call: Any) -> None
 
 
 @pytest.mark.parametrize("prompt", ["Be brief.", SystemMessage("Be brief.")])
-def test_a_dynamic_prompt_is_written_anew_for_each_call(call: Any, prompt: Any) -> None:
+def test_a_dynamic_prompt_is_computed_for_each_call(call: Any, prompt: Any) -> None:
     @dynamic_prompt
     def brief(request: Any) -> Any:
         return f"{prompt} {len(request.messages)}" if isinstance(prompt, str) else prompt
@@ -294,7 +294,7 @@ def test_a_flow_with_other_arguments_is_refused_at_build(decorate: Decorate) -> 
 
 
 @pytest.mark.parametrize("decorate", HOOKS)
-def test_a_generator_is_no_node_hook(decorate: Decorate) -> None:
+def test_a_generator_is_refused_as_a_node_hook(decorate: Decorate) -> None:
     @decorate
     def note(state: Any, runtime: Any) -> Any:
         yield None
@@ -305,13 +305,17 @@ def test_a_generator_is_no_node_hook(decorate: Decorate) -> None:
 
 @pytest.mark.parametrize("decorate", [*HOOKS, *WRAPS, dynamic_prompt])
 @pytest.mark.parametrize("junk", [5, "text"])
-def test_something_that_is_no_function_is_refused_by_name(decorate: Decorate, junk: Any) -> None:
+def test_decorating_something_other_than_a_function_is_refused(
+    decorate: Decorate, junk: Any
+) -> None:
     with pytest.raises(AgentFactoryError, match=type(junk).__name__):
         decorate(junk)
 
 
 @pytest.mark.parametrize("junk", [5, {"role": "system"}])
-def test_a_dynamic_prompt_that_gives_no_prompt_is_named(call: Any, junk: Any) -> None:
+def test_a_dynamic_prompt_that_returns_no_prompt_is_named_in_the_error(
+    call: Any, junk: Any
+) -> None:
     @dynamic_prompt
     def brief(request: Any) -> Any:
         return junk

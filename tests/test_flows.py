@@ -140,7 +140,7 @@ async def test_sleep_lets_other_tasks_run() -> None:
     assert ran == ["other", "flow"]
 
 
-def test_invoke_asks_a_runnable_in_the_colour_of_the_run(drive: Drive) -> None:
+def test_invoke_calls_a_runnable_in_the_mode_of_the_run(drive: Drive) -> None:
     """The one that is asked sees which of its two calls was made."""
 
     async def double_later(value: int) -> str:
@@ -316,7 +316,7 @@ def test_without_an_inner_layer_a_flow_may_yield_effects_only(drive: Drive, junk
     assert "Sleep" in caught.value.hint
 
 
-def test_a_bad_yield_is_told_to_the_flow_at_its_yield(drive: Drive) -> None:
+def test_a_bad_yield_raises_in_the_flow_at_its_yield(drive: Drive) -> None:
     def flow() -> Flow[str]:
         try:
             yield "junk"

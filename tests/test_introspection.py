@@ -1,4 +1,4 @@
-"""A middleware is read once: its hooks, layers, colours and jumps, and what could never work."""
+"""Hooks, layers and jumps that are read from a middleware, and the errors in it."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_layer_is_found_with_its_sides(name: str, call: Call, sides: str) -> N
 
 
 @pytest.mark.parametrize(("name", "call"), list(zip(FLOWS, Call, strict=True)))
-def test_a_flow_is_a_layer_of_both_colours(name: str, call: Call) -> None:
+def test_a_flow_is_a_sync_and_async_layer(name: str, call: Call) -> None:
     (found,) = layers_of(made(**{name: flow}))
     assert found.definition == Layer("Mine", call, name)
     assert found.func is not None
@@ -140,7 +140,7 @@ def _fresh_ahook() -> Any:
 
 
 @pytest.mark.parametrize("given", [None, []])
-def test_no_declared_jump_is_no_jump(given: Any) -> None:
+def test_without_a_declaration_a_hook_has_no_jumps(given: Any) -> None:
     declared = hook_config(can_jump_to=given)(lambda self, state, runtime: None)
     (found,) = hooks_of(made(before_model=declared))
     assert found.definition.can_jump_to == frozenset()
@@ -177,7 +177,7 @@ def test_a_misspelt_hook_is_refused_with_the_name_that_was_meant(
 
 
 @pytest.mark.parametrize("name", ["_before_modle", "before_lunch", "after_hours", "helper"])
-def test_a_method_that_is_no_misspelling_is_left_alone(name: str) -> None:
+def test_a_method_that_is_not_misspelt_is_accepted(name: str) -> None:
     assert list(validate_middleware(made(**{name: hook}))) == []
 
 
@@ -214,7 +214,7 @@ def test_a_plain_function_in_an_async_slot_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PHASES + WRAPS)
-def test_a_generator_in_a_slot_that_is_no_flow_is_refused(name: str) -> None:
+def test_a_generator_named_as_a_hook_is_refused(name: str) -> None:
     def generator(self: Any, one: Any, other: Any) -> Any:
         yield one
 
@@ -224,7 +224,7 @@ def test_a_generator_in_a_slot_that_is_no_flow_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", FLOWS)
 @pytest.mark.parametrize("kind", ["plain", "coroutine", "async generator"])
-def test_a_flow_that_is_no_generator_is_refused(name: str, kind: str) -> None:
+def test_a_flow_that_is_not_a_generator_is_refused(name: str, kind: str) -> None:
     def plain(self: Any, request: Any) -> Any:
         return request
 
@@ -240,7 +240,7 @@ def test_a_flow_that_is_no_generator_is_refused(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", PHASES + WRAPS)
-def test_an_async_generator_is_no_hook(name: str) -> None:
+def test_an_async_generator_is_refused_as_a_hook(name: str) -> None:
     async def generator(self: Any, one: Any, other: Any) -> Any:
         yield one
 
@@ -262,7 +262,7 @@ def test_a_hook_that_does_not_take_its_arguments_is_refused(name: str) -> None:
     assert f"def {name}(self, " in caught.value.hint
 
 
-def test_a_hook_that_is_no_function_is_refused() -> None:
+def test_a_hook_that_is_not_a_function_is_refused() -> None:
     with pytest.raises(ArgumentError, match=r"^\[AF106\] .*not a callable"):
         build(before_model=5)
 
@@ -282,14 +282,14 @@ def test_a_hook_that_can_be_called_as_one_is_fine(method: Any) -> None:
 
 
 @pytest.mark.parametrize("jump", ["END", "finish", None, 3])
-def test_a_jump_to_nothing_known_is_refused(jump: Any) -> None:
+def test_an_unknown_jump_is_refused(jump: Any) -> None:
     """A31, wanted 17."""
     declared = hook_config(can_jump_to=[jump])(lambda self, state, runtime: None)
     with pytest.raises(SpecError, match=r"^\[AF110\] .*'end', 'tools', 'model'"):
         build(before_model=declared)
 
 
-def test_all_mistakes_of_a_middleware_are_told_at_once() -> None:
+def test_all_errors_of_a_middleware_are_reported_at_once() -> None:
     with pytest.raises(SpecErrors) as caught:
         build(before_modle=hook, after_model=ahook, wrap_tool_call=lambda self: None)
     codes = {error.code for error in caught.value.errors}

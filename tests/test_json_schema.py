@@ -156,7 +156,7 @@ def test_true_is_not_one(schema: Any, value: Any) -> None:
     assert len(validation_errors(value, schema)) == 1
 
 
-def test_every_mistake_is_told_not_only_the_first() -> None:
+def test_every_error_is_reported_not_only_the_first() -> None:
     schema = {
         "required": ["a", "b"],
         "properties": {"c": {"type": "integer"}, "d": {"maxLength": 1, "pattern": "^z"}},
@@ -202,9 +202,7 @@ BROKEN: dict[str, Any] = {
 
 @pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
 @pytest.mark.parametrize("schema", BROKEN.values(), ids=BROKEN)
-def test_a_schema_that_no_value_could_be_checked_against_is_refused_at_build(
-    strategy: Any, schema: Any
-) -> None:
+def test_an_invalid_schema_is_refused_at_build(strategy: Any, schema: Any) -> None:
     """wanted 17: not by a KeyError in the middle of a run."""
     with pytest.raises(ValueError, match="Broken"):
         strategy({"title": "Broken", **schema})
@@ -285,7 +283,7 @@ def test_a_reference_means_what_it_refers_to(value: Any, schema: Any) -> None:
 
 
 @given(value=values, schema=schemas, other=schemas)
-def test_another_condition_never_mends_a_value(value: Any, schema: Any, other: Any) -> None:
+def test_another_condition_never_makes_a_value_valid(value: Any, schema: Any, other: Any) -> None:
     together = validation_errors(value, {"allOf": [schema, other]})
     assert together == [*validation_errors(value, schema), *validation_errors(value, other)]
 

@@ -1,4 +1,4 @@
-"""Every mistake that a build refuses: by code, by culprit, with a remedy, and all at once."""
+"""Every error of a build: its code, its subject and its hint, and all at once."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class OwnReducer(TypedDict):
     messages: Annotated[list[AnyMessage], joined]
 
 
-def test_a_middleware_may_fold_messages_in_its_own_way(call: Any) -> None:
+def test_a_middleware_may_define_its_own_reducer_of_messages(call: Any) -> None:
     """A37: a schema that only inherits the key does not take it back."""
     folding = agent(Writer(OwnReducer), Writer(Naming, name="N"))
     assert [m.text for m in call(folding, GO)["messages"]] == ["Go", "Hello"]
@@ -218,7 +218,7 @@ def test_what_the_engine_relies_on_cannot_be_redefined(schema: Any) -> None:
 
 @pytest.mark.parametrize("schema", [Model, 3, dict, Unreadable, Engine, WrongReducer])
 def test_what_cannot_be_a_state_is_refused(schema: Any) -> None:
-    """D39: by name, whoever brings it."""
+    """D39: by name, in every schema."""
     for options in ({"state_schema": schema}, {"middleware": [Writer(schema)]}):
         with pytest.raises(ArgumentError, match=r"^\[AF114\]"):
             create_agent(ScriptedChatModel([]), **options)

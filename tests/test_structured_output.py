@@ -1,4 +1,4 @@
-"""Structured answers by way of a tool: fresh, never silent, beside ordinary calls."""
+"""Structured answers by a tool call: written in each turn, never lost, with other tool calls."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_tools_are_used_before_the_answer_is_given(call: Any) -> None:
 
 
 @pytest.mark.parametrize("calls", [[answer(), looking()], [looking(), answer()]])
-def test_an_ordinary_call_beside_the_answer_still_runs_and_then_the_run_ends(
+def test_a_tool_called_together_with_the_answer_runs_and_then_the_run_ends(
     call: Any, calls: Any
 ) -> None:
     """A38, A16 rule 2."""
@@ -112,7 +112,7 @@ def test_an_invalid_answer_is_explained_and_asked_for_again(call: Any, tools: An
     assert told.text.endswith(".\n Please fix your mistakes.")
 
 
-def test_an_invalid_answer_beside_an_ordinary_call_is_explained_too(call: Any) -> None:
+def test_an_invalid_answer_together_with_a_tool_call_is_reported_too(call: Any) -> None:
     """wanted 5: and the ordinary call runs."""
     model = ScriptedChatModel([[answer(99), looking()], [answer(18, "again")]])
     result = call(create_agent(model, [look], response_format=ToolStrategy(Weather)), ASK)
@@ -244,7 +244,7 @@ def test_the_tool_choice_of_a_layer_is_passed_on(call: Any, choice: Any) -> None
     assert model.requests[0].kwargs == {"tool_choice": choice}
 
 
-def test_the_tools_a_layer_leaves_are_offered_beside_the_output_tool(call: Any) -> None:
+def test_the_tools_a_layer_leaves_are_offered_with_the_output_tool(call: Any) -> None:
     @wrap_model_call
     def fewer(request: Any) -> Any:
         return (yield request.override(tools=[]))

@@ -345,7 +345,7 @@ def _kind(value: Any) -> str:
 
 @pytest.mark.parametrize("junk", NO_SCHEMAS, ids=_kind)
 @pytest.mark.parametrize("wrap", [lambda schema: schema, ToolStrategy, AutoStrategy])
-def test_what_is_no_schema_is_refused_at_build(junk: Any, wrap: Any) -> None:
+def test_something_other_than_a_schema_is_refused_at_build(junk: Any, wrap: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^\[AF117\] .*must be a schema or a strategy"):
         create_agent(ScriptedChatModel(), response_format=wrap(junk))
 
@@ -369,7 +369,7 @@ class _NoSchema:
     """Pydantic makes no schema for a class of no known kind."""
 
 
-def test_a_recursive_typed_dict_of_typing_is_refused_with_the_remedy() -> None:
+def test_a_recursive_typed_dict_of_typing_is_refused_with_a_hint() -> None:
     """Before Python 3.12 pydantic reads only those of typing_extensions."""
     with pytest.raises(ArgumentError, match=r"^\[AF117\] .*typing_extensions"):
         ToolStrategy(OldTree)

@@ -254,7 +254,7 @@ def test_an_exception_of_a_validator_that_is_no_validation_error_arrives(call: R
         call(ValidationNode([Broken]), [asking(("Broken", {"a": 1}))])
 
 
-class ValidatedPrefix(BaseTracer):
+class Seen(BaseTracer):
     """Keeps the runs it hears of."""
 
     def __init__(self) -> None:
@@ -266,7 +266,7 @@ class ValidatedPrefix(BaseTracer):
 
 
 def test_d4_name_and_tags_are_those_of_its_run(call: Run) -> None:
-    seen = ValidatedPrefix()
+    seen = Seen()
     node = ValidationNode([Add], name="checks", tags=["mine"])
     call(node, [asking(GOOD[0][0])], {"callbacks": [seen], "tags": ["yours"]})
     assert seen.heard == [("checks", ["mine", "yours"])]
