@@ -23,7 +23,7 @@ from langgraph.runtime import get_runtime
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
-from agent_factory.compat.langchain import adapted
+from agent_factory.compat.langchain import from_langchain_middleware
 from agent_factory.errors import ArgumentError, PathNotSupported, describe, raise_all
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import then
@@ -31,8 +31,8 @@ from agent_factory.hooks.introspection import (
     Bound,
     hooks_of,
     layers_of,
-    mistakes_of,
     sync_async_error,
+    validate_middleware,
 )
 from agent_factory.runtime.composition import Outcome, compose_model_call, compose_tool_call
 from agent_factory.runtime.hook_node import HookNode
@@ -157,7 +157,7 @@ def usable_middleware(middleware: Any) -> Middleware:
     Raises:
         SpecError: It is not a middleware, or something about it could not work.
     """
-    member = adapted(middleware)
+    member = from_langchain_middleware(middleware)
     if isinstance(member, type) or not isinstance(member, AgentMiddleware):
         example = f"{middleware.__name__}()" if isinstance(middleware, type) else "Guard()"
         raise ArgumentError(
@@ -165,7 +165,7 @@ def usable_middleware(middleware: Any) -> Middleware:
             f"must be an AgentMiddleware, got {describe(middleware)}.",
             f"Pass an instance: {example}.",
         )
-    raise_all(list(mistakes_of(member)))
+    raise_all(list(validate_middleware(member)))
     return member
 
 

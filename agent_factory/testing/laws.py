@@ -14,7 +14,7 @@ from langgraph.graph.message import add_messages
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, interrupt
 
-from agent_factory.compat.langchain import adapted
+from agent_factory.compat.langchain import from_langchain_middleware
 from agent_factory.errors import AgentFactoryWarning, ArgumentError, describe
 from agent_factory.factory.agent import create_agent, topology_of
 from agent_factory.hooks.base import AgentMiddleware
@@ -105,7 +105,9 @@ def check_middleware(
         if name not in LAWS:
             raise ArgumentError(name, "is not a law.", f"The laws are {', '.join(LAWS)}.")
     options = {"context": context, "store": store, "config": config, "resume": resume}
-    case = LawCase(lambda: adapted(make()), states, tools, handler, options, max_examples)
+    case = LawCase(
+        lambda: from_langchain_middleware(make()), states, tools, handler, options, max_examples
+    )
     for name in LAWS if laws is None else laws:
         if name in without:
             continue
