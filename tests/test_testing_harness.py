@@ -297,7 +297,7 @@ async def test_both_ways_works_while_an_event_loop_runs() -> None:
 
 
 def test_both_ways_refuses_a_target_without_invoke() -> None:
-    with pytest.raises(ArgumentError, match="must get something with invoke and ainvoke"):
+    with pytest.raises(ArgumentError, match="must be an agent or a function that builds one"):
         both_ways(42)
 
 

@@ -397,7 +397,7 @@ class _LayerTrial:
                 raise ArgumentError(
                     "call",
                     f"must be 'model' or 'tool', got {describe(call)}.",
-                    f"Pass one of them: {calls or 'model'}.",
+                    f"Pass one of {calls}." if calls else "For a hook, use run_hook.",
                 )
             raise ArgumentError(
                 middleware.name,

@@ -65,14 +65,14 @@ def each_stack(stacks: Mapping[str, Stack]) -> pytest.MarkDecorator:
     """
     if not isinstance(stacks, Mapping) or not stacks:
         raise ArgumentError(
-            "each_stack",
-            f"must get a dict of stacks by name, got {describe(stacks)}.",
+            "stacks",
+            f"must be a dict of stacks by name, got {describe(stacks)}.",
             "Pass {'base': [...], ...}.",
         )
     for name, stack in stacks.items():
         if not callable(stack) and not isinstance(stack, Sequence):
             raise ArgumentError(
-                f"each_stack[{name!r}]",
+                f"stacks[{name!r}]",
                 f"must be a list of middleware or a function that makes it, got {describe(stack)}.",
                 "Pass [...], or lambda: [...].",
             )

@@ -77,9 +77,9 @@ def _agent_outcomes(
     is_agent = hasattr(target, "invoke") and hasattr(target, "ainvoke")
     if not is_agent and not callable(target):
         raise ArgumentError(
-            "both_ways",
-            f"must get something with invoke and ainvoke, got {describe(target)}.",
-            "Pass an agent, a function that builds one, run_hook or run_layer.",
+            "target",
+            f"must be an agent or a function that builds one, got {describe(target)}.",
+            "Pass something with invoke and ainvoke, or run_hook or run_layer.",
         )
     spec = getattr(getattr(target, "builder", None), "spec", None)
     model = getattr(spec, "model", None) if is_agent else None
