@@ -66,7 +66,7 @@ DEFAULT_EDIT_NOTICE: Final = (
     "really ran, and do not repeat the original call.]"
 )
 
-_REJECTED = (
+REJECTED = (
     "A reviewer rejected this call of {name}, so it did not run. Do not make it again unless the "
     "user asks for it; find another way, or ask what they want instead."
 )
@@ -257,7 +257,7 @@ def _carried_out(
 def _answer(call: ToolCall, decision: Decision) -> ToolMessage | None:
     """The result of a call that does not run; None for one that does."""
     if decision["type"] == "reject":
-        text = decision.get("message") or _REJECTED.format(name=call["name"])
+        text = decision.get("message") or REJECTED.format(name=call["name"])
         return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
     if decision["type"] == "respond":
         return ToolMessage(decision["message"], tool_call_id=call["id"], name=call["name"])

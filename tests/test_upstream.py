@@ -1,0 +1,58 @@
+"""Canaries for unpublished behaviour of LangGraph and langchain-core.
+
+If one fails after an upgrade, look at the reliance in `agent_factory/upstream.py` first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+from agent_factory import upstream
+from agent_factory.testing import ScriptedChatModel
+
+
+def asking_graph() -> Any:
+    """A graph with two parallel nodes: one interrupts, the other writes a message."""
+
+    def ask(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [("ai", interrupt("Well?"))]}
+
+    def write(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [("ai", "written")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_node("write", write)
+    graph.add_edge(START, "ask")
+    graph.add_edge(START, "write")
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+def test_a_copied_checkpoint_has_no_answers_to_its_interrupts() -> None:
+    graph, thread = asking_graph(), {"configurable": {"thread_id": "1"}}
+    graph.invoke({"messages": [("user", "Go")]}, thread)
+    asking = graph.get_state(thread).config
+    graph.invoke(Command(resume="yes"), thread)
+    graph.update_state(asking, None, upstream.COPY_BRANCH)
+    graph.invoke(None, thread)
+    assert graph.get_state(thread).interrupts[0].value == "Well?"
+    result = graph.invoke(Command(resume="no"), thread)
+    assert {m.text for m in result["messages"]} == {"Go", "no", "written"}
+
+
+def test_clearing_the_tasks_keeps_what_they_wrote() -> None:
+    assert upstream.CLEAR_TASKS == END
+    graph, thread = asking_graph(), {"configurable": {"thread_id": "1"}}
+    graph.invoke({"messages": [("user", "Go")]}, thread)
+    graph.update_state(thread, None, upstream.CLEAR_TASKS)
+    state = graph.get_state(thread)
+    assert (state.next, state.values["messages"][-1].text) == ((), "written")
+
+
+def test_a_chat_model_reports_its_name_and_provider() -> None:
+    assert upstream.model_params(ScriptedChatModel([]))["ls_provider"] == "scriptedchatmodel"
+    assert upstream.model_params(object()) == {}
