@@ -24,7 +24,7 @@ The name is `langgraph.graph.END`; that it has this meaning is only said in a so
 """
 
 
-def model_params(model: Any, **settings: Any) -> Mapping[str, Any]:
+def model_params(model: Any, /, **settings: Any) -> Mapping[str, Any]:
     """The name and the provider of a chat model, as it reports them to LangSmith.
 
     `_get_ls_params` (langchain-core 1.7, `language_models/chat_models.py`) is private, but every

@@ -19,7 +19,7 @@ from agent_factory import (
     TurnError,
     hook_config,
 )
-from agent_factory.middleware._shared.final_answer import last_answer
+from agent_factory.middleware._shared.final_answer import request_final_answer
 from agent_factory.middleware._shared.messages import given_up
 from agent_factory.middleware._shared.validation import check_choice, check_count
 
@@ -145,7 +145,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         if last_word := self._last_word(thread, run):
             return last_word
         if why := self._last(thread + 1, run + 1):
-            response = yield from last_answer(request, why)
+            response = yield from request_final_answer(request, why)
         else:
             response = yield request
         counted = {"thread_model_call_count": thread + 1, "run_model_call_count": run + 1}

@@ -55,4 +55,4 @@ def test_clearing_the_tasks_keeps_what_they_wrote() -> None:
 
 def test_a_chat_model_reports_its_name_and_provider() -> None:
     assert upstream.model_params(ScriptedChatModel([]))["ls_provider"] == "scriptedchatmodel"
-    assert upstream.model_params(object()) == {}
+    assert upstream.model_params(object(), model="gpt-1") == {}

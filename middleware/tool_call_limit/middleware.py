@@ -29,7 +29,7 @@ from agent_factory import (
     TurnError,
     hook_config,
 )
-from agent_factory.middleware._shared.final_answer import asks_again, last_answer
+from agent_factory.middleware._shared.final_answer import asks_for_retry, request_final_answer
 from agent_factory.middleware._shared.messages import given_up, last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_choice, check_count
 from agent_factory.middleware.tool_call_limit.limits import (
@@ -213,8 +213,8 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         stop = self._stop(request.state)
         if stop is None:
             return self._without_hopeless(request, (yield request))
-        response = yield from last_answer(request, self._reason(stop))
-        done = not asks_again(response)
+        response = yield from request_final_answer(request, self._reason(stop))
+        done = not asks_for_retry(response)
         return ExtendedModelResponse(response, Command(update={_STOP: {**stop, "done": done}}))
 
     def around_tool(self, request: ToolCallRequest) -> Generator[Any, Any, Any]:

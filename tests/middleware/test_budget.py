@@ -74,7 +74,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("middleware", "account", "ledger"):
+    for module in ("middleware", "state", "ledger"):
         monkeypatch.setattr(f"agent_factory.middleware.budget.{module}.monotonic", clock)
     return clock
 
@@ -454,7 +454,7 @@ def test_people_may_stop_the_run(ask: Ask, call: Ask) -> None:
         ({"type": "raise", "extra": {"turns": 0.5}}, "must be at least 1"),
         ({"type": "raise", "extra": {"turns": 1.5}}, "must be a whole number"),
         ({"type": "raise", "extra": {"turns": -1}}, "greater than 0"),
-        ({"type": "raise", "extra": {"turns": 1, "usd": 1}}, "usd: no such limit"),
+        ({"type": "raise", "extra": {"turns": 1, "usd": 1}}, "extra has usd, of which no limit is used up"),
     ],
 )
 def test_an_answer_that_does_not_fit_is_refused_and_can_be_given_again(
@@ -553,8 +553,8 @@ def test_a_cancelled_call_gives_back_what_was_reserved() -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "problem"),
     [
-        ({}, ValueError, "Give run=Limits"),
-        ({"run": Limits()}, ValueError, "Give run=Limits"),
+        ({}, ValueError, "Pass run=Limits"),
+        ({"run": Limits()}, ValueError, "Pass run=Limits"),
         ({"run": {"usd": 1}}, TypeError, "run must be Limits"),
         ({"ledger": Limits(turns=1)}, TypeError, "ledger must be Ledger"),
         ({"warn_at": 0}, ValueError, "warn_at must be more than 0"),

@@ -88,13 +88,13 @@ def test_a_function_may_know_all_prices() -> None:
     assert cost(OpenAI(), prices=flat) == 0.25
     with pytest.raises(UnknownPriceError, match="gpt-9"):
         cost(OpenAI(model_name="gpt-9"), prices=flat)
-    with pytest.raises(ValueError, match="must give US dollars"):
+    with pytest.raises(ValueError, match="must return US dollars"):
         cost(OpenAI(), prices=lambda model, usage: "much")
 
 
 @pytest.mark.parametrize("name", ["gpt-9-ultra", ""])
 def test_a_model_that_no_list_has_is_named(name: str) -> None:
-    with pytest.raises(UnknownPriceError, match=r"has no known price of 'openai'"):
+    with pytest.raises(UnknownPriceError, match=r"has no known price at 'openai'"):
         cost(OpenAI(model_name=name))
 
 
@@ -105,7 +105,7 @@ def test_a_provider_that_no_list_has_is_not_guessed() -> None:
         def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
             return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": "local"}
 
-    with pytest.raises(UnknownPriceError, match=r"gpt-4o: has no known price of 'local'"):
+    with pytest.raises(UnknownPriceError, match=r"gpt-4o: has no known price at 'local'"):
         cost(Local())
 
 

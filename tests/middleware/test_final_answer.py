@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, Flow, ModelRequest, OutputError, create_agent
-from agent_factory.middleware._shared.final_answer import last_answer
+from agent_factory.middleware._shared.final_answer import request_final_answer
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 
@@ -42,7 +42,7 @@ class Ends(AgentMiddleware[Any, Any]):
     """Ends every run with its first answer."""
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
-        return (yield from last_answer(request, "3 of 3 searches are used up"))
+        return (yield from request_final_answer(request, "3 of 3 searches are used up"))
 
 
 def ending(*steps: Any, stack: Any = (), **options: Any) -> tuple[Any, ScriptedChatModel]:
