@@ -250,10 +250,6 @@ class LedgerHandler(BaseCallbackHandler):
 
     Several runs may use it at once. It raises UnknownPriceError before a call if the ledger limits
     USD and the price of the model is not known.
-
-    Args:
-        ledger: The ledger that the calls are recorded in.
-        prices: As `BudgetMiddleware` takes them.
     """
 
     # LangChain only logs errors of a handler otherwise; an unknown price must stop the call.

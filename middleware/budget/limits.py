@@ -135,17 +135,10 @@ class Limits:
 
 @dataclass(frozen=True)  # without slots, so that cached_property works
 class Account:
-    """Limits together with what is spent of them.
+    """Limits together with what is spent of them."""
 
-    Args:
-        scope: "run", "thread" or "ledger".
-        where: The scope in a sentence, such as "in this run".
-        limits: The limits.
-        record: What is spent.
-    """
-
-    scope: str
-    where: str
+    scope: str  # "run", "thread" or "ledger"
+    where: str  # in a sentence, such as "in this run"
     limits: Limits
     record: Mapping[str, float]
 

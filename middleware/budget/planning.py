@@ -38,13 +38,7 @@ def _usage(read: int, written: int) -> UsageMetadata:
 
 
 class Estimate:
-    """Least cost of a request before the call, and its actual cost after it.
-
-    Args:
-        request: The request as it would be sent.
-        count: Counts the tokens of messages.
-        prices: Prices of tokens; None if no limit depends on them.
-    """
+    """Least cost of a request before the call, and its actual cost after it."""
 
     def __init__(
         self, request: ModelRequest[Any], count: TokenCounter, prices: Prices | None
@@ -137,57 +131,31 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Validated arguments of a BudgetMiddleware.
-
-    Args:
-        run: Limits of a run.
-        thread: Limits of a thread.
-        ledger: The shared ledger.
-        warn_at: Shares at which the model is warned, in rising order.
-        cheaper: The cheaper model.
-        cheaper_at: The share from which it is used.
-        reserves_answer: Whether enough is kept for a last answer.
-        counts_tokens: Whether a limit of money or tokens is set.
-        cap_output: Whether `max_tokens` is passed.
-    """
+    """Validated arguments of a BudgetMiddleware."""
 
     run: Limits
     thread: Limits
     ledger: Ledger
-    warn_at: tuple[float, ...]
+    warn_at: tuple[float, ...]  # in rising order
     cheaper: BaseChatModel | None
     cheaper_at: float
-    reserves_answer: bool
-    counts_tokens: bool
+    reserves_answer: bool  # enough is kept for a last answer
+    counts_tokens: bool  # there is a limit of money or tokens
     cap_output: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that fits.
-
-    Args:
-        request: The request to send.
-        reservation: What is reserved for it.
-        warned: The mark it warns the model at; 0 for none.
-        last_because: Why it is the last call; empty if it is not.
-    """
+    """A call that fits."""
 
     request: ModelRequest[Any]
     reservation: Reservation
-    warned: float = 0
-    last_because: str = ""
+    warned: float = 0  # the mark at which it warns the model; 0 for none
+    last_because: str = ""  # why it is the last call; empty if it is not
 
 
 class Plan:
-    """Choice of the next call of the model.
-
-    Args:
-        settings: The settings of the middleware.
-        request: The request as it would be sent.
-        accounting: What is spent.
-        estimate: What the request costs.
-    """
+    """Choice of the next call of the model."""
 
     def __init__(
         self,

@@ -86,17 +86,13 @@ def _node_entries(runtime: object) -> dict[str, _Entry]:
 class CallAccounting:
     """What one BudgetMiddleware knows and adds during one call of a model or a tool.
 
-    Args:
-        name: The name of the middleware.
-        state: The state before the step.
-        runtime: The runtime of the model's node; None in a tool.
-
     Attributes:
         run: The record of this run.
         added: The part of it that was added within this node.
     """
 
     def __init__(self, name: str, state: Mapping[str, Any], runtime: object = None) -> None:
+        # In a tool the runtime is None: its updates are never dropped.
         added, since = _node_entries(runtime).get(name, ({}, state.get("budget_clock")))
         self.added: Record = added
         self._began = monotonic()
