@@ -113,12 +113,7 @@ class CallAccounting:
         """The limits of the run and of the thread, with what is spent up to now."""
         of_run = {**self.run, "seconds": self.run.get("seconds", 0) + self.unrecorded_seconds}
         of_thread = add_records(self._thread, of_run) if self._thread else of_run
-        scopes = (("run", run, of_run), ("thread", thread, of_thread))
-        run_account, thread_account = (
-            Account(scope, f"in this {scope}", _with_extra(limits, scope, record), record)
-            for scope, limits, record in scopes
-        )
-        return run_account, thread_account
+        return _account("run", run, of_run), _account("thread", thread, of_thread)
 
     def add(self, amounts: Mapping[str, float]) -> None:
         """Add some amounts; those that are 0 are left out."""
@@ -144,6 +139,7 @@ class CallAccounting:
         return self.update() if self._is_timed else {**self.update(), "budget_clock": self._began}
 
 
-def _with_extra(limits: Limits, scope: str, record: Record) -> Limits:
+def _account(scope: str, limits: Limits, record: Record) -> Account:
     extra = {n: more for n in limits.given() if (more := record.get(extra_key(scope, n)))}
-    return limits.raised(extra) if extra else limits
+    limits = limits.raised(extra) if extra else limits
+    return Account(scope, f"in this {scope}", limits, record)

@@ -262,7 +262,7 @@ def test_a_last_answer_in_the_wrong_form_does_not_break_the_limit(ask: Ask) -> N
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({}, "Give a thread_limit, a run_limit or both"),
+        ({}, "Pass thread_limit, run_limit or both"),
         ({"run_limit": -1}, "run_limit must be a whole number"),
         ({"thread_limit": 1.0}, "thread_limit must be a whole number"),
         ({"thread_limit": "3"}, "thread_limit must be a whole number"),

@@ -607,13 +607,13 @@ def test_limits_say_what_they_allow_and_are_named_after_their_tool() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({}, "Give a thread_limit, a run_limit or both"),
+        ({}, "Pass thread_limit, run_limit or both"),
         ({"run_limit": -1}, "run_limit must be a whole number"),
         ({"thread_limit": 1.0}, "thread_limit must be a whole number"),
         ({"run_limit": True}, "run_limit must be a whole number"),
-        ({"run_limit": 3, "thread_limit": 2}, r"run_limit \(3\) is above thread_limit \(2\)"),
+        ({"run_limit": 3, "thread_limit": 2}, r"run_limit \(3\) must not be above thread_limit \(2\)"),
         ({"run_limit": 1, "exit_behavior": "stop"}, "'continue', 'end', 'error' or 'answer'"),
-        ({"run_limit": 1, "tool_name": ""}, "it is empty"),
+        ({"run_limit": 1, "tool_name": ""}, "tool_name must not be empty"),
     ],
 )
 def test_limits_that_make_no_sense_are_refused(settings: dict[str, Any], problem: str) -> None:
@@ -622,5 +622,5 @@ def test_limits_that_make_no_sense_are_refused(settings: dict[str, Any], problem
 
 
 def test_a_tool_is_named_and_not_given() -> None:
-    with pytest.raises(TypeError, match="tool_name must be the name of a tool"):
+    with pytest.raises(TypeError, match="tool_name must be a string or None"):
         ToolCallLimitMiddleware(tool_name=search, run_limit=1)  # type: ignore[arg-type]
