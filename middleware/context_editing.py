@@ -25,13 +25,13 @@ from agent_factory import (
     ModelResponse,
     Ordering,
 )
-from agent_factory.middleware._shared.context_size import TokenCounter, tokens_sent
 from agent_factory.middleware._shared.messages import (
     calls_of_results,
     is_cleared,
     without_inputs,
     without_result,
 )
+from agent_factory.middleware._shared.token_counter import TokenCounter, tokens_sent
 from agent_factory.middleware._shared.validation import check_choice, check_count
 
 __all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware"]

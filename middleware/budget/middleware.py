@@ -26,9 +26,9 @@ from agent_factory import (
     hook_config,
     init_model,
 )
-from agent_factory.middleware._shared.context_size import TokenCounter
 from agent_factory.middleware._shared.final_answer import request_final_answer
 from agent_factory.middleware._shared.messages import last_turn, unanswered
+from agent_factory.middleware._shared.token_counter import TokenCounter
 from agent_factory.middleware._shared.validation import check_choice, check_number
 from agent_factory.middleware.budget.ledger import Ledger, NoLedger
 from agent_factory.middleware.budget.limits import BOUGHT, BudgetExceededError, Limits, Spent

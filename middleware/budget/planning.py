@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory import ModelRequest
-from agent_factory.middleware._shared.context_size import TokenCounter, tokens_sent
 from agent_factory.middleware._shared.messages import last_turn
+from agent_factory.middleware._shared.token_counter import TokenCounter, tokens_sent
 from agent_factory.middleware.budget.ledger import Ledger, Reservation
 from agent_factory.middleware.budget.limits import (
     BOUGHT,

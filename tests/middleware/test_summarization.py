@@ -306,7 +306,7 @@ def test_a_model_with_fallbacks_is_given_the_prompt(ask: Ask) -> None:
 def test_a_summarizer_that_returns_something_else_is_refused(ask: Ask) -> None:
     _, middleware = summarizing(summarizer=lambda messages: 42)
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    with pytest.raises(TypeError, match="must return text or a message, not 42"):
+    with pytest.raises(TypeError, match="must return a string or a message, not 42"):
         ask(agent, chat("a", "b", "c", "d", "e"))
 
 
@@ -440,23 +440,23 @@ def test_no_token_and_no_word_of_a_summary_reaches_the_stream(
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"trigger": ("messages", 0)}, "trigger: messages is a whole number"),
-        ({"trigger": ("tokens", 1.5)}, "trigger: tokens is a whole number"),
-        ({"trigger": ("tokens", True)}, "trigger: tokens is a whole number"),
-        ({"trigger": ("tokens", "9")}, "trigger: tokens is a whole number"),
+        ({"trigger": ("messages", 0)}, "trigger: messages must be a whole number"),
+        ({"trigger": ("tokens", 1.5)}, "trigger: tokens must be a whole number"),
+        ({"trigger": ("tokens", True)}, "trigger: tokens must be a whole number"),
+        ({"trigger": ("tokens", "9")}, "trigger: tokens must be a whole number"),
         ({"trigger": ("words", 9)}, "trigger must be one of"),
         ({"trigger": {"words": 9}}, "trigger must be one of"),
-        ({"trigger": {}}, "would always hold"),
+        ({"trigger": {}}, "would always be reached"),
         ({"trigger": []}, "trigger must be a size"),
         ({"trigger": "messages"}, "trigger must be a size"),
         ({"trigger": 7}, "trigger must be a size"),
         ({"trigger": [("messages", 5), None]}, "trigger must be one of"),
-        ({"trigger": ("fraction", 0)}, "trigger: a fraction is more than 0"),
-        ({"trigger": ("fraction", 1.1)}, "trigger: a fraction is more than 0"),
+        ({"trigger": ("fraction", 0)}, "trigger: a fraction must be more than 0"),
+        ({"trigger": ("fraction", 1.1)}, "trigger: a fraction must be more than 0"),
         ({"trigger": ("fraction", 0.5)}, "has no max_input_tokens"),
         ({"trigger": {"fraction": 0.5, "tokens": 9}}, "has no max_input_tokens"),
         ({"keep": ("fraction", 0.5)}, "has no max_input_tokens"),
-        ({"keep": ("messages", -1)}, "keep: messages is a whole number"),
+        ({"keep": ("messages", -1)}, "keep: messages must be a whole number"),
         ({"keep": 20}, "keep must be one of"),
         ({"keep": ("messages",)}, "keep must be one of"),
         ({"trim_tokens_to_summarize": 0}, "trim_tokens_to_summarize: tokens"),
