@@ -454,7 +454,10 @@ def test_people_may_stop_the_run(ask: Ask, call: Ask) -> None:
         ({"type": "raise", "extra": {"turns": 0.5}}, "must be at least 1"),
         ({"type": "raise", "extra": {"turns": 1.5}}, "must be a whole number"),
         ({"type": "raise", "extra": {"turns": -1}}, "greater than 0"),
-        ({"type": "raise", "extra": {"turns": 1, "usd": 1}}, "extra has usd, of which no limit is used up"),
+        (
+            {"type": "raise", "extra": {"turns": 1, "usd": 1}},
+            "extra has usd, of which no limit is used up",
+        ),
     ],
 )
 def test_an_answer_that_does_not_fit_is_refused_and_can_be_given_again(

@@ -376,7 +376,7 @@ def test_two_instances_do_not_undo_each_other(ask: Ask) -> None:
     ("settings", "problem"),
     [
         ({"trigger": -1}, "trigger must be a whole number of at least 0"),
-        ({"trigger": None}, "trigger must be a whole number of at least 0, not None"),
+        ({"trigger": None}, "trigger must be a whole number of at least 0, got None"),
         ({"trigger": ("tokens", 5)}, "trigger must be a whole number"),
         ({"clear_at_least": 0.5}, "clear_at_least must be a whole number"),
         ({"keep": True}, "keep must be a whole number"),
@@ -394,10 +394,10 @@ def test_an_edit_that_cannot_work_is_refused(settings: dict[str, Any], problem: 
 @pytest.mark.parametrize(
     ("settings", "error", "problem"),
     [
-        ({"edits": []}, ValueError, r"edits must be a list such as \[ClearToolUsesEdit\(\)\]"),
+        ({"edits": []}, ValueError, r"edits must be a list of edits"),
         ({"edits": ClearToolUsesEdit()}, ValueError, "edits must be a list"),
-        ({"edits": [ClearToolUsesEdit]}, TypeError, "edits must hold objects with apply"),
-        ({"edits": [look]}, TypeError, "edits must hold objects with apply"),
+        ({"edits": [ClearToolUsesEdit]}, TypeError, "edits must contain objects with apply"),
+        ({"edits": [look]}, TypeError, "edits must contain objects with apply"),
         ({"token_count_method": "exact"}, ValueError, "must be 'approximate' or 'model'"),
         ({"token_counter": 4}, TypeError, "token_counter must be a function"),
         ({"token_counter": len, "token_count_method": "model"}, ValueError, "not both"),

@@ -306,7 +306,7 @@ def test_a_model_with_fallbacks_is_given_the_prompt(ask: Ask) -> None:
 def test_a_summarizer_that_returns_something_else_is_refused(ask: Ask) -> None:
     _, middleware = summarizing(summarizer=lambda messages: 42)
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    with pytest.raises(TypeError, match="must return a string or a message, not 42"):
+    with pytest.raises(TypeError, match="must return a string or a message, got 42"):
         ask(agent, chat("a", "b", "c", "d", "e"))
 
 

@@ -611,7 +611,10 @@ def test_limits_say_what_they_allow_and_are_named_after_their_tool() -> None:
         ({"run_limit": -1}, "run_limit must be a whole number"),
         ({"thread_limit": 1.0}, "thread_limit must be a whole number"),
         ({"run_limit": True}, "run_limit must be a whole number"),
-        ({"run_limit": 3, "thread_limit": 2}, r"run_limit \(3\) must not be above thread_limit \(2\)"),
+        (
+            {"run_limit": 3, "thread_limit": 2},
+            r"run_limit \(3\) must not be above thread_limit \(2\)",
+        ),
         ({"run_limit": 1, "exit_behavior": "stop"}, "'continue', 'end', 'error' or 'answer'"),
         ({"run_limit": 1, "tool_name": ""}, "tool_name must not be empty"),
     ],
