@@ -44,30 +44,19 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """An update of the thread.
+    """An update of the thread."""
 
-    Args:
-        values: The update; None ends the tasks of the current step and keeps what they wrote.
-        node: The node that the update is written as; its edges lead to what runs next.
-    """
-
-    values: dict[str, Any] | None
-    node: str
+    values: dict[str, Any] | None  # None ends the tasks of this step and keeps what they wrote
+    node: str  # written as this node: its edges lead to what runs next
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How a decision is applied.
-
-    Args:
-        writes: What is written first, in order.
-        input: What the agent is invoked with after that.
-        runs: Whether the agent is invoked at all.
-    """
+    """How a decision is applied."""
 
     writes: tuple[Write, ...] = ()
     input: Any = None
-    runs: bool = True
+    runs: bool = True  # whether the agent is invoked after the writes
 
 
 StepPlanner = Callable[[Pending, Topology | None], Step]
@@ -286,13 +275,7 @@ def _messages_of(pending: Pending, decisions: Mapping[str, Decision]) -> Iterato
 
 
 def _node_before(topology: Topology | None, node: str, *, calls_left: bool) -> str:
-    """The node to write as, so that the run continues where it was stopped.
-
-    Args:
-        topology: The topology of the agent.
-        node: The node that runs next.
-        calls_left: Whether some calls are still to run.
-    """
+    """The node to write as, so that the run continues where it was stopped."""
     assert topology is not None  # Decisions about another graph's calls are never written.
     if node == TOOLS:
         return topology.loop_exit if calls_left else TOOLS

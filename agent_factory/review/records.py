@@ -44,14 +44,7 @@ def with_review(
     decided: Sequence[str | None],
     edits: Mapping[str | None, ToolCall],
 ) -> AIMessage:
-    """The message with a record of its review, and with the edited calls in place.
-
-    Args:
-        message: The model's message.
-        reviewer: The name of the middleware that asked.
-        decided: The ids of the calls that were decided about.
-        edits: The new calls, by id.
-    """
+    """The message with a record of its review, and with the edited calls in place."""
     originals = {call["id"]: call for call in message.tool_calls if call["id"] in edits}
     metadata = message.response_metadata
     content = message.content

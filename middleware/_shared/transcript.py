@@ -106,11 +106,6 @@ def pages(texts: Iterable[str], limit: int | None, count: Callable[[str], float]
 
     A text longer than a page is split; nothing is left out.
 
-    Args:
-        texts: The texts; each begins on a new line.
-        limit: Tokens in a page; None puts all on one page.
-        count: Counts the tokens of a text.
-
     >>> list(pages(["one two", "three"], 2, lambda text: len(text.split())))
     ['one two', 'three']
     """
