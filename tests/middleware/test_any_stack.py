@@ -1,4 +1,4 @@
-"""Any stack of built-ins, in any order: histories stay valid, and runs end."""
+"""Random stacks of built-in middleware: histories stay valid, and runs end."""
 
 from __future__ import annotations
 

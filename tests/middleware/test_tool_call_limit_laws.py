@@ -1,4 +1,4 @@
-"""Whatever models, limits and jumps do: no tool runs too often, and every call has one answer."""
+"""Laws of tool call limits: with random models, limits and jumps no tool runs too often."""
 
 from __future__ import annotations
 
