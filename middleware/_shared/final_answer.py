@@ -14,7 +14,7 @@ _INSTRUCTION = (
 )
 
 _NO_TOOLS = (
-    "Error: there are no tools any more. Give the answer itself, in the form it should have."
+    "Error: tools are no longer available. Give the answer itself, in the form it should have."
 )
 
 _STRUCTURED_OUTPUT = "structured_output"

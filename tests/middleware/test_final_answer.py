@@ -191,7 +191,7 @@ def test_a_tool_call_instead_of_a_structured_answer_is_explained(
     agent, model = ending([SEARCH], last, tools=tools, response_format=strategy(Answer))
     assert ask(agent)["structured_response"] == Answer(text="so")
     told = model.requests[1].messages[-2].text
-    assert "there are no tools any more" in told or "search is not a valid tool" in told
+    assert "tools are no longer available" in told or "search is not a valid tool" in told
 
 
 def test_a_tool_call_instead_of_a_structured_answer_is_explained_only_once(ask: Ask) -> None:
@@ -230,7 +230,7 @@ def test_a_call_of_a_tool_that_a_layer_further_in_offers_does_not_run(ask: Ask) 
 
 
 class Sets(AgentMiddleware[Any, Any]):
-    """Settings that providers refuse where there are no tools."""
+    """Settings that providers reject in a request without tools."""
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
         settings = {"parallel_tool_calls": False, "tool_choice": "any", "temperature": 0}
