@@ -31,7 +31,11 @@ from agent_factory.middleware._shared.messages import (
     without_inputs,
     without_result,
 )
-from agent_factory.middleware._shared.token_counter import TokenCounter, tokens_sent
+from agent_factory.middleware._shared.token_counter import (
+    TokenCounter,
+    check_token_counter,
+    tokens_sent,
+)
 from agent_factory.middleware._shared.validation import check_choice, check_count
 
 __all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware"]
@@ -193,10 +197,8 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
     ) -> None:
         super().__init__(name=name)
         check_choice("token_count_method", token_count_method, ("approximate", "model"))
-        if token_counter is not None and not callable(token_counter):
-            raise TypeError(
-                f"token_counter must be a function of a list of messages, got {token_counter!r}."
-            )
+        if token_counter is not None:
+            check_token_counter(token_counter)
         if token_counter is not None and token_count_method == "model":
             raise ValueError("Pass token_counter or token_count_method='model', not both.")
         if edits is None:

@@ -19,7 +19,11 @@ from agent_factory import (
     TurnError,
     hook_config,
 )
-from agent_factory.middleware._shared.final_answer import request_final_answer
+from agent_factory.middleware._shared.final_answer import (
+    final_message,
+    request_final_answer,
+    used_up,
+)
 from agent_factory.middleware._shared.messages import given_up
 from agent_factory.middleware._shared.validation import check_choice, check_count
 
@@ -64,7 +68,7 @@ class ModelCallLimitExceededError(TurnError):
         self.run_count = run_count
         self.thread_limit = thread_limit
         self.run_limit = run_limit
-        reached = _reached_limits(thread_count, run_count, thread_limit, run_limit)
+        reached = used_up("model calls", thread_count, run_count, thread_limit, run_limit)
         super().__init__(
             "the model",
             f"may not be called again: {reached}.",
@@ -132,10 +136,10 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         Raises:
             ModelCallLimitExceededError: A limit is reached, and `exit_behavior` is "error".
         """
-        final_message = self._final_message(*_counts(state))
-        if final_message is None:
+        message = self._final_message(*_counts(state))
+        if message is None:
             return None
-        return {"messages": [*given_up(state["messages"]), final_message], "jump_to": "end"}
+        return {"messages": [*given_up(state["messages"]), message], "jump_to": "end"}
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(
@@ -149,11 +153,13 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     ) -> Generator[Any, Any, AIMessage | ExtendedModelResponse[Any]]:
         """Make and count the call; a call at the limit that bypassed `before_model` is not made."""
         thread, run = _counts(request.state)
-        if final_message := self._final_message(thread, run):
-            return final_message
+        if message := self._final_message(thread, run):
+            return message
         last_because = ""
         if self.exit_behavior == "answer":
-            last_because = _reached_limits(thread + 1, run + 1, self.thread_limit, self.run_limit)
+            last_because = used_up(
+                "model calls", thread + 1, run + 1, self.thread_limit, self.run_limit
+            )
         if last_because:
             response = yield from request_final_answer(request, last_because)
         else:
@@ -164,25 +170,13 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     def _final_message(self, thread_count: int, run_count: int) -> AIMessage | None:
         """The message that ends the run; None if the model may be called."""
         numbers = (thread_count, run_count, self.thread_limit, self.run_limit)
-        reached = _reached_limits(*numbers)
+        reached = used_up("model calls", *numbers)
         if not reached:
             return None
         if self.exit_behavior == "error":
             raise ModelCallLimitExceededError(*numbers)
-        return AIMessage(f"I had to stop here: {reached}.")
+        return final_message(reached)
 
 
 def _counts(state: Any) -> tuple[int, int]:
     return state.get("thread_model_call_count", 0), state.get("run_model_call_count", 0)
-
-
-def _reached_limits(
-    thread_count: int, run_count: int, thread_limit: int | None, run_limit: int | None
-) -> str:
-    """The limits that are reached, as half a sentence; empty if none is."""
-    scopes = (("thread", thread_count, thread_limit), ("run", run_count, run_limit))
-    return " and ".join(
-        f"{count} of {limit} model calls are used up in this {scope}"
-        for scope, count, limit in scopes
-        if limit is not None and count >= limit
-    )

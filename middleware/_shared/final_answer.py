@@ -17,6 +17,8 @@ _NO_TOOLS = (
     "Error: tools are no longer available. Give the answer itself, in the form it should have."
 )
 
+_STOPPED = "I had to stop here: {reason}."
+
 _STRUCTURED_OUTPUT = "structured_output"
 """`lc_source` of messages that ask for the structured answer again. After such a message the agent
 calls the model again."""
@@ -67,6 +69,35 @@ def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelR
     return ModelResponse(result, response.structured_response)
 
 
+def final_message(reason: str, *, source: str = "") -> AIMessage:
+    """The message that ends a run without another call of the model.
+
+    Args:
+        reason: Why the run ends, as half a sentence.
+        source: Its `lc_source`, if others must recognize it.
+    """
+    return AIMessage(
+        _STOPPED.format(reason=reason),
+        additional_kwargs={"lc_source": source} if source else {},
+    )
+
+
+def used_up(
+    what: str, thread_count: int, run_count: int, thread_limit: int | None, run_limit: int | None
+) -> str:
+    """The limits that are reached, as half a sentence; empty if none is.
+
+    >>> used_up("searches", 5, 3, None, 3)
+    '3 of 3 searches are used up in this run'
+    """
+    scopes = (("thread", thread_count, thread_limit), ("run", run_count, run_limit))
+    return " and ".join(
+        f"{count} of {limit} {what} are used up in this {scope}"
+        for scope, count, limit in scopes
+        if limit is not None and count >= limit
+    )
+
+
 def asks_for_retry(response: ModelResponse[Any]) -> bool:
     """Whether a structured answer was invalid, so that the model will be called again."""
     return any(map(_is_about_structured_output, response.result))
@@ -83,7 +114,7 @@ def _without_open_calls(message: BaseMessage, answered: set[str], reason: str) -
     calls = [call for call in message.tool_calls if call["id"] in answered]
     invalid = [call for call in message.invalid_tool_calls if call["id"] in answered]
     has_calls = bool(calls or invalid)
-    fallback = f"I had to stop here: {reason}."
+    fallback = _STOPPED.format(reason=reason)
     if len(calls) + len(invalid) == len(message.tool_calls) + len(message.invalid_tool_calls):
         if message.content or has_calls:
             return message

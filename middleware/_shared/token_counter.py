@@ -21,6 +21,18 @@ TokenCounter = Callable[[Sequence[BaseMessage]], int]
 """Counts the tokens of some messages."""
 
 
+def check_token_counter(token_counter: Any) -> None:
+    """Reject an argument that is not a function.
+
+    Raises:
+        TypeError: It cannot be called.
+    """
+    if not callable(token_counter):
+        raise TypeError(
+            f"token_counter must be a function of a list of messages, got {token_counter!r}."
+        )
+
+
 def tokens_sent(
     request: ModelRequest[Any], messages: Sequence[BaseMessage], count: TokenCounter
 ) -> int:

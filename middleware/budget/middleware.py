@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable
 from langgraph.runtime import Runtime
-from langgraph.types import Command, interrupt
-from pydantic import AfterValidator, Field, RootModel, create_model
+from langgraph.types import Command
+from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from agent_factory import (
@@ -26,9 +26,10 @@ from agent_factory import (
     hook_config,
     init_model,
 )
-from agent_factory.middleware._shared.final_answer import request_final_answer
+from agent_factory.middleware._shared.final_answer import final_message, request_final_answer
+from agent_factory.middleware._shared.interrupts import ask
 from agent_factory.middleware._shared.messages import last_turn, unanswered
-from agent_factory.middleware._shared.token_counter import TokenCounter
+from agent_factory.middleware._shared.token_counter import TokenCounter, check_token_counter
 from agent_factory.middleware._shared.validation import check_choice, check_number
 from agent_factory.middleware.budget.ledger import Ledger, NoLedger
 from agent_factory.middleware.budget.limits import BOUGHT, BudgetExceededError, Limits, Spent
@@ -169,10 +170,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         _check_type("run", run, Limits)
         _check_type("thread", thread, Limits)
         _check_type("ledger", ledger, Ledger)
-        if not callable(token_counter):
-            raise TypeError(
-                f"token_counter must be a function of a list of messages, got {token_counter!r}."
-            )
+        check_token_counter(token_counter)
         check_choice("exit_behavior", exit_behavior, ("answer", "end", "error", "ask"))
         self.run = run or Limits()
         self.thread = thread or Limits()
@@ -245,7 +243,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         message = state["messages"][-1]
         if isinstance(message, AIMessage) and not message.tool_calls:
             return {"jump_to": "end"}
-        return {"jump_to": "end", "messages": [_final_message(_OVER)]}
+        return {"jump_to": "end", "messages": [final_message(_OVER, source="budget")]}
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(
@@ -267,13 +265,13 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         estimate = Estimate(request, self.token_counter, prices)
         plan = Plan(self._settings, request, accounting, estimate)
         if accounting.run.get("over"):
-            return _final_message(_OVER)
+            return final_message(_OVER, source="budget")
         call = plan.choose_call()
         while isinstance(call, BudgetExceededError):
             if self.exit_behavior == "error":
                 raise call
             if self.exit_behavior != "ask" or not self._ask_to_raise(accounting, call):
-                ended = ModelResponse([_final_message(call.explanation)])
+                ended = ModelResponse([final_message(call.explanation, source="budget")])
                 return ExtendedModelResponse(
                     ended, Command(update=accounting.model_update({"over": 1}))
                 )
@@ -359,16 +357,13 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             needed=needed,
         )
 
-        # LangGraph stores an answer as soon as `interrupt` returns it. Only an answer that its
-        # schema refuses can be given again. The name of the model is the title of the error.
         def check(response: Any) -> Any:
             if response["type"] == "raise":
                 _check_extra(response["extra"], needed)
             return response
 
         schema = Annotated[BudgetResponse, AfterValidator(check)]
-        model: Any = create_model("BudgetResponse", __base__=RootModel[schema])
-        answer = interrupt(request, response_schema=model).root
+        answer = ask(request, schema, title="BudgetResponse")
         if answer["type"] == "stop":
             return False
         for scope, missing in refused.reached.items():
@@ -397,10 +392,6 @@ def _check_extra(extra: Mapping[str, float], needed: Mapping[str, float]) -> Non
 
 def _in_unit(name: str, amount: float) -> float:
     return amount if name in ("usd", "seconds") else int(amount)
-
-
-def _final_message(why: str) -> AIMessage:
-    return AIMessage(f"I had to stop here: {why}.", additional_kwargs={"lc_source": "budget"})
 
 
 def _check_type(name: str, value: Any, kind: type) -> None:

@@ -13,11 +13,11 @@ from inspect import iscoroutinefunction
 from typing import Annotated, Any, Literal, NotRequired, cast, get_args
 
 from langchain_core.messages.tool import ToolCall
-from langgraph.types import interrupt
-from pydantic import AfterValidator, Field, RootModel, create_model
+from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from agent_factory import AgentState, ToolCallRequest
+from agent_factory.middleware._shared.interrupts import ask
 
 DecisionType = Literal["approve", "edit", "reject", "respond"]
 """A type of decision about a call."""
@@ -171,7 +171,8 @@ def ask_about_all(request: HITLRequest) -> list[Decision]:
             _check_allowed(config, decision)
         return response
 
-    answer = _ask(request, "HITLResponse", Annotated[HITLResponse, AfterValidator(check)])
+    schema = Annotated[HITLResponse, AfterValidator(check)]
+    answer = ask(request, schema, title="HITLResponse")
     return cast("list[Decision]", answer["decisions"])
 
 
@@ -182,7 +183,8 @@ def ask_about_one(request: ToolApprovalRequest) -> Decision:
         pydantic.ValidationError: The answer is invalid; the interrupt can be answered again.
     """
     check = partial(_check_allowed, request["review_config"])
-    return cast("Decision", _ask(request, "Decision", Annotated[Decision, AfterValidator(check)]))
+    schema = Annotated[Decision, AfterValidator(check)]
+    return cast("Decision", ask(request, schema, title="Decision"))
 
 
 def _check_allowed(config: ReviewConfig, decision: Decision) -> Decision:
@@ -192,13 +194,6 @@ def _check_allowed(config: ReviewConfig, decision: Decision) -> Decision:
             f"{', '.join(config['allowed_decisions'])}."
         )
     return decision
-
-
-def _ask(request: Mapping[str, Any], title: str, schema: Any) -> Any:
-    # LangGraph stores an answer as soon as `interrupt` returns it. Only an answer that its schema
-    # refuses can be given again. The name of the model is the title of the error.
-    model: Any = create_model(title, __base__=RootModel[schema])
-    return interrupt(request, response_schema=model).root
 
 
 def validated_config(tool: Any, config: Any) -> InterruptOnConfig:

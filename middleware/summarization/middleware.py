@@ -36,7 +36,11 @@ from agent_factory.middleware._shared.summarizer import (
     is_model,
     text_of,
 )
-from agent_factory.middleware._shared.token_counter import TokenCounter, tokens_sent
+from agent_factory.middleware._shared.token_counter import (
+    TokenCounter,
+    check_token_counter,
+    tokens_sent,
+)
 from agent_factory.middleware._shared.transcript import pages, render
 from agent_factory.middleware.summarization.truncation import (
     ContextSize,
@@ -147,10 +151,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
         super().__init__(name=name)
         if not isinstance(model, str | Runnable):
             raise TypeError(f"model must be a chat model or 'provider:name', got {model!r}.")
-        if not callable(token_counter):
-            raise TypeError(
-                f"token_counter must be a function of a list of messages, got {token_counter!r}."
-            )
+        check_token_counter(token_counter)
         if not isinstance(summary_prompt, str):
             raise TypeError(f"summary_prompt must be a string, got {summary_prompt!r}.")
         if trim_tokens_to_summarize is not None:

@@ -21,6 +21,7 @@ from langgraph.types import Command
 from pydantic import TypeAdapter, ValidationError
 
 from agent_factory import ToolCallRequest
+from agent_factory.middleware._shared.final_answer import used_up
 from agent_factory.middleware._shared.messages import unanswered
 
 ExitBehavior = Literal["continue", "end", "error", "answer"]
@@ -99,12 +100,7 @@ class Limit:
     def reason(self, thread_count: int, run_count: int) -> str:
         """What is used up, as half a sentence; empty if nothing is."""
         what = "tool calls" if self.tool_name is None else f"calls of {self.tool_name}"
-        scopes = (("thread", thread_count, self.thread_limit), ("run", run_count, self.run_limit))
-        return " and ".join(
-            f"{count} of {limit} {what} are used up in this {scope}"
-            for scope, count, limit in scopes
-            if limit is not None and count >= limit
-        )
+        return used_up(what, thread_count, run_count, self.thread_limit, self.run_limit)
 
 
 @dataclass(frozen=True, slots=True)

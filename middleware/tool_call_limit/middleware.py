@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Annotated, Any, ClassVar, NotRequired, cast, get_args
 
-from langchain_core.messages import AIMessage
 from langgraph.channels import BinaryOperatorAggregate, UntrackedValue
 from langgraph.runtime import Runtime
 from langgraph.types import Command
@@ -24,7 +23,11 @@ from agent_factory import (
     TurnError,
     hook_config,
 )
-from agent_factory.middleware._shared.final_answer import asks_for_retry, request_final_answer
+from agent_factory.middleware._shared.final_answer import (
+    asks_for_retry,
+    final_message,
+    request_final_answer,
+)
 from agent_factory.middleware._shared.messages import given_up, last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_choice, check_count
 from agent_factory.middleware.tool_call_limit.limits import (
@@ -216,7 +219,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             if self.exit_behavior == "error":
                 limits = self.thread_limit, self.run_limit
                 raise ToolCallLimitExceededError(*counts, *limits, self.tool_name)
-            messages.append(AIMessage(f"I had to stop here: {self._limit.reason(*counts)}."))
+            messages.append(final_message(self._limit.reason(*counts)))
         return {"messages": messages, "jump_to": "end", _STOP: {**stop, "done": True}}
 
     @hook_config(can_jump_to=["end"])
