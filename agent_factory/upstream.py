@@ -33,3 +33,13 @@ def model_params(model: Any, /, **settings: Any) -> Mapping[str, Any]:
     """
     get_params = getattr(model, "_get_ls_params", None)
     return get_params(**settings) if get_params else {}
+
+
+def task_identity(runtime: Any) -> object:
+    """An object that identifies one execution of a node; None without a runtime.
+
+    LangGraph makes a new `Runtime` for each task (langgraph 1.2.22, `pregel/_algo.py`,
+    `prepare_single_task`), so the object itself identifies the task. A budget adds up what was
+    spent within one task.
+    """
+    return runtime

@@ -9,6 +9,7 @@ from typing import Any
 
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
 
 from agent_factory import upstream
@@ -56,3 +57,19 @@ def test_clearing_the_tasks_keeps_what_they_wrote() -> None:
 def test_a_chat_model_reports_its_name_and_provider() -> None:
     assert upstream.model_params(ScriptedChatModel([]))["ls_provider"] == "scriptedchatmodel"
     assert upstream.model_params(object(), model="gpt-1") == {}
+
+
+def test_every_task_has_its_own_runtime() -> None:
+    tasks: list[Any] = []
+
+    def note(state: MessagesState, runtime: Runtime[Any]) -> None:
+        tasks.append(upstream.task_identity(runtime))
+
+    graph = StateGraph(MessagesState)
+    for name in ("a", "b", "c"):
+        graph.add_node(name, note)
+    graph.add_edge(START, "a")
+    graph.add_edge("a", "b")
+    graph.add_edge("a", "c")
+    graph.compile().invoke({"messages": []})
+    assert len({id(task) for task in tasks}) == len(tasks) == 3

@@ -11,6 +11,7 @@ from langgraph.channels.untracked_value import UntrackedValue
 
 from agent_factory import AgentState, PrivateStateAttr
 from agent_factory.middleware.budget.limits import Account, Limits, Record
+from agent_factory.upstream import task_identity
 
 # A record holds the fields of Spent, and these:
 #   warned    the highest mark of `warn_at` that the model was warned at
@@ -73,14 +74,13 @@ _Entry = tuple[Record, float]
 """What a middleware has added within one node, and until when its time is recorded."""
 
 # A layer further out may call twice, and only the update of the last call is kept. So each update
-# holds everything spent in the current node. The runtime object, one for each run of the node,
-# identifies it.
+# holds everything spent in the current execution of the node.
 _NODE: ContextVar[tuple[object, dict[str, _Entry]]] = ContextVar("budget_node", default=(None, {}))
 
 
-def _node_entries(runtime: object) -> dict[str, _Entry]:
+def _node_entries(task: object) -> dict[str, _Entry]:
     owner, entries = _NODE.get()
-    return entries if runtime is not None and owner is runtime else {}
+    return entries if task is not None and owner is task else {}
 
 
 class CallAccounting:
@@ -93,13 +93,13 @@ class CallAccounting:
 
     def __init__(self, name: str, state: Mapping[str, Any], runtime: object = None) -> None:
         # In a tool the runtime is None: its updates are never dropped.
-        added, since = _node_entries(runtime).get(name, ({}, state.get("budget_clock")))
+        self._task = task_identity(runtime)
+        added, since = _node_entries(self._task).get(name, ({}, state.get("budget_clock")))
         self.added: Record = added
         self._began = monotonic()
         self._is_timed = since is not None
         self._since: float = self._began if since is None else since
         self._name = name
-        self._runtime = runtime
         self._before: Record = (state.get("budget_run") or {}).get(name, {})
         self._thread: Record = (state.get("budget_thread") or {}).get(name, {})
         self.run = add_records(self._before, added) if added else self._before
@@ -129,9 +129,9 @@ class CallAccounting:
         now = monotonic()
         self.add({**amounts, "seconds": now - self._since})
         self._since = now
-        if self._runtime is not None:
-            entries = {**_node_entries(self._runtime), self._name: (self.added, self._since)}
-            _NODE.set((self._runtime, entries))
+        if self._task is not None:
+            entries = {**_node_entries(self._task), self._name: (self.added, self._since)}
+            _NODE.set((self._task, entries))
         return {**self.update(), "budget_clock": self._since}
 
     def tool_update(self) -> dict[str, Any]:
