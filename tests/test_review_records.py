@@ -53,10 +53,10 @@ def test_a_notice_is_appended_to_every_form_of_result() -> None:
     assert with_notice(other, "1", "N") is other
     assert with_notice(blocks, "1", "N").content[-1] == {"type": "text", "text": "N"}
     for update in ({"messages": [mine, other], "x": 1}, [("messages", [mine, other]), ("x", 1)]):
-        told = with_notice(Command(update=update, goto="there"), "1", "N")
-        assert told.goto == "there"
-        assert dict(told.update)["x"] == 1
-        assert [m.content for m in dict(told.update)["messages"]] == ["a\n\nN", "b"]
+        result = with_notice(Command(update=update, goto="there"), "1", "N")
+        assert result.goto == "there"
+        assert dict(result.update)["x"] == 1
+        assert [m.content for m in dict(result.update)["messages"]] == ["a\n\nN", "b"]
     listed = with_notice([mine, Command(goto="there")], "1", "N")
     assert listed[0].content == "a\n\nN"
     assert listed[1] == Command(goto="there")

@@ -45,9 +45,9 @@ PATHS = {
     "mixed": ["steps", "fused", "turn"],
 }
 MANNERS = [
-    {"colour": colour, "checkpoints": checkpoints, "durability": durability}
+    {"mode": mode, "checkpoints": checkpoints, "durability": durability}
     for durability in ("sync", "async")
-    for colour in ("sync", "async")
+    for mode in ("sync", "async")
     for checkpoints in ("full", "delta")
 ]
 SAFE = [manner for manner in MANNERS if manner["durability"] == "sync"]
@@ -207,7 +207,7 @@ def trial(
 
 
 def test_a_run_killed_at_random_continues_with_the_same_result(trial: Trial) -> None:
-    """Whatever the path, the colour, the checkpoints and the durability.
+    """Whatever the path, sync or async, the checkpoints and the durability.
 
     In whole turns the model is asked again if the step was killed in which it had answered:
     nothing of that was stored. No path asks again for an answer that was.

@@ -56,9 +56,9 @@ def test_the_instruction_is_sent_to_the_model_and_not_written_to_the_thread(ask:
     agent, model = ending("I found nothing.")
     messages = ask(agent)["messages"]
     assert [m.text for m in messages] == ["Go on", "I found nothing."]
-    told = model.requests[0].messages[-1]
-    assert told.type == "human"
-    assert "3 of 3 searches are used up" in told.text
+    instruction = model.requests[0].messages[-1]
+    assert instruction.type == "human"
+    assert "3 of 3 searches are used up" in instruction.text
     assert model.requests[0].tools == []
 
 
@@ -190,8 +190,11 @@ def test_a_tool_call_instead_of_a_structured_answer_is_explained(
     last = '{"text": "so"}' if strategy is ProviderStrategy else [GOOD]
     agent, model = ending([SEARCH], last, tools=tools, response_format=strategy(Answer))
     assert ask(agent)["structured_response"] == Answer(text="so")
-    told = model.requests[1].messages[-2].text
-    assert "tools are no longer available" in told or "search is not a valid tool" in told
+    instruction = model.requests[1].messages[-2].text
+    assert (
+        "tools are no longer available" in instruction
+        or "search is not a valid tool" in instruction
+    )
 
 
 def test_a_tool_call_instead_of_a_structured_answer_is_explained_only_once(ask: Ask) -> None:

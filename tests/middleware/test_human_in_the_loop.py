@@ -132,10 +132,10 @@ def test_an_edited_call_runs_and_the_edit_is_reported_to_the_model(go: Go) -> No
     assert [(c["id"], c["name"], c["args"]) for c in asked.tool_calls] == [
         ("s", "send", {"to": "Bob"})
     ]
-    told = answers(result)["s"].text
-    assert told.startswith("sent to Bob\n\n[A reviewer changed this call")
-    assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Bob"} instead' in told
-    assert model.requests[1].messages[-1].text == told
+    text = answers(result)["s"].text
+    assert text.startswith("sent to Bob\n\n[A reviewer changed this call")
+    assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Bob"} instead' in text
+    assert model.requests[1].messages[-1].text == text
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
 
 
@@ -347,8 +347,8 @@ def test_two_reviewers_decide_one_after_the_other(go: Go) -> None:
     assert asked.value["action_requests"][0]["args"] == {"to": "Bob"}
     result = go(agent, decided(edit("send", to="Cid")))
     assert mailbox.ran == [("send", "Cid")]
-    told = answers(result)["s"].text
-    assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Cid"}' in told
+    text = answers(result)["s"].text
+    assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Cid"}' in text
 
 
 def test_an_edited_message_is_not_streamed_a_second_time(
@@ -437,8 +437,8 @@ def test_per_call_an_edit_may_name_another_tool_and_is_reported_to_the_model(go:
     go(agent, "Write to Ann")
     result = go(agent, Command(resume=edit("delete", number=4)))
     assert mailbox.ran == [("delete", 4)]
-    told = model.requests[1].messages[-1]
-    assert 'You asked for send with {"to": "Ann"}; delete ran with {"number": 4}' in told.text
+    message = model.requests[1].messages[-1]
+    assert 'You asked for send with {"to": "Ann"}; delete ran with {"number": 4}' in message.text
     assert result["messages"][1].tool_calls[0]["args"] == {"to": "Ann"}
 
 

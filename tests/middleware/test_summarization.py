@@ -415,8 +415,8 @@ def test_content_blocks_are_rendered_without_their_data(ask: Ask) -> None:
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     ask(agent, history)
     asked = writer.requests[0].messages[0].text
-    told = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
-    assert told.split("\n") == [
+    rendered = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
+    assert rendered.split("\n") == [
         "User: what is this? [image]",
         'Assistant: I see {"type": "novelty", "value": 7} {"no": "type"} bare',
         'Assistant called lookup with {"word": "x"}',
@@ -541,8 +541,8 @@ def test_reasoning_is_not_summarized_and_is_kept_in_messages_that_stay(ask: Ask,
     model = ScriptedChatModel(["ok"])
     ask(create_agent(model, [lookup], middleware=[middleware]), history)
     asked = writer.requests[0].messages[0].text
-    told = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
-    assert told.split("\n") == [
+    rendered = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
+    assert rendered.split("\n") == [
         "User: q",
         "Assistant: I look.",
         'Assistant called lookup with {"word": "a"}',
@@ -565,7 +565,7 @@ LOOKED_UP = {"type": "text", "text": "Lamps break."}
 
 
 @pytest.mark.parametrize(
-    ("block", "told"),
+    ("block", "rendered"),
     [
         ({"type": "file", "file": {"file_data": "QUJD", "filename": "x"}}, "[file]"),
         ({"type": "input_file", "file_data": "QUJD", "filename": "a.pdf"}, "[input_file: a.pdf]"),
@@ -582,10 +582,10 @@ LOOKED_UP = {"type": "text", "text": "Lamps break."}
         ({"type": "odd", "content": [7, {"signature": "QUJD", "a": 1}]}, '7 {"a": 1}'),
     ],
 )
-def test_provider_specific_keys_are_not_rendered(block: Any, told: str) -> None:
+def test_provider_specific_keys_are_not_rendered(block: Any, rendered: str) -> None:
     line = render(HumanMessage([block]))
     assert "QUJD" not in line
-    assert line == f"User: {told}"
+    assert line == f"User: {rendered}"
 
 
 def test_one_very_long_message_is_read_to_its_end_and_does_not_bring_a_summary_each_turn(

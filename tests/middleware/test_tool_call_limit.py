@@ -323,7 +323,7 @@ def test_a_tool_that_kills_the_run_leaves_a_thread_that_still_counts(ask: Ask) -
     with pytest.raises(RuntimeError, match="1"):
         ask(agent, ONE)
     texts = answers(ask(agent, ONE)["messages"])
-    # What ran beside the tool that failed is kept, or was given up, with its count.
+    # Results of tools parallel to the failed one are kept or dropped together with their counts.
     assert texts[-1] == ("refused" if "found 1" in texts else "found 2")
 
 
