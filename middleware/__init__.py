@@ -43,21 +43,21 @@ if TYPE_CHECKING:
     from agent_factory import hook_config as hook_config
     from agent_factory import wrap_model_call as wrap_model_call
     from agent_factory import wrap_tool_call as wrap_tool_call
-    from agent_factory.middleware.budget.middleware import (
+    from agent_factory.middleware.budget import (
         BudgetExceededError as BudgetExceededError,
     )
-    from agent_factory.middleware.budget.middleware import BudgetMiddleware as BudgetMiddleware
-    from agent_factory.middleware.budget.middleware import BudgetRequest as BudgetRequest
-    from agent_factory.middleware.budget.middleware import BudgetResponse as BudgetResponse
-    from agent_factory.middleware.budget.middleware import BudgetState as BudgetState
-    from agent_factory.middleware.budget.middleware import Ledger as Ledger
-    from agent_factory.middleware.budget.middleware import Limits as Limits
-    from agent_factory.middleware.budget.middleware import Price as Price
-    from agent_factory.middleware.budget.middleware import RaiseBudget as RaiseBudget
-    from agent_factory.middleware.budget.middleware import Reservation as Reservation
-    from agent_factory.middleware.budget.middleware import Spent as Spent
-    from agent_factory.middleware.budget.middleware import StopRun as StopRun
-    from agent_factory.middleware.budget.middleware import UnknownPriceError as UnknownPriceError
+    from agent_factory.middleware.budget import BudgetMiddleware as BudgetMiddleware
+    from agent_factory.middleware.budget import BudgetRequest as BudgetRequest
+    from agent_factory.middleware.budget import BudgetResponse as BudgetResponse
+    from agent_factory.middleware.budget import BudgetState as BudgetState
+    from agent_factory.middleware.budget import Ledger as Ledger
+    from agent_factory.middleware.budget import Limits as Limits
+    from agent_factory.middleware.budget import Price as Price
+    from agent_factory.middleware.budget import RaiseBudget as RaiseBudget
+    from agent_factory.middleware.budget import Reservation as Reservation
+    from agent_factory.middleware.budget import Spent as Spent
+    from agent_factory.middleware.budget import StopRun as StopRun
+    from agent_factory.middleware.budget import UnknownPriceError as UnknownPriceError
     from agent_factory.middleware.context_editing import ClearToolUsesEdit as ClearToolUsesEdit
     from agent_factory.middleware.context_editing import ContextEdit as ContextEdit
     from agent_factory.middleware.context_editing import (
@@ -66,30 +66,30 @@ if TYPE_CHECKING:
     from agent_factory.middleware.file_search.middleware import (
         FilesystemFileSearchMiddleware as FilesystemFileSearchMiddleware,
     )
-    from agent_factory.middleware.human_in_the_loop.middleware import Action as Action
-    from agent_factory.middleware.human_in_the_loop.middleware import ActionRequest as ActionRequest
-    from agent_factory.middleware.human_in_the_loop.middleware import (
+    from agent_factory.middleware.human_in_the_loop import Action as Action
+    from agent_factory.middleware.human_in_the_loop import ActionRequest as ActionRequest
+    from agent_factory.middleware.human_in_the_loop import (
         ApproveDecision as ApproveDecision,
     )
-    from agent_factory.middleware.human_in_the_loop.middleware import Decision as Decision
-    from agent_factory.middleware.human_in_the_loop.middleware import DecisionType as DecisionType
-    from agent_factory.middleware.human_in_the_loop.middleware import EditDecision as EditDecision
-    from agent_factory.middleware.human_in_the_loop.middleware import HITLRequest as HITLRequest
-    from agent_factory.middleware.human_in_the_loop.middleware import HITLResponse as HITLResponse
-    from agent_factory.middleware.human_in_the_loop.middleware import (
+    from agent_factory.middleware.human_in_the_loop import Decision as Decision
+    from agent_factory.middleware.human_in_the_loop import DecisionType as DecisionType
+    from agent_factory.middleware.human_in_the_loop import EditDecision as EditDecision
+    from agent_factory.middleware.human_in_the_loop import HITLRequest as HITLRequest
+    from agent_factory.middleware.human_in_the_loop import HITLResponse as HITLResponse
+    from agent_factory.middleware.human_in_the_loop import (
         HumanInTheLoopMiddleware as HumanInTheLoopMiddleware,
     )
-    from agent_factory.middleware.human_in_the_loop.middleware import (
+    from agent_factory.middleware.human_in_the_loop import (
         InterruptOnConfig as InterruptOnConfig,
     )
-    from agent_factory.middleware.human_in_the_loop.middleware import (
+    from agent_factory.middleware.human_in_the_loop import (
         RejectDecision as RejectDecision,
     )
-    from agent_factory.middleware.human_in_the_loop.middleware import (
+    from agent_factory.middleware.human_in_the_loop import (
         RespondDecision as RespondDecision,
     )
-    from agent_factory.middleware.human_in_the_loop.middleware import ReviewConfig as ReviewConfig
-    from agent_factory.middleware.human_in_the_loop.middleware import (
+    from agent_factory.middleware.human_in_the_loop import ReviewConfig as ReviewConfig
+    from agent_factory.middleware.human_in_the_loop import (
         ToolApprovalRequest as ToolApprovalRequest,
     )
     from agent_factory.middleware.model_call_limit import (
@@ -145,21 +145,21 @@ if TYPE_CHECKING:
     from agent_factory.middleware.shell_tool.middleware import (
         ShellToolMiddleware as ShellToolMiddleware,
     )
-    from agent_factory.middleware.summarization.middleware import ContextSize as ContextSize
-    from agent_factory.middleware.summarization.middleware import (
+    from agent_factory.middleware.summarization import ContextSize as ContextSize
+    from agent_factory.middleware.summarization import (
         SummarizationMiddleware as SummarizationMiddleware,
     )
-    from agent_factory.middleware.summarization.middleware import TriggerClause as TriggerClause
+    from agent_factory.middleware.summarization import TriggerClause as TriggerClause
     from agent_factory.middleware.todo import PlanningState as PlanningState
     from agent_factory.middleware.todo import Todo as Todo
     from agent_factory.middleware.todo import TodoListMiddleware as TodoListMiddleware
-    from agent_factory.middleware.tool_call_limit.middleware import (
+    from agent_factory.middleware.tool_call_limit import (
         ToolCallLimitExceededError as ToolCallLimitExceededError,
     )
-    from agent_factory.middleware.tool_call_limit.middleware import (
+    from agent_factory.middleware.tool_call_limit import (
         ToolCallLimitMiddleware as ToolCallLimitMiddleware,
     )
-    from agent_factory.middleware.tool_call_limit.middleware import (
+    from agent_factory.middleware.tool_call_limit import (
         ToolCallLimitState as ToolCallLimitState,
     )
     from agent_factory.middleware.tool_emulator import LLMToolEmulator as LLMToolEmulator
