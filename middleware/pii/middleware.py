@@ -27,7 +27,7 @@ from agent_factory import (
     PrivateStateAttr,
     ToolCallRequest,
 )
-from agent_factory.middleware._shared.redaction.detection import DetectorLike
+from agent_factory.middleware._shared.redaction.detectors import DetectorLike
 from agent_factory.middleware._shared.redaction.detectors import (
     PIIMatch,
     detect_credit_card,
