@@ -246,10 +246,10 @@ def test_bubblewrap_confines_commands(
 def test_bubblewrap_has_no_network_by_default(run: Run, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         command = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo connected"
-        (outputs,) = run(BubblewrapExecutionPolicy(), tmp_path, command)
-        assert "Connection refused" in outputs
-        (outputs,) = run(BubblewrapExecutionPolicy(network_enabled=True), tmp_path, command)
-        assert outputs == "connected\n[exit code 0]"
+        (result,) = run(BubblewrapExecutionPolicy(), tmp_path, command)
+        assert "Connection refused" in result
+        (result,) = run(BubblewrapExecutionPolicy(network_enabled=True), tmp_path, command)
+        assert result == "connected\n[exit code 0]"
 
 
 @needs_bubblewrap

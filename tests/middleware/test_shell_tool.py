@@ -126,11 +126,11 @@ def test_directory_variables_and_functions_stay_between_commands(run: Run) -> No
 
 
 def test_a_result_has_the_output_in_order_and_the_exit_code(run: Run) -> None:
-    (outputs,) = run(ShellToolMiddleware(), "echo out; echo err >&2; echo out again; (exit 3)")
-    assert outputs.text == "out\nerr\nout again\n[exit code 3]"
-    assert outputs.status == "error"
-    assert outputs.name == "shell"
-    assert outputs.artifact == {
+    (result,) = run(ShellToolMiddleware(), "echo out; echo err >&2; echo out again; (exit 3)")
+    assert result.text == "out\nerr\nout again\n[exit code 3]"
+    assert result.status == "error"
+    assert result.name == "shell"
+    assert result.artifact == {
         "exit_code": 3,
         "ending": "finished",
         "lines": 3,
@@ -250,8 +250,8 @@ def test_one_long_line_is_truncated() -> None:
 
 def test_limits_on_lines_and_bytes_show_both_ends(run: Run) -> None:
     policy = short_limits(max_output_lines=4, max_output_bytes=8)
-    (outputs,) = run(ShellToolMiddleware(execution_policy=policy), "seq 100 999")
-    assert re.fullmatch(r"100\n\[\.\.\. .* 900 lines \.\.\.\]\n999\n\[exit code 0\]", outputs.text)
+    (result,) = run(ShellToolMiddleware(execution_policy=policy), "seq 100 999")
+    assert re.fullmatch(r"100\n\[\.\.\. .* 900 lines \.\.\.\]\n999\n\[exit code 0\]", result.text)
 
 
 def test_a_command_that_takes_too_long_is_killed_and_the_model_reads_it(run: Run) -> None:
@@ -612,8 +612,8 @@ def test_without_a_command_no_shell_is_started(call: Callable[..., Any]) -> None
 def test_outputs_are_redacted(run: Run) -> None:
     rules = [RedactionRule("email"), RedactionRule("key", "mask", detector=r"sk-\w{20}")]
     shell = ShellToolMiddleware(redaction_rules=rules)
-    (outputs,) = run(shell, "echo a@b.example and sk-abcdefghij0123456789; echo '[REDACTED_EMAIL]'")
-    assert outputs.text == "[REDACTED_EMAIL] and ****6789\n[REDACTED_EMAIL]\n[exit code 0]"
+    (result,) = run(shell, "echo a@b.example and sk-abcdefghij0123456789; echo '[REDACTED_EMAIL]'")
+    assert result.text == "[REDACTED_EMAIL] and ****6789\n[REDACTED_EMAIL]\n[exit code 0]"
 
 
 def test_an_output_that_a_rule_blocks_is_withheld(run: Run) -> None:
@@ -629,8 +629,8 @@ def test_a_rule_that_takes_too_long_withholds_the_output(run: Run) -> None:
         raise TurnError("the expression", "took longer than 1 second.")
 
     shell = ShellToolMiddleware(redaction_rules=[RedactionRule("slow", detector=slow)])
-    (outputs,) = run(shell, "echo secret")
-    assert outputs.text.startswith("[The output is withheld: the expression took longer")
+    (result,) = run(shell, "echo secret")
+    assert result.text.startswith("[The output is withheld: the expression took longer")
 
 
 MANY_PROCESSES = (
@@ -650,8 +650,8 @@ def test_a_fork_bomb_is_stopped(run: Run) -> None:
 
 def test_orphaned_processes_count(run: Run) -> None:
     shell = ShellToolMiddleware(execution_policy=short_limits(max_processes=30))
-    (outputs,) = run(shell, "for i in $(seq 100); do (sleep 96.5 &); done; sleep 4")
-    assert "[The command started more than 30 processes and was killed" in outputs.text
+    (result,) = run(shell, "for i in $(seq 100); do (sleep 96.5 &); done; sleep 4")
+    assert "[The command started more than 30 processes and was killed" in result.text
     assert not running("sleep 96.5")
 
 
@@ -691,8 +691,8 @@ def test_a_shell_has_the_variables_it_is_given_and_no_secrets_of_this_process(
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
     shell = ShellToolMiddleware(env={"GIVEN": "a 'b' $c"})
-    (outputs,) = run(shell, 'echo "${SOME_API_KEY-none} $GIVEN"; printenv PATH')
-    assert outputs.text == f"none a 'b' $c\n{os.environ['PATH']}\n[exit code 0]"
+    (result,) = run(shell, 'echo "${SOME_API_KEY-none} $GIVEN"; printenv PATH')
+    assert result.text == f"none a 'b' $c\n{os.environ['PATH']}\n[exit code 0]"
 
 
 def test_any_posix_shell_works(run: Run) -> None:

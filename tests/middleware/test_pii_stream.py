@@ -26,7 +26,7 @@ DATA = "ada@example.com"
 
 
 class Chunked(BaseChatModel):
-    """A model that says what it is given, in the pieces that it is given."""
+    """A model that streams the given chunks."""
 
     chunks: list[Any]
 
@@ -81,7 +81,7 @@ TEXT = f"Ask {DATA}, or bob@x.org \u2013 soon."
 CLEAN = "Ask [REDACTED_EMAIL], or [REDACTED_EMAIL] \u2013 soon."
 
 
-def test_a_match_that_spans_chunks_is_never_let_out_in_part(
+def test_a_match_that_spans_chunks_is_never_released_in_part(
     collect: Callable[..., Any], call: Callable[..., Any]
 ) -> None:
     agent = create_agent(Chunked(chunks=spelled(TEXT)), middleware=[guard()])
@@ -89,7 +89,7 @@ def test_a_match_that_spans_chunks_is_never_let_out_in_part(
     tokens = [chunk.text for chunk, _ in parts]
     assert "".join(tokens) == CLEAN
     assert not any("ada" in token or "@" in token for token in tokens)
-    # What is no address comes as it is said, a word behind.
+    # Other text is released one word later than it arrives.
     assert tokens[:3] == ["Ask ", "[REDACTED_EMAIL], ", "or "]
     assert call(agent, HELLO)["messages"][-1].text == CLEAN
 
@@ -101,17 +101,17 @@ def events_of(agent: Any) -> list[Any]:
     return asyncio.run(gather())
 
 
-class Ear(BaseCallbackHandler):
-    """Hears everything that handlers are told."""
+class RecordingHandler(BaseCallbackHandler):
+    """Records everything that handlers receive."""
 
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.events: list[Any] = []
 
     def on_llm_new_token(self, *args: Any, **kwargs: Any) -> None:
-        self.heard.append((args, kwargs))
+        self.events.append((args, kwargs))
 
     def on_llm_end(self, *args: Any, **kwargs: Any) -> None:
-        self.heard.append((args, kwargs))
+        self.events.append((args, kwargs))
 
 
 @settings(max_examples=15)  # each is a run
@@ -127,8 +127,8 @@ def test_no_event_of_a_run_shows_the_data(sizes: list[int]) -> None:
     assert streamed([part for mode, part in parts if mode == "messages"]).text == CLEAN
 
 
-def test_events_and_handlers_are_told_no_more(call: Callable[..., Any]) -> None:
-    ear, own = Ear(), Ear()
+def test_events_and_handlers_receive_redacted_text_only(call: Callable[..., Any]) -> None:
+    ear, own = RecordingHandler(), RecordingHandler()
     counted: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
     facts = {"model_name": "chunked"}
     last = said("", usage_metadata=counted, response_metadata=facts)
@@ -141,9 +141,9 @@ def test_events_and_handlers_are_told_no_more(call: Callable[..., Any]) -> None:
         call(agent, HELLO, {"callbacks": [ear]})
     assert "ada@" not in repr([run.outputs for run in runs.traced_runs])
     assert usage.usage_metadata["chunked"]["total_tokens"] == 3, "counted once"
-    assert ear.heard
-    assert own.heard
-    for heard in (*events, *ear.heard, *own.heard):
+    assert ear.events
+    assert own.events
+    for heard in (*events, *ear.events, *own.events):
         assert "ada@" not in repr(heard)
         assert "@x.org" not in repr(heard)
 
@@ -153,7 +153,7 @@ def summary(text: str) -> dict[str, Any]:
     return {"type": "reasoning", "summary": [part], "index": 2}
 
 
-def test_the_text_of_blocks_and_reasoning_is_guarded_and_all_else_is_kept(
+def test_the_text_of_blocks_and_reasoning_is_redacted_and_all_else_is_kept(
     collect: Callable[..., Any], call: Callable[..., Any]
 ) -> None:
     image = {"type": "image", "url": "https://a.b/c.png", "index": 3}
@@ -189,7 +189,7 @@ def test_the_text_of_blocks_and_reasoning_is_guarded_and_all_else_is_kept(
         assert message.id == "run-1"
 
 
-def test_blocks_without_an_index_are_guarded_across_chunks(collect: Callable[..., Any]) -> None:
+def test_blocks_without_an_index_are_redacted_across_chunks(collect: Callable[..., Any]) -> None:
     chunks = said(
         [{"type": "text", "text": "ask ada@"}], ["exam"], [{"type": "text", "text": "ple.com."}]
     )
@@ -237,7 +237,7 @@ def calling(arguments: str) -> list[AIMessageChunk]:
     return chunks
 
 
-def test_the_arguments_of_calls_are_guarded_wherever_they_stand(
+def test_the_arguments_of_calls_are_redacted_in_every_place(
     collect: Callable[..., Any],
 ) -> None:
     model = Chunked(chunks=calling(json.dumps(CALL)))
@@ -260,7 +260,7 @@ def test_the_arguments_of_calls_are_guarded_wherever_they_stand(
     assert json.loads(block["partial_json"]) == CLEAN_CALL
 
 
-def test_calls_are_left_alone_where_only_the_text_is_guarded(collect: Callable[..., Any]) -> None:
+def test_calls_are_unchanged_if_only_the_text_is_redacted(collect: Callable[..., Any]) -> None:
     agent = create_agent(
         Chunked(chunks=calling(json.dumps(CALL))),
         [send],
@@ -272,7 +272,7 @@ def test_calls_are_left_alone_where_only_the_text_is_guarded(collect: Callable[.
     assert whole.text == "I ask [REDACTED_EMAIL]"
 
 
-def test_arguments_that_are_no_json_are_guarded_as_text(collect: Callable[..., Any]) -> None:
+def test_arguments_that_are_not_json_are_redacted_as_text(collect: Callable[..., Any]) -> None:
     agent = create_agent(
         Chunked(chunks=calling('{"to": "ada@x.org", "note": [}')),
         [send],
@@ -292,7 +292,7 @@ class Contact(BaseModel):
 
 
 @pytest.mark.parametrize("by", ["tool", "provider"])
-def test_a_structured_answer_is_an_answer(call: Callable[..., Any], by: str) -> None:
+def test_a_structured_answer_is_redacted(call: Callable[..., Any], by: str) -> None:
     """Guarded with the output, in either strategy; calls of other tools are not."""
     step: Any = [{"name": "Contact", "args": {"mail": DATA}}]
     if by == "provider":
@@ -310,7 +310,7 @@ def test_a_structured_answer_is_an_answer(call: Callable[..., Any], by: str) -> 
     assert model.requests[-1].tools == (["send"] if by == "provider" else ["send", "Contact"])
 
 
-def test_a_match_ends_the_run_before_it_is_heard_where_the_strategy_is_to_block(
+def test_a_blocked_match_ends_the_run_before_it_is_streamed(
     collect: Callable[..., Any],
 ) -> None:
     agent = create_agent(Chunked(chunks=spelled(TEXT)), middleware=[guard(strategy="block")])
@@ -322,7 +322,7 @@ def test_a_match_ends_the_run_before_it_is_heard_where_the_strategy_is_to_block(
         collect(agent, HELLO)
 
 
-def test_several_guards_each_take_their_own(collect: Callable[..., Any]) -> None:
+def test_several_guards_redact_their_own_types(collect: Callable[..., Any]) -> None:
     card = "4242 4242 4242 4242"
     stack = [guard(), PIIMiddleware("credit_card", strategy="mask", apply_to_output=True)]
     agent = create_agent(Chunked(chunks=spelled(f"{card}, {TEXT}")), middleware=stack)
@@ -330,7 +330,7 @@ def test_several_guards_each_take_their_own(collect: Callable[..., Any]) -> None
     assert whole.text == f"**** **** **** 4242, {CLEAN}"
 
 
-def test_a_model_that_a_later_layer_chooses_is_guarded_too(collect: Callable[..., Any]) -> None:
+def test_a_model_chosen_by_an_inner_layer_is_guarded(collect: Callable[..., Any]) -> None:
     other = Chunked(chunks=spelled(TEXT))
 
     class Other(AgentMiddleware):
@@ -344,7 +344,7 @@ def test_a_model_that_a_later_layer_chooses_is_guarded_too(collect: Callable[...
     assert streamed(parts).text == CLEAN
 
 
-def test_an_answer_that_a_layer_gives_by_itself_is_guarded(call: Callable[..., Any]) -> None:
+def test_an_answer_given_by_a_layer_is_redacted(call: Callable[..., Any]) -> None:
     class Answers(AgentMiddleware):
         def around_model(self, request: ModelRequest[Any]) -> Any:
             return AIMessage(TEXT)
@@ -355,9 +355,7 @@ def test_an_answer_that_a_layer_gives_by_itself_is_guarded(call: Callable[..., A
 
 
 @pytest.mark.parametrize("wrapped", ["with_fallbacks", "bind"])
-def test_a_model_in_a_wrapping_is_guarded_in_there(
-    collect: Callable[..., Any], wrapped: str
-) -> None:
+def test_a_wrapped_model_is_guarded(collect: Callable[..., Any], wrapped: str) -> None:
     class Fails(Chunked):
         def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
             raise ConnectionError("down")
