@@ -24,11 +24,9 @@ _END = re.compile(r"(?!)")  # matches nothing: no name follows the end of a patt
 
 
 class Scope:
-    """Files below a folder that match a glob pattern.
+    """Files below the folder `start` that match a glob pattern.
 
-    Args:
-        pattern: The pattern, relative to the folder; or, if it begins with "/", to the root.
-        start: The folder.
+    The pattern is relative to the folder, or to the root if it begins with "/".
 
     Raises:
         ValueError: The pattern is too long, has too many alternatives, or contains "..".

@@ -68,12 +68,7 @@ class Match:
 
 
 class PythonGrep:
-    """Search with Python's regular expressions.
-
-    Args:
-        tree: The folder to search.
-        max_bytes: Size of the largest file that is searched.
-    """
+    """Search with Python's regular expressions."""
 
     def __init__(self, tree: Tree, max_bytes: int) -> None:
         self._tree = tree
@@ -124,11 +119,6 @@ class Ripgrep(PythonGrep):
     """Search with ripgrep; with Python for patterns that ripgrep does not support.
 
     These are patterns with look-around or back-references.
-
-    Args:
-        program: The path of `rg`.
-        tree: The folder to search.
-        max_bytes: Size of the largest file that is searched.
     """
 
     def __init__(self, program: str, tree: Tree, max_bytes: int) -> None:

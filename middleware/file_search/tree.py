@@ -34,13 +34,9 @@ class OutOfTime(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Time at which a search must end.
+    """Time at which a search must end."""
 
-    Args:
-        at: A time of the monotonic clock, in seconds.
-    """
-
-    at: float
+    at: float  # seconds of the monotonic clock
 
     @property
     def left(self) -> float:
@@ -94,9 +90,6 @@ def format_path(parts: Parts) -> str:
 
 class Tree:
     """Folder with everything in it.
-
-    Args:
-        root: The folder.
 
     Raises:
         ValueError: It is not a folder.

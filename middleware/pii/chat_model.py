@@ -56,10 +56,6 @@ class GuardedChatModel(BaseChatModel):
     """Chat model that asks another one and applies a guard to its answers.
 
     Everything else, such as its name, its profile and its token counts, comes from the other model.
-
-    Args:
-        inner: The model that answers.
-        guard: What is applied to the answers.
     """
 
     inner: Any

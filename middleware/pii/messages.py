@@ -88,10 +88,7 @@ def map_text(
 ) -> Any:
     """Return a message's content, or another part of it, with its texts replaced.
 
-    Args:
-        value: The content.
-        replace_text: Called with the path of a text and the text; returns the replacement.
-        path: The path of the value.
+    `replace_text` gets the path of a text and the text; `path` is the path of the value.
     """
     if isinstance(value, str):
         return replace_text(path, value)
@@ -175,19 +172,12 @@ def text_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Guard:
-    """Rule, and the parts of a model's answer that it is applied to.
-
-    Args:
-        rule: The rule.
-        text: Whether to redact the text: content, reasoning, refusals.
-        all_calls: Whether to redact the arguments of every call.
-        calls: Names of the tools whose calls are redacted in any case.
-    """
+    """Rule, and the parts of a model's answer that it is applied to."""
 
     rule: RedactionRule
-    text: bool
-    all_calls: bool = False
-    calls: frozenset[str] = frozenset()
+    text: bool  # redact content, reasoning and refusals
+    all_calls: bool = False  # redact the arguments of every call
+    calls: frozenset[str] = frozenset()  # tools whose calls are redacted in any case
 
     @property
     def redacts_calls(self) -> bool:

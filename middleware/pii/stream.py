@@ -35,9 +35,6 @@ _WHOLE_KEYS = frozenset({"annotations", "citations", "output", "value"})
 class TextStream:
     """Redaction of one text that arrives in pieces.
 
-    Args:
-        rule: The rule that is applied to it.
-
     >>> stream = TextStream(RedactionRule("email"))
     >>> [stream.feed(piece) for piece in ("Ask ada@", "example.", "com or ")], stream.close()
     (['Ask ', '', '[REDACTED_EMAIL] or '], '')
@@ -71,9 +68,7 @@ class TextStream:
 class AnswerStream:
     """Redaction of an answer that arrives in chunks, each with parts of several texts and calls.
 
-    Args:
-        guard: What is applied to it. Calls that the guard redacts are released as a whole, at the
-            end: only then their arguments are complete.
+    Calls that the guard redacts are released at the end: only then their arguments are complete.
     """
 
     def __init__(self, guard: Guard) -> None:

@@ -132,28 +132,16 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
                 "ShellToolMiddleware needs Linux, macOS or another POSIX system. On Windows run "
                 "your program in WSL or in a container."
             )
-        policy = HostExecutionPolicy() if execution_policy is None else execution_policy
-        if not isinstance(policy, ExecutionPolicy):
-            raise TypeError(
-                "execution_policy must be an instance of HostExecutionPolicy, "
-                "DockerExecutionPolicy, BubblewrapExecutionPolicy or CodexSandboxExecutionPolicy, "
-                f"got {policy!r}."
-            )
-        rules = () if redaction_rules is None else redaction_rules
-        if not isinstance(rules, Sequence) or not all(isinstance(r, RedactionRule) for r in rules):
-            raise TypeError(
-                f"redaction_rules must be a list of RedactionRule, got {rules!r}. "
-                "Pass for example redaction_rules=[RedactionRule('email')]."
-            )
-        settings = ShellSettings(
-            policy=policy,
-            root=_parse_root(workspace_root),
-            shell=_parse_shell(shell_command),
-            env=_parse_env(env),
-            startup=_parse_commands("startup_commands", startup_commands),
-            shutdown=_parse_commands("shutdown_commands", shutdown_commands),
-            rules=tuple(rules),
+        settings = _parse_settings(
+            execution_policy,
+            workspace_root,
+            shell_command,
+            env,
+            startup_commands,
+            shutdown_commands,
+            redaction_rules,
         )
+        policy = settings.policy
         check_text("tool_name", tool_name)
         if tool_description is None:
             tool_description = DESCRIPTION.format(
@@ -267,24 +255,42 @@ def _thread_id(runtime: Any) -> str | None:
     return info.thread_id if info else None
 
 
-def _parse_root(root: Any) -> Path | None:
-    if root is None:
-        return None
-    if not isinstance(root, str | os.PathLike) or not str(root) or not Path(root).is_dir():
-        raise ValueError(
-            f"workspace_root must be an existing folder, got {str(root)!r}. Create it first, or "
-            "leave it out for a temporary one."
+def _parse_settings(
+    policy: Any, root: Any, shell: Any, env: Any, startup: Any, shutdown: Any, rules: Any
+) -> ShellSettings:
+    policy = HostExecutionPolicy() if policy is None else policy
+    if not isinstance(policy, ExecutionPolicy):
+        raise TypeError(
+            "execution_policy must be an instance of HostExecutionPolicy, DockerExecutionPolicy, "
+            f"BubblewrapExecutionPolicy or CodexSandboxExecutionPolicy, got {policy!r}."
         )
-    return Path(root).resolve()
-
-
-def _parse_shell(shell: Any) -> tuple[str, ...]:
-    words = shlex.split(shell) if isinstance(shell, str) else ("bash",) if shell is None else shell
-    if not isinstance(words, Sequence) or not words:
+    if root is not None:
+        if not isinstance(root, str | os.PathLike) or not str(root) or not Path(root).is_dir():
+            raise ValueError(
+                f"workspace_root must be an existing folder, got {str(root)!r}. Create it first, "
+                "or leave it out for a temporary one."
+            )
+        root = Path(root).resolve()
+    shell = ["bash"] if shell is None else shlex.split(shell) if isinstance(shell, str) else shell
+    if not isinstance(shell, Sequence) or not shell:
         raise ValueError(f"shell_command must be a shell such as ['bash'], got {shell!r}.")
-    for word in words:
+    for word in shell:
         check_text("each word of shell_command", word)
-    return tuple(words)
+    rules = () if rules is None else rules
+    if not isinstance(rules, Sequence) or not all(isinstance(r, RedactionRule) for r in rules):
+        raise TypeError(
+            f"redaction_rules must be a list of RedactionRule, got {rules!r}. "
+            "Pass for example redaction_rules=[RedactionRule('email')]."
+        )
+    return ShellSettings(
+        policy=policy,
+        root=root,
+        shell=tuple(shell),
+        env=_parse_env(env),
+        startup=_parse_commands("startup_commands", startup),
+        shutdown=_parse_commands("shutdown_commands", shutdown),
+        rules=tuple(rules),
+    )
 
 
 def _parse_env(env: Any) -> Mapping[str, str]:

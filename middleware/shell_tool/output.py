@@ -19,10 +19,7 @@ Redact = Callable[[str], str]
 
 
 class Output:
-    """Buffer for what a command prints: its beginning, its end, and its size.
-
-    Args:
-        keep: Bytes to keep of each end. What lies between is counted and dropped.
+    """Buffer for what a command prints: its first and last `keep` bytes, and its size.
 
     >>> output = Output(keep=2)
     >>> for part in (b"abc", b"def"):
@@ -71,13 +68,8 @@ def truncate_output(
     """Return what the model may see of an output, and whether that is less than all of it.
 
     Redaction comes before truncation, so that no cut hides half of a secret from its rule. The
-    middle is left out: the beginning shows what the output is, the end how the command went.
-
-    Args:
-        output: What the command printed.
-        max_lines: Lines to show.
-        max_bytes: Bytes to show. None: all that was kept.
-        redact: Functions applied to the text, in order.
+    middle is left out: the beginning shows what the output is, the end how the command went. With
+    `max_bytes=None` the size is limited only by what was kept.
     """
     first, last = output.ends()
     # Where bytes were dropped, `first` may end and `last` may begin within a character.
@@ -116,9 +108,7 @@ def truncate_output(
 def decode(data: bytes, *, final: bool = True) -> str:
     """Decode bytes as UTF-8; replace invalid bytes, and NUL, which databases reject.
 
-    Args:
-        data: The bytes.
-        final: Whether they are complete; if False, an incomplete last character is left out.
+    With `final=False` an incomplete last character is left out.
 
     >>> decode(bytes([65, 255, 0]))
     'A��'

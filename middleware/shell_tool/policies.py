@@ -16,17 +16,18 @@ from typing import Any, Literal
 
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
 
-INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE")
-"""Environment variables that a shell on the host inherits: none that holds a key or a password."""
-
 WORKSPACE = "/workspace"
 """Path of the workspace inside a sandbox or container."""
 
 LEAST_MEMORY = 16 * 1024 * 1024
 """Smallest `memory_bytes`: with less than 16 MiB a shell cannot start most programs."""
 
+# Environment variables that a shell on the host inherits: none that holds a key or a password.
+_INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE")
 # The output is read by a program: no escape codes, and no pager that waits for a key.
 _TERMINAL = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
+# Environment variables of a shell that does not see this machine's home folders.
+_SANDBOX_ENV = {"HOME": "/tmp", "LANG": "C.UTF-8", **_TERMINAL}
 
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 # What programs need from /etc. The rest, such as /etc/shadow, does not exist in the sandbox.
@@ -126,14 +127,21 @@ class ExecutionPolicy(ABC):
             token: A word that is unique to this shell.
         """
 
-    def _ulimits(self) -> str:
-        """Shell commands that set the limits of the shell and of all processes it starts."""
+    def _local_launch(self, argv: Sequence[str], workspace: Path, env: Mapping[str, str]) -> Launch:
+        """A launch on this machine, where the shell itself and this process enforce the limits."""
         limits = []
         if self.memory_bytes is not None:
             limits.append(f"ulimit -v {self.memory_bytes // 1024}")
         if self.cpu_time_seconds is not None:
             limits.append(f"ulimit -t {self.cpu_time_seconds}")
-        return " && ".join(limits)
+        inherited = {k: os.environ[k] for k in _INHERITED if k in os.environ}
+        return Launch(
+            argv=tuple(argv),
+            env={**inherited, **_TERMINAL, **env},
+            folder=workspace,
+            limits=" && ".join(limits),
+            max_processes=self.max_processes,
+        )
 
 
 @dataclass(frozen=True)
@@ -158,13 +166,7 @@ class HostExecutionPolicy(ExecutionPolicy):
         self, shell: Sequence[str], workspace: Path, env: Mapping[str, str], token: str
     ) -> Launch:
         """Return the shell itself."""
-        return Launch(
-            argv=tuple(shell),
-            env={**_host_env(), **env},
-            folder=workspace,
-            limits=self._ulimits(),
-            max_processes=self.max_processes,
-        )
+        return self._local_launch(shell, workspace, env)
 
 
 @dataclass(frozen=True)
@@ -217,13 +219,7 @@ class CodexSandboxExecutionPolicy(ExecutionPolicy):
             argv.append(self.platform)
         for name, value in self.config_overrides.items():
             argv += ("-c", f"{name}={as_toml(value)}")
-        return Launch(
-            argv=(*argv, "--", *shell),
-            env={**_host_env(), **env},
-            folder=workspace,
-            limits=self._ulimits(),
-            max_processes=self.max_processes,
-        )
+        return self._local_launch([*argv, "--", *shell], workspace, env)
 
 
 @dataclass(frozen=True)
@@ -282,7 +278,7 @@ class BubblewrapExecutionPolicy(ExecutionPolicy):
         """Return the shell wrapped in `bwrap`."""
         argv = [self.binary, "--die-with-parent", "--new-session", "--unshare-all"]
         argv += ("--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv")
-        for name, value in {"PATH": _SANDBOX_PATH, **_sandbox_env(), **env}.items():
+        for name, value in {"PATH": _SANDBOX_PATH, **_SANDBOX_ENV, **env}.items():
             argv += ("--setenv", name, value)
         etc_files: tuple[str, ...] = _ETC_FILES
         if self.network_enabled:
@@ -299,13 +295,7 @@ class BubblewrapExecutionPolicy(ExecutionPolicy):
         argv += ("--bind", str(workspace), WORKSPACE, "--chdir", WORKSPACE)
         # Without this, everything that is not a mount is a writable file system in memory.
         argv += ("--remount-ro", "/dev", "--remount-ro", "/")
-        return Launch(
-            argv=(*argv, "--", *shell),
-            env=_host_env(),
-            folder=workspace,
-            limits=self._ulimits(),
-            max_processes=self.max_processes,
-        )
+        return self._local_launch([*argv, "--", *shell], workspace, {})
 
 
 @dataclass(frozen=True)
@@ -388,7 +378,7 @@ class DockerExecutionPolicy(ExecutionPolicy):
             argv += ("--pids-limit", str(self.max_processes))
         if self.cpus is not None:
             argv += ("--cpus", str(self.cpus))
-        for variable, value in {**_sandbox_env(), **env}.items():
+        for variable, value in {**_SANDBOX_ENV, **env}.items():
             argv += ("--env", f"{variable}={value}")
         removal = ("rm", "--force") if self.remove_container_on_exit else ("kill",)
         return Launch(
@@ -399,16 +389,6 @@ class DockerExecutionPolicy(ExecutionPolicy):
             # The container outlives the `docker run` process if that is killed.
             cleanup=(self.binary, *removal, name),
         )
-
-
-def _host_env() -> dict[str, str]:
-    """Environment variables that a process on this machine needs, without secrets."""
-    return {**{k: os.environ[k] for k in INHERITED if k in os.environ}, **_TERMINAL}
-
-
-def _sandbox_env() -> dict[str, str]:
-    """Environment variables of a shell that does not see this machine's files."""
-    return {"HOME": "/tmp", "LANG": "C.UTF-8", **_TERMINAL}
 
 
 def as_toml(value: Any) -> str:

@@ -41,19 +41,11 @@ Ending = Literal["finished", "exited", "timeout", "processes", "cancelled"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended.
+    """How a command ended."""
 
-    Args:
-        ending: "finished": the shell is still alive. "exited": the shell exited. "timeout",
-            "processes", "cancelled": the shell was killed because of the time, the number of
-            processes, or the caller.
-        output: What was printed.
-        exit_code: Exit code of the command, or of the shell; None if it was killed.
-    """
-
-    ending: Ending
+    ending: Ending  # "finished": the shell is still alive; "exited": it exited; else it was killed
     output: Output
-    exit_code: int | None = None
+    exit_code: int | None = None  # of the command or the shell; None if it was killed
 
 
 class CannotStart(Exception):
@@ -68,10 +60,7 @@ def new_token() -> str:
 def encode_command(command: str, token: str, status: int = 0) -> bytes:
     """Return what to send to a shell so that it runs a command and prints the end marker.
 
-    Args:
-        command: One or more lines.
-        token: The token of the end marker.
-        status: Exit code of the previous command, which the command sees as `$?`.
+    `status` is the exit code of the previous command, which this command sees as `$?`.
 
     Raises:
         ValueError: The command contains NUL or a lone surrogate, which no shell can read.
@@ -121,14 +110,8 @@ class ShellProcess:
     """Running shell that takes one command at a time.
 
     Only one thread may use it, and that thread must live as long as the shell: bubblewrap's
-    `--die-with-parent` kills the sandbox when the thread that started it ends.
-
-    Args:
-        launch: The process to start.
-        token: A word that is unique to this shell.
-        timeout: Seconds the shell may take to answer.
-        cancelled: Returns whether the caller has given up.
-        keep: Bytes to keep of each end of an output.
+    `--die-with-parent` kills the sandbox when the thread that started it ends. `token` is unique to
+    this shell, times are in seconds, and `cancelled` returns whether the caller has given up.
 
     Raises:
         CannotStart: The program does not exist, exits, or does not answer.
@@ -194,18 +177,8 @@ class ShellProcess:
         """
         return self._process.poll() is None
 
-    @property
-    def has_background_processes(self) -> bool:
-        """Whether there may be more processes than the shell's own."""
-        return len(self.process_tree.pids()) > 1
-
     def run(self, command: str, timeout: float, cancelled: Callable[[], bool]) -> Outcome:
         """Run a command until it ends or has to be ended; in the latter case the shell is gone.
-
-        Args:
-            command: One or more lines.
-            timeout: Seconds it may take.
-            cancelled: Returns whether the caller has given up.
 
         Raises:
             ValueError: No shell can read the command.
@@ -256,12 +229,7 @@ class ShellProcess:
         self._reap()
 
     def close(self, grace: float, cancelled: Callable[[], bool]) -> None:
-        """End the shell, then its background processes; kill what does not end in time.
-
-        Args:
-            grace: Seconds they have.
-            cancelled: Returns whether there is no time for that.
-        """
+        """End the shell, then its background processes; after `grace` seconds kill what is left."""
         deadline = time.monotonic() + grace
 
         def wait_until(ended: Callable[[], bool]) -> None:

@@ -25,12 +25,7 @@ _PAUSE = 0.005  # seconds between two looks at what is left
 
 
 class ProcessTree:
-    """Processes of a shell.
-
-    Args:
-        leader: Process id of the shell, which leads its process group and its session.
-        cookie: Value of the environment variable `COOKIE` that the shell was started with.
-    """
+    """Processes of a shell, which leads a process group and a session, and has a cookie."""
 
     def __init__(self, leader: int, cookie: str) -> None:
         self.leader = leader
@@ -71,7 +66,7 @@ class ProcessTree:
         """Return whether there are more processes than the limit.
 
         Descendants are counted on every call: that takes few reads, and in a sandbox, whose first
-        process adopts all orphans, there are no others. On the host orphans are counted too, but
+        process adopts all orphans, that is all. On the host orphans are counted too, but
         only if the number of tasks in the whole system has grown enough. The process group is
         stopped meanwhile, because scanning takes longer than forking.
         """

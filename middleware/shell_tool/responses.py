@@ -34,17 +34,11 @@ _LOST: Final = "working directory, variables, functions and background processes
 
 @dataclass(frozen=True)
 class Response:
-    """Result of a tool call.
-
-    Args:
-        text: What the model reads.
-        failed: Whether the tool message has status "error".
-        details: The same for programs: the artifact of the tool message.
-    """
+    """Result of a tool call."""
 
     text: str
-    failed: bool = False
-    details: dict[str, Any] = field(default_factory=dict)
+    failed: bool = False  # the tool message has status "error"
+    details: dict[str, Any] = field(default_factory=dict)  # its artifact
 
 
 def execute_call(
@@ -55,14 +49,7 @@ def execute_call(
     restart: bool,
     seen_before: bool,
 ) -> Response:
-    """Execute a call of the shell tool.
-
-    Args:
-        supervisor: Owner of the shell.
-        cancelled: Returns whether the caller has given up.
-        command: What to run, or None.
-        restart: Whether to start a new shell first.
-        seen_before: Whether the model has seen results of an earlier shell.
+    """Execute a call of the shell tool; `seen_before`: the model knows results of another shell.
 
     Raises:
         ShellError: The shell cannot be started.

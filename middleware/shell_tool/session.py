@@ -79,22 +79,12 @@ class ShellError(TurnError):
 
 @dataclass(frozen=True)
 class ShellSettings:
-    """What all shells of a middleware have in common.
-
-    Args:
-        policy: Where they run, and their limits.
-        root: The folder they work in; None for a temporary one for each run.
-        shell: The program and its arguments.
-        env: Environment variables that the user adds.
-        startup: Commands to run in a new shell.
-        shutdown: Commands to run at the end.
-        rules: What to redact in outputs.
-    """
+    """What all shells of a middleware have in common."""
 
     policy: ExecutionPolicy
-    root: Path | None
-    shell: tuple[str, ...]
-    env: Mapping[str, str]
+    root: Path | None  # None: a temporary folder for each run
+    shell: tuple[str, ...]  # the program and its arguments
+    env: Mapping[str, str]  # in addition to those of the policy
     startup: tuple[str, ...]
     shutdown: tuple[str, ...]
     rules: tuple[RedactionRule, ...]
@@ -180,7 +170,7 @@ class ShellSupervisor:
             )
             return False
         if self._has_background is None:
-            self._has_background = self._shell.has_background_processes
+            self._has_background = len(self._shell.process_tree.pids()) > 1
         return self._has_background
 
     def close(self, cancelled: Cancelled) -> None:
@@ -236,40 +226,34 @@ class ShellSupervisor:
             ) from error
         for command in settings.startup:
             outcome = shell.run(command, policy.startup_timeout, cancelled)
-            if outcome.ending != "finished" or outcome.exit_code:
-                shell.kill()
-                raise self._startup_error(command, outcome)
+            if outcome.ending == "finished" and not outcome.exit_code:
+                continue
+            shell.kill()
+            try:
+                output = settings.visible_output(outcome)[0].strip()
+            except TurnError:
+                output = "(withheld)"
+            reasons: dict[str, str] = {
+                "finished": f"failed with exit code {outcome.exit_code}",
+                "exited": f"ended the shell with exit code {outcome.exit_code}",
+                "timeout": f"took longer than {policy.startup_timeout:g} seconds",
+                "processes": "started too many processes",
+            }
+            raise ShellError(
+                f"{reasons.get(outcome.ending, outcome.ending)}: {output or 'no output'}.",
+                "Fix the command, or raise startup_timeout in the execution_policy.",
+                command=command,
+                exit_code=outcome.exit_code,
+                output=output,
+            )
         return shell
-
-    def _startup_error(self, command: str, outcome: Outcome) -> ShellError:
-        try:
-            output = self.settings.visible_output(outcome)[0].strip()
-        except TurnError:
-            output = "(withheld)"
-        reasons: dict[str, str] = {
-            "finished": f"failed with exit code {outcome.exit_code}",
-            "exited": f"ended the shell with exit code {outcome.exit_code}",
-            "timeout": f"took longer than {self.settings.policy.startup_timeout:g} seconds",
-            "processes": "started too many processes",
-        }
-        return ShellError(
-            f"{reasons.get(outcome.ending, outcome.ending)}: {output or 'no output'}.",
-            "Fix the command, or raise startup_timeout in the execution_policy.",
-            command=command,
-            exit_code=outcome.exit_code,
-            output=output,
-        )
 
 
 Work = Callable[[ShellSupervisor, Cancelled], T]
 
 
 class Job(Generic[T]):
-    """Work for the thread of a session, whose result can be waited for or awaited.
-
-    Args:
-        work: The function to call with the supervisor and with a check for cancellation.
-    """
+    """Work for the thread of a session, whose result can be waited for or awaited."""
 
     def __init__(self, work: Work[T]) -> None:
         self._work = work
@@ -319,12 +303,7 @@ class Job(Generic[T]):
 
 
 class Session:
-    """Shell with its thread, which starts with the first job.
-
-    Args:
-        supervisor: Owner of the shell.
-        on_end: Called with the session when it has ended.
-    """
+    """Shell with its thread, which starts with the first job."""
 
     def __init__(self, supervisor: ShellSupervisor, on_end: Callable[[Session], None]) -> None:
         self._supervisor = supervisor
@@ -401,11 +380,7 @@ class Session:
 
 
 class Sessions:
-    """Sessions of one middleware, by the key of their run.
-
-    Args:
-        settings: What their shells have in common.
-    """
+    """Sessions of one middleware, by the key of their run."""
 
     def __init__(self, settings: ShellSettings) -> None:
         self._settings = settings

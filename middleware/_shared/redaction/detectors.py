@@ -50,15 +50,12 @@ class PIIMatch(TypedDict):
 
 @dataclass(frozen=True)
 class Detector:
-    """Detector in a uniform form.
+    """Detector in a uniform form."""
 
-    Args:
-        find: Returns the matches in a text, in order and without overlap.
-        settled: Returns how many leading characters of a text may be cut off, so that the matches
-            in both parts are the matches in the whole, however the text continues.
-    """
-
+    # Returns the matches in a text, in order and without overlap.
     find: Callable[[str], list[PIIMatch]]
+    # Returns how many leading characters of a text may be cut off, so that the matches in both
+    # parts are the matches in the whole, however the text continues.
     settled: Callable[[str], int]
 
 

@@ -109,10 +109,21 @@ class RedactionRule:
             return text
         if self.strategy == "block":
             raise PIIDetectionError(self.pii_type, matches)
+        mask = _MASKS.get(self.pii_type, _mask_other)
         pieces: list[str] = []
         done = 0
         for match in matches:
-            pieces += text[done : match["start"]], self._replace(match["value"])
+            value = match["value"]
+            if self.strategy == "redact":
+                replacement = f"[REDACTED_{self._label.upper()}]"
+            elif self.strategy == "mask":
+                replacement = mask(value)
+            else:
+                key = _PROCESS_KEY if self.hash_key is None else self.hash_key
+                key = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
+                digest = hmac.new(key, value.encode("utf-8", "surrogatepass"), "sha256")
+                replacement = f"<{self._label}_hash:{digest.hexdigest()[:8]}>"
+            pieces += text[done : match["start"]], replacement
             done = match["end"]
         return "".join([*pieces, text[done:]])
 
@@ -143,18 +154,6 @@ class RedactionRule:
         # Without spaces, so that a stream never splits a mark.
         return self.pii_type.replace(" ", "_")
 
-    def _replace(self, value: str) -> str:
-        if self.strategy == "redact":
-            return f"[REDACTED_{self._label.upper()}]"
-        if self.strategy == "mask":
-            if mask := _MASKS.get(self.pii_type):
-                return mask(value)
-            return f"****{value[-4:]}" if len(value) > 4 else "****"
-        key = _PROCESS_KEY if self.hash_key is None else self.hash_key
-        key = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
-        digest = hmac.new(key, value.encode("utf-8", "surrogatepass"), "sha256")
-        return f"<{self._label}_hash:{digest.hexdigest()[:8]}>"
-
 
 def _mask_digits(value: str) -> str:
     """Mask all digits but the last four."""
@@ -165,6 +164,10 @@ def _mask_digits(value: str) -> str:
             char, hidden = "*", hidden - 1
         masked += char
     return masked
+
+
+def _mask_other(value: str) -> str:
+    return f"****{value[-4:]}" if len(value) > 4 else "****"
 
 
 _MASKS: Mapping[str, Callable[[str], str]] = {
