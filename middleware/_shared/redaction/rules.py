@@ -27,7 +27,7 @@ _PROCESS_KEY = secrets.token_bytes(32)
 
 
 class PIIDetectionError(TurnError):
-    """Personal data was found by a rule with the strategy "block".
+    """Personal data was found where the strategy is to block.
 
     The message does not show the data, because errors end up in logs and in checkpoints.
 
