@@ -12,7 +12,7 @@ from langgraph.types import Command, Overwrite
 
 from agent_factory.middleware._shared.redaction.rules import RedactionRule
 
-Path = tuple[Hashable, ...]
+TextPath = tuple[Hashable, ...]
 """Path to a string in a message: keys, and for list items what chunks are merged by."""
 
 EXTRAS = "additional_kwargs"
@@ -84,7 +84,7 @@ _OPAQUE_KEYS = frozenset(
 
 
 def map_text(
-    value: Any, replace_text: Callable[[Path, str], str], path: Path = ("content",)
+    value: Any, replace_text: Callable[[TextPath, str], str], path: TextPath = ("content",)
 ) -> Any:
     """Return a message's content, or another part of it, with its texts replaced.
 
@@ -96,7 +96,7 @@ def map_text(
         mapped = []
         for item in value:
             # Chunks are merged by type and index. A plain string counts as a text block.
-            step: Path = ((),)
+            step: TextPath = ((),)
             if isinstance(item, str):
                 step = ((("type", "text"),), "text")
             elif isinstance(item, dict):

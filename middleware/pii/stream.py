@@ -18,7 +18,7 @@ from agent_factory.middleware.pii.messages import (
     CALL_KEYS,
     EXTRAS,
     Guard,
-    Path,
+    TextPath,
     is_call,
     map_text,
     text_extras,
@@ -73,7 +73,7 @@ class AnswerStream:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._texts: dict[Path, TextStream] = {}
+        self._texts: dict[TextPath, TextStream] = {}
         self._released: list[AIMessageChunk] = []
         self._calls: list[AIMessageChunk] = []
         self._last: list[AIMessageChunk] = []
@@ -138,7 +138,7 @@ class AnswerStream:
             )
         return (ChatGenerationChunk(message=part) for part in [*released, *self._last])
 
-    def _redact_piece(self, path: Path, text: str) -> str:
+    def _redact_piece(self, path: TextPath, text: str) -> str:
         """Feed the next piece of the text at a path; return what can be released."""
         if not text or not _WHOLE_KEYS.isdisjoint(path):
             return self._guard.rule.apply(text)

@@ -173,7 +173,7 @@ class ShellProcess:
     def alive(self) -> bool:
         """Whether the shell can take a command. If not, `kill()` it at once.
 
-        Reading this waits for a shell that has ended, and then its process id may be reused.
+        Reading this reaps a shell that has ended; from then on its process id may be reused.
         """
         return self._process.poll() is None
 

@@ -179,8 +179,7 @@ class ShellSupervisor:
             for command in self.settings.shutdown:
                 outcome = self.run(command, cancelled)
                 if outcome.ending != "finished" or outcome.exit_code:
-                    finished = outcome.ending == "finished"
-                    how = outcome.exit_code if finished else outcome.ending
+                    how = outcome.exit_code if outcome.ending == "finished" else outcome.ending
                     _log.warning("The shutdown command %r failed: %s", command, how)
             if self._shell is not None:
                 self._shell.close(self.settings.policy.termination_timeout, cancelled)

@@ -1,4 +1,4 @@
-"""Personal data stays out of what an agent reads, keeps, and hands to its tools."""
+"""The PII middleware: input, tool calls, tool results and blocked data."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_every_user_message_is_redacted_before_the_model_reads_it(call: Call) ->
 
 
 def test_nothing_after_the_guard_sees_the_raw_text(call: Call) -> None:
-    """Hooks of the middleware behind it; and only the input itself is kept raw, by LangGraph."""
+    """Hooks of inner middleware, and checkpoints after the raw input that LangGraph stores."""
     heard: list[Any] = []
 
     class Curious(AgentMiddleware):
@@ -106,12 +106,12 @@ def test_each_message_is_checked_once_in_a_long_thread(call: Call) -> None:
     for number in range(4):
         looked.clear()
         call(agent, hello(f"{number} ada@x.org"), ONE)
-        # By the hook before the run, and by the one before the model: after the other guard.
+        # Once by before_agent, and once by before_model, after the other guard.
         assert looked == [f"{number} ada@x.org", f"{number} {MARK}"]
 
 
 def test_a_message_that_replaces_an_earlier_one_is_checked(call: Call) -> None:
-    """As a client does that sends the whole conversation each time, as it knows it."""
+    """As from a client that sends the whole conversation with each request."""
     model = ScriptedChatModel(["a", "b", "c"])
     agent = create_agent(model, middleware=[PIIMiddleware("email")], checkpointer=InMemorySaver())
     first, second = HumanMessage("ada@x.org", id="1"), HumanMessage("hi", id="2")
@@ -148,7 +148,7 @@ def test_a_user_message_from_a_tool_is_checked(call: Call) -> None:
 
 
 def test_a_summary_model_after_the_guard_reads_redacted_messages(call: Call) -> None:
-    """Neither of the user's messages nor of the tools' results."""
+    """Both the messages of the user and the results of tools."""
 
     def look_up(who: str) -> str:
         """Look up."""
@@ -171,7 +171,7 @@ def test_a_summary_model_after_the_guard_reads_redacted_messages(call: Call) -> 
 
 
 class TestBlock:
-    """`strategy="block"`: the run ends before the model is asked, and the thread lives on."""
+    """`strategy="block"`: the run ends before the model is asked; the thread stays usable."""
 
     def test_a_blocked_message_ends_the_run_and_the_thread_stays_usable(self, call: Call) -> None:
         ran: list[str] = []
@@ -291,7 +291,7 @@ def test_a_tool_result_given_by_a_layer_is_redacted(call: Call, form: Any) -> No
 
 
 def test_arguments_are_redacted_before_a_tool_gets_them(call: Call) -> None:
-    """Those of the model, and those that a reviewer put in their place."""
+    """Arguments from the model, and those that a reviewer replaced."""
     got: list[Any] = []
 
     def send(to: str, copies: list[dict[str, str]], urgent: bool) -> str:

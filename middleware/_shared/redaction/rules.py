@@ -134,7 +134,7 @@ class RedactionRule:
             return found
         label = re.escape(self._label)
         mark = re.compile(rf"\[REDACTED_{label.upper()}\]|<{label}_hash:[0-9a-f]{{8}}>")
-        marks = [found.span() for found in mark.finditer(text)]
+        marks = [written.span() for written in mark.finditer(text)]
         matches = []
         for match in found:
             at = bisect_right(marks, (match["start"], maxsize)) - 1
