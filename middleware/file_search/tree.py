@@ -61,6 +61,10 @@ class File:
     changed: int
 
 
+# A file, or a folder that a walk has not entered yet, with the states of its path.
+_Entry = File | tuple[Parts, States]
+
+
 def parse_path(path: str) -> Parts:
     """Return the names in a path in which "/" is the root.
 
@@ -125,33 +129,35 @@ class Tree:
         Raises:
             OutOfTime: The time is up.
         """
-        todo: list[File | tuple[Parts, States]] = [(scope.start, scope.states)]
+        todo: list[_Entry] = [(scope.start, scope.states)]
         while todo:
             deadline.check()
             current = todo.pop()
             if isinstance(current, File):
                 yield current
                 continue
-            parts, states = current
-            found: dict[str, File | tuple[Parts, States]] = {}
-            try:
-                with self._open_folder(parts) as folder, os.scandir(folder) as entries:
-                    for entry in entries:
-                        deadline.check()
-                        if not (entry_states := scope.step(states, entry.name)):
-                            continue
-                        path = (*parts, entry.name)
-                        with suppress(OSError):  # the entry has just vanished
-                            if entry.is_dir(follow_symlinks=False):
-                                found[entry.name] = path, entry_states
-                            elif scope.accepts(entry_states) and entry.is_file(
-                                follow_symlinks=False
-                            ):
-                                changed = entry.stat(follow_symlinks=False).st_mtime_ns
-                                found[entry.name] = File(path, changed)
-            except OSError:
-                pass  # gone, or unreadable; the entries found so far count
+            found: dict[str, _Entry] = {}
+            with suppress(OSError):  # gone, or unreadable; the entries found so far count
+                for name, entry in self._scan(*current, scope, deadline):
+                    found[name] = entry
             todo += [found[name] for name in sorted(found, key=os.fsencode, reverse=True)]
+
+    def _scan(
+        self, parts: Parts, states: States, scope: Scope, deadline: Deadline
+    ) -> Iterator[tuple[str, _Entry]]:
+        """Yield the entries of a folder, by name: files in the scope, and folders to enter."""
+        with self._open_folder(parts) as folder, os.scandir(folder) as entries:
+            for entry in entries:
+                deadline.check()
+                if not (after := scope.step(states, entry.name)):
+                    continue
+                path = (*parts, entry.name)
+                with suppress(OSError):  # the entry has just vanished
+                    if entry.is_dir(follow_symlinks=False):
+                        yield entry.name, (path, after)
+                    elif scope.accepts(after) and entry.is_file(follow_symlinks=False):
+                        changed = entry.stat(follow_symlinks=False).st_mtime_ns
+                        yield entry.name, File(path, changed)
 
     def read(self, parts: Parts, max_bytes: int) -> bytes | None:
         """Return the content of a regular file; None if it is missing or larger than allowed."""

@@ -15,7 +15,7 @@ import atexit
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -385,7 +385,7 @@ class Sessions:
         self._settings = settings
         self._open: dict[str, Session] = {}
         self._lock = threading.Lock()
-        finalize(self, _abandon_all, self._open).atexit = False
+        finalize(self, _abandon_all, self._open.values()).atexit = False
 
     def submit(self, key: str, work: Work[T]) -> Job[T]:
         """Queue work in the session of a run; create the session if it does not exist."""
@@ -423,15 +423,14 @@ class Sessions:
 _live_sessions: WeakSet[Session] = WeakSet()
 
 
-def _abandon_all(sessions: dict[str, Session]) -> None:
-    for session in list(sessions.values()):
+def _abandon_all(sessions: Iterable[Session]) -> None:
+    for session in list(sessions):  # sessions that end remove themselves meanwhile
         session.abandon()
 
 
 @atexit.register
 def _end_all_with_the_process() -> None:
     sessions = list(_live_sessions)
-    for session in sessions:
-        session.abandon()
+    _abandon_all(sessions)
     for session in sessions:
         session.join(_EXIT_TIMEOUT)
