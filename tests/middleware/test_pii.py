@@ -69,11 +69,11 @@ def test_every_user_message_is_redacted_before_the_model_reads_it(call: Call) ->
 
 def test_nothing_after_the_guard_sees_the_raw_text(call: Call) -> None:
     """Hooks of inner middleware, and checkpoints after the raw input that LangGraph stores."""
-    heard: list[Any] = []
+    recorded: list[Any] = []
 
     class Curious(AgentMiddleware):
         def before_agent(self, state: Any, runtime: Any) -> None:
-            heard.extend(state["messages"])
+            recorded.extend(state["messages"])
 
         before_model = before_agent
         after_model = before_agent
@@ -85,8 +85,8 @@ def test_nothing_after_the_guard_sees_the_raw_text(call: Call) -> None:
         checkpointer=saver,
     )
     call(agent, hello(), ONE)
-    assert len(heard) == 4
-    assert "ada@" not in repr(heard)
+    assert len(recorded) == 4
+    assert "ada@" not in repr(recorded)
     kept = [state for state in agent.get_state_history(ONE) if "ada@" in repr(state.values)]
     assert all(state.metadata and state.metadata["step"] <= 0 for state in kept)
 
@@ -138,8 +138,8 @@ def test_a_user_message_from_a_tool_is_checked(call: Call) -> None:
     @tool
     def ask(tool_call_id: str = "c1") -> Any:
         """Ask."""
-        told = [ToolMessage("asked", tool_call_id="c1"), HumanMessage("I am ada@x.org")]
-        return Command(update={"messages": told})
+        written = [ToolMessage("asked", tool_call_id="c1"), HumanMessage("I am ada@x.org")]
+        return Command(update={"messages": written})
 
     model = ScriptedChatModel([[{"name": "ask", "args": {}, "id": "c1"}], "ok"])
     agent = create_agent(model, [ask], middleware=[PIIMiddleware("email")])
@@ -238,8 +238,8 @@ def report() -> Any:
 @tool
 def command() -> Any:
     """Command."""
-    told = [ToolMessage("ada@x.org", tool_call_id="c1"), ("user", "eve@x.org")]
-    return Command(update={"messages": told})
+    written = [ToolMessage("ada@x.org", tool_call_id="c1"), ("user", "eve@x.org")]
+    return Command(update={"messages": written})
 
 
 @tool
@@ -275,8 +275,8 @@ def test_tool_results_are_redacted_in_every_form(
 @pytest.mark.parametrize("form", [dict, list, Overwrite])
 def test_a_tool_result_given_by_a_layer_is_redacted(call: Call, form: Any) -> None:
     asked = AIMessage("", tool_calls=[{"name": "report", "args": {}, "id": "c1"}])
-    told = [HumanMessage("ada@x.org"), asked, ToolMessage("bob@x.org", tool_call_id="c1")]
-    messages = Overwrite(told) if form is Overwrite else told
+    written = [HumanMessage("ada@x.org"), asked, ToolMessage("bob@x.org", tool_call_id="c1")]
+    messages = Overwrite(written) if form is Overwrite else written
     update: Any = [("messages", messages)] if form is list else {"messages": messages}
 
     class Forgets(AgentMiddleware):

@@ -143,9 +143,9 @@ def test_events_and_handlers_receive_redacted_text_only(call: Callable[..., Any]
     assert usage.usage_metadata["chunked"]["total_tokens"] == 3, "counted once"
     assert ear.events
     assert own.events
-    for heard in (*events, *ear.events, *own.events):
-        assert "ada@" not in repr(heard)
-        assert "@x.org" not in repr(heard)
+    for event in (*events, *ear.events, *own.events):
+        assert "ada@" not in repr(event)
+        assert "@x.org" not in repr(event)
 
 
 def summary(text: str) -> dict[str, Any]:
