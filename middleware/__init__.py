@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from agent_factory.middleware.context_editing import (
         ContextEditingMiddleware as ContextEditingMiddleware,
     )
-    from agent_factory.middleware.file_search.middleware import (
+    from agent_factory.middleware.file_search import (
         FilesystemFileSearchMiddleware as FilesystemFileSearchMiddleware,
     )
     from agent_factory.middleware.human_in_the_loop import Action as Action
@@ -113,36 +113,36 @@ if TYPE_CHECKING:
     from agent_factory.middleware.model_router import ModelRouterMiddleware as ModelRouterMiddleware
     from agent_factory.middleware.model_router import ModelRouterState as ModelRouterState
     from agent_factory.middleware.model_router import RoutingError as RoutingError
-    from agent_factory.middleware.pii.middleware import PIIDetectionError as PIIDetectionError
-    from agent_factory.middleware.pii.middleware import PIIMatch as PIIMatch
-    from agent_factory.middleware.pii.middleware import PIIMiddleware as PIIMiddleware
-    from agent_factory.middleware.pii.middleware import detect_credit_card as detect_credit_card
-    from agent_factory.middleware.pii.middleware import detect_email as detect_email
-    from agent_factory.middleware.pii.middleware import detect_ip as detect_ip
-    from agent_factory.middleware.pii.middleware import detect_mac_address as detect_mac_address
-    from agent_factory.middleware.pii.middleware import detect_name as detect_name
-    from agent_factory.middleware.pii.middleware import detect_phone as detect_phone
-    from agent_factory.middleware.pii.middleware import detect_url as detect_url
+    from agent_factory.middleware.pii import PIIDetectionError as PIIDetectionError
+    from agent_factory.middleware.pii import PIIMatch as PIIMatch
+    from agent_factory.middleware.pii import PIIMiddleware as PIIMiddleware
+    from agent_factory.middleware.pii import detect_credit_card as detect_credit_card
+    from agent_factory.middleware.pii import detect_email as detect_email
+    from agent_factory.middleware.pii import detect_ip as detect_ip
+    from agent_factory.middleware.pii import detect_mac_address as detect_mac_address
+    from agent_factory.middleware.pii import detect_name as detect_name
+    from agent_factory.middleware.pii import detect_phone as detect_phone
+    from agent_factory.middleware.pii import detect_url as detect_url
     from agent_factory.middleware.provider_tool_search import (
         ProviderToolSearchMiddleware as ProviderToolSearchMiddleware,
     )
-    from agent_factory.middleware.shell_tool.middleware import (
+    from agent_factory.middleware.shell_tool import (
         BubblewrapExecutionPolicy as BubblewrapExecutionPolicy,
     )
-    from agent_factory.middleware.shell_tool.middleware import (
+    from agent_factory.middleware.shell_tool import (
         CodexSandboxExecutionPolicy as CodexSandboxExecutionPolicy,
     )
-    from agent_factory.middleware.shell_tool.middleware import (
+    from agent_factory.middleware.shell_tool import (
         DockerExecutionPolicy as DockerExecutionPolicy,
     )
-    from agent_factory.middleware.shell_tool.middleware import ExecutionPolicy as ExecutionPolicy
-    from agent_factory.middleware.shell_tool.middleware import (
+    from agent_factory.middleware.shell_tool import ExecutionPolicy as ExecutionPolicy
+    from agent_factory.middleware.shell_tool import (
         HostExecutionPolicy as HostExecutionPolicy,
     )
-    from agent_factory.middleware.shell_tool.middleware import RedactionRule as RedactionRule
-    from agent_factory.middleware.shell_tool.middleware import ShellError as ShellError
-    from agent_factory.middleware.shell_tool.middleware import ShellState as ShellState
-    from agent_factory.middleware.shell_tool.middleware import (
+    from agent_factory.middleware.shell_tool import RedactionRule as RedactionRule
+    from agent_factory.middleware.shell_tool import ShellError as ShellError
+    from agent_factory.middleware.shell_tool import ShellState as ShellState
+    from agent_factory.middleware.shell_tool import (
         ShellToolMiddleware as ShellToolMiddleware,
     )
     from agent_factory.middleware.summarization import ContextSize as ContextSize
