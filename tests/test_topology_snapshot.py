@@ -158,7 +158,7 @@ def test_a_name_may_contain_an_arrow() -> None:
     extension = TopologyExtension()
     odd = plan_agent(middleware=[before_model(name="a -> b")(guard)])
     stored = extension.serialize(plan_agent())
-    assert list(extension.diff_lines(extension.serialize(odd), stored))[0] == (
+    assert next(extension.diff_lines(extension.serialize(odd), stored)) == (
         "added node a -> b.before_model: before model"
     )
 

@@ -31,7 +31,7 @@ REACT_HOOKS = {
 
 
 class AgentStyle(StrEnum):
-    """The factory a plan belongs to. It decides what the model's node is called and where tools lead."""
+    """The factory of an agent. It decides the name of the model's node and where tools lead."""
 
     CREATE_AGENT = "create_agent"
     REACT = "create_react_agent"

@@ -1,14 +1,14 @@
-"""A plan as a page: one file that holds its picture, its style, its script and every detail."""
+"""A plan as a page: one file with its picture, style, script and all details."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Final
 
 from agent_factory.topology.model import TopologyData
-from agent_factory.topology.render.details import About, Item, Listing, about_all, about_parts
+from agent_factory.topology.render.details import Details, details_of, overview
 from agent_factory.topology.render.figure import Figure, figure_of
 from agent_factory.topology.render.layout import lay_out
 from agent_factory.topology.render.svg import DAY, MONO, NIGHT, SANS, Theme, draw, rules, text
@@ -90,7 +90,7 @@ SCRIPT: Final = r"""
   const whole = { x, y, width, height };
   const MOST = 6, LEAST = 0.05, LEGIBLE = 0.7;
 
-  // The view: the point of the picture in the upper left corner, and pixels per pixel of it.
+  // The view: the point of the picture in the upper left corner of the stage, and the scale.
   let view = { x: 0, y: 0, k: 1 };
   let initial = view;
   let size = { width: 0, height: 0 };
@@ -115,7 +115,7 @@ SCRIPT: Final = r"""
     return k;
   }
 
-  // All of it, where that can be read; else its upper end, as wide as the window.
+  // The whole picture if it is legible; else its upper end, as wide as the window.
   function begin() {
     if (fit() < LEGIBLE) {
       const k = within(LEGIBLE, size.width / whole.width, 1);
@@ -143,9 +143,9 @@ SCRIPT: Final = r"""
     }
   }
 
-  // Details: of what is pointed at, else of what was chosen, else of the whole.
+  // Details of the part under the pointer, else of the chosen part, else of the whole plan.
   let chosen = "";
-  function tell(key) {
+  function showDetails(key) {
     for (const article of document.querySelectorAll("article")) {
       article.classList.toggle("on", article.id === `about-${key || "all"}`);
     }
@@ -157,7 +157,7 @@ SCRIPT: Final = r"""
 
   function choose(key) {
     chosen = parts.some((part) => part.id === key) ? key : "";
-    tell(chosen);
+    showDetails(chosen);
     if (chosen) reveal(byId(chosen));
     document.querySelector("aside").scrollTop = 0;
   }
@@ -165,15 +165,15 @@ SCRIPT: Final = r"""
   const keyOf = (link) => link.replace(/^.*#about-/, "");
   const partOf = (event) => event.target.closest("g[id]");
   for (const [over, out] of [["pointerover", "pointerout"], ["focusin", "focusout"]]) {
-    stage.addEventListener(over, (event) => tell(partOf(event)?.id ?? chosen));
-    stage.addEventListener(out, () => tell(chosen));
+    stage.addEventListener(over, (event) => showDetails(partOf(event)?.id ?? chosen));
+    stage.addEventListener(out, () => showDetails(chosen));
   }
   stage.addEventListener("focusin", (event) => {
     if (event.target.matches("a:focus-visible")) reveal(partOf(event));
   });
   window.addEventListener("hashchange", () => choose(keyOf(location.hash)));
 
-  // Moving about: one finger moves, two also zoom. A press that moved is no click.
+  // Panning and zooming: one finger pans, two also zoom. A press that moved is not a click.
   const held = new Map();
   let moved = 0;
   const middle = () => {
@@ -240,11 +240,11 @@ SCRIPT: Final = r"""
     keys[event.key]();
   });
 
-  // The search marks every place of a name: nodes, layers, tools and the ways it is a reason of.
+  // The search marks every place of a name: nodes, layers, tools, and edges it is a reason for.
   const search = byId("search"), found = byId("found");
   const places = [...svg.querySelectorAll("[data-words]")];
   let hits = [], turn = 0;
-  function look() {
+  function runSearch() {
     const words = search.value.trim().toLowerCase();
     for (const item of places) {
       const match = words !== "" && item.dataset.words.toLowerCase().includes(words);
@@ -258,7 +258,7 @@ SCRIPT: Final = r"""
     turn = 0;
     found.textContent = words && `${hits.length} ${hits.length === 1 ? "place" : "places"}`;
   }
-  search.addEventListener("input", look);
+  search.addEventListener("input", runSearch);
   search.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && hits.length) {
       const hit = hits[turn++ % hits.length];
@@ -267,7 +267,7 @@ SCRIPT: Final = r"""
     }
     if (event.key === "Escape") {
       search.value = "";
-      look();
+      runSearch();
       search.blur();
     }
   });
@@ -299,27 +299,20 @@ SCRIPT: Final = r"""
 
 
 def css() -> str:
-    """The style of a page, by day and by night, by the reader's system or by choice."""
-    return "\n".join(
-        [
-            _FORM,
-            _colours(DAY, ":root", "light"),
-            f"@media (prefers-color-scheme: dark) {{ {_colours(NIGHT, ':root', 'dark')} }}",
-            *_chosen(DAY, "day", "light"),
-            *_chosen(NIGHT, "night", "dark"),
-        ]
-    )
+    """The style of a page: light or dark, by the reader's system or by choice."""
 
+    def theme_rules(theme: Theme, where: str, scheme: str) -> str:
+        names = ("paper", "ink", "muted", "frame", "rim", "mark")
+        values = " ".join(f"--{name}: {getattr(theme, name)};" for name in names)
+        return f"{where} {{ color-scheme: {scheme}; {values} }}"
 
-def _chosen(theme: Theme, name: str, scheme: str) -> list[str]:
-    where = f":root[data-theme={name}]"
-    return [_colours(theme, where, scheme), *rules(theme, where)]
-
-
-def _colours(theme: Theme, where: str, scheme: str) -> str:
-    names = ("paper", "ink", "muted", "frame", "rim", "mark")
-    values = " ".join(f"--{name}: {getattr(theme, name)};" for name in names)
-    return f"{where} {{ color-scheme: {scheme}; {values} }}"
+    night = theme_rules(NIGHT, ":root", "dark")
+    parts = [_FORM, theme_rules(DAY, ":root", "light")]
+    parts.append(f"@media (prefers-color-scheme: dark) {{ {night} }}")
+    for theme, name, scheme in ((DAY, "day", "light"), (NIGHT, "night", "dark")):
+        where = f":root[data-theme={name}]"
+        parts += [theme_rules(theme, where, scheme), *rules(theme, where)]
+    return "\n".join(parts)
 
 
 _CONTROLS = """<div id="controls" hidden>
@@ -336,7 +329,7 @@ _CONTROLS = """<div id="controls" hidden>
 _KEYS = """<section class="keys"><h3>keys</h3>
 <p>Drag or <kbd>&#8592;</kbd> <kbd>&#8593;</kbd> <kbd>&#8594;</kbd> <kbd>&#8595;</kbd> move,
 the wheel or <kbd>+</kbd> <kbd>-</kbd> zoom, <kbd>0</kbd> fits, <kbd>/</kbd> searches,
-<kbd>Tab</kbd> and <kbd>Enter</kbd> choose, <kbd>Esc</kbd> comes back here.</p></section>"""
+<kbd>Tab</kbd> and <kbd>Enter</kbd> choose, <kbd>Esc</kbd> returns here.</p></section>"""
 
 
 def to_html(plan: TopologyData) -> str:
@@ -346,17 +339,33 @@ def to_html(plan: TopologyData) -> str:
         ImportError: The extra `draw` is not installed.
     """
     figure = figure_of(plan)
-    abouts = about_parts(plan, figure)
-    return page(plan, figure, draw(figure, lay_out(figure), abouts, linked=True), abouts)
+    details = details_of(plan, figure)
+    return page(plan, figure, draw(figure, lay_out(figure), details, linked=True), details)
 
 
-def page(plan: TopologyData, figure: Figure, picture: str, abouts: Mapping[str, About]) -> str:
+def page(plan: TopologyData, figure: Figure, picture: str, details: Mapping[str, Details]) -> str:
     """The page around a picture.
 
-    It asks nothing of the network, and its policy would forbid it: only the one script that is
-    known by its hash may run, whatever a name in the plan holds.
+    It needs nothing from the network, and its policy forbids it: only the script with this hash may
+    run, whatever a name in the plan contains.
     """
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{_hash(SCRIPT)}'"
+    digest = b64encode(sha256(SCRIPT.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    owners = [hook.owner for hook in plan.hooks] + [layer.owner for layer in plan.layers]
+    owners += [tool.owner for tool in plan.tools if tool.owner]
+    names = list(dict.fromkeys(owners))
+    counts = {
+        "middleware": len(names),
+        "hook": len(plan.hooks),
+        "layer": len(plan.layers),
+        "tool": len(plan.tools),
+        "edge": len(transitions_of(plan)),
+    }
+    summary = ", ".join(
+        f"{count} {noun}{'' if count == 1 or noun == 'middleware' else 's'}"
+        for noun, count in counts.items()
+    )
+    options = "".join(f'<option value="{text(name)}">' for name in names)
     return "\n".join(
         [
             "<!doctype html>",
@@ -366,93 +375,55 @@ def page(plan: TopologyData, figure: Figure, picture: str, abouts: Mapping[str, 
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>The plan of an agent</title><style>{css()}</style></head>",
             "<body>",
-            f"<header><h1>The plan of an agent</h1><p>{_sum(plan)}</p>{_CONTROLS}</header>",
+            f"<header><h1>The plan of an agent</h1><p>{summary}</p>{_CONTROLS}</header>",
             f'<main><div id="stage">{picture}</div>',
-            f"<aside>{_overview(about_all(plan, figure))}",
-            *(_article(key, found) for key, found in abouts.items()),
+            f"<aside>{_overview(overview(plan, figure))}",
+            *(
+                f'<article id="about-{key}"><h2>{text(part.title)}</h2>'
+                f"{_facts(part)}{_lists(part)}</article>"
+                for key, part in details.items()
+            ),
             "</aside></main>",
-            _names(plan),
+            f'<datalist id="names">{options}</datalist>',
             f"<script>{SCRIPT}</script>",
             "</body></html>\n",
         ]
     )
 
 
-def _hash(script: str) -> str:
-    return f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"
+def _overview(whole: Details) -> str:
+    def sample(group: str) -> str:
+        return f'<svg class="topology" width="22" height="16" aria-hidden="true">{group}</svg>'
 
+    def legend() -> Iterator[str]:
+        for kind in DAY.kinds:
+            if kind != "terminal":
+                box = '<rect class="core" x=".5" y="1.5" width="20" height="13" rx="3"/>'
+                box += '<rect class="stripe" x=".5" y="1.5" width="5" height="13" rx="1"/>'
+                group = f'<g class="{kind}">{box}</g>'
+                yield f"<li>{sample(group)}{kind}</li>"
+        dashes = '<g class="jump"><path class="line" d="M0,8 L22,8"/></g>'
+        yield f"<li>{sample(dashes)}a jump only</li>"
 
-def _sum(plan: TopologyData) -> str:
-    counts = {
-        "middleware": len(_owners(plan)),
-        "hook": len(plan.hooks),
-        "layer": len(plan.layers),
-        "tool": len(plan.tools),
-        "way": len(transitions_of(plan)),
-    }
-    return ", ".join(
-        f"{count} {noun}{'' if count == 1 or noun == 'middleware' else 's'}"
-        for noun, count in counts.items()
-    )
-
-
-def _overview(whole: About) -> str:
-    kinds = "".join(f"<li>{_swatch(kind)}{kind}</li>" for kind in DAY.kinds if kind != "terminal")
-    legend = f'<h3>colours</h3><ul class="legend">{kinds}<li>{_DASHES}a jump only</li></ul>'
     return (
         f'<article id="about-all" class="on"><h2 class="plain">{text(whole.title)}</h2>'
-        f"{_lists(whole)}{_facts(whole)}{legend}{_KEYS}</article>"
+        f'{_lists(whole)}{_facts(whole)}<h3>legend</h3><ul class="legend">{"".join(legend())}</ul>'
+        f"{_KEYS}</article>"
     )
 
 
-def _swatch(kind: str) -> str:
-    return (
-        f'<svg class="topology" width="22" height="16" aria-hidden="true"><g class="{kind}">'
-        '<rect class="core" x=".5" y="1.5" width="20" height="13" rx="3"/>'
-        '<rect class="stripe" x=".5" y="1.5" width="5" height="13" rx="1"/></g></svg>'
-    )
-
-
-_DASHES = (
-    '<svg class="topology" width="22" height="16" aria-hidden="true"><g class="jump">'
-    '<path class="line" d="M0,8 L22,8"/></g></svg>'
-)
-
-
-def _article(key: str, found: About) -> str:
-    body = _facts(found) + _lists(found)
-    return f'<article id="about-{key}"><h2>{text(found.title)}</h2>{body}</article>'
-
-
-def _facts(found: About) -> str:
-    facts = "".join(f"<dt>{text(label)}</dt><dd>{text(said)}</dd>" for label, said in found.facts)
+def _facts(part: Details) -> str:
+    facts = "".join(f"<dt>{text(label)}</dt><dd>{text(value)}</dd>" for label, value in part.facts)
     return f"<dl>{facts}</dl>" if facts else ""
 
 
-def _lists(found: About) -> str:
-    return "".join(map(_list, found.lists))
-
-
-def _list(listing: Listing) -> str:
-    lines = "".join(f"<li>{_item(item)}</li>" for item in listing.items)
-    tag = "ol" if listing.ordered else "ul"
-    return f"<h3>{text(listing.heading)}</h3><{tag}>{lines}</{tag}>"
-
-
-def _item(item: Item) -> str:
-    said = text(item.text)
-    return f'<a href="#about-{item.leads_to}">{said}</a>' if item.leads_to else said
-
-
-def _names(plan: TopologyData) -> str:
-    """What the search proposes."""
-    options = "".join(f'<option value="{text(owner)}">' for owner in _owners(plan))
-    return f'<datalist id="names">{options}</datalist>'
-
-
-def _owners(plan: TopologyData) -> list[str]:
-    """Every middleware that has a part in the plan, once."""
-    hooks = [hook.owner for hook in plan.hooks]
-    layers = [layer.owner for layer in plan.layers]
-    tools = [tool.owner for tool in plan.tools if tool.owner]
-    return list(dict.fromkeys([*hooks, *layers, *tools]))
+def _lists(part: Details) -> str:
+    lines = []
+    for listing in part.lists:
+        tag = "ol" if listing.ordered else "ul"
+        lines.append(f"<h3>{text(listing.heading)}</h3><{tag}>")
+        for item in listing.items:
+            link = f'<a href="#about-{item.target}">' if item.target else ""
+            lines.append(f"<li>{link}{text(item.text)}{'</a>' if link else ''}</li>")
+        lines.append(f"</{tag}>")
+    return "".join(lines)
