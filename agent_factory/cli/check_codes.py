@@ -1,4 +1,4 @@
-"""What a build can find, code by code: meaning, severity, example and remedy."""
+"""Every code that a build can report: meaning, severity, example and hint; and docs/checks.md."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import contextlib
 import inspect
 import io
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from agent_factory.cli.check_examples import EXAMPLES, PRELUDE, Example
@@ -22,7 +20,7 @@ class Code:
 
     Args:
         kind: Its class.
-        example: A stack that gives it, and the remedy.
+        example: A stack that causes it, and a hint.
     """
 
     kind: type[SpecError]
@@ -35,15 +33,15 @@ class Code:
 
     @property
     def meaning(self) -> str:
-        """What it says of a stack."""
+        """What it means for a stack."""
         paragraph = (inspect.getdoc(self.kind) or "").partition("\n\n")[0]
         return " ".join(paragraph.split())
 
     @property
     def consequence(self) -> str:
-        """What a build does about it, and whether that can be changed."""
+        """What a build does about it, and whether it can be ignored."""
         if self.kind.severity == "warning":
-            return "A warning; an error under `strict=True`. It can be ignored."
+            return "A warning; an error with `strict=True`. It can be ignored."
         return f"An error. It can{'' if self.kind.ignorable else 'not'} be ignored."
 
     @property
@@ -67,74 +65,66 @@ class Code:
 
 
 def codes() -> list[Code]:
-    """Every code that a build can find, in order."""
+    """Every code that a build can report, in order."""
     from agent_factory import errors, stack
 
-    kinds = {kind.code: kind for module in (errors, stack) for kind in _kinds_in(module)}
+    values = [*vars(errors).values(), *vars(stack).values()]
+    kinds = {v.code: v for v in values if inspect.isclass(v) and issubclass(v, SpecError)}
     return [Code(kinds[code], EXAMPLES[code]) for code in sorted(EXAMPLES)]
 
 
-def _kinds_in(module: ModuleType) -> Iterator[type[SpecError]]:
-    for value in vars(module).values():
-        if inspect.isclass(value) and issubclass(value, SpecError):
-            yield value
-
-
 def printed(example: Example) -> str:
-    """What an example prints: its findings, a line each."""
+    """The output of an example: its findings, one a line."""
     namespace: dict[str, Any] = {"__name__": "example"}
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         for source in (PRELUDE, example.source):
-            # Without the future annotations of this file: the page is run without them, too.
+            # dont_inherit: readers run the page without this module's future import, too.
             exec(compile(source, "<example>", "exec", dont_inherit=True), namespace)
     return out.getvalue()
 
 
 _HEAD = """# Checks
 
-What a build finds, by its code. `create_agent`, `plan_agent` and `agent-factory check` report all
-findings of a build together.
+The problems that a build can report, by code. `create_agent`, `plan_agent` and
+`agent-factory check` report all problems of a build together.
 
-- An *error* keeps the agent from being built: it is raised as a `SpecError`.
-- A *warning* is something that may be intended, and usually is not. It is told by an
-  `AgentFactoryWarning`, kept for `warnings_of(agent)`, and raised under `strict=True`.
-- What can be ignored is left unsaid with `create_agent(..., ignore=["AF204"])`, and a warning also
-  with `agent-factory check --ignore AF204`.
+- An *error* keeps the agent from being built. It is raised as a `SpecError`.
+- A *warning* is something that may be intended, and usually is not. It is shown as an
+  `AgentFactoryWarning`, is kept for `warnings_of(agent)`, and becomes an error with `strict=True`.
+- `create_agent(..., ignore=["AF204"])` suppresses what can be ignored.
+  `agent-factory check --ignore AF204` suppresses a warning.
 
-`agent-factory explain AF204` shows one entry at the terminal. AF100 and AF200 are the two families;
-[errors](errors.md) lists all classes. This page is made from the code, by
+`agent-factory explain AF204` shows one entry in the terminal. AF100 and AF200 are the two families;
+[errors](errors.md) lists all classes. This page is generated from the code, by
 `python -m agent_factory.cli.check_codes docs/checks.md`.
 
 The examples share these lines:
 """
 
-_FAMILIES = {"1": "What cannot be built", "2": "What is likely wrong"}
-"""The two families of codes, by the digit after AF."""
+_FAMILIES = {"AF1": "Errors", "AF2": "Warnings"}
+"""The two families of codes, by their first digit."""
 
 
 def page() -> str:
     """The page, as Markdown."""
-    found = codes()
-    parts = [_HEAD, _block("python", PRELUDE)]
-    for digit, title in _FAMILIES.items():
+
+    def block(kind: str, text: str) -> str:
+        return f"```{kind}\n{text.rstrip()}\n```\n"
+
+    parts = [_HEAD, block("python", PRELUDE)]
+    for family, title in _FAMILIES.items():
         parts.append(f"## {title}\n")
-        for code in found:
-            if code.code.startswith(f"AF{digit}"):
-                parts += _entry(code)
+        for code in codes():
+            if code.code.startswith(family):
+                parts += [
+                    f"### {code.code} {code.kind.__name__}\n",
+                    f"{code.meaning} {code.consequence}\n",
+                    block("python", code.example.source),
+                    block("output", printed(code.example)),
+                    f"What to do: {code.example.hint}\n",
+                ]
     return "\n".join(parts)
-
-
-def _entry(code: Code) -> Iterator[str]:
-    yield f"### {code.code} {code.kind.__name__}\n"
-    yield f"{code.meaning} {code.consequence}\n"
-    yield _block("python", code.example.source)
-    yield _block("output", printed(code.example))
-    yield f"Remedy: {code.example.hint}\n"
-
-
-def _block(kind: str, text: str) -> str:
-    return f"```{kind}\n{text.rstrip()}\n```\n"
 
 
 if __name__ == "__main__":
