@@ -101,7 +101,7 @@ def demo(*options: str | Path) -> Result:
 
 
 def start(*options: str | Path, before: str = "pass") -> subprocess.CompletedProcess[str]:
-    """Run the demo in a process of its own, without a terminal."""
+    """Run the demo in its own process, without a terminal."""
     code = f"import sys; {before}; from agent_factory.cli import main; main()"
     command = [sys.executable, "-c", code, "demo", *map(str, options)]
     return subprocess.run(
@@ -365,7 +365,7 @@ def test_ctrl_c_is_left_to_a_child_while_it_is_waited_for() -> None:
 
 
 class Terminal:
-    """The demo on a terminal of its own."""
+    """The demo on its own terminal."""
 
     def __init__(self, *options: str | Path) -> None:
         self._ours, theirs = os.openpty()

@@ -148,7 +148,7 @@ def test_all_targets_are_reported_even_if_one_cannot_be_loaded() -> None:
     assert done.stdout.count("AF105") == 2
     assert done.stdout.count("(shop:doubtful)") == 3
     assert done.stdout.endswith("3 targets: 2 errors, 4 warnings, 1 could not be loaded.\n")
-    assert "There is no module nope" in done.stderr
+    assert "Module nope was not found" in done.stderr
 
 
 def test_a_saved_plan_has_no_findings() -> None:
@@ -228,5 +228,5 @@ def test_a_process_needs_no_terminal_and_no_input() -> None:
     )
     assert done.returncode == 2
     assert done.stdout == check("shop:refused", "nope:agent").stdout
-    assert done.stderr.startswith("agent-factory: There is no module nope.")
+    assert done.stderr.startswith("agent-factory: Module nope was not found.")
     assert "\x1b" not in done.stdout + done.stderr

@@ -179,7 +179,7 @@ def test_a_file_that_cannot_be_written_is_unchanged(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nowhere"], "There is no file or folder nowhere."),
+        (["nowhere"], "nowhere does not exist."),
         (["notes.ipynb"], "is a notebook"),
         (["desk.py", "--to", "react"], "Invalid value for '--to'"),
         ([], "Missing argument"),

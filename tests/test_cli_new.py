@@ -118,7 +118,7 @@ def test_nothing_is_overwritten(there: str) -> None:
         (["Guard", "--hooks", "before_modle"], "Use any of before_agent, before_model"),
         (["Guard", "--hooks", "awrap_tool_call"], "Use around_tool"),
         (["Guard", "--hooks", " ,"], "--hooks is empty"),
-        (["Guard", "--dir", "nowhere"], "There is no folder nowhere."),
+        (["Guard", "--dir", "nowhere"], "The folder nowhere does not exist."),
     ],
 )
 def test_wrong_arguments_are_reported_with_a_hint(words: list[str], said: str) -> None:

@@ -196,19 +196,19 @@ def test_the_traceback_option_shows_frames_from_the_users_code_on(
     [
         ("thigns:agent", "Did you mean things?"),
         ("things.agent", "Did you mean things:agent?"),
-        ("nowhere.to_be:agent", "There is no module nowhere.to_be."),
+        ("nowhere.to_be:agent", "Module nowhere.to_be was not found."),
         ("shop.dsek:agent", "Did you mean shop.desk?"),
         ("", "must name a module or a file"),
         (":agent", "must name a module or a file"),
         (".things:agent", "is not a valid module name"),
         ("things.py:agent:more", "is not a valid module name"),
-        ("thigns.py:agent", "There is no file thigns.py. Did you mean things.py?"),
+        ("thigns.py:agent", "The file thigns.py does not exist. Did you mean things.py?"),
         ("shop/", "is a folder"),
-        ("readme.txt/../readme", "There is no file"),
+        ("readme.txt/../readme", "does not exist"),
         ("./readme.txt", "is neither a Python file nor a plan"),
-        ("C:\\x.py:agent", "There is no file C:\\x.py."),
-        ("C:\\x.py", "There is no file C:\\x.py."),
-        ("C:/x.py:agent", "There is no file C:/x.py."),
+        ("C:\\x.py:agent", "The file C:\\x.py does not exist."),
+        ("C:\\x.py", "The file C:\\x.py does not exist."),
+        ("C:/x.py:agent", "The file C:/x.py does not exist."),
     ],
 )
 def test_a_failed_import_is_reported_with_similar_names(
@@ -300,7 +300,7 @@ def test_a_langgraph_configuration_names_its_graphs(write: Write) -> None:
         ('{"graphs": []}', 'must have "graphs"'),
         ('{"graphs": {"desk": 3}}', "the graph 'desk' must be file.py:attribute, got 3"),
         ('{"graphs": {"desk": "desk.py"}}', "must be file.py:attribute, got 'desk.py'"),
-        ('{"graphs": {"desk": "nope.py:agent"}}', "There is no file"),
+        ('{"graphs": {"desk": "nope.py:agent"}}', "nope.py does not exist"),
     ],
 )
 def test_an_invalid_configuration_is_reported(write: Write, config: str, words: str) -> None:

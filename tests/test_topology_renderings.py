@@ -68,7 +68,7 @@ def test_an_edge_is_explained_with_all_its_reasons() -> None:
 
 def test_an_edge_that_does_not_exist_is_answered_with_those_that_do() -> None:
     text = full().explain("Guard.before_model", "tools")
-    assert text.startswith("There is no edge from Guard.before_model to tools.")
+    assert text.startswith("No edge leads from Guard.before_model to tools.")
     assert "Guard.before_model -> other.before_model" in text
     assert "is where a run ends" in full().explain("__end__", "model")
 

@@ -51,7 +51,13 @@ def explain(
     explains that finding.
     """
     if re.fullmatch(r"AF\d+", target):
-        data, text = _code(target)
+        from agent_factory.cli.check_codes import codes
+
+        known = {entry.code: entry for entry in codes()}
+        if target not in known:
+            message = f"The code {target} is unknown. Known codes are {', '.join(known)}."
+            raise CommandError(message)
+        data, text = known[target].to_data(), known[target].text
         styled: list[RenderableType] = [Text(text)]
     elif source is not None and to is None:
         raise CommandError("FROM needs TO: add the node that the edge reaches.")
@@ -68,15 +74,6 @@ def explain(
         console.show(Group(*styled))
     else:
         console.write(text)
-
-
-def _code(code: str) -> tuple[dict[str, Any], str]:
-    from agent_factory.cli.check_codes import codes
-
-    known = {entry.code: entry for entry in codes()}
-    if code not in known:
-        raise CommandError(f"The code {code} is unknown. Known codes are {', '.join(known)}.")
-    return known[code].to_data(), known[code].text
 
 
 def _node(plan: Topology, name: str) -> str:
@@ -115,7 +112,7 @@ def _edge(
         if edge.target == to
     ]
     instead = [] if reasons else [edge.target for edge in leaving]
-    title = f"{source} -> {to}" if reasons else f"There is no edge from {source} to {to}."
+    title = f"{source} -> {to}" if reasons else f"No edge leads from {source} to {to}."
     styled: list[RenderableType] = [Text(title, style="bold")]
     for reason in reasons:
         line = Text.assemble((f"{reason['why']}: ", "yellow"), str(reason["meaning"]))

@@ -251,7 +251,16 @@ def _errors_as_sentences(target: Target, name: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{name}.".startswith(f"{missing}."):
-            message = f"There is no module {name}. {_module_hint(name)}"
+            parent, _, last = name.rpartition(".")
+            package = sys.modules.get(parent)
+            places = getattr(package, "__path__", [str(Path.cwd())])
+            close = get_close_matches(last, [m.name for m in pkgutil.iter_modules(places)], n=1)
+            hint = f"It is neither in this folder nor installed. {USAGE}"
+            if package is not None and hasattr(package, last):
+                hint = f"Did you mean {parent}:{last}?"
+            elif close:
+                hint = f"Did you mean {f'{parent}.' if package else ''}{close[0]}?"
+            message = f"Module {name} was not found. {hint}"
         else:
             place = find_raise(error)
             where = f", at {place}" if place else ""
@@ -263,23 +272,11 @@ def _errors_as_sentences(target: Target, name: str) -> Iterator[None]:
         raise CommandError(message, error) from None
 
 
-def _module_hint(name: str) -> str:
-    parent, _, last = name.rpartition(".")
-    module = sys.modules.get(parent)
-    if module is not None and hasattr(module, last):
-        return f"Did you mean {parent}:{last}?"
-    around = getattr(module, "__path__", [str(Path.cwd())])
-    close = get_close_matches(last, [found.name for found in pkgutil.iter_modules(around)], n=1)
-    if not close:
-        return f"It is neither in this folder nor installed. {USAGE}"
-    return f"Did you mean {f'{parent}.' if module else ''}{close[0]}?"
-
-
 def _only_agent(target: Target, module: ModuleType) -> str:
     """The name of the only agent in a module.
 
     Raises:
-        CommandError: There is no agent, or more than one.
+        CommandError: There are none, or more than one.
     """
     names = _agents_in(module)
     if len(names) == 1:
@@ -302,7 +299,7 @@ def _attribute(target: Target, module: ModuleType, attribute: str) -> Any:
         if not hasattr(value, name):
             public = [known for known in dir(value) if not known.startswith("_")]
             agents = _agents_in(value) if isinstance(value, ModuleType) else []
-            hint = f"Agents in it: {', '.join(agents)}." if agents else "There is no agent in it."
+            hint = f"Agents in it: {', '.join(agents)}." if agents else "It has no agents."
             if close := get_close_matches(name, public, n=1):
                 hint = f"Did you mean {close[0]}?"
             raise CommandError(f"{where} does not have {name!r}. {hint}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from io import StringIO
@@ -37,27 +37,24 @@ def python_files(paths: Iterable[Path]) -> list[Path]:
     Raises:
         CommandError: A path does not exist, or is a notebook.
     """
-    found = [file for path in paths for file in _files_of(path)]
-    return list({file.resolve(): file for file in found}.values())
-
-
-def _files_of(path: Path) -> Iterator[Path]:
-    if not path.exists():
-        raise CommandError(f"There is no file or folder {path}.")
-    if path.suffix == ".ipynb":
-        raise CommandError(f"{path} is a notebook. Save its code as a .py file, and use that.")
-    if not path.is_dir():
-        yield path
-    for top, folders, names in os.walk(path):
-        here = Path(top)
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".") and not (here / name / "pyvenv.cfg").exists()
-        )
-        for name in sorted(names):
-            if name.endswith((".py", ".pyi")) and not (here / name).is_symlink():
-                yield here / name
+    files = []
+    for path in paths:
+        if not path.exists():
+            raise CommandError(f"{path} does not exist.")
+        if path.suffix == ".ipynb":
+            raise CommandError(f"{path} is a notebook. Save its code as a .py file, and use that.")
+        if not path.is_dir():
+            files.append(path)
+        for top, folders, names in os.walk(path):
+            here = Path(top)
+            folders[:] = sorted(
+                name
+                for name in folders
+                if not name.startswith(".") and not (here / name / "pyvenv.cfg").exists()
+            )
+            found = [here / name for name in sorted(names) if name.endswith((".py", ".pyi"))]
+            files += [file for file in found if not file.is_symlink()]
+    return list({file.resolve(): file for file in files}.values())
 
 
 def replace_bytes(file: Path, data: bytes) -> None:

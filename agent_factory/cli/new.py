@@ -219,7 +219,9 @@ def middleware(
     if not chosen:
         raise CommandError(f"--hooks is empty. Use any of {', '.join(HOOKS)}.")
     if not directory.is_dir():
-        raise CommandError(f"There is no folder {directory}. Create it, or use another --dir.")
+        raise CommandError(
+            f"The folder {directory} does not exist. Create it, or use another --dir."
+        )
     files = directory / f"{module}.py", directory / f"test_{module}.py"
     for file in files:
         if file.exists():

@@ -83,7 +83,7 @@ def _check_file(target: Target) -> None:
         siblings = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         close = get_close_matches(target.path.name, siblings, n=1, cutoff=0.8)
         hint = f" Did you mean {close[0]}?" if close else ""
-        raise CommandError(f"There is no file {target.place}.{hint}")
+        raise CommandError(f"The file {target.place} does not exist.{hint}")
     if not target.place.endswith((".py", *PLANS)):
         raise CommandError(f"{target.place} is neither a Python file nor a plan. {USAGE}")
 

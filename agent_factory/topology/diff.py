@@ -68,7 +68,13 @@ class TopologyDiff:
 
 def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     """What changed from `old` to `new`."""
-    changes = list(_nodes(old, new))
+    changes = []
+    for change in _listed("node", _Listed(_node_order(old)), _Listed(_node_order(new))):
+        jumps = []
+        if change.kind is ChangeKind.ADDED:
+            leaving = [edge for edge in transitions_of(new) if edge.source == change.name]
+            jumps = [f"may go to {e.target} [{_reasons(e)}]" for e in leaving if not _is_next(e)]
+        changes.append(replace(change, detail="; ".join([change.detail, *jumps])))
     for call in Call:
         words = f"around each {call} call,"
         before, after = ([lay.name for lay in plan.layers_around(call)] for plan in (old, new))
@@ -81,23 +87,10 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     for hook in new.hooks:
         was = old.hook_at(hook.node)
         if was and was.can_jump_to != hook.can_jump_to and hook.node not in sources:
-            words = f"may jump to {_joined(hook.can_jump_to)}, was {_joined(was.can_jump_to)}"
+            now, then = (", ".join(sorted(h.can_jump_to)) or "nothing" for h in (hook, was))
+            words = f"may jump to {now}, was {then}"
             changes.append(Change(ChangeKind.CHANGED, "node", hook.node, words))
     return TopologyDiff(tuple(changes))
-
-
-def _joined(jumps: frozenset[str]) -> str:
-    return ", ".join(sorted(jumps)) or "nothing"
-
-
-def _nodes(old: TopologyData, new: TopologyData) -> Iterator[Change]:
-    edges = transitions_of(new)
-    for change in _listed("node", _Listed(_node_order(old)), _Listed(_node_order(new))):
-        if change.kind is ChangeKind.ADDED:
-            jumps = [e for e in edges if e.source == change.name and not _is_next(e)]
-            words = [f"may go to {edge.target} [{_reasons(edge)}]" for edge in jumps]
-            change = replace(change, detail="; ".join([change.detail, *words]))
-        yield change
 
 
 def _node_order(plan: TopologyData) -> list[str]:

@@ -35,7 +35,7 @@ class AgentStyle(StrEnum):
 
     CREATE_AGENT = "create_agent"
     REACT = "create_react_agent"
-    """Each tool call is a task of its own: version v2."""
+    """Each tool call is a separate task: version v2."""
     REACT_V1 = "create_react_agent, calls together"
     """One run of the tools node executes all calls: version v1."""
 
@@ -191,21 +191,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class TopologyData:
-    """The plan of an agent as data: what `Topology` renders, compares and explains.
-
-    Args:
-        nodes: Every node, in the order of a run.
-        entry: The node where a run starts.
-        loop_entry: The node that follows the tools.
-        loop_exit: The node where a turn of the model ends.
-        exit: The node a run continues with when it leaves the loop.
-        edges: Every edge.
-        layers: The layers around model and tool calls, outermost first.
-        hooks: The node hooks, in the order of the middleware list.
-        tools: The tools known when the agent is built.
-        retries_output: The model is asked again while a structured answer is missing or invalid.
-        style: The factory that builds the agent.
-    """
+    """The plan of an agent as data; `Topology` documents the fields, and adds methods."""
 
     nodes: tuple[str, ...]
     entry: str

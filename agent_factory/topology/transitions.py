@@ -27,7 +27,7 @@ class TransitionReason(StrEnum):
     JUMP = "jump"
     """A hook may jump there."""
     CALLS = "pending calls"
-    """The model called tools; each call is a task of its own."""
+    """The model called tools; each call is a separate task."""
     TOGETHER = "pending calls, together"
     """The model called tools; one task runs all calls."""
     NO_CALLS = "no calls left"

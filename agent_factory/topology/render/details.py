@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent_factory.topology.model import MODEL, TOOLS, Call, Tool, ToolKind, TopologyData
@@ -90,35 +89,20 @@ def _layers(box: Box, target: str = "") -> Listing:
 
 
 def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
-    lists = []
-    if box.kind in (MODEL, TOOLS):
-        lists.append(_layers(box))
-        heading = "tools" if box.kind == TOOLS else "tools that the agent does not run"
-        tools = [t for t in plan.tools if (t.kind is ToolKind.CLIENT) == (box.kind == TOOLS)]
-        lists.append(Listing(heading, tuple(map(_tool, tools))))
-
-    def item(arrow: Arrow, other: Box) -> Item:
-        return Item(f"{other.name} ({', '.join(arrow.label) or 'next'})", arrow.key)
-
-    incoming = tuple(item(a, a.source) for a in figure.arrows if a.target == box)
-    outgoing = tuple(item(a, a.target) for a in figure.arrows if a.source == box)
-    lists += Listing("edges in", incoming), Listing("edges out", outgoing)
-    filled = tuple(listing for listing in lists if listing.items)
-    return Details(box.name, tuple(_facts(plan, box)), filled, box.name)
-
-
-def _facts(plan: TopologyData, box: Box) -> Iterator[tuple[str, str]]:
+    facts, lists = [], []
     if hook := plan.hook_at(box.name):
         peers = plan.run_order(hook.phase)
-        yield "middleware", hook.owner
-        yield "phase", str(hook.phase)
-        yield "order", f"{peers.index(hook) + 1} of {len(peers)}"
-        yield "why here", f"It runs {ORDERS[hook.phase]}."
-        yield "may jump to", ", ".join(sorted(hook.can_jump_to)) or "nowhere"
+        facts += [
+            ("middleware", hook.owner),
+            ("phase", str(hook.phase)),
+            ("order", f"{peers.index(hook) + 1} of {len(peers)}"),
+            ("why here", f"It runs {ORDERS[hook.phase]}."),
+            ("may jump to", ", ".join(sorted(hook.can_jump_to)) or "nowhere"),
+        ]
     if box.kind == MODEL:
-        yield "what", "One model call, through its layers."
+        facts.append(("what", "One model call, through its layers."))
     if box.kind == TOOLS:
-        yield "what", "Each pending tool call is run on its own, through its layers."
+        facts.append(("what", "Each pending tool call is run on its own, through its layers."))
     corners = {
         "A run enters here.": plan.entry,
         "Each turn begins here.": plan.loop_entry,
@@ -126,7 +110,20 @@ def _facts(plan: TopologyData, box: Box) -> Iterator[tuple[str, str]]:
         "A run that leaves the loop goes here.": plan.exit,
     }
     if found := [words for words, name in corners.items() if name == box.name]:
-        yield "corner", " ".join(found)
+        facts.append(("corner", " ".join(found)))
+    if box.kind in (MODEL, TOOLS):
+        heading = "tools" if box.kind == TOOLS else "tools that the agent does not run"
+        tools = [t for t in plan.tools if (t.kind is ToolKind.CLIENT) == (box.kind == TOOLS)]
+        lists += [_layers(box), Listing(heading, tuple(map(_tool, tools)))]
+
+    def item(arrow: Arrow, other: Box) -> Item:
+        return Item(f"{other.name} ({', '.join(arrow.label) or 'next'})", arrow.key)
+
+    incoming = tuple(item(a, a.source) for a in figure.arrows if a.target == box)
+    outgoing = tuple(item(a, a.target) for a in figure.arrows if a.source == box)
+    lists += [Listing("edges in", incoming), Listing("edges out", outgoing)]
+    filled = tuple(listing for listing in lists if listing.items)
+    return Details(box.name, tuple(facts), filled, box.name)
 
 
 def _tool(tool: Tool) -> Item:

@@ -109,7 +109,7 @@ def explain_transition(plan: TopologyData, source: str, target: str) -> str:
             return "\n".join([edge_line(edge), *(f"- {meaning(r)}" for r in edge.reasons)])
     leaving = [edge_line(edge) for edge in edges if edge.source == source]
     instead = leaving or [f"{source} is where a run ends."]
-    return "\n".join([f"There is no edge from {source} to {target}.", *(f"- {x}" for x in instead)])
+    return "\n".join([f"No edge leads from {source} to {target}.", *(f"- {x}" for x in instead)])
 
 
 def meaning(reason: Reason) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from unicodedata import east_asian_width
 
@@ -40,6 +39,13 @@ _LABELS = {
     TransitionReason.ANSWERED: "calls answered",
 }
 """Labels of arrows for reasons whose own text is too long, or unclear alone."""
+
+_GROUPS = {
+    "once, when a run starts": (Phase.BEFORE_AGENT,),
+    "each turn": (Phase.BEFORE_MODEL, MODEL, Phase.AFTER_MODEL, TOOLS),
+    "once, when a run ends": (Phase.AFTER_AGENT,),
+}
+"""The titles of the groups, with the kinds of their boxes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +174,14 @@ def figure_of(plan: TopologyData) -> Figure:
         dashed = kinds == [TransitionReason.JUMP]
         source, target = boxes[edge.source], boxes[edge.target]
         arrows.append(Arrow(f"e{index}", source, target, edge, tuple(label), dashed))
-    return Figure(tuple(boxes.values()), tuple(arrows), tuple(_groups(boxes)))
+    groups = []
+    for title, members in _GROUPS.items():
+        inside = tuple(box for box in boxes.values() if box.kind in members)
+        # A model alone needs no frame around it.
+        if inside and [box.kind for box in inside] != [MODEL]:
+            # Jumps from all nodes enter the last group at its top.
+            groups.append(Group(title, inside, below=Phase.AFTER_AGENT in members))
+    return Figure(tuple(boxes.values()), tuple(arrows), tuple(groups))
 
 
 def letters(text: str) -> int:
@@ -197,17 +210,3 @@ def _box(plan: TopologyData, key: str, name: str) -> Box:
     if hook := plan.hook_at(name):
         return Box(key, name, str(hook.phase), hook.owner, hook.owner)
     return Box(key, name, "", name)
-
-
-def _groups(boxes: Mapping[str, Box]) -> Iterator[Group]:
-    kinds = {
-        "once, when a run starts": (Phase.BEFORE_AGENT,),
-        "each turn": (Phase.BEFORE_MODEL, MODEL, Phase.AFTER_MODEL, TOOLS),
-        "once, when a run ends": (Phase.AFTER_AGENT,),
-    }
-    for title, members in kinds.items():
-        inside = tuple(box for box in boxes.values() if box.kind in members)
-        # A model alone needs no frame around it.
-        if inside and [box.kind for box in inside] != [MODEL]:
-            # Jumps from all nodes enter the last group at its top.
-            yield Group(title, inside, below=Phase.AFTER_AGENT in members)

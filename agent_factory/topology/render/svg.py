@@ -164,13 +164,17 @@ def draw(
         linked: Each box and arrow is a link to `#about-<key>`, where a page has its details.
     """
     width, height = layout.size[0] + 2 * MARGIN, layout.size[1] + 2 * MARGIN
+    nodes = [box.name for box in figure.boxes if box.kind != "terminal"]
+    layers = sum(len(box.frames) for box in figure.boxes)
+    edges = ", ".join(f"{a.source.title} to {a.target.title}" for a in figure.arrows)
+    summary = f"{len(nodes)} nodes: {', '.join(nodes)}. Layers: {layers}. Edges: {edges}."
     sides = f'width="{_n(width)}" height="{_n(height)}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" role="graphics-document" '
         f'aria-labelledby="topology-title" aria-describedby="topology-desc" '
         f'viewBox="{-MARGIN} {-MARGIN} {_n(width)} {_n(height)}" {sides}>',
         '<title id="topology-title">The plan of an agent</title>',
-        f'<desc id="topology-desc">{text(_summary(figure))}</desc>',
+        f'<desc id="topology-desc">{text(summary)}</desc>',
         f"<style>{style()}</style>",
         f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" {sides}/>',
     ]
@@ -202,13 +206,6 @@ def draw(
 def text(value: str) -> str:
     """A text for XML and HTML: escaped, and without characters that neither allows."""
     return escape("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in value))
-
-
-def _summary(figure: Figure) -> str:
-    nodes = [box.name for box in figure.boxes if box.kind != "terminal"]
-    layers = sum(len(box.frames) for box in figure.boxes)
-    edges = ", ".join(f"{a.source.title} to {a.target.title}" for a in figure.arrows)
-    return f"{len(nodes)} nodes: {', '.join(nodes)}. Layers: {layers}. Edges: {edges}."
 
 
 def _box(box: Box, centre: Point) -> Iterator[str]:
