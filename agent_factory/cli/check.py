@@ -34,17 +34,7 @@ _NOTE = re.compile(r"Also found: \[(AF\d+)\] (.+?): (.+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One error or warning of a build.
-
-    Args:
-        target: The target.
-        code: Its stable code.
-        severity: "error" if the agent cannot be built, else "warning".
-        subject: What is wrong.
-        reason: Why it is wrong.
-        hint: What to write instead; empty if the reason says it.
-        place: The line that builds the agent, if it can be found.
-    """
+    """One error or warning of a build; `place` is the line that builds the agent."""
 
     target: str
     code: str
@@ -75,13 +65,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A target that could not be loaded.
-
-    Args:
-        target: The target.
-        message: Why it could not be loaded.
-        error: The exception behind it, if there is one.
-    """
+    """A target that could not be loaded, and the exception behind it."""
 
     target: str
     message: str
@@ -140,13 +124,7 @@ _STYLES = {"error": "bold red", "warning": "yellow"}
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The findings of all targets.
-
-    Args:
-        targets: The targets, as the user wrote them.
-        findings: The findings that were not ignored.
-        failures: The targets that could not be loaded.
-    """
+    """The findings that were not ignored, and the targets that could not be loaded."""
 
     targets: Sequence[str]
     findings: Sequence[Finding]

@@ -16,12 +16,7 @@ from agent_factory.errors import SpecError
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One kind of finding.
-
-    Args:
-        kind: Its class.
-        example: A stack that causes it, and a hint.
-    """
+    """A code that a build can report: its class, and an example."""
 
     kind: type[SpecError]
     example: Example

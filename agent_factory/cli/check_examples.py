@@ -40,12 +40,7 @@ def check(**arguments):
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A stack with one problem.
-
-    Args:
-        source: Python that prints the problem, after the prelude.
-        hint: What to do, in general.
-    """
+    """Python that prints one problem, after the prelude, and what to do about it in general."""
 
     source: str
     hint: str

@@ -50,22 +50,15 @@ def importing_from(root: Path, folders: Sequence[Path] = ()) -> Iterator[None]:
         sys.path[:] = path
         known = {name.partition(".")[0] for name in before}
         new = [name for name in sys.modules if name.partition(".")[0] not in known]
-        own = {
-            name
-            for name in new
-            if "." not in name and _folder(sys.modules[name]) in {root, *folders}
-        }
+        own = set()
+        for name in new:
+            file = getattr(sys.modules[name], "__file__", None)
+            places = [*getattr(sys.modules[name], "__path__", ()), *([file] if file else [])]
+            if "." not in name and places and Path(places[0]).parent in {root, *folders}:
+                own.add(name)
         for name in new:
             if name.partition(".")[0] in own:
                 stored[name] = sys.modules.pop(name)
-
-
-def _folder(module: ModuleType) -> Path | None:
-    """The folder in which a top-level module was found."""
-    for place in getattr(module, "__path__", ()):
-        return Path(place).parent
-    file = getattr(module, "__file__", None)
-    return Path(file).parent if file else None
 
 
 def root_and_name(path: Path) -> tuple[Path, str]:
@@ -104,12 +97,7 @@ def import_file(path: Path, name: str) -> ModuleType:
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """A line of a file.
-
-    Args:
-        file: The file.
-        line: The line, from 1.
-    """
+    """A line of a file, counted from 1."""
 
     file: Path
     line: int
@@ -173,12 +161,9 @@ def find_raise(error: BaseException) -> SourceLocation | None:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A loaded target.
+    """A loaded target: its plan, the warnings of its build, and the line that defines its name.
 
-    Args:
-        plan: The plan.
-        findings: The warnings of the build; None for a plan from a file, which has none.
-        place: The definition of its name, if that can be found.
+    A plan from a file has no findings: they are None.
     """
 
     plan: Topology
@@ -187,13 +172,7 @@ class Loaded:
 
 
 class BuildFailed(CommandError):
-    """The target's agent cannot be built.
-
-    Args:
-        target: The target.
-        error: The errors of the build.
-        place: The line of the user's code that builds it.
-    """
+    """The target's agent cannot be built; `place` is the line of the user's code that builds it."""
 
     def __init__(self, target: Target, error: SpecError, place: SourceLocation | None) -> None:
         self.spec_error = error
@@ -331,7 +310,14 @@ def _loaded(name: str, value: Any) -> Loaded:
             getattr(value, "close", lambda: None)()
             raise CommandError(f"{prefix} is awaitable. Use an agent, or a synchronous function.")
     if isinstance(value, list | tuple):
-        return _stack(value)
+        from agent_factory.factory.agent import plan_agent
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            # AF210 is about tools that the agent lacks, and the tools of a list are not known.
+            plan = plan_agent(middleware=list(value), ignore=["AF210"])
+        messages = [w.message for w in caught if isinstance(w.message, AgentFactoryWarning)]
+        return Loaded(plan, tuple(finding for message in messages for finding in message.findings))
     if found := _as_agent(value):
         return found
     raise CommandError(f"{prefix} {_refusal(value)}")
@@ -349,17 +335,6 @@ def _as_agent(value: Any) -> Loaded | None:
         return Loaded(topology_of(value), warnings_of(value))
     except ArgumentError:
         return None
-
-
-def _stack(members: Sequence[Any]) -> Loaded:
-    """The plan of a list of middleware: of an agent whose tools are not known yet."""
-    from agent_factory.factory.agent import plan_agent
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        plan = plan_agent(middleware=list(members), ignore=["AF210"])
-    messages = [w.message for w in caught if isinstance(w.message, AgentFactoryWarning)]
-    return Loaded(plan, tuple(finding for message in messages for finding in message.findings))
 
 
 def _refusal(value: Any) -> str:

@@ -91,13 +91,7 @@ EXIT_LEFT = 1
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """A file and its migration.
-
-    Args:
-        file: The path.
-        data: Its new bytes.
-        migration: The old and the new text, and the findings.
-    """
+    """A file, its new bytes, and its migration."""
 
     file: Path
     data: bytes
@@ -143,14 +137,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result for all files.
-
-    Args:
-        looked_at: The number of files.
-        files: The files that change, or have open decisions.
-        failures: The files that were skipped.
-        written: Whether the changes were written.
-    """
+    """The result for all files; `files` are those that change or have open decisions."""
 
     looked_at: int
     files: Sequence[Migrated]

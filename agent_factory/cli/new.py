@@ -128,13 +128,7 @@ def test_an_async_run_gives_the_same() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A new middleware.
-
-    Args:
-        name: Its class.
-        module: The name under which tests import its module.
-        hooks: Its hooks and flows, in any order.
-    """
+    """A new middleware: its class, the module that tests import it from, its hooks and flows."""
 
     name: str
     module: str

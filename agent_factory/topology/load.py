@@ -55,7 +55,13 @@ def load_topology(text: str, source: str = "the file") -> Topology:
             source, f"does not have the fields of a plan: {'; '.join(problems)}.", _HINT
         ) from None
     plan = _plan_of(record)
-    if json.loads(plan.to_json()) != data or not _is_closed(plan):
+    # One edge leaves each node, and all targets and corners are nodes.
+    known = {*plan.nodes, START, END}
+    ends = {node for edge in plan.edges for node in (edge.source, *edge.targets)}
+    ends |= {plan.entry, plan.loop_entry, plan.loop_exit, plan.exit}
+    sources = sorted(edge.source for edge in plan.edges)
+    is_closed = ends <= known and sources == sorted({*plan.nodes, START})
+    if json.loads(plan.to_json()) != data or not is_closed:
         reason = "contradicts itself: it was edited by hand, or merged."
         raise TopologyFileError(source, reason, _HINT)
     pairs = zip_longest(rendered.removesuffix("\n").split("\n"), plan.render().split("\n"))
@@ -123,12 +129,3 @@ def _plan_of(record: PlanRecord) -> Topology:
         retries_output=record.retries_output,
         style=record.style,
     )
-
-
-def _is_closed(plan: Topology) -> bool:
-    """Whether one edge leaves each node, and all targets and corners are nodes."""
-    known = {*plan.nodes, START, END}
-    ends = {node for edge in plan.edges for node in (edge.source, *edge.targets)}
-    corners = {plan.entry, plan.loop_entry, plan.loop_exit, plan.exit}
-    sources = sorted(edge.source for edge in plan.edges)
-    return ends | corners <= known and sources == sorted({*plan.nodes, START})

@@ -24,6 +24,7 @@ from agent_factory.topology.model import (
     TOOLS,
     Call,
     Edge,
+    Hook,
     Phase,
     Route,
     Shape,
@@ -34,7 +35,6 @@ from agent_factory.topology.model import (
 def decide(shape: Shape) -> TopologyData:
     """Decide nodes and edges.
 
-    >>> from agent_factory.topology.model import Hook
     >>> planned = decide(Shape(hooks=(Hook("A", Phase.AFTER_MODEL),), has_tools=True))
     >>> planned.loop_exit, planned.nodes
     ('A.after_model', ('model', 'A.after_model', 'tools'))
@@ -58,16 +58,16 @@ def decide(shape: Shape) -> TopologyData:
         retries_output=shape.retries_output,
         style=shape.style,
     )
+    hooks = {hook.node: hook for hook in plan.hooks}
     edges = [Edge(START, (plan.entry,))]
-    edges += (_step(plan, source, default) for source, default in pairwise(head))
+    edges += (_step(plan, hooks.get(source), source, default) for source, default in pairwise(head))
     edges += _loop(shape, plan)
-    edges += (_step(plan, source, default) for source, default in pairwise(tail))
+    edges += (_step(plan, hooks.get(source), source, default) for source, default in pairwise(tail))
     return replace(plan, edges=tuple(edges))
 
 
-def _step(plan: TopologyData, source: str, default: str) -> Edge:
+def _step(plan: TopologyData, hook: Hook | None, source: str, default: str) -> Edge:
     """The edge to the next node, and to the nodes that the hook in `source` may jump to."""
-    hook = plan.hook_at(source)
     if hook is None or not hook.can_jump_to:
         return Edge(source, (default,))
     targets = jump_targets(plan, leaving=hook.phase is Phase.AFTER_AGENT)
@@ -96,7 +96,7 @@ def _loop(shape: Shape, plan: TopologyData) -> Iterator[Edge]:
         if shape.retries_output:
             yield Edge(source, (plan.loop_entry, plan.exit), Route.RETRY)
         else:
-            yield _step(plan, source, plan.exit)
+            yield _step(plan, plan.hook_at(source), source, plan.exit)
         return
     skips = shape.may_skip_tools or source != shape.style.model
     again = (plan.loop_entry,) if skips else ()

@@ -49,13 +49,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class OrderedPart:
-    """Hooks of one phase, or layers around one kind of call, in the order in which they run.
-
-    Args:
-        part: The phase, or "model layers" and "tool layers".
-        why: When they run, and why in this order.
-        names: Their names.
-    """
+    """The hooks of a phase, or the layers around a kind of call, in the order in which they run."""
 
     part: str
     why: str
