@@ -198,7 +198,7 @@ def test_wide_letters_get_more_room() -> None:
     assert width("保護" * 8) == width("guards__" * 4)
 
 
-def test_a_node_that_a_file_invents_is_a_box_of_its_own() -> None:
+def test_an_unknown_node_of_a_file_has_its_own_box() -> None:
     """A plan read from a file may hold nodes that no version here makes."""
     invented = replace(
         plan_agent(),

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
 
-from agent_factory.topology.model import MODEL, TOOLS, Call, Tool, TopologyData
+from agent_factory.topology.model import MODEL, TOOLS, Call, TopologyData
 from agent_factory.topology.transitions import Transition, TransitionReason, transitions_of
 
 
@@ -77,18 +77,30 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
         changes.append(replace(change, detail="; ".join([change.detail, *jumps])))
     for call in Call:
         words = f"around each {call} call,"
-        before, after = ([lay.name for lay in plan.layers_around(call)] for plan in (old, new))
-        changes += _listed("layer", _Listed(before, words), _Listed(after, words))
-    changes += _tools(old.tools, new.tools)
+        before, after = (
+            _Listed([layer.name for layer in plan.layers_around(call)], words)
+            for plan in (old, new)
+        )
+        changes += _listed("layer", before, after)
+    was, now = {t.name: t for t in old.tools}, {t.name: t for t in new.tools}
+    changes += (Change(ChangeKind.REMOVED, "tool", name) for name in was if name not in now)
+    for name in [name for name in now if name not in was]:
+        changes.append(Change(ChangeKind.ADDED, "tool", name, ", ".join(now[name].notes)))
+    for name in [name for name in now if name in was and now[name] != was[name]]:
+        old_notes, notes = (", ".join(tools[name].notes) or "plain" for tools in (was, now))
+        changes.append(Change(ChangeKind.CHANGED, "tool", name, f"was {old_notes}, now {notes}"))
+    for name in _moved(list(was), list(now)):
+        detail = f"now {_Listed(list(now)).place(name)}"
+        changes.append(Change(ChangeKind.MOVED, "tool", name, detail))
     edges = list(_edges(old, new))
     changes += edges
     # Declared jumps that add no edge, such as one to the node itself.
     sources = {change.name.partition(" -> ")[0] for change in edges}
     for hook in new.hooks:
-        was = old.hook_at(hook.node)
-        if was and was.can_jump_to != hook.can_jump_to and hook.node not in sources:
-            now, then = (", ".join(sorted(h.can_jump_to)) or "nothing" for h in (hook, was))
-            words = f"may jump to {now}, was {then}"
+        former = old.hook_at(hook.node)
+        if former and former.can_jump_to != hook.can_jump_to and hook.node not in sources:
+            jumps = [", ".join(sorted(h.can_jump_to)) or "nothing" for h in (hook, former)]
+            words = f"may jump to {jumps[0]}, was {jumps[1]}"
             changes.append(Change(ChangeKind.CHANGED, "node", hook.node, words))
     return TopologyDiff(tuple(changes))
 
@@ -135,19 +147,6 @@ def _moved(old: Sequence[str], new: Sequence[str]) -> list[str]:
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     stayed = {name for block in blocks for name in after[block.b : block.b + block.size]}
     return [name for name in after if name not in stayed]
-
-
-def _tools(old: Sequence[Tool], new: Sequence[Tool]) -> Iterator[Change]:
-    was, now = {t.name: t for t in old}, {t.name: t for t in new}
-    for name in [name for name in was if name not in now]:
-        yield Change(ChangeKind.REMOVED, "tool", name)
-    for name in [name for name in now if name not in was]:
-        yield Change(ChangeKind.ADDED, "tool", name, ", ".join(now[name].notes))
-    for name in [name for name in now if name in was and now[name] != was[name]]:
-        before, after = (", ".join(tools[name].notes) or "plain" for tools in (was, now))
-        yield Change(ChangeKind.CHANGED, "tool", name, f"was {before}, now {after}")
-    for name in _moved(list(was), list(now)):
-        yield Change(ChangeKind.MOVED, "tool", name, f"now {_Listed(list(now)).place(name)}")
 
 
 def _edges(old: TopologyData, new: TopologyData) -> Iterator[Change]:

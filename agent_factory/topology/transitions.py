@@ -102,8 +102,10 @@ def _reasons(plan: TopologyData, edge: Edge, target: str) -> Iterator[Reason]:
     match edge.route:
         case Route.AFTER_MODEL:
             yield from _after_model(plan, target)
+        case Route.AFTER_TOOLS if target == plan.loop_entry:
+            yield Reason(TransitionReason.RESULTS)
         case Route.AFTER_TOOLS:
-            yield from _after_tools(plan, target)
+            yield from _after_tools(plan)
         case Route.RETRY if target == plan.loop_entry:
             yield Reason(TransitionReason.RETRY)
         case Route.RETRY:
@@ -134,10 +136,8 @@ def _after_model(plan: TopologyData, target: str) -> Iterator[Reason]:
             yield Reason(TransitionReason.RETRY, outputs)
 
 
-def _after_tools(plan: TopologyData, target: str) -> Iterator[Reason]:
-    if target == plan.loop_entry:
-        yield Reason(TransitionReason.RESULTS)
-        return
+def _after_tools(plan: TopologyData) -> Iterator[Reason]:
+    """The reasons why a run may end after the tools."""
     any_tool = plan.style.tools_can_end_run
     if direct := tuple(tool.name for tool in plan.tools if tool.return_direct):
         yield Reason(TransitionReason.DIRECT if any_tool else TransitionReason.ANY_DIRECT, direct)

@@ -165,8 +165,26 @@ class Figure:
 
 def figure_of(plan: TopologyData) -> Figure:
     """Decide what the picture of a plan shows."""
-    names = [START, *plan.nodes, END]
-    boxes = {name: _box(plan, f"n{index}", name) for index, name in enumerate(names)}
+    marks = {ToolKind.OUTPUT: "structured answer", ToolKind.PROVIDER: "run by the provider"}
+    boxes = {}
+    for index, name in enumerate([START, *plan.nodes, END]):
+        key, hook = f"n{index}", plan.hook_at(name)
+        if name in (START, END):
+            boxes[name] = Box(key, name, "terminal", name.strip("_"))
+        elif name in (plan.style.model, TOOLS):
+            kind, call = (TOOLS, Call.TOOL) if name == TOOLS else (MODEL, Call.MODEL)
+            rows = []
+            for tool in plan.tools:
+                # Tools that the agent does not run itself are listed in the model's box.
+                if (tool.kind is ToolKind.CLIENT) == (name == TOOLS):
+                    direct = "return_direct" if tool.return_direct else ""
+                    rows.append(Row(tool.name, marks.get(tool.kind, direct), tool.owner))
+            layers = tuple(plan.layers_around(call))
+            boxes[name] = Box(key, name, kind, name, "", layers, tuple(rows))
+        elif hook is not None:
+            boxes[name] = Box(key, name, str(hook.phase), hook.owner, hook.owner)
+        else:  # a plan from a file may have nodes that no hook makes
+            boxes[name] = Box(key, name, "", name)
     arrows = []
     for index, edge in enumerate(transitions_of(plan)):
         kinds = list(dict.fromkeys(reason.why for reason in edge.reasons))
@@ -192,21 +210,3 @@ def letters(text: str) -> int:
 def shown(name: str) -> str:
     """A name, cut to the length that a picture has room for."""
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-
-
-def _box(plan: TopologyData, key: str, name: str) -> Box:
-    if name in (START, END):
-        return Box(key, name, "terminal", name.strip("_"))
-    if name in (plan.style.model, TOOLS):
-        kind, call = (TOOLS, Call.TOOL) if name == TOOLS else (MODEL, Call.MODEL)
-        # Tools that the agent does not run itself are listed in the model's box.
-        tools = [t for t in plan.tools if (t.kind is ToolKind.CLIENT) == (name == TOOLS)]
-        marks = {ToolKind.OUTPUT: "structured answer", ToolKind.PROVIDER: "run by the provider"}
-        rows = []
-        for tool in tools:
-            direct = "return_direct" if tool.return_direct else ""
-            rows.append(Row(tool.name, marks.get(tool.kind, direct), tool.owner))
-        return Box(key, name, kind, name, "", tuple(plan.layers_around(call)), tuple(rows))
-    if hook := plan.hook_at(name):
-        return Box(key, name, str(hook.phase), hook.owner, hook.owner)
-    return Box(key, name, "", name)
