@@ -58,7 +58,7 @@ def explain(
             message = f"The code {target} is unknown. Known codes are {', '.join(known)}."
             raise CommandError(message)
         data, text = known[target].to_data(), known[target].text
-        styled: list[RenderableType] = [Text(text)]
+        styled: list[RenderableType] = []  # code must not wrap
     elif source is not None and to is None:
         raise CommandError("FROM needs TO: add the node that the edge reaches.")
     else:
@@ -70,7 +70,7 @@ def explain(
             text, (data, styled) = plan.explain(source, to), _edge(target, plan, source, to)
     if json:
         console.write_json(data)
-    elif console.is_terminal():
+    elif styled and console.is_terminal():
         console.show(Group(*styled))
     else:
         console.write(text)
