@@ -26,3 +26,20 @@ def test_langgraph_stores_a_pair_in_a_delta_channel_as_a_message_with_an_id() ->
     (message,) = agent.get_state(config).values["messages"]
     assert isinstance(message, HumanMessage)
     assert message.id is not None
+
+
+def test_langgraph_reads_the_snapshot_frequency_again_for_each_checkpoint() -> None:
+    """Snapshots get rarer as the history grows, because DeltaMessages changes the frequency."""
+
+    class State(TypedDict):
+        messages: Annotated[list[Any], DeltaMessages(snapshot_frequency=4)]
+
+    saver = InMemorySaver()
+    graph = StateGraph(State).add_node("node", lambda state: {"messages": [("ai", "Hello")]})
+    agent = graph.set_entry_point("node").compile(checkpointer=saver)
+    config: Any = {"configurable": {"thread_id": "1"}}
+    for _ in range(40):
+        agent.invoke({"messages": [("user", "Hi")]}, config)
+    stored = [saved.checkpoint["channel_values"] for saved in saver.list(config)]
+    snapshots = sum("messages" in values for values in stored)
+    assert 3 <= snapshots <= 8  # 20 with a frequency that stays 4
