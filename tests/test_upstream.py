@@ -90,3 +90,20 @@ def test_every_task_has_its_own_runtime() -> None:
     graph.add_edge("a", "c")
     graph.compile().invoke({"messages": []})
     assert len({id(task) for task in tasks}) == len(tasks) == 3
+
+
+def test_langgraph_reads_the_snapshot_frequency_again_for_each_checkpoint() -> None:
+    """Snapshots get rarer as the history grows, because DeltaMessages changes the frequency."""
+
+    class State(TypedDict):
+        messages: Annotated[list[Any], DeltaMessages(snapshot_frequency=4)]
+
+    saver = InMemorySaver()
+    graph = StateGraph(State).add_node("node", lambda state: {"messages": [("ai", "Hello")]})
+    agent = graph.set_entry_point("node").compile(checkpointer=saver)
+    config: Any = {"configurable": {"thread_id": "1"}}
+    for _ in range(40):
+        agent.invoke({"messages": [("user", "Hi")]}, config)
+    stored = [saved.checkpoint["channel_values"] for saved in saver.list(config)]
+    snapshots = sum("messages" in values for values in stored)
+    assert 3 <= snapshots <= 8  # 39 with a frequency that stays 4

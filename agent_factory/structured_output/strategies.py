@@ -87,8 +87,7 @@ class ToolStrategy(Generic[SchemaT]):
         if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
             raise ArgumentError(
                 "ToolStrategy max_retries",
-                f"must be a number of times, got {describe(max_retries)}.",
-                "Pass 0 or more.",
+                f"must be a non-negative integer, got {describe(max_retries)}.",
                 code="AF117",
             )
         types = handle_errors if isinstance(handle_errors, tuple) else (handle_errors,)
@@ -97,8 +96,8 @@ class ToolStrategy(Generic[SchemaT]):
         if not (isinstance(handle_errors, bool | str) or only_errors or function):
             raise ArgumentError(
                 "ToolStrategy handle_errors",
-                f"cannot be {describe(handle_errors)}.",
-                "Pass True, False, a string, exception types or a function of the exception.",
+                "must be a bool, a string, exception types or a function of the exception, got "
+                f"{describe(handle_errors)}.",
                 code="AF117",
             )
         self.schema = schema
@@ -126,10 +125,10 @@ class ToolStrategy(Generic[SchemaT]):
             StructuredOutputError: The answer is invalid, and `handle_errors` does not cover that.
             OutputError: The model was asked again `max_retries` times.
         """
-        made = [*message.tool_calls, *message.invalid_tool_calls]
-        calls: list[Any] = [call for call in made if call["name"] in self.bindings]
+        all_calls = [*message.tool_calls, *message.invalid_tool_calls]
+        calls: list[Any] = [call for call in all_calls if call["name"] in self.bindings]
         try:
-            if not made:
+            if not all_calls:
                 how = f"Call {' or '.join(self.bindings)} to give it."
                 raise MissingStructuredOutputError(list(self.bindings), message, how)
             if len(calls) > 1:
