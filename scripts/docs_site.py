@@ -139,7 +139,9 @@ def block(info: str, text: str, whole: str) -> str:
         return f'<div class="diagram">\n{flowchart(text)}\n</div>'
     if kind == "output":
         return f'```text title="Output"\n{text}```'
-    return f"```{kind}\n{text}```" if " no-run" in info else whole
+    if " file: " in info:
+        return f'```{kind} title="{info.partition(" file: ")[2]}"\n{text}```'
+    return f"```{kind}\n{text}```" if " " in info else whole
 
 
 def with_links(text: str, source: str, place: str) -> str:

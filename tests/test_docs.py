@@ -9,11 +9,14 @@ import importlib.util
 import inspect
 import io
 import pkgutil
+import os
 import re
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -36,8 +39,21 @@ NEEDS = {
 """What a module needs beyond the core, for itself or for its examples."""
 
 
-PAGE_NEEDS = {"docs/foreign_middleware.md": "langchain.agents"}
-"""What the code of a page needs beyond the core and what every test has."""
+PAGE_NEEDS = {
+    "docs/foreign_middleware.md": ("langchain.agents",),
+    "docs/howto/mcp.md": ("langchain_mcp_adapters",),
+    "docs/howto/web_service.md": ("fastapi", "httpx"),
+    "docs/tutorial.md": ("typer", "syrupy"),
+}
+"""What the code of a page needs beyond the core."""
+
+LONG = {"docs/howto/mcp.md", "docs/tutorial.md"}
+"""Pages that start processes."""
+
+
+def code_pages() -> list[Any]:
+    marks = {True: [pytest.mark.long], False: []}
+    return [pytest.param(p, id=title(p), marks=marks[title(p) in LONG]) for p in PAGES]
 
 
 def title(path: Path) -> str:
@@ -68,11 +84,23 @@ def run_block(block: Block, page: Path, namespace: ModuleType) -> str:
     return printed.getvalue()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
+def run_shell(block: Block, folder: Path) -> str:
+    """Run a block of commands in a folder; their output, with every duration as 0.00s."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV", "HYPOTHESIS"))}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    done = subprocess.run(block.text, shell=True, cwd=folder, env=env, capture_output=True)
+    return timeless(done.stdout.decode() or done.stderr.decode())
+
+
+def timeless(text: str) -> str:
+    return re.sub(r"\bin \d+\.\d+s", "in 0.00s", text)
+
+
+@pytest.mark.parametrize("page", code_pages())
 def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
-    page: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    if needed := PAGE_NEEDS.get(title(page)):
+    for needed in PAGE_NEEDS.get(title(page), ()):
         pytest.importorskip(needed, reason="an extra is not installed")
     namespace = ModuleType("page")  # a module: pydantic and dataclasses look names up in one
     monkeypatch.setitem(sys.modules, "page", namespace)
@@ -80,8 +108,13 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
     for block in blocks(page):
         if block.info == "python":
             printed = run_block(block, page, namespace)
+        elif block.info.startswith("python file: "):
+            (tmp_path / block.info.removeprefix("python file: ")).write_text(block.text)
+        elif block.info == "sh run":
+            printed = run_shell(block, tmp_path)
         elif block.info == "output":
-            assert printed.rstrip() == block.text.rstrip(), f"{title(page)}:{block.line}"
+            expected = timeless(block.text)
+            assert printed.rstrip() == expected.rstrip(), f"{title(page)}:{block.line}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=title)
@@ -90,7 +123,7 @@ def test_code_that_is_not_run_says_why(page: Path) -> None:
         kind, _, why = block.info.partition(" ")
         assert kind in KINDS, f"{title(page)}:{block.line}"
         if kind == "python" and why:
-            assert re.fullmatch(r"no-run: .{5,}", why), f"{title(page)}:{block.line}"
+            assert re.fullmatch(r"no-run: .{5,}|file: \w+\.py", why), f"{title(page)}:{block.line}"
 
 
 def prose(page: Path) -> str:
