@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 
-KINDS = ("python", "output", "text", "sh", "toml", "mermaid")
+KINDS = ("python", "output", "text", "sh", "toml", "json", "mermaid")
 """What a block may be; in any other spelling, code would not be run."""
 
 NEEDS = {
@@ -41,13 +41,14 @@ NEEDS = {
 
 PAGE_NEEDS = {
     "docs/foreign_middleware.md": ("langchain.agents",),
+    "docs/howto/deployment.md": ("langgraph.checkpoint.sqlite", "typer"),
     "docs/howto/mcp.md": ("langchain_mcp_adapters",),
-    "docs/howto/web_service.md": ("fastapi", "httpx"),
+    "docs/howto/web_service.md": ("fastapi",),
     "docs/tutorial.md": ("typer", "syrupy"),
 }
 """What the code of a page needs beyond the core."""
 
-LONG = {"docs/howto/mcp.md", "docs/tutorial.md"}
+LONG = {"docs/howto/deployment.md", "docs/howto/mcp.md", "docs/tutorial.md"}
 """Pages that start processes."""
 
 
@@ -108,8 +109,8 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
     for block in blocks(page):
         if block.info == "python":
             printed = run_block(block, page, namespace)
-        elif block.info.startswith("python file: "):
-            (tmp_path / block.info.removeprefix("python file: ")).write_text(block.text)
+        elif " file: " in block.info:
+            (tmp_path / block.info.partition(" file: ")[2]).write_text(block.text)
         elif block.info == "sh run":
             printed = run_shell(block, tmp_path)
         elif block.info == "output":
