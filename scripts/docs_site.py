@@ -1,8 +1,8 @@
-"""MkDocs hooks: what the site has beyond the pages of docs/, and what GitHub reads otherwise.
+"""MkDocs hooks and a Griffe extension: what the site needs beyond the pages in docs/.
 
-MkDocs reads only docs/. These hooks add the pages that stand elsewhere in the repository, one page
-for each example, and the reference; they draw Mermaid blocks as SVG, so that the site needs no
-script from the network. tests/test_docs_site.py tests them.
+MkDocs reads only docs/. The hooks add the README and other pages of the repository, one page for
+each example, and the reference. They draw Mermaid blocks as SVG, so that the site needs no script
+from the network. mkdocs.yml names this file twice, once for each kind of plugin.
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ import re
 from pathlib import Path
 from typing import Any
 
+import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from pygraphviz import AGraph
 
 ROOT = Path(__file__).resolve().parent.parent
 
 PAGES = {
+    "README.md": "index.md",
+    "docs/index.md": "contents.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "CHANGELOG.md": "project/changelog.md",
     "benchmarks/README.md": "project/benchmarks.md",
 }
-"""Pages of the repository outside of docs/, and where they are in the site."""
+"""Pages of the repository that have another place in the site: the README is its first page."""
 
 REFERENCE = {
     "agent_factory": "agent_factory",
@@ -44,6 +48,7 @@ REFERENCE = {
 """Public modules, and the names of their pages under reference/."""
 
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", flags=re.M)
+EXAMPLE = re.compile(r"^>>> .*(?:\n(?!\s*$).*)*", flags=re.M)
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -55,8 +60,8 @@ def examples() -> dict[str, str]:
 
 
 def site_paths() -> dict[str, str]:
-    """Everything outside of docs/ that has a page in the site."""
-    return {**PAGES, **examples(), "README.md": "index.md"}
+    """Every file and folder whose place in the site is not its path below docs/."""
+    return {**PAGES, **examples()}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -66,6 +71,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for module, name in REFERENCE.items():
         generated[f"reference/{name}.md"] = reference_page(module)
     for place, text in generated.items():
+        if stale := files.get_file_from_path(place):
+            files.remove(stale)
         files.append(File.generated(config, place, content=text))
     return files
 
@@ -108,9 +115,30 @@ def reference_page(name: str) -> str:
         for key, value in vars(module).items()
         if not key.startswith("_") and getattr(value, "__module__", "") == name
     ]
-    own = [key for key in sorted(names) if is_own(getattr(module, key))]
-    lines = [f"# {name}", "", f"::: {name}", "    options: {members: false}", ""]
-    return "\n".join([*lines, *(f"::: {name}.{key}" for key in own)]) + "\n"
+    values = {key: getattr(module, key) for key in sorted(names)}
+    own = [key for key, value in values.items() if is_own(value)]
+    errors = [key for key in own if is_error(values[key])]
+    classes = [key for key in own if inspect.isclass(values[key]) and key not in errors]
+    functions = [key for key in own if key not in (*errors, *classes)]
+    lines = [f"# {name}", "", f"::: {name}"]
+    lines += ["    options: {members: false, show_root_heading: false, show_root_toc_entry: false}"]
+    for title, keys in (("Functions", functions), ("Classes", classes), ("Errors", errors)):
+        lines += ["", f"## {title}", "", *(f"::: {name}.{key}" for key in keys)] if keys else []
+    made = [key for key, value in values.items() if has_own_docstring(value)]
+    lines += ["", "## Decorators"] if made else []
+    for key in made:
+        lines += ["", f"### {key}", "", with_examples(inspect.getdoc(values[key]) or "")]
+    return "\n".join(lines) + "\n"
+
+
+def has_own_docstring(value: Any) -> bool:
+    """Whether a name is an instance of ours with its own docstring, which Griffe cannot see."""
+    return is_own(type(value)) and "__doc__" in getattr(value, "__dict__", {})
+
+
+def is_error(value: Any) -> bool:
+    """Whether a name is an exception or a warning."""
+    return inspect.isclass(value) and issubclass(value, BaseException)
 
 
 def is_own(value: Any) -> bool:
@@ -122,7 +150,7 @@ def is_own(value: Any) -> bool:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite what GitHub and MkDocs read differently: fences, diagrams, links out of docs/."""
     place = page.file.src_uri
-    sources = {there: here for here, there in site_paths().items() if here != "README.md"}
+    sources = {there: here for here, there in site_paths().items()}
     source = sources.get(place, f"docs/{place}")
     parts, end = [], 0
     for fence in FENCE.finditer(markdown):
@@ -150,10 +178,10 @@ def with_links(text: str, source: str, place: str) -> str:
     def rewritten(link: re.Match[str]) -> str:
         start = "examples" if source == "examples" else posixpath.dirname(source)
         target = posixpath.normpath(posixpath.join("" if start == source else start, link[2]))
-        if target.startswith("docs/"):
-            there = target.removeprefix("docs/")
-        elif target in site_paths():
+        if target in site_paths():
             there = site_paths()[target]
+        elif target.startswith("docs/"):
+            there = target.removeprefix("docs/")
         else:
             return link[1] if (ROOT / target).exists() else link[0]
         relative = posixpath.relpath(there, posixpath.dirname(place) or ".")
@@ -168,10 +196,10 @@ def flowchart(source: str) -> str:
     Raises:
         ValueError: A line is written in a part of Mermaid that is not drawn here.
     """
-    from pygraphviz import AGraph  # part of the extra `docs`, by way of `draw`
-
     head, *lines = (line.strip() for line in source.strip().splitlines())
-    graph = AGraph(directed=True, rankdir=head.split()[1].replace("TD", "TB"), bgcolor="none")
+    graph = AGraph(
+        directed=True, rankdir=head.split()[1].replace("TD", "TB"), bgcolor="none", ranksep="0.3"
+    )
     graph.node_attr.update(shape="box", style="rounded", fontname="sans-serif", fontsize="13")
     graph.edge_attr.update(fontname="sans-serif", fontsize="11")
     clusters = [graph]
@@ -199,3 +227,21 @@ def flowchart(source: str) -> str:
 def label(text: str) -> str:
     """A label of Mermaid as one of Graphviz."""
     return text.strip('"').replace("<br>", "\\n")
+
+
+class Examples(griffe.Extension):
+    """Show the examples of docstrings as code; in Markdown, lines of ``>>>`` are quotations."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Called once for each class, function, attribute and module below the root."""
+        if obj.docstring is not None and "```" not in obj.docstring.value:
+            obj.docstring.value = with_examples(obj.docstring.value)
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Called once for the root."""
+        self.on_object(obj=pkg)
+
+
+def with_examples(text: str) -> str:
+    """A docstring with a fence around each run of lines that begins with ``>>>``."""
+    return EXAMPLE.sub(lambda found: f"```pycon\n{found[0]}\n```", text)

@@ -8,8 +8,8 @@ import importlib
 import importlib.util
 import inspect
 import io
-import pkgutil
 import os
+import pkgutil
 import re
 import subprocess
 import sys
