@@ -27,6 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 
+UPDATE = bool(os.environ.get("UPDATE_DOCS"))
+"""Whether outputs that differ are written to the pages, and not reported."""
+
 KINDS = ("python", "output", "text", "sh", "toml", "json", "mermaid")
 """What a block may be; in any other spelling, code would not be run."""
 
@@ -106,6 +109,7 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
     namespace = ModuleType("page")  # a module: pydantic and dataclasses look names up in one
     monkeypatch.setitem(sys.modules, "page", namespace)
     printed = ""
+    stale: list[tuple[Block, str]] = []
     for block in blocks(page):
         if block.info == "python":
             printed = run_block(block, page, namespace)
@@ -115,7 +119,21 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
             printed = run_shell(block, tmp_path)
         elif block.info == "output":
             expected = timeless(block.text)
+            if UPDATE and printed.rstrip() != expected.rstrip():
+                stale.append((block, printed))
+                continue
             assert printed.rstrip() == expected.rstrip(), f"{title(page)}:{block.line}"
+    write_outputs(page, stale)
+
+
+def write_outputs(page: Path, stale: list[tuple[Block, str]]) -> None:
+    """Replace blocks of output, the last one first, so that line numbers stay right."""
+    lines = page.read_text(encoding="utf-8").splitlines(keepends=True)
+    for block, printed in reversed(stale):
+        end = block.line + len(block.text.splitlines())
+        lines[block.line : end] = [f"{printed.rstrip()}\n"]
+    if stale:
+        page.write_text("".join(lines), encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=title)
