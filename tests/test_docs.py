@@ -43,7 +43,7 @@ NEEDS = {
 
 
 PAGE_NEEDS = {
-    "docs/foreign_middleware.md": ("langchain.agents",),
+    "docs/langchain_middleware.md": ("langchain.agents",),
     "docs/howto/deployment.md": ("langgraph.checkpoint.sqlite", "typer"),
     "docs/howto/mcp.md": ("langchain_mcp_adapters",),
     "docs/howto/web_service.md": ("fastapi",),
