@@ -177,6 +177,16 @@ def test_the_index_links_every_page_and_the_readme_every_example() -> None:
     assert set((ROOT / "examples").glob("[!_]*.py")) <= linked_from(ROOT / "README.md")
 
 
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", DOCS / "architecture.md"], ids=title)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    folders = ("agent_factory", "middleware", "scripts")
+    files = {path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    for name in re.findall(
+        r"[`\[>](?!tests/)((?:\w+/)*\w+\.py)\b", page.read_text(encoding="utf-8")
+    ):
+        assert any(file.endswith(f"/{name}") for file in files), name
+
+
 def modules() -> list[str]:
     found = pkgutil.walk_packages(agent_factory.__path__, "agent_factory.", onerror=lambda _: None)
     return ["agent_factory", *(module.name for module in found)]
