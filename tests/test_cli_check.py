@@ -134,7 +134,7 @@ def test_a_warning_can_be_ignored_by_its_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "words"), [("AF999", "is no code of a finding"), ("AF103", "cannot be ignored")]
+    ("code", "words"), [("AF999", "is not a known code"), ("AF103", "cannot be ignored")]
 )
 def test_a_code_that_cannot_be_ignored_is_refused(code: str, words: str) -> None:
     done = check("shop:good", "--ignore", code)

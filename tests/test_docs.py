@@ -22,6 +22,7 @@ import pytest
 
 import agent_factory
 from agent_factory import AgentFactoryError
+from agent_factory.errors import BUILD_CODES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -227,7 +228,18 @@ def test_the_table_of_errors_is_that_of_the_code() -> None:
     )
     expected = {(c.code, c.__name__, also(c), meaning(c)) for c in error_classes()}
     assert set(rows) == expected
-    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+
+
+def test_the_table_of_build_codes_is_that_of_the_code() -> None:
+    """Each code has a row: its name, the class it is raised as, and its meaning."""
+    rows = re.findall(
+        r"^\| (AF\d+) \| (\w+) \| `(\w+)` \| (.*?) \| .+ \|$",
+        (DOCS / "errors.md").read_text(encoding="utf-8"),
+        flags=re.M,
+    )
+    expected = [(entry.code, entry.name, entry.meaning) for entry in BUILD_CODES.values()]
+    assert [(code, name, meaning) for code, name, _, meaning in rows] == expected
+    assert {row[2] for row in rows} <= {cls.__name__ for cls in error_classes()}
 
 
 def also(cls: type[AgentFactoryError]) -> str:

@@ -160,7 +160,7 @@ BROKEN: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize("tools", [[], [add]])
-def test_a_broken_history_passed_in_is_mended_in_the_thread_as_well(
+def test_an_invalid_history_that_is_passed_in_is_repaired_in_the_thread_too(
     call: Any, broken: list[AnyMessage], tools: Any
 ) -> None:
     model = careful("One.", "Two.")
@@ -172,7 +172,7 @@ def test_a_broken_history_passed_in_is_mended_in_the_thread_as_well(
     assert second["messages"][: len(first["messages"])] == first["messages"], "mended once"
 
 
-def test_a_mended_answer_is_not_sent_to_the_tool_again(call: Any) -> None:
+def test_a_call_that_a_repair_answered_is_not_sent_to_the_tool_again(call: Any) -> None:
     ran: list[str] = []
 
     @tool("add")
@@ -259,7 +259,7 @@ def test_a_hook_that_writes_a_call_without_an_answer_leaves_a_valid_history(call
     assert kinds(result["messages"]) == ["human", "ai", "tool", "ai"]
 
 
-def test_an_edited_thread_is_mended(call: Any) -> None:
+def test_an_edited_thread_is_repaired(call: Any) -> None:
     """update_state without the same id: the calls stay open (D23)."""
     model = careful(calls("a"), "Fine.")
     agent = create_agent(model, [add], checkpointer=InMemorySaver(), interrupt_before=["tools"])

@@ -9,7 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
 
-from agent_factory.compat.conversion import any_format, init_model, native_schema
+from agent_factory.compat.conversion import from_langchain_format, from_langchain_schema, init_model
 from agent_factory.compat.langchain import AnyMiddleware
 from agent_factory.decisions.log import decision_log
 from agent_factory.errors import ArgumentError, SpecError, describe, raise_all
@@ -25,7 +25,7 @@ from agent_factory.factory.validation import (
     wrong_types,
 )
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, mistakes_of
+from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, validate_middleware
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec, needs_tools_node
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, merge
@@ -67,8 +67,8 @@ def make_spec(
     handler, refused = _attempt(handler_for, handle_tool_errors)
     log, no_log = _attempt(decision_log, decisions)
     raise_all([*mistakes, *wrong, *refused, *no_log])  # nothing below could be read without these
-    mistakes = [mistake for m in members for mistake in mistakes_of(m)]
-    format_, wrong = _attempt(any_format, response_format)
+    mistakes = [mistake for m in members for mistake in validate_middleware(m)]
+    format_, wrong = _attempt(from_langchain_format, response_format)
     toolbox, clashes = sort_tools(_all_tools(tools, members), output_tools(format_))
     hooks = tuple(bound for m in members for bound in hooks_of(m))
     layers = tuple(bound for m in members for bound in layers_of(m))
@@ -170,7 +170,7 @@ def _all_schemas(
 ) -> list[tuple[str, type[Any]]]:
     given = [(member.name, member.state_schema) for member in members]
     given.append(("create_agent", state_schema or AgentState))
-    return [(origin, native_schema(schema)) for origin, schema in given]
+    return [(origin, from_langchain_schema(schema)) for origin, schema in given]
 
 
 def _model(model: Any) -> Any:

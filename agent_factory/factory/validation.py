@@ -11,27 +11,22 @@ from typing import Any
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import BaseTool
 
-from agent_factory.compat.langchain import LangChainAdapter, adapted, foreign_base
+from agent_factory.compat.langchain import (
+    LangChainAdapter,
+    from_langchain_middleware,
+    langchain_base,
+)
 from agent_factory.errors import (
+    BUILD_CODES,
     ArgumentError,
+    BuildWarning,
     DuplicateMiddleware,
-    ErrorsHidden,
-    InvalidName,
-    JumpBack,
-    JumpToNowhere,
-    JumpWithoutEffect,
-    NoCheckpointer,
-    NoCommonPath,
-    NotMiddleware,
     SpecError,
-    ToolNotFound,
-    ToolShadowed,
-    UnknownNode,
     describe,
 )
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound
-from agent_factory.hooks.ordering import order_findings, placed
+from agent_factory.hooks.ordering import check_order, stack_positions
 from agent_factory.topology.model import Hook, Layer, Phase, ToolKind
 from agent_factory.topology.topology import Topology
 
@@ -73,8 +68,10 @@ def members_of(
     """The middleware of a stack, and what keeps it from being one."""
     if not _is_list(middleware):
         hint = "Give a list, even of one."
-        return (), [NotMiddleware("middleware", f"{describe(middleware)} is no list.", hint)]
-    members = tuple(map(adapted, middleware))
+        return (), [
+            ArgumentError("middleware", f"{describe(middleware)} is no list.", hint, code="AF102")
+        ]
+    members = tuple(map(from_langchain_middleware, middleware))
     mistakes = [*_strangers(members)]
     if not mistakes:
         mistakes += [*_same_names(members), *_bad_names(members)]
@@ -84,27 +81,32 @@ def members_of(
 def _strangers(members: Sequence[Any]) -> Iterator[SpecError]:
     for index, member in enumerate(members):
         if _is_middleware_class(member):
-            yield NotMiddleware(
+            yield ArgumentError(
                 f"middleware[{index}]",
                 f"{member.__name__} is a class.",
                 f"Give an instance: {member.__name__}(...).",
+                code="AF102",
             )
         elif not isinstance(member, AgentMiddleware):
-            yield NotMiddleware(
+            yield ArgumentError(
                 f"middleware[{index}]",
                 f"{describe(member)} is no middleware.",
                 "Give an AgentMiddleware, or decorate a function with before_model and the like.",
+                code="AF102",
             )
         elif not isinstance(member.name, str):
-            yield InvalidName(
-                f"middleware[{index}]", f"its name is {describe(member.name)}.", "Give a text."
+            yield SpecError(
+                f"middleware[{index}]",
+                f"its name is {describe(member.name)}.",
+                "Give a text.",
+                code="AF104",
             )
 
 
 def _is_middleware_class(member: Any) -> bool:
     if not isinstance(member, type):
         return False
-    return issubclass(member, AgentMiddleware) or foreign_base(member) is not None
+    return issubclass(member, AgentMiddleware) or langchain_base(member) is not None
 
 
 def _same_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
@@ -126,10 +128,11 @@ def _apart(name: str, members: Sequence[AgentMiddleware[Any, Any]]) -> str:
 def _bad_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
     for member in members:
         if any(sign in member.name for sign in RESERVED) or not member.name:
-            yield InvalidName(
+            yield SpecError(
                 repr(member.name),
                 f"cannot name a node: {' and '.join(RESERVED)} are reserved.",
                 "Give the middleware another name.",
+                code="AF104",
             )
 
 
@@ -142,10 +145,11 @@ def no_common_path(
     # A synchronous node hook runs in a thread of an asynchronous run; a layer cannot.
     only_sync = [bound for bound in layers if bound.afunc is None]
     if only_async and only_sync:
-        yield NoCommonPath(
+        yield SpecError(
             f"{_method(only_sync[0])} and {_method(only_async[0])}",
             "one is synchronous only, the other asynchronous only: no run could use both.",
             "Write a layer as a flow, around_model or around_tool, which serves both.",
+            code="AF109",
         )
 
 
@@ -159,10 +163,11 @@ def jumps_to_nowhere(hooks: Iterable[Bound[Hook]], has_tools: bool) -> Iterator[
     """Declared jumps to tools where there are none."""
     for bound in hooks:
         if "tools" in bound.definition.can_jump_to and not has_tools:
-            yield JumpToNowhere(
+            yield SpecError(
                 bound.definition.node,
                 "may jump to tools, and this agent has none.",
                 "Give the agent a tool, or take 'tools' out of can_jump_to.",
+                code="AF111",
             )
 
 
@@ -171,10 +176,11 @@ def unknown_interrupts(interrupts: Mapping[str, Any], topology: Topology) -> Ite
     for argument, names in interrupts.items():
         for name in () if names in (None, "*") else names:
             if name not in topology.nodes:
-                yield UnknownNode(
+                yield SpecError(
                     f"{argument}: {name!r}",
                     "is no node of this agent.",
                     f"Its nodes are {', '.join(topology.nodes)}.",
+                    code="AF116",
                 )
 
 
@@ -202,7 +208,7 @@ def doubts(suspect: BuildContext) -> Iterator[SpecError]:
     hooks = suspect.topology.hooks
     early = {h.owner for h in hooks if h.phase in (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)}
     late = {h.owner for h in hooks if h.phase is Phase.AFTER_MODEL}
-    yield from order_findings(placed(suspect.members, early, late))
+    yield from check_order(stack_positions(suspect.members, early, late))
     yield from _odd_jumps(suspect.topology)
     yield from _shadowed(suspect.topology)
     yield from _tools_not_found(suspect)
@@ -215,18 +221,20 @@ def doubts(suspect: BuildContext) -> Iterator[SpecError]:
 def _odd_jumps(plan: Topology) -> Iterator[SpecError]:
     for hook in plan.hooks:
         if "model" in hook.can_jump_to and hook.node == plan.loop_entry:
-            yield JumpWithoutEffect(
+            yield BuildWarning(
                 hook.node,
                 "may jump to the model's turn, which begins with this very hook: it goes on as "
                 "without the jump.",
                 "Take 'model' out of can_jump_to.",
+                code="AF201",
             )
         elif "model" in hook.can_jump_to and hook.phase is Phase.BEFORE_MODEL:
-            yield JumpBack(
+            yield BuildWarning(
                 hook.node,
                 f"may jump back to {plan.loop_entry}, and is then run again on the same state: for "
                 "ever, unless something changed.",
                 "Return None to go on to the model, or make sure that it jumps only once.",
+                code="AF202",
             )
 
 
@@ -234,10 +242,11 @@ def _shadowed(plan: Topology) -> Iterator[SpecError]:
     others = {tool.name for tool in plan.tools if tool.kind is not ToolKind.PROVIDER}
     for tool in plan.tools:
         if tool.kind is ToolKind.PROVIDER and tool.name in others:
-            yield ToolShadowed(
+            yield BuildWarning(
                 tool.name,
                 "is a tool of the provider and one of the agent: the model cannot tell them apart.",
                 "Rename the agent's tool.",
+                code="AF203",
             )
 
 
@@ -248,31 +257,34 @@ def _tools_not_found(suspect: BuildContext) -> Iterator[SpecError]:
             close = get_close_matches(name, known, n=1)
             there = f"Its tools are: {', '.join(sorted(known)) or 'none'}."
             late = " A layer may add it at run time." if suspect.runs_unknown_tools else ""
-            yield ToolNotFound(
+            yield BuildWarning(
                 member.name,
                 f"is set up for the tool {name!r}, and the agent has no such tool.{late}",
                 f"Did you mean {close[0]!r}?" if close else there,
+                code="AF210",
             )
 
 
 def _errors_hidden(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
     for member in members:
         if "tool_errors" in member.ordering.reads:
-            yield ErrorsHidden(
+            yield BuildWarning(
                 member.name,
                 "handles exceptions of tools, and handle_tool_errors makes messages of them first.",
                 "Leave handle_tool_errors out, or take the middleware out.",
+                code="AF207",
             )
 
 
 def _nothing_kept(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
     for member in members:
         if member.needs_checkpointer:
-            yield NoCheckpointer(
+            yield BuildWarning(
                 member.name,
                 "needs a checkpointer, and the agent has none of its own.",
                 "Give one: create_agent(..., checkpointer=InMemorySaver()). An agent inside a "
                 "graph that has one can ignore this.",
+                code="AF211",
             )
 
 
@@ -283,17 +295,13 @@ def unknown_codes(ignore: Any) -> Iterator[SpecError]:
             "ignore", f"{describe(ignore)} is no list of codes.", 'Give a list: ["AF204"].'
         )
         return
-    kinds = {kind.code: kind for kind in _kinds(SpecError)}
     for code in ignore:
-        if code not in kinds:
-            yield ArgumentError("ignore", f"{describe(code)} is no code of a finding.", "")
-        elif not kinds[code].ignorable:
+        entry = BUILD_CODES.get(code) if isinstance(code, str) else None
+        if entry is None:
             yield ArgumentError(
-                "ignore", f"{code} cannot be ignored: nothing could be built.", "Mend it instead."
+                "ignore", f"{describe(code)} is not a known code.", "Pass codes like 'AF204'."
             )
-
-
-def _kinds(kind: type[SpecError]) -> Iterator[type[SpecError]]:
-    yield kind
-    for inner in kind.__subclasses__():
-        yield from _kinds(inner)
+        elif not entry.ignorable:
+            yield ArgumentError(
+                "ignore", f"{code} cannot be ignored: nothing could be built.", "Fix it instead."
+            )

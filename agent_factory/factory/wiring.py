@@ -9,7 +9,7 @@ from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
 
 from agent_factory.decisions.recorder import DecisionRecorder, recorder_for
-from agent_factory.errors import InvalidSchema
+from agent_factory.errors import ArgumentError
 from agent_factory.fused.planning import FusionPlan, fused_nodes
 from agent_factory.fused.state_view import is_ephemeral, is_persistent
 from agent_factory.fused.step import Destination
@@ -33,7 +33,7 @@ from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import StateCache, ToolsNode
 from agent_factory.runtime.tracing import policy_of
 from agent_factory.state.schema import RETRIES
-from agent_factory.state.updates import Fold
+from agent_factory.state.updates import UpdateMerger
 from agent_factory.topology.model import TOOLS, Edge, Phase, Route
 
 
@@ -72,7 +72,7 @@ def wire(
             that either can take up a thread, and no edge where a step finds its own way.
 
     Raises:
-        InvalidSchema: LangGraph cannot make a channel for a key of the state.
+        ArgumentError: LangGraph cannot make a channel for a key of the state.
         ArgumentError: The agent cannot be fused.
     """
     graph = _graph(spec, context_schema)
@@ -162,10 +162,11 @@ def _graph(spec: AgentSpec, context_schema: type[Any] | None) -> AgentGraph:
     try:
         return AgentGraph(spec, context_schema)
     except (TypeError, ValueError) as error:
-        raise InvalidSchema(
+        raise ArgumentError(
             "the state",
             f"LangGraph cannot make its channels: {error}",
             "A reducer is a function of two arguments, the last thing in Annotated[...].",
+            code="AF114",
         ) from error
 
 
@@ -182,7 +183,7 @@ def _model_node(
         spec,
         model_call(spec, recorder, asynchronous=False),
         model_call(spec, recorder, asynchronous=True),
-        Fold(graph.channels),
+        UpdateMerger(graph.channels),
         rules,
         recorder,
     )

@@ -18,7 +18,7 @@ from agent_factory.runtime.tool_signals import pending_exit
 from agent_factory.runtime.tracing import disable_streaming
 from agent_factory.state.history import Repair, ValidatedPrefix, call_ids, repair
 from agent_factory.state.schema import RETRIES
-from agent_factory.state.updates import Fold
+from agent_factory.state.updates import UpdateMerger
 from agent_factory.structured_output.strategies import is_explanation
 from agent_factory.topology.model import MODEL, Call
 from agent_factory.types import ModelRequest, ModelResponse
@@ -44,7 +44,7 @@ class ModelNode(Runnable[Any, Any]):
         spec: AgentSpec,
         sync: ModelCall,
         a: ModelCall,
-        fold: Fold,
+        fold: UpdateMerger,
         rules: Rules,
         recorder: DecisionRecorder | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.history import answers_of, call_ids, last_turn
 from agent_factory.state.schema import RETRIES
 from agent_factory.structured_output.strategies import (
-    EXPLAINS,
+    EXPLANATION_KWARGS,
     ProviderStrategy,
     Strategy,
     StructuredOutputError,
@@ -168,7 +168,7 @@ def _unknown_tool_replies(
     strays = [call for call in calls if call["id"] not in answered]
     if strays and not replies and strategy is not None:
         _refuse_endless(strategy.max_retries, message, failures)
-    mark = {} if strategy is None else EXPLAINS
+    mark = {} if strategy is None else EXPLANATION_KWARGS
     names = ", ".join(sorted(_output_tools(strategy)))
     return [
         ToolMessage(
