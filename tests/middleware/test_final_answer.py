@@ -179,7 +179,7 @@ def test_invalid_arguments_of_a_structured_answer_are_explained(ask: Ask) -> Non
     assert result["structured_response"] == Answer(text="so")
     explained = model.requests[1].messages[-2]
     assert isinstance(explained, ToolMessage)
-    assert "no JSON" in explained.text
+    assert "not valid JSON" in explained.text
 
 
 @pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
