@@ -30,27 +30,12 @@ def problems_of(site: CallSite) -> Iterator[Finding]:
         name = arg.star or (arg.keyword.value if arg.keyword else "")
         if not name and position < len(_POSITIONS):
             name = _POSITIONS[position]
-        rule = _RULES.get(name, _unknown)
-        if problem := rule(site.source, arg.value):
+        rule = _RULES.get(name, _UNKNOWN)
+        problem = rule(site.source, arg.value) if callable(rule) else rule
+        if problem:
             shown = f"{arg.star}..." if arg.star else f"{name or '...'}=..."
             yield site.finding(arg, shown, problem.why, problem.write)
     yield from (f for f in keyword_changes(site, TO_AGENT) if isinstance(f, Finding))
-
-
-def _same(source: Source, value: cst.BaseExpression) -> None:
-    """The argument means the same in both factories."""
-
-
-def _unknown(source: Source, value: cst.BaseExpression) -> Problem:
-    return Problem("create_agent has no such parameter", "leave it out, or find its counterpart")
-
-
-def _starred(source: Source, value: cst.BaseExpression) -> Problem:
-    return Problem(
-        "it hides which parameters are passed",
-        "create_agent with the names of its parameters: system_prompt for prompt, "
-        "context_schema for config_schema, middleware for hooks",
-    )
 
 
 def _model(source: Source, value: cst.BaseExpression) -> Problem | None:
@@ -134,16 +119,6 @@ def _response_format(source: Source, value: cst.BaseExpression) -> Problem | Non
     return None
 
 
-def _hook(name: str) -> Rule:
-    def rule(source: Source, value: cst.BaseExpression) -> Problem:
-        return Problem(
-            "create_agent has middleware instead of hooks",
-            f"middleware=[...] with a @{name}; docs/migration.md shows how",
-        )
-
-    return rule
-
-
 def _state_schema(source: Source, value: cst.BaseExpression) -> Problem | None:
     if _is_none(value):
         return None
@@ -170,30 +145,43 @@ def _interrupts(source: Source, value: cst.BaseExpression) -> Problem | None:
     )
 
 
-def _version(source: Source, value: cst.BaseExpression) -> Problem:
-    return Problem("create_agent has one version, which sends calls as v2 does", "leave it out")
-
-
 _POSITIONS = ("model", "tools")
 
-_RULES: Mapping[str, Rule] = {
-    "*": _starred,
-    "**": _starred,
+_UNKNOWN = Problem("create_agent has no such parameter", "leave it out, or find its counterpart")
+
+_STARRED = Problem(
+    "it hides which parameters are passed",
+    "create_agent with the names of its parameters: system_prompt for prompt, "
+    "context_schema for config_schema, middleware for hooks",
+)
+
+_HOOK = "create_agent has middleware instead of hooks"
+
+_RULES: Mapping[str, Rule | Problem | None] = {
+    "*": _STARRED,
+    "**": _STARRED,
     "model": _model,
     "tools": _tools,
     "prompt": _prompt,
     "state_modifier": _prompt,
     "response_format": _response_format,
-    "pre_model_hook": _hook("before_model"),
-    "post_model_hook": _hook("after_model"),
+    "pre_model_hook": Problem(
+        _HOOK, "middleware=[...] with a @before_model; docs/migration.md shows how"
+    ),
+    "post_model_hook": Problem(
+        _HOOK, "middleware=[...] with an @after_model; docs/migration.md shows how"
+    ),
     "state_schema": _state_schema,
-    "context_schema": _same,
-    "config_schema": _same,
-    "checkpointer": _same,
-    "store": _same,
+    "context_schema": None,
+    "config_schema": None,
+    "checkpointer": None,
+    "store": None,
     "interrupt_before": _interrupts,
     "interrupt_after": _interrupts,
-    "debug": _same,
-    "version": _version,
-    "name": _same,
+    "debug": None,
+    "version": Problem(
+        "create_agent has one version, which sends calls as v2 does", "leave it out"
+    ),
+    "name": None,
 }
+"""For each parameter: a rule, a problem in any case, or None where it means the same."""

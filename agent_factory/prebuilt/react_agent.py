@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -100,7 +100,23 @@ def react_spec(given: Arguments) -> AgentSpec:
         together=given.version == "v1",
         reviewed=given.post_model_hook is not None,
     )
-    hooks = tuple(_hooks(given, model, view))
+    hooks: list[Bound[Hook]] = []
+    for name in ("pre_model_hook", "post_model_hook"):
+        if (hook := getattr(given, name)) is not None:
+            hooks.append(bound(name, UserHook(invocable(hook, name), view)))
+    if structured:
+        if isinstance(model, Runnable):
+            chat_model_of(model)  # raises now rather than at the end of the first run
+        extraction = Extraction(model, given.response_format, view)
+        hooks.append(bound("generate_structured_response", extraction))
+    fixed = given.prompt is None or isinstance(given.prompt, str | SystemMessage)
+    prompt = SystemMessage(given.prompt) if isinstance(given.prompt, str) else given.prompt
+    layers: list[AgentMiddleware[Any, Any]] = [  # outermost first
+        *([StepsLeft(rules, Steps(hooked, rules.reviewed, structured))] if toolbox.client else []),
+        *([Choice(model, shown)] if isinstance(model, ChosenModel) else []),
+        Conversation(shown, hooked=hooked),
+        *([] if fixed else [Prompt(invocable(given.prompt, "Prompt"), shown)]),
+    ]
     together = given.version == "v1" and toolbox.client
     topology = plan(
         Shape(
@@ -113,13 +129,9 @@ def react_spec(given: Arguments) -> AgentSpec:
     raise_all([*unknown_interrupts(given.interrupts, topology)])
     return AgentSpec(
         model=model if isinstance(model, Runnable) else None,
-        system_message=_system_message(given.prompt),
-        hooks=hooks,
-        layers=tuple(
-            layer
-            for member in _members(given, model, rules, bool(toolbox.client), shown)
-            for layer in layers_of(member)
-        ),
+        system_message=prompt if fixed else None,
+        hooks=tuple(hooks),
+        layers=tuple(layer for member in layers for layer in layers_of(member)),
         toolbox=toolbox,
         response_format=None,
         schemas=schemas_of(schema, has_tools=bool(toolbox.client), hooked=hooked),
@@ -154,56 +166,14 @@ def _check(given: Arguments) -> None:
         hook = getattr(given, name)
         if hook is not None and not callable(hook) and not isinstance(hook, Runnable):
             raise ReactArgumentError(name, f"Got unexpected type for `{name}`: {type(hook)}")
-
-
-def _system_message(prompt: Any) -> SystemMessage | None:
-    """The prompt, where it is the same for every call.
-
-    Raises:
-        ReactArgumentError: It has another type.
-    """
-    if prompt is None or isinstance(prompt, SystemMessage):
-        return prompt
-    if isinstance(prompt, str):
-        return SystemMessage(prompt)
-    if callable(prompt) or isinstance(prompt, Runnable):
-        return None
-    raise ReactArgumentError(
-        "prompt",
-        f"Got unexpected type for `prompt`: {type(prompt)}",
-        "Pass a string, a SystemMessage, a function of the state, or a runnable.",
-    )
-
-
-def _hooks(
-    given: Arguments, model: Runnable[Any, Any] | ChosenModel, view: View
-) -> Iterator[Bound[Hook]]:
-    for name in ("pre_model_hook", "post_model_hook"):
-        if (hook := getattr(given, name)) is not None:
-            yield bound(name, UserHook(invocable(hook, name), view))
-    if given.response_format is not None:
-        if isinstance(model, Runnable):
-            chat_model_of(model)  # raises now rather than at the end of the first run
-        yield bound("generate_structured_response", Extraction(model, given.response_format, view))
-
-
-def _members(
-    given: Arguments,
-    model: Runnable[Any, Any] | ChosenModel,
-    rules: ReactRules,
-    has_tools: bool,
-    shown: View,
-) -> Iterator[AgentMiddleware[Any, Any]]:
-    """The middleware around the model's call, outermost first."""
-    hooked = given.pre_model_hook is not None
-    if has_tools:
-        post, structured = given.post_model_hook is not None, given.response_format is not None
-        yield StepsLeft(rules, Steps(hooked, post, structured))
-    if isinstance(model, ChosenModel):
-        yield Choice(model, shown)
-    yield Conversation(shown, hooked=hooked)
-    if given.prompt is not None and not isinstance(given.prompt, str | SystemMessage):
-        yield Prompt(invocable(given.prompt, "Prompt"), shown)
+    prompt = given.prompt
+    known = prompt is None or isinstance(prompt, str | SystemMessage | Runnable)
+    if not known and not callable(prompt):
+        raise ReactArgumentError(
+            "prompt",
+            f"Got unexpected type for `prompt`: {type(prompt)}",
+            "Pass a string, a SystemMessage, a function of the state, or a runnable.",
+        )
 
 
 CONFIG_SCHEMA = (

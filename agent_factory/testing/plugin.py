@@ -38,8 +38,6 @@ def needs(package: str, module: str = "") -> Any:
 @pytest.fixture
 def topology_snapshot(request: pytest.FixtureRequest) -> TopologySnapshot:
     """The stored plan of this test: `assert agent == topology_snapshot`."""
-    from agent_factory.testing.plugin import needs
-
     needs("syrupy")
     from agent_factory.testing.snapshots import TopologyExtension, TopologySnapshot
 
