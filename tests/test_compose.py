@@ -283,7 +283,7 @@ def test_a_handler_takes_a_request_and_nothing_else(fold: Fold, junk: Any) -> No
     def confused(request: Any) -> Any:
         return (yield junk)
 
-    with pytest.raises(BadReturn, match="called its handler with") as caught:
+    with pytest.raises(BadReturn, match="must call its handler with a ModelRequest") as caught:
         fold(confused)
     assert "override" in caught.value.hint
 
@@ -496,7 +496,7 @@ def note_of(request: ToolCallRequest) -> str:
 
 def test_without_tool_layers_the_call_is_the_execution_itself() -> None:
     message = ToolMessage("done", tool_call_id="1")
-    assert compose_tool_call([])(request_for_a_tool(), lambda _: message) is message
+    assert compose_tool_call([], lambda _: message)(request_for_a_tool()) is message
 
 
 def tool_layer(name: str, log: list[str]) -> tuple[str, Any]:
@@ -511,10 +511,11 @@ def tool_layer(name: str, log: list[str]) -> tuple[str, Any]:
 
 def test_tool_layers_are_folded_in_the_same_order() -> None:
     log: list[str] = []
-    call = compose_tool_call([tool_layer("a", log), tool_layer("b", log)])
-    answer = call(
-        request_for_a_tool("r"), lambda request: ToolMessage(note_of(request), tool_call_id="1")
+    call = compose_tool_call(
+        [tool_layer("a", log), tool_layer("b", log)],
+        lambda request: ToolMessage(note_of(request), tool_call_id="1"),
     )
+    answer = call(request_for_a_tool("r"))
     assert answer.text == "rab"
     assert log == ["a< r", "b< ra", "b> rab", "a> rab"]
 
@@ -528,21 +529,24 @@ async def test_tool_layers_take_the_colour_of_what_they_are_given() -> None:
     async def execute(request: Any) -> ToolMessage:
         return message
 
-    call = compose_tool_call([("a", layer), ("b", layer)])
-    assert await call(request_for_a_tool(), execute) is message
+    call = compose_tool_call([("a", layer), ("b", layer)], execute)
+    assert await call(request_for_a_tool()) is message
 
 
 @pytest.mark.parametrize("answer", [Command(update={}), [ToolMessage("", tool_call_id="1")]])
 def test_a_tool_layer_may_return_what_tools_return(answer: Any) -> None:
-    call = compose_tool_call([("layer", lambda r, h: answer)])
-    assert call(request_for_a_tool(), lambda _: pytest.fail("the tool ran")) is answer
+    call = compose_tool_call(
+        [("layer", lambda r, h: answer)], lambda _: pytest.fail("the tool ran")
+    )
+    assert call(request_for_a_tool()) is answer
 
 
 @pytest.mark.parametrize("junk", [None, 5, "text", [], ["text"], AIMessage("not a tool")])
 def test_a_tool_layer_that_returns_anything_else_is_named(junk: Any) -> None:
-    call = compose_tool_call([("outer", lambda r, h: h(r)), ("inner", lambda r, h: junk)])
+    layers: list[Any] = [("outer", lambda r, h: h(r)), ("inner", lambda r, h: junk)]
+    call = compose_tool_call(layers, lambda _: ToolMessage("", tool_call_id="1"))
     with pytest.raises(BadReturn, match="unanswered") as caught:
-        call(request_for_a_tool(), lambda _: ToolMessage("", tool_call_id="1"))
+        call(request_for_a_tool())
     assert caught.value.subject == "inner"
 
 
@@ -574,10 +578,10 @@ def test_tool_flows_are_driven_together_and_checked_one_by_one(driver: Any) -> N
         async def aexecute(request: Any) -> Any:
             return execute(request)
 
-        call = compose_tool_call([(flow.__name__, FlowLayer(flow, driver)) for flow in flows])
+        layers = [(flow.__name__, FlowLayer(flow, driver)) for flow in flows]
         if driver is drive:
-            return call(request_for_a_tool(), execute)
-        return asyncio.run(call(request_for_a_tool(), aexecute))
+            return compose_tool_call(layers, execute)(request_for_a_tool())
+        return asyncio.run(compose_tool_call(layers, aexecute)(request_for_a_tool()))
 
     assert called(layer, layer).text == "done"
     assert asked == ["", ".", ".."]
@@ -592,13 +596,23 @@ async def test_an_async_tool_layer_that_forgets_to_return_is_named() -> None:
     async def execute(request: Any) -> ToolMessage:
         return ToolMessage("", tool_call_id="1")
 
-    call = compose_tool_call([("inner", inner)])
+    call = compose_tool_call([("inner", inner)], execute)
     with pytest.raises(BadReturn, match="unanswered"):
-        await call(request_for_a_tool(), execute)
+        await call(request_for_a_tool())
 
 
 def test_a_tool_layer_that_calls_inward_with_junk_is_named() -> None:
-    call = compose_tool_call([("outer", lambda r, h: h("junk"))])
-    with pytest.raises(BadReturn, match="called inward with str") as caught:
-        call(request_for_a_tool(), lambda _: ToolMessage("", tool_call_id="1"))
-    assert caught.value.subject == "outer"
+    def execute(request: Any) -> ToolMessage:
+        return ToolMessage("", tool_call_id="1")
+
+    def junk(request: Any, handler: Any) -> Any:
+        return handler("junk")
+
+    def through(request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    for layers in ([("outer", junk)], [("outer", junk), ("inner", through)]):
+        call = compose_tool_call(layers, execute)
+        with pytest.raises(BadReturn, match="with a ToolCallRequest, got str") as caught:
+            call(request_for_a_tool())
+        assert caught.value.subject == "outer"

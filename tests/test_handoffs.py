@@ -160,7 +160,7 @@ def test_a_hook_may_hand_over(call: Any) -> None:
 
 def test_a_handoff_without_a_parent_is_refused(call: Any) -> None:
     agent = create_agent(ScriptedChatModel([calls("a")]), [handoff("a")])
-    with pytest.raises(CommandNotSupported, match="this agent has none"):
+    with pytest.raises(CommandNotSupported, match="this agent has no parent"):
         call(agent, GO)
 
 

@@ -23,16 +23,15 @@ from langgraph.types import Command, interrupt
 
 from agent_factory import ToolNode, create_agent
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.tools import inline_call as one_call
 from agent_factory.tools import tool_node
-from agent_factory.tools.inline_call import with_context
+from agent_factory.tools.tool_node import with_context
 
 
 @pytest.fixture(params=["here", "pool"])
 def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways: what holds for one has to hold for the other."""
     if request.param == "pool":
-        monkeypatch.setattr(tool_node, "can_run_inline", lambda _: False)
+        monkeypatch.setattr(tool_node, "can_run_inline", lambda: False)
     return str(request.param)
 
 
@@ -144,7 +143,7 @@ def test_a_call_comes_to_the_same(
     tools: list[Any] = [add, fail, move, several, junk, found, looks]
     node = ToolNode(tools, handle_tool_errors=handled)
     here = [ran(node, name, args) for _ in range(2)]
-    monkeypatch.setattr(tool_node, "can_run_inline", lambda _: False)
+    monkeypatch.setattr(tool_node, "can_run_inline", lambda: False)
     assert here == [ran(node, name, args)] * 2
 
 
@@ -275,18 +274,3 @@ def test_nothing_of_a_run_is_held_after_it(where: str) -> None:
     del thing
     gc.collect()
     assert gone() is None
-
-
-def test_what_a_call_needs_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def execution_of(node: Any) -> Any:
-        asked.append(node)
-        return one_call.execution_of(node)
-
-    monkeypatch.setattr(tool_node, "execution_of", execution_of)
-    node = ToolNode([add])
-    for number in range(3):
-        ((content, *_),) = ran(node, "add", {"a": number, "b": 0})
-        assert content == str(number)
-    assert asked == [node]

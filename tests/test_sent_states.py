@@ -114,7 +114,7 @@ def test_tools_and_layers_see_what_they_would_read(
         return looking.seen
 
     handed = run()
-    monkeypatch.setattr(StateCache, "take", lambda *_: None)
+    monkeypatch.setattr(StateCache, "pop", lambda *_: None)
     # Calls at once take turns as they like.
     assert sorted(map(repr, handed)) == sorted(map(repr, run()))
     assert handed[0]["log"] == ["before", "after"]
@@ -125,14 +125,14 @@ def test_tools_and_layers_see_what_they_would_read(
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether the state was at hand, each time it was asked for."""
-    known, take = [], StateCache.take
+    known, take = [], StateCache.pop
 
     def noted(self: StateCache, calls: list[Any]) -> Any:
         state = take(self, calls)
         known.append(state is not None)
         return state
 
-    monkeypatch.setattr(StateCache, "take", noted)
+    monkeypatch.setattr(StateCache, "pop", noted)
     return known
 
 
@@ -258,16 +258,16 @@ def test_only_so_many_are_remembered() -> None:
     state = {"messages": [AIMessage("", tool_calls=asked(1))], "flash": "passes"}
     lists = [[{"id": str(i)}] for i in range(StateCache.SIZE + 1)]
     for calls in lists:
-        assert sent.keeping(lambda _, calls=calls: [Send("tools", calls)])(state)  # type: ignore[misc]
-    assert sent.take(lists[0]) is None
-    assert sent.take(lists[1]) == {"messages": state["messages"]}
-    assert sent.take(lists[1]) is None
-    assert sent.take([{"id": "2"}]) is None
+        assert sent.caching(lambda _, calls=calls: [Send("tools", calls)])(state)  # type: ignore[misc]
+    assert sent.pop(lists[0]) is None
+    assert sent.pop(lists[1]) == {"messages": state["messages"]}
+    assert sent.pop(lists[1]) is None
+    assert sent.pop([{"id": "2"}]) is None
 
 
 def test_an_answer_in_part_is_no_reason_to_hand_it_on() -> None:
     sent = StateCache({"messages"})
     calls: list[Any] = [{"id": "1"}]
     state = {"messages": [AIMessage(""), ToolMessage("", tool_call_id="0")]}
-    sent.keeping(lambda _: [Send("tools", calls)])(state)
-    assert sent.take(calls) is None
+    sent.caching(lambda _: [Send("tools", calls)])(state)
+    assert sent.pop(calls) is None

@@ -20,7 +20,7 @@ from agent_factory import (
     create_agent,
     omit_payload,
 )
-from agent_factory.runtime import tracing
+from agent_factory.runtime import composition
 from agent_factory.testing import ScriptedChatModel
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
@@ -321,7 +321,7 @@ def test_without_a_tracer_no_span_is_made(
     def refuse(*args: Any, **kwargs: Any) -> Any:
         pytest.fail("a span was made")
 
-    monkeypatch.setattr(tracing, "get_callback_manager_for_config", refuse)
+    monkeypatch.setattr(composition, "get_callback_manager_for_config", refuse)
     agent = create_agent(model(), [add], middleware=[Flows(), Wraps()])
     assert call(agent, ASK, {"callbacks": callbacks})["messages"][-1].text == "It is five."
 

@@ -30,7 +30,7 @@ from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec, needs_tools_node
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, merge
 from agent_factory.structured_output.strategies import AutoStrategy, ResponseFormat, ToolStrategy
-from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for
+from agent_factory.tools.error_handling import DEFAULT_ERRORS, DEFAULT_HANDLER, handler_for
 from agent_factory.tools.registry import sort_tools
 from agent_factory.topology.model import Call, Hook, Layer, Shape, Tool
 from agent_factory.topology.topology import plan
@@ -84,7 +84,7 @@ def make_spec(
     mistakes += unknown_interrupts(interrupts or {}, topology)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         runs_others = any(bound.definition.call is Call.TOOL for bound in layers)
-        tells = handler is not None and handler is not False
+        tells = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
         mistakes += doubts(BuildContext(members, topology, runs_others, checkpointer, tells))
     warnings = _refused_or_told(mistakes, strict, ignore)
     return AgentSpec(

@@ -14,7 +14,7 @@ from agent_factory.fused.planning import FusionPlan, fused_nodes
 from agent_factory.fused.state_view import is_ephemeral, is_persistent
 from agent_factory.fused.step import Destination
 from agent_factory.fused.tool_batch import BatchedToolsEdge, BatchedToolsNode, held
-from agent_factory.runtime.composition import LayerCall
+from agent_factory.runtime.composition import Handler, policy_of
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.model_call import model_call
 from agent_factory.runtime.model_node import ModelNode
@@ -31,7 +31,6 @@ from agent_factory.runtime.routing import (
 )
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import StateCache, ToolsNode
-from agent_factory.runtime.tracing import policy_of
 from agent_factory.state.schema import RETRIES
 from agent_factory.state.updates import Fold
 from agent_factory.topology.model import TOOLS, Edge, Phase, Route
@@ -147,7 +146,7 @@ def _tools(
     spec: AgentSpec,
     graph: AgentGraph,
     recorder: DecisionRecorder | None,
-    around: Callable[[LayerCall], LayerCall] | None,
+    around: Callable[[Handler], Handler] | None,
 ) -> ToolsNode:
     keys = _keys(spec, graph)
     channels = {key: channel for key, channel in graph.channels.items() if key in keys}
@@ -204,7 +203,7 @@ def _path(
         return target
     choice, name = _choice(spec, edge, spec.rules), str(edge.route)
     if sent is not None and TOOLS in edge.targets:
-        choice = sent.keeping(choice)
+        choice = sent.caching(choice)
     if recorder is None:
         return Path(choice, name)
     why = reason_for(edge, spec.topology, spec.rules)

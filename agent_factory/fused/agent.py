@@ -16,7 +16,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
 from agent_factory.fused.step import RUN, Run
-from agent_factory.runtime.tool_signals import NAMESPACE_MARK
+from agent_factory.runtime.tools_node import NAMESPACE_MARK
 
 _SHARED = (
     "cache",

@@ -93,7 +93,7 @@ def fused_nodes(
         )
     stages = _stages(plan, nodes, routes, how)
     if TOOLS in nodes:
-        keep = None if sent is None else sent.keep
+        keep = None if sent is None else sent.put
         stages[TOOLS] = FusedStage(node=nodes[TOOLS], route=routes[TOOLS], silent=False, keep=keep)
     return {name: FusedNode(name, stages, channels) for name in stages if name != TOOLS}
 

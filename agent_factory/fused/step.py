@@ -22,10 +22,10 @@ from langgraph.errors import (
 from langgraph.types import Command, Interrupt, Send, interrupt
 
 from agent_factory.fused.state_view import Channel, Preview, View
-from agent_factory.runtime.tools_node import Calls
-from agent_factory.runtime.tracing import without_streaming
+from agent_factory.runtime.composition import without_streaming
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS
 from agent_factory.state.updates import Pair, pairs_of
+from agent_factory.tools.tool_node import CallsWithState
 from agent_factory.topology.model import END, TOOLS
 
 RUN = "__agent_factory_run"
@@ -201,7 +201,7 @@ class StepRunner:
         var_child_runnable_config.set(config)
         if self._calls is not None:
             # LangGraph's own reading shows tools nothing that passes with a step.
-            return Calls(self._calls, self._shown(dict(self._view.now.lasting))), config
+            return CallsWithState(self._calls, self._shown(dict(self._view.now.lasting))), config
         return self._shown(self._view.now.state()), config
 
     def _shown(self, state: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from langgraph.types import Command, Send
 
 from agent_factory.fused.step import ANSWERED, Run, again, run_of
 from agent_factory.hooks.flows import is_awaitable
-from agent_factory.runtime.composition import LayerCall
+from agent_factory.runtime.composition import Handler
 from agent_factory.runtime.routing import DIRECT
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.topology.model import TOOLS
@@ -70,21 +70,21 @@ class _Turn:
 _turn: ContextVar[_Turn | None] = ContextVar("turn", default=None)
 
 
-def held(wrap: LayerCall) -> LayerCall:
+def held(call: Handler) -> Handler:
     """All layers around a call, in either colour, which keep what comes of it for the turn."""
-    return partial(_held, wrap)
+    return partial(_held, call)
 
 
-def _held(wrap: LayerCall, request: Any, execute: Callable[[Any], Any]) -> Any:
+def _held(wrap: Handler, request: Any) -> Any:
     turn, call = _turn.get(), request.tool_call["id"]
     if turn is None:
-        return wrap(request, execute)
+        return wrap(request)
     if call in turn.done:
         return _given(turn.done[call]) if turn.asynchronous else turn.done[call]
     if (act := turn.run.handed(call)) is not None:
         return act()
     try:
-        result = wrap(request, execute)
+        result = wrap(request)
     except Exception as error:
         return turn.stop(call, error)
     return _held_later(turn, call, result) if is_awaitable(result) else turn.keep(call, result)

@@ -21,9 +21,9 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
+from agent_factory.runtime.composition import disable_streaming
 from agent_factory.runtime.routing import Rules, State, ended_by_tools
-from agent_factory.runtime.tool_signals import pending_exit
-from agent_factory.runtime.tracing import disable_streaming
+from agent_factory.runtime.tools_node import pending_exit
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.topology.model import JUMPS, Hook, Phase

@@ -28,10 +28,10 @@ from agent_factory.runtime.composition import (
     compose_model_call,
     first_without_mode,
     raise_unsupported,
+    streaming_enabled,
 )
 from agent_factory.runtime.response_reader import ResponseReader, retry_count
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.tracing import streaming_enabled
 from agent_factory.state.history import no_repair, repair
 from agent_factory.structured_output.strategies import (
     ProviderStrategy,

@@ -10,12 +10,11 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 
 from agent_factory.decisions.recorder import DecisionRecorder
-from agent_factory.runtime.composition import ModelCall, Outcome
+from agent_factory.runtime.composition import ModelCall, Outcome, disable_streaming
 from agent_factory.runtime.response_reader import ResponseReader, retry_count
 from agent_factory.runtime.routing import Rules, State, ended_by_tools
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.tool_signals import pending_exit
-from agent_factory.runtime.tracing import disable_streaming
+from agent_factory.runtime.tools_node import pending_exit
 from agent_factory.state.history import Repair, ValidatedPrefix, call_ids, repair
 from agent_factory.state.schema import RETRIES
 from agent_factory.state.updates import Fold

@@ -15,7 +15,7 @@ from agent_factory.hooks.introspection import Bound
 from agent_factory.runtime.routing import Rules
 from agent_factory.state.schema import Schemas
 from agent_factory.structured_output.strategies import ResponseFormat
-from agent_factory.tools.error_handling import Handler
+from agent_factory.tools.error_handling import ErrorHandler
 from agent_factory.tools.registry import Toolbox
 from agent_factory.topology.model import Call, Hook, Layer
 from agent_factory.topology.topology import Topology
@@ -58,7 +58,7 @@ class AgentSpec:
     response_format: ResponseFormat[Any] | None
     schemas: Schemas
     topology: Topology
-    handle_tool_errors: Handler | None
+    handle_tool_errors: ErrorHandler | None
     name: str | None
     middleware: tuple[AgentMiddleware[Any, Any], ...]
     rules: Rules

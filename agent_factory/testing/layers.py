@@ -146,7 +146,7 @@ class _Trial:
         if fact.call is Call.MODEL:
             request = _model_request(self._request, self._state)
             return compose_model_call(named, inside)(request)
-        return compose_tool_call(named)(_tool_request(self._request, self._state), inside)
+        return compose_tool_call(named, inside)(_tool_request(self._request, self._state))
 
 
 def _layer(middleware: Middleware, call: str | None) -> Bound[Layer]:

@@ -148,7 +148,7 @@ def test_c39_a_tool_that_takes_no_state_costs_nothing(
     def never(state: Any) -> Any:
         pytest.fail("the state was copied")
 
-    monkeypatch.setattr("agent_factory.tools.tool_node.copy_containers", never)
+    monkeypatch.setattr("agent_factory.tools.injection.copy_containers", never)
 
     @tool
     def plain(store: Annotated[Any, InjectedStore()], n: int = 1) -> int:
@@ -212,7 +212,7 @@ def test_c32_a_text_named_runtime_is_refused_here() -> None:
         return "never"
 
     for given in (timed, states):
-        with pytest.raises(InvalidTool, match="Give the parameter another name"):
+        with pytest.raises(InvalidTool, match="Rename the parameter"):
             ToolNode([given])
 
 
