@@ -87,7 +87,7 @@ def react_spec(given: Arguments) -> AgentSpec:
     model = read_model(given.model)
     if isinstance(model, Runnable):
         takes = takes_tools(model, list(toolbox.client.values()), len(toolbox.provider))
-        toolbox = replace(toolbox, told=not takes)
+        toolbox = replace(toolbox, is_bound=not takes)
     view, shown = View(schema), View(model_schema(schema, hooked=hooked))
     rules = ReactRules(
         toolbox.client,

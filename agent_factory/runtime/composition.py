@@ -7,7 +7,8 @@ twice. Node hooks need no spans of ours: they are nodes, and LangGraph traces no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import Token
 from copy import copy
 from dataclasses import dataclass
@@ -94,8 +95,8 @@ class streaming_enabled:
             var_child_runnable_config.reset(self._token)
 
 
-async def _await_with_streaming(result: Awaitable[Any]) -> Any:
-    with streaming_enabled():
+async def _await_in(scope: AbstractContextManager[None], result: Awaitable[Any]) -> Any:
+    with scope:
         return await result
 
 
@@ -103,7 +104,7 @@ def call_with_streaming(call: Handler, value: Any) -> Any:
     """Call a sync or async function with token streaming enabled."""
     with streaming_enabled():
         result = call(value)
-    return _await_with_streaming(result) if is_awaitable(result) else result
+    return _await_in(streaming_enabled(), result) if is_awaitable(result) else result
 
 
 # Tracing
@@ -166,9 +167,12 @@ class LayerSpan:
 
         inner = patch_config(config, callbacks=span.get_child())
         try:
-            result = _call_in(inner, partial(self.layer, request, handler))
+            with _current(inner):
+                result = self.layer(request, handler)
         except BaseException as error:
-            fail(error)
+            return fail(error)
+        if is_awaitable(result):
+            result = _await_in(_current(inner), result)
         return then(result, finish, fail)
 
     def _recorded(self, side: str, value: Any) -> dict[str, Any]:
@@ -177,24 +181,13 @@ class LayerSpan:
         return recorded if isinstance(recorded, dict) else {"value": recorded}
 
 
-def _call_in(config: RunnableConfig, call: Callable[[], Any]) -> Any:
-    """Call a sync or async function with `config` as the config of the context."""
+@contextmanager
+def _current(config: RunnableConfig) -> Iterator[None]:
     token = var_child_runnable_config.set(config)
     try:
-        result = call()
+        yield
     finally:
         var_child_runnable_config.reset(token)
-    if not is_awaitable(result):
-        return result
-
-    async def later() -> Any:
-        token = var_child_runnable_config.set(config)
-        try:
-            return await result
-        finally:
-            var_child_runnable_config.reset(token)
-
-    return later()
 
 
 # Composition
@@ -365,7 +358,6 @@ class _ModelLayer:
 
     named: Named
     inner: ModelCall
-    caller: str
 
     def __call__(self, request: ModelRequest[Any]) -> Any:
         name, layer = self.named
@@ -426,7 +418,7 @@ def compose_model_call(layers: Sequence[Named], innermost: ModelCall) -> ModelCa
         layers: Each layer with its name in errors.
         innermost: The call of the model.
     """
-    return _fold(layers, innermost, _ModelFlows, _ModelLayer)
+    return _fold(layers, innermost, _ModelFlows, lambda named, inner, _: _ModelLayer(named, inner))
 
 
 # Around tool calls
@@ -470,7 +462,7 @@ class _Execution:
             raise _bad_request(self.caller, request, ToolCallRequest)
         with streaming_enabled():
             result = self.execute(request)
-        return _await_with_streaming(result) if is_awaitable(result) else result
+        return _await_in(streaming_enabled(), result) if is_awaitable(result) else result
 
 
 class _ToolFlows(_Flows):
@@ -545,12 +537,7 @@ class ComposedCall:
 
         Asked once for all layers: asking costs as much as a layer.
         """
-        config = var_child_runnable_config.get()
-        callbacks = config.get("callbacks") if config else None
-        for handler in getattr(callbacks, "handlers", ()):
-            if isinstance(handler, BaseTracer):
-                return self.traced
-        return self.plain
+        return self.traced if _tracers(var_child_runnable_config.get()) else self.plain
 
     def __call__(self, request: Any) -> Any:
         return self.select()(request)

@@ -210,16 +210,14 @@ def _compose(
     """Compose the layers around the execution of a tool, and translate the commands it returns."""
     layers = spec.layers_around(Call.TOOL)
     translate = translate_command if spec.topology.style.tools_can_end_run else relay_to_parent
-    tool_call = execute
-    if recorder is not None:
-        recorded = recorder.tools(lambda request, execute: execute(request))
-        tool_call = lambda request: recorded(request, execute)
+    record = recorder and recorder.tools(lambda request, execute: execute(request))
+    innermost = (lambda request: record(request, execute)) if record else execute
     composed = compose_layers(
-        layers, asynchronous, recorder, lambda named: compose_tool_call(named, tool_call)
+        layers, asynchronous, recorder, lambda named: compose_tool_call(named, innermost)
     )
 
-    # Before the ToolNode merges the commands.
     def translated(result: Any) -> Any:
+        # Here, and not in `_finish`: the ToolNode merges commands to the parent graph.
         if isinstance(result, list):
             return [translated(part) for part in result]
         return translate(result) if isinstance(result, Command) else result
@@ -233,9 +231,9 @@ def _compose(
 
     if recorder is None:
         return call
-    # Again around the layers, for errors that they raise without calling the tool.
-    around = recorder.tools(lambda request, _: call(request))
-    return lambda request: around(request, execute)
+    # Around the layers too, for errors that they raise without running the tool.
+    record_call = recorder.tools(lambda request, _: call(request))
+    return lambda request: record_call(request, execute)
 
 
 def _with_ids(messages: Any) -> Any:

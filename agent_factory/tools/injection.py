@@ -71,7 +71,7 @@ class Injection:
         Raises:
             KeyError: A dict state lacks a key that the tool requires.
             AttributeError: Another state lacks an attribute that the tool requires.
-            ValueError: There is no store, or the state is a list and the tool takes its keys.
+            ValueError: The graph has no store, or the state is a list and the tool takes its keys.
         """
         if self.takes_state:
             state = copy_containers(state)

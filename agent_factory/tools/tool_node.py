@@ -1,4 +1,4 @@
-"""Run tool calls: a ToolNode that is a drop-in for LangGraph's, with an executor of its own.
+"""Run tool calls: a ToolNode that is a drop-in for LangGraph's, which runs them itself.
 
 `ToolNode._run` and `ToolNode._arun` run the calls of one input, `_run_call` one call with its
 wrapper, `_execute` the tool itself. docs/tools.md lists the differences to LangGraph's ToolNode.
@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token, copy_context
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any, Literal, cast
 
 from langchain_core.messages import (
@@ -168,19 +167,11 @@ class ToolNode(LangGraphToolNode):
         awrap_tool_call: ToolWrapper | None = None,
     ) -> None:
         toolbox, mistakes = sort_tools((None, tool) for tool in tools)
-        raise_all(
-            [
-                *mistakes,
-                *(
-                    InvalidTool(
-                        "tools",
-                        f"{describe(tool)} is run by the provider.",
-                        "Bind it to the model.",
-                    )
-                    for tool in toolbox.provider
-                ),
-            ]
+        mistakes += (
+            InvalidTool("tools", f"{describe(tool)} runs at the provider.", "Bind it to the model.")
+            for tool in toolbox.provider
         )
+        raise_all(mistakes)
         super().__init__(
             list(toolbox.client.values()), name=name, tags=tags, messages_key=messages_key
         )
@@ -212,7 +203,7 @@ class ToolNode(LangGraphToolNode):
     def _run(self, input: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
         requests, as_list = self._requests(input, config, runtime)
         if len(requests) == 1 and can_run_inline():
-            # In a context of its own, as in a thread: what it sets is not for what follows.
+            # In a copy of the context, as in a thread: what a tool sets there ends with it.
             return self._output([copy_context().run(self._run_call, requests[0])], as_list)
         with get_executor_for_config(config) as executor:
             return self._output(list(executor.map(self._run_call, requests)), as_list)
@@ -252,9 +243,9 @@ class ToolNode(LangGraphToolNode):
             return [input["tool_call"]], input["state"], False
         if isinstance(input, CallsWithState):
             return input, input.state, False
-        if as_list and input and isinstance(input[-1], dict):
-            if input[-1].get("type") == "tool_call":
-                return input, read_channels(config), False
+        last = input[-1] if as_list and input else None
+        if isinstance(last, dict) and last.get("type") == "tool_call":
+            return input, read_channels(config), False
         if as_list:
             messages = input
         elif isinstance(input, dict):
@@ -364,7 +355,7 @@ class ToolNode(LangGraphToolNode):
             raise reply from error
 
     def _prepare(self, request: ToolCallRequest) -> tuple[BaseTool | None, ToolCall]:
-        """Return the tool, None if there is no such tool, and the call with injected arguments.
+        """Return the tool, or None for an unknown name, and the call with injected arguments.
 
         What it raises is never reported to the model, which could not fix it: a key of the state or
         the store is missing.
@@ -560,7 +551,7 @@ def tools_condition(state: Any, messages_key: str = "messages") -> Literal["tool
         messages_key: Key or attribute that holds it.
 
     Raises:
-        ValueError: There are no messages.
+        ValueError: The state holds no messages.
 
     >>> from langchain_core.messages import AIMessage
     >>> tools_condition([AIMessage("Done.")])
