@@ -133,7 +133,7 @@ def _tracers(config: RunnableConfig | None) -> list[BaseTracer]:
 
 @dataclass(frozen=True, slots=True)
 class LayerSpan:
-    """A layer that runs in a span of its own if a tracer is attached.
+    """A layer that runs in a separate span if a tracer is attached.
 
     Args:
         name: Name of the span, `{middleware}.{method}`.
