@@ -1,4 +1,4 @@
-"""Canaries for what agent_factory/upstream.py relies on: they fail first when an upgrade changes it."""
+"""Canaries for what agent_factory/upstream.py relies on."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_read_channels_is_empty_outside_of_a_graph() -> None:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_tool_node_calls_its_attributes_func_and_afunc(mode: str) -> None:
-    """Our ToolNode replaces them; LangGraph still finds the runtime, and passes it with the config."""
+    """Our ToolNode replaces them; LangGraph passes them the config and the runtime."""
 
     def func(input: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
         return input, config["metadata"], runtime.context

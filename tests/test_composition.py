@@ -1,4 +1,4 @@
-"""Layers folded around a call: their order, what they may return, and their commands."""
+"""Layers composed around a call: their order, what they may return, and their commands."""
 
 from __future__ import annotations
 
@@ -318,7 +318,9 @@ def test_what_the_model_raises_passes_all_layers(fold: Fold, error: Exception) -
 # --- flows that lie in each other ------------------------------------------------------------
 
 
-def test_flows_are_closed_from_the_inside_by_a_signal_that_none_of_them_hears(fold: Fold) -> None:
+def test_a_signal_closes_all_flows_from_the_inside_and_is_never_thrown_into_them(
+    fold: Fold,
+) -> None:
     log: list[str] = []
 
     def closing(name: str) -> Flow:
@@ -359,7 +361,7 @@ def test_what_breaks_as_flows_are_closed_is_noted_on_the_signal(fold: Fold) -> N
     assert caught.value.__notes__ == ["While its flow was closed: LookupError('no way out')"] * 2
 
 
-def test_an_error_of_a_flow_is_heard_by_the_one_around_it_which_may_begin_anew(fold: Fold) -> None:
+def test_an_error_of_a_flow_is_thrown_into_the_flow_around_it_which_may_retry(fold: Fold) -> None:
     attempts: list[int] = []
 
     def retrying(request: Any) -> Any:
@@ -392,7 +394,7 @@ def test_a_wrong_answer_of_a_flow_is_an_error_for_the_one_around_it(fold: Fold) 
     assert fold(careful, through, forgetful).response.result[0].text == "forgetful"
 
 
-def test_a_flow_is_told_of_its_own_wrong_yield(fold: Fold) -> None:
+def test_a_wrong_yield_raises_inside_the_flow_that_yielded_it(fold: Fold) -> None:
     def confused(request: Any) -> Any:
         try:
             yield "junk"
@@ -440,7 +442,7 @@ def test_effects_of_a_flow_in_flows_are_done_for_it(fold: Fold) -> None:
     assert fold(through, asking, through).response.result[0].text == "asked!"
 
 
-def test_an_iteration_that_stops_further_in_is_no_return(fold: Fold) -> None:
+def test_a_stop_iteration_further_in_does_not_end_a_flow(fold: Fold) -> None:
     def layer(request: Any) -> Any:
         try:
             return (yield request)
@@ -520,7 +522,7 @@ def test_tool_layers_are_folded_in_the_same_order() -> None:
     assert log == ["a< r", "b< ra", "b> rab", "a> rab"]
 
 
-async def test_tool_layers_take_the_colour_of_what_they_are_given() -> None:
+async def test_tool_layers_are_async_if_the_execution_is() -> None:
     message = ToolMessage("done", tool_call_id="1")
 
     async def layer(request: Any, handler: Any) -> Any:
