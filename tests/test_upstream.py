@@ -35,7 +35,8 @@ def test_read_channels_returns_the_state_that_langgraphs_tool_node_reads() -> No
         return tools.invoke(calls, config)
 
     call = {"name": "look", "args": {}, "id": "1", "type": "tool_call"}
-    graph: Any = StateGraph(State).add_node("act", act)
+    graph: Any = StateGraph(State)
+    graph.add_node("act", act)
     graph.add_conditional_edges(START, lambda _: [Send("act", [call])], ["act"])
     graph.compile().invoke({"messages": [AIMessage("Hi", id="1")], "color": "red"})
     ours, theirs = seen
@@ -60,7 +61,7 @@ async def test_tool_node_calls_its_attributes_func_and_afunc(mode: str) -> None:
     node = LangGraphToolNode([])
     node.func, node.afunc = func, afunc
     config: Any = {"metadata": {"who": "Ada"}}
-    runtime = Runtime(context="context")
+    runtime: Any = Runtime[Any](context="context")
     if mode == "sync":
         result = node.invoke(["input"], config, runtime=runtime)
     else:

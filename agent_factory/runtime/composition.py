@@ -170,7 +170,8 @@ class LayerSpan:
             with _current(inner):
                 result = self.layer(request, handler)
         except BaseException as error:
-            return fail(error)
+            span.on_chain_error(error)
+            raise
         if is_awaitable(result):
             result = _await_in(_current(inner), result)
         return then(result, finish, fail)
@@ -217,9 +218,9 @@ class _Flows(ABC):
         self._inner = inner
 
     def __call__(self, request: Any) -> Any:
-        return self._drive(self._steps(request), self._inner, throw_everything)
+        return self._drive(self.steps(request), self._inner, throw_everything)
 
-    def _steps(self, request: Any) -> Flow[Any]:
+    def steps(self, request: Any) -> Flow[Any]:
         """Yield the requests of the innermost flow, and the effects of all flows."""
         running: list[Flow[Any]] = [self._flows[0](request)]
         last_outcomes: list[Any] = [None] * len(self._flows)
@@ -240,7 +241,7 @@ class _Flows(ABC):
                 if finished:
                     del running[at]
                     at -= 1
-                    outcome = self._outcome(self._names[at + 1], yielded, last_outcomes[at + 1])
+                    outcome = self.outcome(self._names[at + 1], yielded, last_outcomes[at + 1])
                     if at < 0:
                         return outcome
                     last_outcomes[at], value = outcome, visible(outcome) if visible else outcome
@@ -260,7 +261,7 @@ class _Flows(ABC):
                 advance, value = _throw_into(running, error), error
 
     @abstractmethod
-    def _outcome(self, name: str, result: Any, last: Any) -> Any:
+    def outcome(self, name: str, result: Any, last: Any) -> Any:
         """Return the outcome of a flow, from its result and the last outcome it was resumed with.
 
         Raises:
@@ -345,9 +346,10 @@ class _ModelHandler:
     def __call__(self, request: ModelRequest[Any]) -> Any:
         if not isinstance(request, ModelRequest):
             raise _bad_request(self._name, request, ModelRequest)
-        return then(self._inner(request), self._keep)
+        return then(self._inner(request), self.keep)
 
-    def _keep(self, outcome: Outcome) -> ModelResponse[Any]:
+    def keep(self, outcome: Outcome) -> ModelResponse[Any]:
+        """Store the commands of an outcome, and return what the layer sees of it."""
         self.commands = outcome.commands
         return outcome.response
 
@@ -371,7 +373,7 @@ class _ModelFlows(_Flows):
     kind = ModelRequest
     visible = attrgetter("response")
 
-    def _outcome(self, name: str, result: Any, last: Outcome | None) -> Outcome:
+    def outcome(self, name: str, result: Any, last: Outcome | None) -> Outcome:
         if last is None:
             return _outcome_of(name, result, ())
         if result is last.response and type(result.result) is list:
@@ -468,7 +470,7 @@ class _Execution:
 class _ToolFlows(_Flows):
     kind = ToolCallRequest
 
-    def _outcome(self, name: str, result: Any, last: Any) -> Any:
+    def outcome(self, name: str, result: Any, last: Any) -> Any:
         return result if isinstance(result, ToolMessage) else _checked_result(name, result)
 
 

@@ -229,25 +229,23 @@ def _mistakes(subject: str, annotations: dict[str, Any]) -> Iterator[SpecError]:
             f"takes the store in {' and in '.join(map(repr, stores))}, and would get one of them.",
             "Keep one of these parameters.",
         )
-    if RUNTIME in annotations and not _accepts_runtime(annotations[RUNTIME]):
+    parts = list(_parts(annotations.get(RUNTIME, ToolRuntime)))
+    accepts_runtime = any(
+        part is Any
+        or isinstance(part, TypeVar)
+        or _is(part, ToolRuntime)
+        or (isinstance(part, type) and issubclass(ToolRuntime, part))
+        for part in parts
+    )
+    if not accepts_runtime or any(
+        _is(part, kind) for part in parts for kind in (InjectedState, InjectedStore)
+    ):
         yield InvalidTool(
             subject,
             f"has a parameter named {RUNTIME!r}, which receives the ToolRuntime, with another "
             "type.",
             "Rename the parameter, or annotate it `runtime: ToolRuntime`.",
         )
-
-
-def _accepts_runtime(annotation: Any) -> bool:
-    if _has(annotation, InjectedState) or _has(annotation, InjectedStore):
-        return False
-    return any(
-        part is Any
-        or isinstance(part, TypeVar)
-        or _is(part, ToolRuntime)
-        or (isinstance(part, type) and issubclass(ToolRuntime, part))
-        for part in _parts(annotation)
-    )
 
 
 def _has(annotation: Any, kind: type[Any]) -> bool:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token, copy_context
 from copy import deepcopy
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from langchain_core.messages import (
     AIMessage,
@@ -271,22 +271,33 @@ class ToolNode(LangGraphToolNode):
         if not any(isinstance(part, Command) for part in parts):
             return parts if as_list else {self._key: parts}
         output: list[Any] = []
-        to_parent: list[Command[Any]] = []
+        to_parent: list[Any] = []
         for part in parts:
             if not isinstance(part, Command):
                 output.append([part] if as_list else {self._key: [part]})
-            elif _sends_to_parent(part):
+            elif (
+                part.graph == Command.PARENT
+                and isinstance(part.goto, list | tuple)
+                and part.goto
+                and all(isinstance(target, Send) for target in part.goto)
+            ):
                 to_parent.append(part)
             else:
                 output.append(part)
         if to_parent:
-            updates = [command.update for command in to_parent if command.update]
-            merged = Command(
-                graph=Command.PARENT,
-                update=_concat_updates(updates),
-                goto=[send for command in to_parent for send in cast("Any", command.goto)],
+            updates: list[Any] = [command.update for command in to_parent if command.update]
+            pairs = [
+                pair
+                for update in updates
+                for pair in (update.items() if isinstance(update, Mapping) else update)
+            ]
+            output.append(
+                Command(
+                    graph=Command.PARENT,
+                    update=updates[0] if len(updates) == 1 else pairs or None,
+                    goto=[send for command in to_parent for send in command.goto],
+                )
             )
-            output.append(merged)
         return output
 
     # One call, with its wrapper
@@ -519,25 +530,6 @@ def can_run_inline() -> bool:
     except RuntimeError:
         return True
     return False
-
-
-def _sends_to_parent(command: Command[Any]) -> bool:
-    return (
-        command.graph == Command.PARENT
-        and isinstance(command.goto, list | tuple)
-        and bool(command.goto)
-        and all(isinstance(target, Send) for target in command.goto)
-    )
-
-
-def _concat_updates(updates: list[Any]) -> Any:
-    if len(updates) < 2:
-        return updates[0] if updates else None
-    return [
-        part
-        for update in updates
-        for part in (update.items() if isinstance(update, Mapping) else update)
-    ]
 
 
 def tools_condition(state: Any, messages_key: str = "messages") -> Literal["tools", "__end__"]:
