@@ -61,7 +61,8 @@ async def test_tool_node_calls_its_attributes_func_and_afunc(mode: str) -> None:
     node = LangGraphToolNode([])
     node.func, node.afunc = func, afunc
     config: Any = {"metadata": {"who": "Ada"}}
-    runtime: Any = Runtime[Any](context="context")
+    context: Any = "context"
+    runtime = Runtime(context=context)
     if mode == "sync":
         result = node.invoke(["input"], config, runtime=runtime)
     else:

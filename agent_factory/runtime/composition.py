@@ -13,7 +13,6 @@ from contextvars import Token
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -303,16 +302,16 @@ def _fold(
         function: Makes a call of a function layer, the call inside it, and the name of the layer
             around it.
     """
-    call, callers = innermost, ["", *(name for name, _ in layers)]
-    for are_flows, group in groupby(
-        reversed(layers), lambda named: isinstance(named[1], FlowLayer)
-    ):
-        members = list(group)
-        if are_flows:
-            call = flows(members[::-1], call)
-        for named in members:
-            callers.pop()
-            call = call if are_flows else function(named, call, callers[-1])
+    call, end = innermost, len(layers)
+    while end:
+        start = end - 1
+        if isinstance(layers[start][1], FlowLayer):
+            while start and isinstance(layers[start - 1][1], FlowLayer):
+                start -= 1
+            call = flows(layers[start:end], call)
+        else:
+            call = function(layers[start], call, layers[start - 1][0] if start else "")
+        end = start
     return call
 
 
