@@ -55,7 +55,7 @@ def test_own_middleware_shows_the_plan_and_runs_in_both_colours(show: Show) -> N
     sync, a = out.split("sync:\n", 1)[1].split("async:\n")
     assert sync == a
     assert "trying once more" in a
-    assert "HELLO is what came back. (5 words)" in a
+    assert "The tool returned HELLO. (4 words)" in a
 
 
 def test_summarize_and_review_summarizes_and_pays_what_the_reviewer_decided(show: Show) -> None:
