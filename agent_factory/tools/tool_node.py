@@ -21,7 +21,6 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list, get_executor_for_config
-from langchain_core.tools import BaseTool
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.prebuilt import ToolRuntime
@@ -338,104 +337,115 @@ class ToolNode(LangGraphToolNode):
     # The tool itself
 
     def _execute(self, request: ToolCallRequest) -> Any:
-        tool, call = self._prepare(request)
-        if tool is None:
-            return self._unknown_tool(call)
-        try:
-            return self._checked(request, tool.invoke(call, request.runtime.config))
-        except Exception as error:
-            reply = self._reply_to_tool(request, error)
-            if isinstance(reply, ToolMessage):
-                return reply
-            if reply is error:
-                raise
-            raise reply from error
+        with _Execution(self, request) as execution:
+            tool, call = execution.prepare()
+            execution.finish(tool.invoke(call, request.runtime.config))
+        return execution.result
 
     async def _aexecute(self, request: ToolCallRequest) -> Any:
-        tool, call = self._prepare(request)
-        if tool is None:
-            return self._unknown_tool(call)
-        try:
-            return self._checked(request, await tool.ainvoke(call, request.runtime.config))
-        except Exception as error:
-            reply = self._reply_to_tool(request, error)
-            if isinstance(reply, ToolMessage):
-                return reply
-            if reply is error:
-                raise
-            raise reply from error
+        with _Execution(self, request) as execution:
+            tool, call = execution.prepare()
+            execution.finish(await tool.ainvoke(call, request.runtime.config))
+        return execution.result
 
-    def _prepare(self, request: ToolCallRequest) -> tuple[BaseTool | None, ToolCall]:
-        """Return the tool, or None for an unknown name, and the call with injected arguments.
 
-        What it raises is never reported to the model, which could not fix it: a key of the state or
-        the store is missing.
-        """
-        call, tool, runtime = request.tool_call, request.tool, request.runtime
+class _Execution:
+    """One execution of a tool: prepares its call, checks its result, and handles its errors.
+
+    A context manager, so that an error that is not handled leaves it without another frame.
+
+    Args:
+        node: The node.
+        request: What to execute.
+    """
+
+    __slots__ = ("_node", "_prepared", "_request", "result")
+
+    def __init__(self, node: ToolNode, request: ToolCallRequest) -> None:
+        self._node = node
+        self._request = request
+        self._prepared = False
+        self.result: Any = None
+
+    def __enter__(self) -> _Execution:
+        return self
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        call, node, raised = self._request.tool_call, self._node, error
         try:
-            if tool is None:
-                if call["name"] in self.tools_by_name:
-                    raise TypeError(f"Tool {call['name']} is not registered with ToolNode")
-                return None, call
-            if (recorder := _recorder.get()) is not None:
-                recorder.record(call["name"])
-            # A wrapper may override the state of the request; the runtime keeps the original.
-            known = tool is self.tools_by_name.get(call["name"])
-            injection = self._injections[call["name"]] if known else injection_of(tool)
-            if injection.hidden or injection.runtime:
-                call = injection.inject(call, runtime, request.state, self._key)
-        except Exception as error:
-            setattr(error, DECLINED, self)
+            # An error of `prepare` is never reported to the model, which could not fix it: a key of
+            # the state or the store is missing.
+            if self._prepared:
+                if isinstance(error, ValidationError) and not is_signal(error):
+                    assert self._request.tool is not None  # or else it is not prepared
+                    hidden = injection_of(self._request.tool).names
+                    raised = invocation_error(error, call["name"], call["args"], hidden)
+                self.result = node._reply(call, raised)
+        except Exception as failed:  # in the error handler
+            setattr(failed, DECLINED, node)
             raise
+        if self.result is not None:
+            return True
+        setattr(raised, DECLINED, node)
+        if raised is not error:
+            raise raised from error
+        return False
+
+    def prepare(self) -> tuple[Any, ToolCall]:
+        """Return the tool, and its call with injected arguments.
+
+        Raises:
+            Exception: See `Injection.inject`.
+        """
+        node, request = self._node, self._request
+        call, tool = request.tool_call, request.tool
+        if tool is None:
+            if call["name"] in node.tools_by_name:
+                raise TypeError(f"Tool {call['name']} is not registered with ToolNode")
+            return _UnknownTool(node.tools_by_name), call
+        if (recorder := _recorder.get()) is not None:
+            recorder.record(call["name"])
+        known = tool is node.tools_by_name.get(call["name"])
+        injection = node._injections[call["name"]] if known else injection_of(tool)
+        if injection.hidden or injection.runtime:
+            # The state of the request, which a wrapper may override, not that of the runtime.
+            call = injection.inject(call, request.runtime, request.state, node._key)
+        self._prepared = True
         return tool, {**call, "type": "tool_call"}
 
-    def _unknown_tool(self, call: ToolCall) -> ToolMessage:
-        text = INVALID_TOOL_NAME_ERROR_TEMPLATE.format(
-            requested_tool=call["name"], available_tools=", ".join(self.tools_by_name)
-        )
-        return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
-
-    def _reply_to_tool(self, request: ToolCallRequest, error: Exception) -> ToolMessage | Exception:
-        """Return the message for an error that a tool raised, or the error to raise."""
-        call = request.tool_call
-        if isinstance(error, ValidationError) and not is_signal(error) and request.tool is not None:
-            injected = injection_of(request.tool).names
-            error = invocation_error(error, call["name"], call["args"], injected)
-        try:
-            message = self._reply(call, error)
-        except Exception as raised:
-            setattr(raised, DECLINED, self)
-            raise
-        if message is None:
-            setattr(error, DECLINED, self)
-        return message or error
-
-    def _checked(self, request: ToolCallRequest, response: Any) -> Any:
-        """Check and normalize what a tool returned.
+    def finish(self, response: Any) -> None:
+        """Check and normalize what the tool returned.
 
         Raises:
             TypeError: It is neither a message nor a command nor a list of them.
             ValueError: The call would stay unanswered.
         """
-        call = request.tool_call
         if isinstance(response, ToolMessage):
             response.content = msg_content_output(response.content)  # type: ignore[assignment]
-            return response
-        if isinstance(response, Command):
-            return self._checked_command(request, response)
-        if not isinstance(response, list):
-            raise TypeError(f"Tool {call['name']} returned unexpected type: {type(response)}")
-        if not all(isinstance(part, Command | ToolMessage) for part in response):
-            raise TypeError(
-                f"Tool {call['name']} returned a list with invalid element types: expected all "
-                "Command or ToolMessage"
-            )
+            self.result = response
+        elif isinstance(response, Command):
+            self.result = self._checked_command(response)
+        elif isinstance(response, list):
+            self.result = self._checked_list(response)
+        else:
+            name = self._request.tool_call["name"]
+            raise TypeError(f"Tool {name} returned unexpected type: {type(response)}")
+
+    def _checked_list(self, response: list[Any]) -> list[Any]:
+        call = self._request.tool_call
         messages: list[Any] = []
         for part in response:
             if isinstance(part, ToolMessage):
                 messages.append(part)
+            elif not isinstance(part, Command):
+                raise TypeError(
+                    f"Tool {call['name']} returned a list with invalid element types: expected all "
+                    "Command or ToolMessage"
+                )
             elif isinstance(part.update, dict):
-                messages += part.update.get(self._key, [])
+                messages += part.update.get(self._node._key, [])
         answers = sum(
             isinstance(message, ToolMessage) and message.tool_call_id == call["id"]
             for message in messages
@@ -445,28 +455,29 @@ class ToolNode(LangGraphToolNode):
                 f"Tool {call['name']} returned a list with {answers} messages bound to "
                 f"tool_call_id {call['id']!r}; expected exactly one terminating ToolMessage."
             )
-        return [
-            self._checked(request, part)
-            if isinstance(part, ToolMessage)
-            else self._checked_command(request, part, is_answered=True)
-            for part in response
-        ]
+        checked = []
+        for part in response:
+            if isinstance(part, Command):
+                part = self._checked_command(part, is_answered=True)
+            else:
+                part.content = msg_content_output(part.content)
+            checked.append(part)
+        return checked
 
-    def _checked_command(
-        self, request: ToolCallRequest, command: Command[Any], *, is_answered: bool = False
-    ) -> Command[Any]:
-        """Return a copy of a tool's command, in which the answer has the name of the tool.
+    def _checked_command(self, command: Command[Any], *, is_answered: bool = False) -> Command[Any]:
+        """Return a copy of a command, in which the result message has the name of the tool.
 
         Raises:
-            ValueError: The update has not the form of the input, or the call stays unanswered.
+            ValueError: The update has another form than the input, or the call stays unanswered.
         """
-        call, as_list = request.tool_call, isinstance(request.runtime.state, list)
+        call, key = self._request.tool_call, self._node._key
+        as_list = isinstance(self._request.runtime.state, list)
         if not isinstance(command.update, dict | list):
             return command
         if isinstance(command.update, dict) and as_list:
             raise ValueError(
                 "Tools can provide a dict in Command.update only when using dict with "
-                f"'{self._key}' key as ToolNode input, got: {command.update} for tool "
+                f"'{key}' key as ToolNode input, got: {command.update} for tool "
                 f"'{call['name']}'"
             )
         if isinstance(command.update, list) and not as_list:
@@ -476,7 +487,7 @@ class ToolNode(LangGraphToolNode):
             )
         command = deepcopy(command)
         update: Any = command.update
-        messages = convert_to_messages(update if as_list else update.get(self._key, []))
+        messages = convert_to_messages(update if as_list else update.get(key, []))
         if messages == [RemoveMessage(id=REMOVE_ALL_MESSAGES)]:
             return command
         for message in messages:
@@ -485,7 +496,7 @@ class ToolNode(LangGraphToolNode):
                 is_answered = True
         if not is_answered and command.graph is None:
             answer = '[ToolMessage("Success", tool_call_id=tool_call_id), ...]'
-            example = answer if as_list else f'{{"{self._key}": {answer}}}'
+            example = answer if as_list else f'{{"{key}": {answer}}}'
             raise ValueError(
                 "Expected to have a matching ToolMessage in Command.update for tool "
                 f"'{call['name']}', got: {messages}. Every tool call (LLM requesting to call a "
@@ -493,6 +504,26 @@ class ToolNode(LangGraphToolNode):
                 f"it by modifying the tool to return `Command(update={example}, ...)`."
             )
         return command
+
+
+class _UnknownTool:
+    """Stand-in for a tool whose name is unknown.
+
+    Args:
+        known: The tools of the node, by name.
+    """
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self._known = known
+
+    def invoke(self, call: ToolCall, _: RunnableConfig) -> ToolMessage:
+        text = INVALID_TOOL_NAME_ERROR_TEMPLATE.format(
+            requested_tool=call["name"], available_tools=", ".join(self._known)
+        )
+        return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
+
+    async def ainvoke(self, call: ToolCall, config: RunnableConfig) -> ToolMessage:
+        return self.invoke(call, config)
 
 
 def layered_tool_node(
