@@ -77,11 +77,29 @@ EFFECTS = (Sleep, Invoke)
 
 
 @overload
-def then(value: Awaitable[T], finish: Callable[[T], R]) -> Coroutine[Any, Any, R]: ...
+def then(
+    value: Awaitable[T],
+    finish: Callable[[T], R],
+    on_error: Callable[[BaseException], R] | None = None,
+) -> Coroutine[Any, Any, R]: ...
 @overload
-def then(value: T, finish: Callable[[T], R]) -> R: ...
-def then(value: Any, finish: Callable[[Any], R]) -> R | Coroutine[Any, Any, R]:
-    """Finish a value now, or later if it is still to be awaited.
+def then(
+    value: T, finish: Callable[[T], R], on_error: Callable[[BaseException], R] | None = None
+) -> R: ...
+def then(
+    value: Any,
+    finish: Callable[[Any], R],
+    on_error: Callable[[BaseException], R] | None = None,
+) -> R | Coroutine[Any, Any, R]:
+    """Apply a function to a value: now, or in a coroutine if the value is awaitable.
+
+    Args:
+        value: A value, or an awaitable of one.
+        finish: Function of the value; its result is the result.
+        on_error: Function of the exception that awaiting the value raised; its result takes the
+            place of what `finish` would return. It may raise: to pass the exception on, raise it
+            again. Called for control flow too (interrupts, cancellation), never for exceptions of
+            `finish`, and never for a value that is not awaitable.
 
     >>> then(2, str)
     '2'
@@ -90,7 +108,13 @@ def then(value: Any, finish: Callable[[Any], R]) -> R | Coroutine[Any, Any, R]:
         return finish(value)
 
     async def later() -> R:
-        return finish(await value)
+        try:
+            result = await value
+        except BaseException as error:
+            if on_error is None:
+                raise
+            return on_error(error)
+        return finish(result)
 
     return later()
 

@@ -65,6 +65,34 @@ async def test_then_accepts_any_awaitable_not_only_coroutines() -> None:
     assert await then(future, str) == "3"
 
 
+async def raise_later(error: BaseException) -> Any:
+    await asyncio.sleep(0)
+    raise error
+
+
+async def test_then_passes_the_error_of_an_awaitable_to_on_error() -> None:
+    error = ValueError("no")
+    assert await then(raise_later(error), str, on_error=lambda caught: caught is error) is True
+
+
+async def test_what_on_error_raises_is_raised() -> None:
+    def raise_again(error: BaseException) -> Any:
+        raise KeyError("other") from error
+
+    with pytest.raises(KeyError, match="other"):
+        await then(raise_later(ValueError("no")), str, raise_again)
+
+
+async def test_on_error_is_not_called_for_errors_of_finish() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await then(later(0), lambda value: 1 // value, on_error=lambda _: 0)
+
+
+async def test_then_without_on_error_passes_errors_on() -> None:
+    with pytest.raises(ValueError, match="no"):
+        await then(raise_later(ValueError("no")), str)
+
+
 def test_a_flow_receives_what_the_call_inward_gave(drive: Drive) -> None:
     def flow() -> Flow[str]:
         first = yield "a"
