@@ -15,7 +15,7 @@ from langgraph.warnings import LangGraphDeprecatedSinceV10
 
 from agent_factory.errors import raise_all
 from agent_factory.factory.agent import CONFIG, check_services, node_names
-from agent_factory.factory.validation import unknown_interrupts, wrong_types
+from agent_factory.factory.arguments import unknown_interrupts, wrong_types
 from agent_factory.factory.wiring import wire
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound, layers_of
@@ -117,7 +117,7 @@ def react_spec(given: Arguments) -> AgentSpec:
         middleware=(),
         rules=rules,
         repairs_history=False,
-        view=view,
+        tool_state_view=view,
     )
 
 

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
-from agent_factory.decisions.recorder import DecisionRecorder
+from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import BadReturn, CommandNotSupported, PathNotSupported, describe
 from agent_factory.hooks.flows import (
     EFFECTS,
@@ -358,7 +358,7 @@ def raise_unsupported(bound: Bound[Layer], *_: Any, asynchronous: bool) -> Any:
 def compose_layers(
     layers: Collection[Bound[Layer]],
     asynchronous: bool,
-    recorder: DecisionRecorder | None,
+    recorder: Recorder,
     compose: Callable[[list[tuple[str, Callable[..., Any]]]], Callable[..., Any]],
 ) -> Callable[..., Any]:
     """All layers as one call: spans where a tracer listens, recorded where one watches.
@@ -366,7 +366,7 @@ def compose_layers(
     Args:
         layers: The layers; each has the colour.
         asynchronous: The colour.
-        watch: Records what they decide, or None.
+        recorder: Records what they decide.
         compose: Makes one call of the layers, each with the name an error should give it.
     """
     named: list[tuple[str, Callable[..., Any]]] = []
@@ -374,8 +374,7 @@ def compose_layers(
     for bound in layers:
         method = bound.afunc if asynchronous else bound.func
         assert method is not None  # `lacking` was asked before
-        if recorder is not None:
-            method = recorder.layer(bound.definition, method)
+        method = recorder.layer(bound.definition, method)
         name = f"{bound.definition.owner}.{bound.definition.method}"
         named.append((name, method))
         spans.append((name, LayerSpan(name, policy_of(bound.owner), method)))

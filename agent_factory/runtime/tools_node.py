@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessag
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Command, Send
 
-from agent_factory.decisions.recorder import DecisionRecorder
+from agent_factory.decisions.recorder import NO_RECORDER, Recorder
 from agent_factory.errors import PathNotSupported
 from agent_factory.hooks.flows import then
 from agent_factory.hooks.introspection import Bound, sync_async_error
@@ -22,7 +22,7 @@ from agent_factory.runtime.composition import (
     compose_tool_call,
     first_without_mode,
 )
-from agent_factory.runtime.routing import CALL_BESIDE, DIRECT, INVALID_CALL
+from agent_factory.runtime.routing import DIRECT, INVALID_CALL, PARALLEL_CALL
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tool_signals import relay_to_parent, translate_command
 from agent_factory.runtime.tracing import call_with_streaming, disable_streaming
@@ -52,11 +52,11 @@ class StateCache:
         self._keys = frozenset(keys)
         self._sent: OrderedDict[int, tuple[list[Any], dict[str, Any]]] = OrderedDict()
 
-    def keeping(self, choose: Callable[[State], Target]) -> Callable[[State], Target]:
+    def keeping(self, choose: Callable[..., Target]) -> Callable[..., Target]:
         """A decision after which the state is at hand for the calls that it sends."""
         return partial(self._choose, choose)
 
-    def _choose(self, choose: Callable[[State], Target], state: State) -> Target:
+    def _choose(self, choose: Callable[..., Target], state: State, config: Any = None) -> Target:
         target = choose(state)
         # What a hook has said after the model is given its id only as it is written.
         if isinstance(target, list) and isinstance(state["messages"][-1], AIMessage):
@@ -103,7 +103,7 @@ class ToolsNode(Runnable[Any, Any]):
     Args:
         spec: The agent.
         keys: The keys of the agent's state.
-        watch: Records what it decides, or None.
+        recorder: Records what it decides.
         around: What is put around all layers, if anything.
         sent: Knows the state that calls were sent with, or None.
     """
@@ -112,7 +112,7 @@ class ToolsNode(Runnable[Any, Any]):
         self,
         spec: AgentSpec,
         keys: Collection[str],
-        recorder: DecisionRecorder | None = None,
+        recorder: Recorder = NO_RECORDER,
         around: Callable[[LayerCall], LayerCall] | None = None,
         sent: StateCache | None = None,
     ) -> None:
@@ -133,11 +133,9 @@ class ToolsNode(Runnable[Any, Any]):
         if around is not None:
             wrap, awrap = (None if call is None else around(call) for call in (wrap, awrap))
         handler: Any = spec.handle_tool_errors
-        self._refused: Callable[[dict[str, Any]], ToolMessage] = _refused
-        if recorder is not None:
-            handler, self._refused = recorder.handler(handler), recorder.refusing(_refused)
-        self._view = spec.view
-        seen = bool(layers) or recorder is not None or spec.toolbox.node is not None
+        handler, self._refused = recorder.handler(handler), recorder.refusing(_refused)
+        self._view = spec.tool_state_view
+        seen = bool(layers) or recorder.enabled or spec.toolbox.node is not None
         self._stateless = frozenset(
             name for name, tool in spec.toolbox.client.items() if not seen and not takes_state(tool)
         )
@@ -212,7 +210,7 @@ class ToolsNode(Runnable[Any, Any]):
 
     def _may_answer(self, input: Any, messages: list[ToolMessage]) -> bool:
         """Whether a call that has others beside it ran a tool whose result ends the run."""
-        if not any(isinstance(call, dict) and call.get("type") == CALL_BESIDE for call in input):
+        if not any(isinstance(call, dict) and call.get("type") == PARALLEL_CALL for call in input):
             return False
         # A layer may have sent the call to another tool: the answer's name is what ran.
         ran = {message.name for message in messages} or {call["name"] for call in input}
@@ -239,14 +237,14 @@ def _plain(call: dict[str, Any]) -> ToolCall:
 def _composed(
     spec: AgentSpec,
     layers: Sequence[Bound[Layer]],
-    recorder: DecisionRecorder | None,
+    recorder: Recorder,
     *,
     asynchronous: bool,
 ) -> LayerCall:
     read = translate_command if spec.topology.style.tools_can_end_run else relay_to_parent
     call = partial(_call, compose_layers(layers, asynchronous, recorder, compose_tool_call), read)
     run = partial(_quietly, call) if layers else call
-    return run if recorder is None else recorder.tools(run)
+    return recorder.tools(run)
 
 
 def _call(layers: LayerCall, read: Reading, request: Any, execute: Callable[[Any], Any]) -> Any:
