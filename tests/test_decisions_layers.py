@@ -415,7 +415,9 @@ def test_a_layer_that_answers_for_a_raising_tool_recovers(call: Any) -> None:
         ),
     ],
 )
-def test_a_call_that_cannot_run_is_reported_to_the_model(call: Any, calls: Any, detail: str) -> None:
+def test_a_call_that_cannot_run_is_reported_to_the_model(
+    call: Any, calls: Any, detail: str
+) -> None:
     (decision,) = told(call, failing(Broken("no")), calls)
     assert (decision.outcome, decision.detail) == (Outcome.ERROR_REPORTED, detail)
 

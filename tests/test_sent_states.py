@@ -258,7 +258,7 @@ def test_only_so_many_are_remembered() -> None:
     state = {"messages": [AIMessage("", tool_calls=asked(1))], "flash": "passes"}
     lists = [[{"id": str(i)}] for i in range(StateCache.SIZE + 1)]
     for calls in lists:
-        assert sent.keeping(lambda _, calls=calls: [Send("tools", calls)])(state)  # type: ignore[misc]
+        assert sent.keeping(lambda _, calls=calls: [Send("tools", calls)])(state)
     assert sent.take(lists[0]) is None
     assert sent.take(lists[1]) == {"messages": state["messages"]}
     assert sent.take(lists[1]) is None

@@ -39,7 +39,7 @@ from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, mistak
 from agent_factory.hooks.ordering import order_findings, placed
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, merge
+from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
 from agent_factory.structured_output.strategies import AutoStrategy, ResponseFormat, ToolStrategy
 from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for
 from agent_factory.tools.registry import sort_tools
@@ -97,28 +97,20 @@ def make_spec(
     hooks = tuple(bound for m in members for bound in hooks_of(m))
     layers = tuple(bound for m in members for bound in layers_of(m))
     calls = {bound.definition.call for bound in layers}
-    # A layer around tool calls may run tools that are known only at run time.
-    has_tools = bool(toolbox.client) or Call.TOOL in calls
-    # A layer around model calls may ask for a structured answer.
-    may_retry = format_ is not None or Call.MODEL in calls
-    private = [key for key, needed in ((TOOL_SIGNALS, has_tools), (RETRIES, may_retry)) if needed]
-    sources = [(member.name, member.state_schema) for member in members]
-    sources.append(("create_agent", state_schema or AgentState))
-    # Any other schema may have been written for LangChain.
-    sources = [(o, s if s is AgentState else native_schema(s)) for o, s in sources]
-    schemas, conflicts = merge(sources, private, checkpoints)
-    mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
-    mistakes += jumps_to_nowhere(hooks, has_tools)
-    topology = plan(
-        Shape(
-            hooks=tuple(bound.definition for bound in hooks),
-            layers=tuple(bound.definition for bound in layers),
-            has_tools=has_tools,
-            may_skip_tools=may_retry,
-            retries_output=format_ is not None,
-            tools=toolbox.tool_definitions(outputs),
-        )
+    shape = Shape(
+        hooks=tuple(bound.definition for bound in hooks),
+        layers=tuple(bound.definition for bound in layers),
+        # A layer around tool calls may run tools that are known only at run time.
+        has_tools=bool(toolbox.client) or Call.TOOL in calls,
+        # A layer around model calls may ask for a structured answer.
+        may_skip_tools=format_ is not None or Call.MODEL in calls,
+        retries_output=format_ is not None,
+        tools=toolbox.tool_definitions(outputs),
     )
+    schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints)
+    mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
+    mistakes += jumps_to_nowhere(hooks, shape.has_tools)
+    topology = plan(shape)
     mistakes += unknown_interrupts(interrupts or {}, topology)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         reports = handler is not None and handler is not False
@@ -126,23 +118,13 @@ def make_spec(
             BuildContext(members, topology, Call.TOOL in calls, checkpointer, reports)
         )
     warnings = _raise_or_warn(mistakes, strict, ignore)
-    if isinstance(model, str):
-        model = init_model(model)
-    elif not isinstance(model, BaseChatModel | None) and not (
-        isinstance(model, Runnable) and callable(getattr(model, "bind_tools", None))
-    ):
-        raise ArgumentError(
-            "model",
-            f"must be a chat model, got {describe(model)}.",
-            "Pass a chat model or 'provider:name'.",
-        )
+    prompt = system_prompt
     return AgentSpec(
-        model=model,
-        system_message=SystemMessage(system_prompt)
-        if isinstance(system_prompt, str)
-        else system_prompt,
+        model=_chat_model(model),
+        system_message=SystemMessage(prompt) if isinstance(prompt, str) else prompt,
         hooks=hooks,
-        layers=layers,
+        model_layers=tuple(b for b in layers if b.definition.call is Call.MODEL),
+        tool_layers=tuple(b for b in layers if b.definition.call is Call.TOOL),
         toolbox=toolbox,
         response_format=format_,
         schemas=schemas,
@@ -153,6 +135,35 @@ def make_spec(
         rules=Rules(toolbox.client.keys(), toolbox.direct, frozenset(outputs)),
         warnings=warnings,
         decisions=log,
+    )
+
+
+def _merged_schemas(
+    members: Sequence[AgentMiddleware[Any, Any]],
+    state_schema: type[Any] | None,
+    shape: Shape,
+    checkpoints: Any,
+) -> tuple[Schemas, list[SpecError]]:
+    sources = [(member.name, member.state_schema) for member in members]
+    sources.append(("create_agent", state_schema or AgentState))
+    # Any other schema may have been written for LangChain.
+    sources = [(o, s if s is AgentState else native_schema(s)) for o, s in sources]
+    # Each private key takes a little time at each step.
+    private = [TOOL_SIGNALS] if shape.has_tools else []
+    private += [RETRIES] if shape.may_skip_tools else []
+    return merge(sources, private, checkpoints)
+
+
+def _chat_model(model: Any) -> Any:
+    if isinstance(model, str):
+        return init_model(model)
+    can_call_tools = isinstance(model, Runnable) and callable(getattr(model, "bind_tools", None))
+    if isinstance(model, BaseChatModel | None) or can_call_tools:
+        return model
+    raise ArgumentError(
+        "model",
+        f"must be a chat model, got {describe(model)}.",
+        "Pass a chat model or 'provider:name'.",
     )
 
 
@@ -259,7 +270,7 @@ def members_of(
     if not _is_list(middleware):
         reason = f"must be a list, got {describe(middleware)}."
         return (), [NotMiddleware("middleware", reason, "Pass a list, even for one middleware.")]
-    members = tuple(m if isinstance(m, AgentMiddleware) else adapted(m) for m in middleware)
+    members = tuple(map(adapted, middleware))
     mistakes: list[SpecError] = []
     for index, member in enumerate(members):
         subject = f"middleware[{index}]"

@@ -77,7 +77,7 @@ def wire(
     }
     nodes[plan.style.model] = ModelNode(spec, graph.channels, recorder)
     tools = None
-    if spec.has_tools:
+    if TOOLS in plan.nodes:
         around = None if fusion is None else capture_results
         tools = ToolsNode(spec, keys, recorder, around, _state_cache(spec, graph, keys))
         nodes[TOOLS] = tools
@@ -93,7 +93,7 @@ def wire(
         self_routing = fuse(parts, fusion, fused=fused)
     policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
     # Only the loop's entry reads the signals of tools.
-    reads_signals = {*self_routing, *([plan.loop_entry] if spec.has_tools else [])}
+    reads_signals = {*self_routing, *([plan.loop_entry] if tools else [])}
     for name, node in {**nodes, **self_routing}.items():
         is_hook = name in policies and name not in reads_signals
         graph.add_node(

@@ -103,11 +103,12 @@ def react_spec(given: Arguments) -> AgentSpec:
         model=model if isinstance(model, Runnable) else None,
         system_message=_system_message(given.prompt),
         hooks=hooks,
-        layers=tuple(
+        model_layers=tuple(
             layer
             for member in _members(given, model, rules, bool(toolbox.client), shown)
             for layer in layers_of(member)
         ),
+        tool_layers=(),
         toolbox=toolbox,
         response_format=None,
         schemas=schemas_of(schema, has_tools=bool(toolbox.client), hooked=hooked),

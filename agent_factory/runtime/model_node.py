@@ -57,7 +57,7 @@ from agent_factory.structured_output.strategies import (
     is_explanation,
     strategy_for,
 )
-from agent_factory.topology.model import MODEL, Call
+from agent_factory.topology.model import MODEL
 from agent_factory.types import ModelRequest, ModelResponse
 from agent_factory.upstream import prompt_of, run_identity
 
@@ -79,13 +79,13 @@ class ModelNode(Runnable[Any, Any]):
         self._spec = spec
         self._channels = channels
         self._recorder = recorder
-        self._layers = spec.layers_around(Call.MODEL)
+        self._layers = spec.model_layers
         self._offered = spec.toolbox.offered
-        self._prefix = ValidatedPrefix()
         self._repair = recorder.repairing(repair if spec.repairs_history else no_repair)
         self._pending_exit = recorder.pending_exit("", MODEL, pending_exit, ended_by_tools)
 
-    # Most agents run either sync or async, so each call is composed when it is first made.
+    # An agent runs sync or async, and many are built that never run: what only runs need is made
+    # when the first run needs it.
 
     @cached_property
     def _call(self) -> ModelCall:
@@ -113,8 +113,12 @@ class ModelNode(Runnable[Any, Any]):
     @cached_property
     def _models(self) -> _BoundModels:
         # A tool layer may run tools that were unknown when the agent was built.
-        runs_any_tool = bool(self._spec.layers_around(Call.TOOL))
-        return _BoundModels(None if runs_any_tool else self._spec.toolbox.client.keys())
+        client = self._spec.toolbox.client
+        return _BoundModels(None if self._spec.tool_layers else client.keys())
+
+    @cached_property
+    def _prefix(self) -> ValidatedPrefix:
+        return ValidatedPrefix()
 
     @cached_property
     def _fold(self) -> Fold:

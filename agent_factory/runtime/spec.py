@@ -17,7 +17,7 @@ from agent_factory.state.schema import Schemas
 from agent_factory.structured_output.strategies import ResponseFormat
 from agent_factory.tools.error_handling import Handler
 from agent_factory.tools.registry import Toolbox
-from agent_factory.topology.model import TOOLS, Call, Hook, Layer
+from agent_factory.topology.model import TOOLS, Hook, Layer
 from agent_factory.topology.topology import Topology
 
 
@@ -34,7 +34,8 @@ class AgentSpec:
         model: The default model; None in a plan that was made without one.
         system_message: The system prompt, or None.
         hooks: The node hooks, in the order of the middleware.
-        layers: The layers, outermost first.
+        model_layers: The layers around model calls, outermost first.
+        tool_layers: The layers around tool calls, outermost first.
         toolbox: The tools, sorted.
         response_format: How a structured answer is requested, or None.
         schemas: The merged state.
@@ -53,7 +54,8 @@ class AgentSpec:
     model: Any
     system_message: SystemMessage | None
     hooks: tuple[Bound[Hook], ...]
-    layers: tuple[Bound[Layer], ...]
+    model_layers: tuple[Bound[Layer], ...]
+    tool_layers: tuple[Bound[Layer], ...]
     toolbox: Toolbox
     response_format: ResponseFormat[Any] | None
     schemas: Schemas
@@ -71,7 +73,3 @@ class AgentSpec:
     def has_tools(self) -> bool:
         """Whether there is a tools node."""
         return TOOLS in self.topology.nodes
-
-    def layers_around(self, call: Call) -> list[Bound[Layer]]:
-        """Return the layers around one kind of call, outermost first."""
-        return [bound for bound in self.layers if bound.definition.call is call]

@@ -32,7 +32,7 @@ from agent_factory.tools.error_handling import DEFAULT_ERRORS
 from agent_factory.tools.injection import takes_state
 from agent_factory.tools.inline_call import with_context
 from agent_factory.tools.tool_node import ToolNode
-from agent_factory.topology.model import TOOLS, Call, Layer
+from agent_factory.topology.model import TOOLS, Layer
 
 State = Mapping[str, Any]
 Target = str | list[Send]
@@ -117,7 +117,7 @@ class ToolsNode(Runnable[Any, Any]):
         sent: StateCache | None = None,
     ) -> None:
         self.name = TOOLS
-        layers = spec.layers_around(Call.TOOL)
+        layers = spec.tool_layers
         self._missing = (
             first_without_mode(layers, asynchronous=False),
             first_without_mode(layers, asynchronous=True),
