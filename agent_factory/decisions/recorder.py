@@ -379,5 +379,5 @@ class DecisionRecorder(Recorder):
 
 
 def recorder_for(log: DecisionLog | None, agent: str | None) -> Recorder:
-    """Return the recorder of an agent: one that records nothing if there is no log."""
+    """Return the recorder of an agent: a recorder of nothing without a log."""
     return NO_RECORDER if log is None else DecisionRecorder(log, agent)

@@ -265,7 +265,7 @@ def check_services(model: Any, services: Mapping[str, Any]) -> None:
     """Check the model and the services of an agent.
 
     Raises:
-        ArgumentError: A service has a wrong type, or there is no model.
+        ArgumentError: A service has a wrong type, or `model` is None.
     """
     mistakes = [
         ArgumentError(

@@ -333,7 +333,7 @@ class StepRunner:
             return () if target == END else target
         calls = _calls_of(target, preview)
         ids = {call["id"] for call in calls}
-        # In a batch, results are told apart by the ids of their calls.
+        # A batch knows its results by the ids of their calls.
         if None in ids or len(ids) < len(calls) or not self.stage.batches_calls:
             return [Send(TOOLS, [call]) for call in calls]
         keep = self._stages[TOOLS].keep

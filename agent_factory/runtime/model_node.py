@@ -362,10 +362,10 @@ class ResponseReader:
     def finish(self, response: ModelResponse[Any], retries: int) -> ModelResponse[Any]:
         """Add to a response what the layers left out.
 
-        A layer may return an answer of its own, or the message without the replies to its calls.
+        A layer may return a new answer, or the message without the replies to its calls.
 
         Raises:
-            BadReturn: There is no AIMessage in it.
+            BadReturn: It holds no AIMessage.
         """
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
         if message is None:
@@ -382,7 +382,7 @@ class ResponseReader:
                 return response
             try:
                 answer = strategy.binding.parse(message)
-            except StructuredOutputError:  # a layer's own text, which need not be an answer
+            except StructuredOutputError:  # a layer wrote the text, which need not be an answer
                 return response
             return replace(response, structured_response=answer)
         calls = [*message.tool_calls, *message.invalid_tool_calls]

@@ -293,7 +293,7 @@ def _has_answer(state: State) -> bool:
 class Path(Runnable[Any, Any]):
     """Conditional edge: a route as the runnable that LangGraph expects, sync and async.
 
-    A plain function would become a node of its own in traces.
+    LangGraph would wrap a plain function in a runnable that tracers show as a run.
 
     Args:
         choose: The route.
