@@ -89,7 +89,7 @@ def test_a_doubt_is_a_warning_at_the_line_of_the_agent() -> None:
     lines = done.stdout.splitlines()
     where = f"shop.py:{line_of('doubtful')}: warning"
     assert [line.partition(" AF")[0] for line in lines[:-1]] == [where] * 3
-    assert lines[0].endswith("Take 'model' out of can_jump_to. (shop:doubtful)")
+    assert lines[0].endswith("Remove 'model' from can_jump_to. (shop:doubtful)")
     assert lines[-1] == "1 target: 3 warnings."
 
 
@@ -134,7 +134,7 @@ def test_a_warning_can_be_ignored_by_its_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "words"), [("AF999", "is no code of a finding"), ("AF103", "cannot be ignored")]
+    ("code", "words"), [("AF999", "is not a known code"), ("AF103", "cannot be ignored")]
 )
 def test_a_code_that_cannot_be_ignored_is_refused(code: str, words: str) -> None:
     done = check("shop:good", "--ignore", code)
@@ -176,7 +176,7 @@ def test_github_gets_annotations_with_file_line_and_title() -> None:
     done = check("shop:doubtful", "shop:refused", "--github")
     lines = done.stdout.splitlines()
     place = f"file=shop.py,line={line_of('doubtful')}"
-    assert lines[0].startswith(f"::warning {place},title=AF201::Back.before_model: may jump")
+    assert lines[0].startswith(f"::warning {place},title=AF201::Back.before_model: declares a jump")
     assert sum(line.startswith("::error file=shop.py,line=") for line in lines) == 2
     assert done.exit_code == 1
 
@@ -214,7 +214,7 @@ def test_a_letter_that_the_output_lacks_is_escaped() -> None:
         timeout=60,
         check=False,
     )
-    assert rb"Zur\xfcck.before_model: may jump" in done.stdout
+    assert rb"Zur\xfcck.before_model: declares a jump" in done.stdout
 
 
 def test_as_a_process_it_needs_no_terminal_no_input_and_no_colours() -> None:

@@ -115,8 +115,8 @@ def _slots(cls: type[Any]) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-def watchers(agent: Any) -> set[str]:
-    """The names of what watches in an agent's nodes and branches."""
+def recording(agent: Any) -> set[str]:
+    """The names of the recorders and recording wrappers in an agent's nodes and branches."""
     parts = [(node.runnable for node in agent.builder.nodes.values()), agent.builder.branches]
     return {
         getattr(thing, "__qualname__", type(thing).__name__)
@@ -125,12 +125,12 @@ def watchers(agent: Any) -> set[str]:
     }
 
 
-def test_without_a_log_no_wrapper_is_in_the_graph() -> None:
+def test_without_a_log_nothing_in_the_graph_is_wrapped() -> None:
     make = partial(create_agent, ScriptedChatModel([]), [add], middleware=[Idle()])
-    assert watchers(make()) == watchers(make(decisions=False)) == set()
-    assert watchers(make(decisions=[])) == set()
-    assert {name.split(".")[1] for name in watchers(make(decisions=print)) if "." in name} >= {
-        "_hook",
+    assert recording(make()) == recording(make(decisions=False)) == {"Recorder"}
+    assert recording(make(decisions=[])) == {"Recorder"}
+    assert {name.split(".")[1] for name in recording(make(decisions=print)) if "." in name} >= {
+        "hook",
         "layer",
         "tools",
         "repairing",

@@ -375,9 +375,9 @@ FAIL: Any = [{"name": "fail", "args": {"a": 1}, "id": "1"}]
 
 
 @pytest.mark.parametrize("handler", [True, "Sorry.", Broken, (Broken, OSError), lambda error: "!"])
-def test_a_raising_tool_that_the_model_is_told_of_is_seen(call: Any, handler: Any) -> None:
+def test_a_raising_tool_whose_error_is_reported_is_recorded(call: Any, handler: Any) -> None:
     (decision,) = told(call, failing(Broken("no")), FAIL, handle_tool_errors=handler)
-    assert str(decision) == "tools (fail) told the model: Broken"
+    assert str(decision) == "tools (fail) reported error: Broken"
     assert (decision.call_id, decision.error) == ("1", "Broken")
 
 
@@ -387,11 +387,11 @@ def test_a_raising_tool_that_ends_the_run_is_seen_too(call: Any, options: Any) -
     assert str(decision) == "tools (fail) raised: Broken"
 
 
-def test_a_layer_that_raises_and_is_told_to_the_model_is_seen(call: Any) -> None:
+def test_a_layer_whose_error_is_reported_is_recorded(call: Any) -> None:
     options: Any = {"middleware": [around_tool(raises)], "handle_tool_errors": True}
     raised, answered = told(call, failing(Broken("no")), FAIL, **options)
     assert str(raised) == "Layer.around_tool (fail) raised: Broken"
-    assert str(answered) == "tools (fail) told the model: Broken"
+    assert str(answered) == "tools (fail) reported error: Broken"
 
 
 def test_a_layer_that_answers_for_a_raising_tool_recovers(call: Any) -> None:
@@ -411,11 +411,13 @@ def test_a_layer_that_answers_for_a_raising_tool_recovers(call: Any) -> None:
                 "",
                 invalid_tool_calls=[{"name": "fail", "args": "{", "id": "1", "error": "no JSON"}],
             ),
-            "unreadable arguments",
+            "invalid arguments",
         ),
     ],
 )
-def test_a_call_that_cannot_run_is_told_to_the_model(call: Any, calls: Any, detail: str) -> None:
+def test_a_call_that_cannot_run_is_reported_to_the_model(
+    call: Any, calls: Any, detail: str
+) -> None:
     (decision,) = told(call, failing(Broken("no")), calls)
     assert (decision.outcome, decision.detail) == (Outcome.ERROR_REPORTED, detail)
 

@@ -259,7 +259,7 @@ def test_the_system_prompt_comes_first_and_is_not_kept_in_the_thread(
 
 
 def test_no_messages_and_no_prompt_is_nothing_to_ask(call: Any) -> None:
-    with pytest.raises(HistoryError, match="Pass a message in"):
+    with pytest.raises(HistoryError, match="Pass a message to the run"):
         call(create_agent(ScriptedChatModel(["Hi."])), {"messages": []})
 
 

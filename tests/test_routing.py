@@ -12,17 +12,16 @@ from langgraph.types import Command, Send
 
 from agent_factory.errors import JumpWithoutCalls, UndeclaredJump
 from agent_factory.runtime.routing import (
-    CALL_BESIDE,
     DIRECT,
+    PARALLEL_CALL,
     WRITTEN,
     Choice,
     Rules,
-    _make_jump_edge,
-    _make_model_to_model_edge,
-    _make_model_to_tools_edge,
-    _make_tools_to_model_edge,
-    _resolve_jump,
+    jump_route,
+    model_route,
     pending_calls,
+    retry_route,
+    tools_route,
 )
 from agent_factory.state.history import last_turn
 from agent_factory.topology import MODEL, TOOLS, Hook, Phase, Shape, plan
@@ -64,11 +63,11 @@ def state(*messages: Any, **more: Any) -> dict[str, Any]:
 
 
 def after_model(planned: Any = PLAN, rules: Rules = RULES) -> Choice:
-    return _make_model_to_tools_edge(planned.edge_from(MODEL), planned, rules)
+    return model_route(planned.edge_from(MODEL), planned, rules)
 
 
 def after_tools() -> Choice:
-    return _make_tools_to_model_edge(PLAN, RULES)
+    return tools_route(PLAN, RULES)
 
 
 def sent(choice: Any) -> list[list[str]]:
@@ -95,11 +94,21 @@ def test_the_last_turn_is_the_last_ai_message_and_what_follows() -> None:
 
 @pytest.mark.parametrize(
     ("jump", "node"),
-    [("model", "M"), ("end", "E"), ("tools", TOOLS), ("nowhere", None), (None, None), ("", None)],
+    [("model", MODEL), ("end", OUT), ("nowhere", BEFORE), (None, BEFORE), ("", BEFORE)],
 )
-def test_a_jump_names_its_node(jump: str | None, node: str | None) -> None:
+def test_a_jump_leads_to_its_node_and_an_unknown_one_nowhere(jump: str | None, node: str) -> None:
     """A28"""
-    assert _resolve_jump(jump, model_destination="M", end_destination="E") == node
+    hook = Hook("A", Phase.BEFORE_AGENT, frozenset({"model", "end", "tools"}))
+    planned = plan(Shape((hook, *HOOKS), has_tools=True))
+    bare = plan(Shape((hook, *HOOKS[1:]), has_tools=True))
+    assert jump_route(planned.edge_from("A.before_agent"), planned, RULES)(state()) == BEFORE
+    target = jump_route(bare.edge_from("A.before_agent"), bare, RULES)(state(jump_to=jump))
+    assert target == (MODEL if node == BEFORE else node)
+    assert sent(
+        jump_route(bare.edge_from("A.before_agent"), bare, RULES)(
+            state(ask("add:1"), jump_to="tools")
+        )
+    ) == [["add"]]
 
 
 def test_a_jump_comes_before_every_other_rule() -> None:
@@ -126,7 +135,7 @@ def test_a_hooks_own_edge_follows_the_jump_or_goes_the_default_way() -> None:
     hook = Hook("A", Phase.BEFORE_AGENT, frozenset({"end", "tools"}))
     planned = plan(Shape((hook, *HOOKS), has_tools=True))
     edge = planned.edge_from("A.before_agent")
-    choose = _make_jump_edge(edge, planned, RULES, leaving=False)
+    choose = jump_route(edge, planned, RULES)
     assert choose(state()) == BEFORE
     assert choose(state(jump_to="nowhere")) == BEFORE
     assert choose(state(jump_to="end")) == OUT
@@ -137,7 +146,7 @@ def test_leaving_end_is_the_end_itself() -> None:
     """A34e"""
     hook = Hook("Z", Phase.AFTER_AGENT, frozenset({"end", "model"}))
     planned = plan(Shape((hook, Hook("Y", Phase.AFTER_AGENT))))
-    choose = _make_jump_edge(planned.edge_from(OUT), planned, RULES, leaving=True)
+    choose = jump_route(planned.edge_from(OUT), planned, RULES)
     assert choose(state(jump_to="end")) == "__end__"
     assert choose(state(jump_to="model")) == MODEL
 
@@ -146,7 +155,7 @@ def test_a_jump_to_its_own_node_is_no_jump() -> None:
     """A34a: the loop entry that jumps to the model goes on to it."""
     hook = Hook("A", Phase.BEFORE_MODEL, frozenset({"model", "end"}))
     planned = plan(Shape((hook,)))
-    choose = _make_jump_edge(planned.edge_from(BEFORE), planned, RULES, leaving=False)
+    choose = jump_route(planned.edge_from(BEFORE), planned, RULES)
     assert choose(state(jump_to="model")) == MODEL
 
 
@@ -184,7 +193,7 @@ def test_where_results_may_be_the_answer_calls_know_of_those_beside_them() -> No
     """A16, D29: sent alone all the same, so that none is run again with another."""
     sends: Any = after_model()(state(ask("show:1", "add:2", invalid_tool_calls=[broken("tell")])))
     types = [call["type"] for send in sends for call in send.arg]
-    assert types == [CALL_BESIDE, CALL_BESIDE, "invalid_tool_call"]
+    assert types == [PARALLEL_CALL, PARALLEL_CALL, "invalid_tool_call"]
     sends = after_model()(state(ask("show:1")))
     assert sends[0].arg[0]["type"] == "tool_call"
 
@@ -338,7 +347,7 @@ def test_a_tool_that_stops_the_run_leaves_unless_others_are_under_way() -> None:
 def test_without_tools_only_an_explanation_leads_back() -> None:
     """A24"""
     planned = plan(Shape(HOOKS, retries_output=True))
-    choose = _make_model_to_model_edge(planned.edge_from(MODEL), planned, Rules())
+    choose = retry_route(planned.edge_from(MODEL), planned, Rules())
     again = state(ask("Answer:1"), explained("Answer:1"), structured_response=None)
     assert choose(again) == BEFORE
     assert choose({**again, "structured_response": 1}) == OUT

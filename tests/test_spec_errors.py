@@ -131,14 +131,14 @@ class BringsAdd(AgentMiddleware):
 
 
 MISTAKES: list[tuple[type[SpecError], str, str, dict[str, Any]]] = [
-    (ArgumentError, "model", "Give", {"model": 3}),
-    (ArgumentError, "model", "Give", {"model": None}),
-    (ArgumentError, "tools", "list", {"tools": "add"}),
-    (ArgumentError, "tools", "list", {"tools": add}),
-    (ArgumentError, "system_prompt", "text", {"system_prompt": 3}),
-    (ArgumentError, "name", "text", {"name": 3}),
-    (ArgumentError, "interrupt_after", "list", {"interrupt_after": "tools"}),
-    (ArgumentError, "checkpointer", "Give", {"checkpointer": "memory"}),
+    (ArgumentError, "model", "provider:name", {"model": 3}),
+    (ArgumentError, "model", "Pass a chat model", {"model": None}),
+    (ArgumentError, "tools", "tools=[...]", {"tools": "add"}),
+    (ArgumentError, "tools", "tools=[...]", {"tools": add}),
+    (ArgumentError, "system_prompt", "string", {"system_prompt": 3}),
+    (ArgumentError, "name", "string", {"name": 3}),
+    (ArgumentError, "interrupt_after", "interrupt_after=[", {"interrupt_after": "tools"}),
+    (ArgumentError, "checkpointer", "Pass a BaseCheckpointSaver", {"checkpointer": "memory"}),
     (NotMiddleware, "middleware", "list", {"middleware": Plain()}),
     (NotMiddleware, "middleware[0]", "Plain(...)", {"middleware": [Plain]}),
     (NotMiddleware, "middleware[1]", "decorate", {"middleware": [Plain(), 3]}),

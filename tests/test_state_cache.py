@@ -260,7 +260,7 @@ def test_the_cache_is_bounded() -> None:
     state = {"messages": [AIMessage("", tool_calls=asked(1))], "flash": "passes"}
     lists = [[{"id": str(i)}] for i in range(StateCache.SIZE + 1)]
     for calls in lists:
-        assert sent.caching(lambda _, calls=calls: [Send("tools", calls)])(state)  # type: ignore[misc]
+        assert sent.caching(lambda _, calls=calls: [Send("tools", calls)])(state)
     assert sent.pop(lists[0]) is None
     assert sent.pop(lists[1]) == {"messages": state["messages"]}
     assert sent.pop(lists[1]) is None

@@ -227,7 +227,7 @@ def _codes(ignore: Iterable[str]) -> list[str]:
     Raises:
         Trouble: One is no code, or not one that can be ignored.
     """
-    from agent_factory.factory.validation import unknown_codes
+    from agent_factory.factory.arguments import unknown_codes
 
     codes = [code.strip() for text in ignore for code in text.split(",")]
     if wrong := list(unknown_codes(codes)):

@@ -15,7 +15,7 @@ from langgraph.warnings import LangGraphDeprecatedSinceV10
 
 from agent_factory.errors import raise_all
 from agent_factory.factory.agent import CONFIG, check_services, node_names
-from agent_factory.factory.validation import unknown_interrupts, wrong_types
+from agent_factory.factory.arguments import unknown_interrupts, wrong_types
 from agent_factory.factory.wiring import wire
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound, layers_of
@@ -115,11 +115,12 @@ def react_spec(given: Arguments) -> AgentSpec:
         model=model if isinstance(model, Runnable) else None,
         system_message=_system_message(given.prompt),
         hooks=hooks,
-        layers=tuple(
+        model_layers=tuple(
             layer
             for member in _members(given, model, rules, bool(toolbox.client), shown)
             for layer in layers_of(member)
         ),
+        tool_layers=(),
         toolbox=toolbox,
         response_format=None,
         schemas=schemas_of(schema, has_tools=bool(toolbox.client), hooked=hooked),
@@ -129,7 +130,7 @@ def react_spec(given: Arguments) -> AgentSpec:
         middleware=(),
         rules=rules,
         repairs_history=False,
-        view=view,
+        tool_state_view=view,
     )
 
 

@@ -35,7 +35,7 @@ class ReactRules(Rules):
         together: bool,
         reviewed: bool,
     ) -> None:
-        super().__init__(known, direct)
+        super().__init__(frozenset(known), frozenset(direct))
         self._view = view
         self._together = together
         self._reviewed = reviewed

@@ -28,7 +28,7 @@ from langgraph.constants import TAG_NOSTREAM
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command, TracePolicy
 
-from agent_factory.decisions.recorder import DecisionRecorder
+from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import BadReturn, CommandNotSupported, PathNotSupported, describe
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import (
@@ -547,15 +547,15 @@ class ComposedCall:
 def compose_layers(
     layers: Collection[Bound[Layer]],
     asynchronous: bool,
-    recorder: DecisionRecorder | None,
+    recorder: Recorder,
     compose: Callable[[list[Named]], Handler],
 ) -> Handler:
-    """Compose bound layers: with spans where a tracer is attached, recorded if there is a recorder.
+    """Compose bound layers, with spans if a tracer is attached.
 
     Args:
         layers: The layers; each supports this kind of run.
         asynchronous: Whether the call is for async runs.
-        recorder: Records what the layers decide, or None.
+        recorder: Records what the layers decide.
         compose: Makes one call of the layers, each with its name in errors.
     """
     plain: list[Named] = []
@@ -563,8 +563,7 @@ def compose_layers(
     for bound in layers:
         method = bound.afunc if asynchronous else bound.func
         assert method is not None  # see `first_without_mode`
-        if recorder is not None:
-            method = recorder.layer(bound.definition, method)
+        method = recorder.layer(bound.definition, method)
         name = f"{bound.definition.owner}.{bound.definition.method}"
         plain.append((name, method))
         traced.append((name, LayerSpan(name, policy_of(bound.owner), method)))

@@ -18,7 +18,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
-from agent_factory.decisions.recorder import DecisionRecorder
+from agent_factory.decisions.recorder import NO_RECORDER, Recorder
 from agent_factory.errors import CommandNotSupported, PathNotSupported, UndeclaredJump
 from agent_factory.hooks.flows import then
 from agent_factory.hooks.introspection import sync_async_error
@@ -30,7 +30,7 @@ from agent_factory.runtime.composition import (
     disable_streaming,
     first_without_mode,
 )
-from agent_factory.runtime.routing import CALL_BESIDE, DIRECT, INVALID_CALL, WRITTEN, Rules
+from agent_factory.runtime.routing import DIRECT, INVALID_CALL, PARALLEL_CALL, WRITTEN, Rules
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.history import last_turn
 from agent_factory.state.identity_cache import IdentityCache
@@ -39,7 +39,7 @@ from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.tools.error_handling import DEFAULT_HANDLER
 from agent_factory.tools.injection import injection_of
 from agent_factory.tools.tool_node import CallsWithState, layered_tool_node, with_context
-from agent_factory.topology.model import END, TOOLS, Call
+from agent_factory.topology.model import END, TOOLS
 
 State = Mapping[str, Any]
 Target = str | list[Send]
@@ -64,10 +64,10 @@ class StateCache:
         self._keys = frozenset(keys)
         self._states: IdentityCache[dict[str, Any]] = IdentityCache(self.SIZE)
 
-    def caching(self, choose: Callable[[State], Target]) -> Callable[[State], Target]:
+    def caching(self, choose: Callable[..., Target]) -> Callable[..., Target]:
         """Return a routing decision that also stores the state for the calls it sends."""
 
-        def route(state: State) -> Target:
+        def route(state: State, config: Any = None) -> Target:
             target = choose(state)
             # A message that a hook added after the model gets its id only when it is written.
             if isinstance(target, list) and isinstance(state["messages"][-1], AIMessage):
@@ -94,7 +94,7 @@ class ToolsNode(Runnable[Any, Any]):
     Args:
         spec: The agent.
         keys: Keys of the agent's state.
-        recorder: Records what it decides, or None.
+        recorder: Records what it decides.
         around: Wraps the call of a tool with all its layers, or None.
         sent: State snapshots of calls that were sent, or None.
     """
@@ -103,24 +103,22 @@ class ToolsNode(Runnable[Any, Any]):
         self,
         spec: AgentSpec,
         keys: Collection[str],
-        recorder: DecisionRecorder | None = None,
+        recorder: Recorder = NO_RECORDER,
         around: Callable[[Handler], Handler] | None = None,
         sent: StateCache | None = None,
     ) -> None:
         self.name = TOOLS
-        layers = spec.layers_around(Call.TOOL)
+        layers = spec.tool_layers
         self._unsupported = [first_without_mode(layers, asynchronous=a) for a in (False, True)]
         self._keys = frozenset(keys)
         self._direct = spec.toolbox.direct
-        self._view = spec.view
-        self._refused: Callable[[dict[str, Any]], ToolMessage] = _invalid_arguments
+        self._view = spec.tool_state_view
+        self._refused = recorder.refusing(_invalid_arguments)
         errors = spec.handle_tool_errors or DEFAULT_HANDLER
-        if recorder is not None:
-            self._refused = recorder.refusing(_invalid_arguments)
-            if errors is not DEFAULT_HANDLER:
-                errors = replace(errors, respond=recorder.handler(errors.respond))
+        if errors is not DEFAULT_HANDLER:
+            errors = replace(errors, respond=recorder.handler(errors.respond))
         tools = spec.toolbox.client
-        seen = bool(layers) or recorder is not None or spec.toolbox.node is not None
+        seen = bool(layers) or recorder.enabled or spec.toolbox.node is not None
         self._stateless = frozenset(
             name for name, tool in tools.items() if not seen and not injection_of(tool).takes_state
         )
@@ -197,23 +195,20 @@ class ToolsNode(Runnable[Any, Any]):
 
     def _may_answer(self, input: Any, messages: list[ToolMessage]) -> bool:
         """Whether one of parallel calls ran a tool whose result ends the run."""
-        if not any(isinstance(call, dict) and call.get("type") == CALL_BESIDE for call in input):
+        if not any(isinstance(call, dict) and call.get("type") == PARALLEL_CALL for call in input):
             return False
         # A layer may have redirected the call: the name of the result is the tool that ran.
         ran = {message.name for message in messages} or {call["name"] for call in input}
         return bool(ran & self._direct)
 
 
-def _compose(
-    spec: AgentSpec, recorder: DecisionRecorder | None, asynchronous: bool, execute: Handler
-) -> Handler:
+def _compose(spec: AgentSpec, recorder: Recorder, asynchronous: bool, execute: Handler) -> Handler:
     """Compose the layers around the execution of a tool, and translate the commands it returns."""
-    layers = spec.layers_around(Call.TOOL)
+    layers = spec.tool_layers
     translate = translate_command if spec.topology.style.tools_can_end_run else relay_to_parent
-    record = recorder and recorder.tools(lambda request, execute: execute(request))
-    innermost = (lambda request: record(request, execute)) if record else execute
+    execute = recorder.execution(execute)
     composed = compose_layers(
-        layers, asynchronous, recorder, lambda named: compose_tool_call(named, innermost)
+        layers, asynchronous, recorder, lambda named: compose_tool_call(named, execute)
     )
 
     def translated(result: Any) -> Any:
@@ -229,11 +224,7 @@ def _compose(
             return then(composed.select()(request), translated)
         return then(composed(request), translated)
 
-    if recorder is None:
-        return call
-    # Around the layers too, for errors that they raise without running the tool.
-    record_call = recorder.tools(lambda request, _: call(request))
-    return lambda request: record_call(request, execute)
+    return recorder.tools(call)
 
 
 def _with_ids(messages: Any) -> Any:

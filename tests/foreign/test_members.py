@@ -311,7 +311,7 @@ def test_mistakes_are_found_by_name_when_an_agent_is_built() -> None:
 
     with pytest.raises(HookSignature, match=r"Greedy\.before_model"):
         agent_of(Greedy())
-    with pytest.raises(NotMiddleware, match=r"Loud is a class. Give an instance"):
+    with pytest.raises(NotMiddleware, match=r"must be an instance, got the class Loud"):
         agent_of(Loud)
     with pytest.raises(DuplicateMiddleware, match=r"class FirstLoud\(Loud\)"):
         plan_agent(middleware=[Loud(), Loud()])
