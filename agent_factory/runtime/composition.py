@@ -18,11 +18,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import (
-    get_callback_manager_for_config,
-    patch_config,
-    var_child_runnable_config,
-)
+from langchain_core.runnables.config import get_callback_manager_for_config, patch_config
 from langchain_core.tracers.base import BaseTracer
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -44,6 +40,7 @@ from agent_factory.hooks.flows import (
 from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.topology.model import Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
+from agent_factory.upstream import current_config
 
 Handler = Callable[[Any], Any]
 """Takes a request and returns a response, or an awaitable of one."""
@@ -67,13 +64,12 @@ def without_streaming(config: RunnableConfig | None) -> RunnableConfig:
 
 
 def _with_streaming(config: RunnableConfig) -> RunnableConfig:
-    tags = [tag for tag in config.get("tags") or () if tag != TAG_NOSTREAM]
-    return {**config, "tags": tags}
+    return {**config, "tags": list(filter(TAG_NOSTREAM.__ne__, config.get("tags") or ()))}
 
 
 def disable_streaming(config: RunnableConfig | None) -> None:
     """Disable token streaming of models for the rest of this context."""
-    var_child_runnable_config.set(without_streaming(config))
+    current_config.set(without_streaming(config))
 
 
 class streaming_enabled:
@@ -83,15 +79,15 @@ class streaming_enabled:
     _token: Token[RunnableConfig | None] | None
 
     def __enter__(self) -> None:
-        config = var_child_runnable_config.get()
+        config = current_config.get()
         # A layer may call its handler in a thread without context: nothing was disabled there.
         self._token = None
         if config is not None:
-            self._token = var_child_runnable_config.set(_with_streaming(config))
+            self._token = current_config.set(_with_streaming(config))
 
     def __exit__(self, *_: object) -> None:
         if self._token is not None:
-            var_child_runnable_config.reset(self._token)
+            current_config.reset(self._token)
 
 
 async def _await_in(scope: AbstractContextManager[None], result: Awaitable[Any]) -> Any:
@@ -145,7 +141,7 @@ class LayerSpan:
     layer: LayerFunction
 
     def __call__(self, request: Any, handler: Handler) -> Any:
-        config = var_child_runnable_config.get()
+        config = current_config.get()
         if config is None or not (tracers := _tracers(config)):
             return self.layer(request, handler)  # e.g. in a thread that the layer around it started
         # Streaming is disabled for the layer, not for the runs inside it.
@@ -166,13 +162,13 @@ class LayerSpan:
 
         inner = patch_config(config, callbacks=span.get_child())
         try:
-            with _current(inner):
+            with _config_set(inner):
                 result = self.layer(request, handler)
         except BaseException as error:
             span.on_chain_error(error)
             raise
         if is_awaitable(result):
-            result = _await_in(_current(inner), result)
+            result = _await_in(_config_set(inner), result)
         return then(result, finish, fail)
 
     def _recorded(self, side: str, value: Any) -> dict[str, Any]:
@@ -182,12 +178,12 @@ class LayerSpan:
 
 
 @contextmanager
-def _current(config: RunnableConfig) -> Iterator[None]:
-    token = var_child_runnable_config.set(config)
+def _config_set(config: RunnableConfig) -> Iterator[None]:
+    token = current_config.set(config)
     try:
         yield
     finally:
-        var_child_runnable_config.reset(token)
+        current_config.reset(token)
 
 
 # Composition
@@ -538,7 +534,7 @@ class ComposedCall:
 
         Asked once for all layers: asking costs as much as a layer.
         """
-        return self.traced if _tracers(var_child_runnable_config.get()) else self.plain
+        return self.traced if _tracers(current_config.get()) else self.plain
 
     def __call__(self, request: Any) -> Any:
         return self.select()(request)

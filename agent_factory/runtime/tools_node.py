@@ -217,14 +217,14 @@ def _compose(spec: AgentSpec, recorder: Recorder, asynchronous: bool, execute: H
             return [translated(part) for part in result]
         return translate(result) if isinstance(result, Command) else result
 
-    def call(request: Any) -> Any:
+    def call_layers(request: Any) -> Any:
         if isinstance(composed, ComposedCall):
             # Models that layers call do not stream to the caller of the agent.
             disable_streaming(request.runtime.config)
             return then(composed.select()(request), translated)
         return then(composed(request), translated)
 
-    return recorder.tools(call)
+    return recorder.tools(call_layers)
 
 
 def _with_ids(messages: Any) -> Any:
