@@ -194,10 +194,6 @@ class _Flows(ABC):
 
     A flow that only passes the request on is resumed twice and checked once; drivers would be most
     of what it costs.
-
-    Args:
-        layers: The flows, outermost first.
-        inner: The call inside them.
     """
 
     kind: ClassVar[type[Any]]
@@ -291,12 +287,8 @@ def _fold(
 ) -> Handler:
     """Put layers around a call; the first one is the outermost.
 
-    Args:
-        layers: Each layer with its name in errors.
-        innermost: The call.
-        flows: Makes one call of adjacent flows and the call inside them.
-        function: Makes a call of a function layer, the call inside it, and the name of the layer
-            around it.
+    `flows` takes adjacent flows, and the call inside them. `function` takes another layer, the call
+    inside it, and the name of the layer around it.
     """
     call, end = innermost, len(layers)
     while end:
@@ -423,12 +415,9 @@ def compose_model_call(layers: Sequence[Named], innermost: ModelCall) -> ModelCa
 
 @dataclass(frozen=True, slots=True)
 class _ToolLayer:
-    """A function layer, and the call inside it, which is the handler that the layer gets.
+    """A function layer, the call inside it, and the name of the layer around it.
 
-    Args:
-        named: The layer, and its name in errors.
-        inner: The call inside it.
-        caller: Name of the layer around it. Checking its request here saves a frame for each layer.
+    It checks the request of the layer around it: a check in the handler would be one more frame.
     """
 
     named: Named
@@ -443,13 +432,8 @@ class _ToolLayer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Execution:
-    """Execution of a tool inside layers. Models that layers call do not stream, those of tools do.
-
-    Args:
-        execute: Runs the tool of a request.
-        caller: Name of the innermost layer.
-    """
+class _InnermostToolCall:
+    """Execution of a tool inside layers, with the streaming that is disabled for layers."""
 
     execute: Handler
     caller: str
@@ -466,7 +450,7 @@ class _ToolFlows(_Flows):
     kind = ToolCallRequest
 
     def outcome(self, name: str, result: Any, last: Any) -> Any:
-        return result if isinstance(result, ToolMessage) else _checked_result(name, result)
+        return _checked_result(name, result)
 
 
 def _checked_result(name: str, result: Any) -> Any:
@@ -492,7 +476,7 @@ def compose_tool_call(layers: Sequence[Named], execute: Handler) -> Handler:
     """
     if not layers:
         return execute
-    return _fold(layers, _Execution(execute, layers[-1][0]), _ToolFlows, _ToolLayer)
+    return _fold(layers, _InnermostToolCall(execute, layers[-1][0]), _ToolFlows, _ToolLayer)
 
 
 # Around both

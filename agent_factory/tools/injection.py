@@ -117,18 +117,10 @@ class Injection:
 
 @dataclass(slots=True)
 class _ToolSignature:
-    """Annotations of a tool, and the objects they were read from.
-
-    Args:
-        tool: Weak reference to the tool.
-        parts: Identities of its function and schema. The function itself is not kept: the cache
-            must not keep alive what it belongs to.
-        annotations: Annotations of its parameters, those that the model does not see included.
-        injection: What they ask of the graph.
-        validated: Whether they were checked and are valid.
-    """
+    """Annotations of a tool's parameters, those that the model does not see included."""
 
     tool: ref[BaseTool]
+    # Identities of its function and schema: the cache must not keep alive what they belong to.
     parts: tuple[int, ...]
     annotations: dict[str, Any]
     injection: Injection

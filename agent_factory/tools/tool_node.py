@@ -353,10 +353,6 @@ class _Execution:
     """One execution of a tool: prepares its call, checks its result, and handles its errors.
 
     A context manager, so that an error that is not handled leaves it without another frame.
-
-    Args:
-        node: The node.
-        request: What to execute.
     """
 
     __slots__ = ("_node", "_prepared", "_request", "result")
@@ -507,11 +503,7 @@ class _Execution:
 
 
 class _UnknownTool:
-    """Stand-in for a tool whose name is unknown.
-
-    Args:
-        known: The tools of the node, by name.
-    """
+    """Stand-in for a tool whose name is unknown."""
 
     def __init__(self, known: Iterable[str]) -> None:
         self._known = known
