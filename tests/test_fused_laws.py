@@ -438,7 +438,7 @@ def test_a_fused_run_fails_as_it_would_hook_by_hook(fused: Any, colour: Colour) 
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 @pytest.mark.parametrize("fused", [True, "turn"])
 @pytest.mark.parametrize("colour", ["sync", "async"])
-def test_a_run_that_nothing_keeps_is_the_run_hook_by_hook(fused: Any, colour: Colour) -> None:
+def test_a_run_without_a_checkpointer_is_the_run_hook_by_hook(fused: Any, colour: Colour) -> None:
     """Without a saver all of it may be one step."""
 
     @settings(max_examples=EXAMPLES)

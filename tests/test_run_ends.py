@@ -112,7 +112,7 @@ def test_direct_results_end_the_run(call: Any, names: list[str], said: list[str]
     assert log == ["before_agent", *TURN, "after_agent"]
 
 
-def test_a_direct_result_beside_an_ordinary_one_goes_on(call: Any) -> None:
+def test_a_direct_result_parallel_to_an_ordinary_one_continues_the_run(call: Any) -> None:
     """A16, E2"""
     said, log = ran(call, calls("show", "add"), "Done")
     assert said == ["shown", "sum", "Done"]
@@ -128,7 +128,7 @@ def test_only_a_successful_result_returns_directly(call: Any, names: list[str]) 
 
 
 @pytest.mark.parametrize("name", ["add", "show", "ghost"])
-def test_a_call_that_cannot_be_read_goes_back_to_the_model(call: Any, name: str) -> None:
+def test_a_call_with_invalid_arguments_goes_back_to_the_model(call: Any, name: str) -> None:
     """A16: beside a direct one as well, and the run ends once."""
     broken = {"name": name, "args": "{", "id": "b", "error": None, "type": "invalid_tool_call"}
     message = AIMessage("", tool_calls=calls("tell"), invalid_tool_calls=[broken])
@@ -193,7 +193,7 @@ def test_a_tool_goes_to_the_end(call: Any, goto: Any) -> None:
         (["add", "show", "stop", "tell"], ["sum", "shown", "stopped", "told"]),
     ],
 )
-def test_a_stop_keeps_the_results_beside_it(call: Any, names: list[str], said: list[str]) -> None:
+def test_a_stop_keeps_the_results_of_parallel_calls(call: Any, names: list[str], said: list[str]) -> None:
     """A33: other tools of the turn are heard out; no hook of the loop runs again."""
     said_, log = ran(call, calls(*names))
     assert said_ == said
@@ -203,7 +203,7 @@ def test_a_stop_keeps_the_results_beside_it(call: Any, names: list[str], said: l
 @pytest.mark.parametrize(
     "names", [["add"], ["add", "show"], ["show", "tell"], ["fail"], ["show", "fail"]]
 )
-def test_a_structured_answer_ends_the_run_whatever_is_called_beside_it(
+def test_a_structured_answer_ends_the_run_with_any_parallel_call(
     call: Any, names: list[str]
 ) -> None:
     """A16 rule 2"""
@@ -213,7 +213,7 @@ def test_a_structured_answer_ends_the_run_whatever_is_called_beside_it(
     assert log == ["before_agent", *TURN, "after_agent"]
 
 
-def test_a_stop_beside_a_structured_answer_ends_the_run_once(call: Any) -> None:
+def test_a_stop_parallel_to_a_structured_answer_ends_the_run_once(call: Any) -> None:
     """A16 rule 2, A33"""
     said, log = ran(
         call,
@@ -224,7 +224,7 @@ def test_a_stop_beside_a_structured_answer_ends_the_run_once(call: Any) -> None:
     assert log == ["before_agent", *TURN, "after_agent"]
 
 
-def test_a_stop_beside_a_tool_that_asks_waits_for_it(call: Any) -> None:
+def test_a_stop_waits_for_a_parallel_tool_that_interrupts(call: Any) -> None:
     """D29: the answer of the person is heard, and the stop is not forgotten."""
     log: list[str] = []
     agent = create_agent(
@@ -241,7 +241,7 @@ def test_a_stop_beside_a_tool_that_asks_waits_for_it(call: Any) -> None:
 
 @pytest.mark.parametrize("names", [["stop", "add"], ["show", "tell"]])
 @pytest.mark.parametrize("pause", [{"interrupt_after": ["tools"]}, {"interrupt_before": ["model"]}])
-def test_what_tools_say_of_the_run_outlives_a_pause(
+def test_signals_of_tools_outlive_a_pause(
     call: Any, names: list[str], pause: dict[str, Any]
 ) -> None:
     """D20, D26"""
@@ -253,7 +253,7 @@ def test_what_tools_say_of_the_run_outlives_a_pause(
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "tool"]
 
 
-def test_a_stop_passes_hooks_that_may_not_leave_themselves(call: Any) -> None:
+def test_a_stop_passes_hooks_without_an_edge_to_the_exit(call: Any) -> None:
     class Back(AgentMiddleware):
         @hook_config(can_jump_to=["model"])
         def after_model(self, state: Any, runtime: Any) -> None:
@@ -356,7 +356,7 @@ def test_a_finished_tool_is_not_run_again_by_a_resume(
     stack=st.lists(st.lists(st.sampled_from(list(Phase)), unique=True), max_size=4),
     names=st.lists(st.sampled_from(["stop", "halt", "show", "add"]), min_size=1, max_size=3),
 )
-def test_any_stack_is_left_once_and_in_order(
+def test_any_stack_runs_its_after_agent_hooks_once_and_in_order(
     call: Any, stack: list[list[Phase]], names: list[str]
 ) -> None:
     """A16, A27, A33: whichever hooks there are, none of the loop runs after the tools."""

@@ -201,7 +201,7 @@ def ids(value: Any) -> str | None:
 
 
 @pytest.mark.parametrize(("kind", "subject", "hint", "arguments"), MISTAKES, ids=ids)
-def test_a_mistake_is_refused_by_name(
+def test_an_invalid_argument_is_refused_by_name(
     kind: type[SpecError], subject: str, hint: str, arguments: dict[str, Any]
 ) -> None:
     error = refused(arguments)
@@ -212,13 +212,13 @@ def test_a_mistake_is_refused_by_name(
     assert str(error) == f"[{kind.code}] {error.subject}: {error.reason} {error.hint}"
 
 
-def test_every_kind_of_mistake_is_tried() -> None:
+def test_every_kind_of_spec_error_is_tested() -> None:
     kinds = {
         value
         for value in vars(errors_module).values()
         if isinstance(value, type) and issubclass(value, SpecError) and value.code < "AF200"
     }
-    ordering = {ConflictingMiddleware, CyclicOrder, MissingMiddleware}  # tried in test_checks
+    ordering = {ConflictingMiddleware, CyclicOrder, MissingMiddleware}  # tested in test_factory_warnings
     assert kinds - {SpecError, SpecErrors} - ordering == {kind for kind, *_ in MISTAKES}
 
 
@@ -231,7 +231,7 @@ PLANNED = ["tools", "middleware", "response_format", "state_schema"]
     [(k, c, a) for k, c, _, a in MISTAKES if set(a) <= set(PLANNED) and c != "the state"],
     ids=ids,
 )
-def test_a_plan_refuses_what_a_build_refuses(
+def test_plan_agent_refuses_what_create_agent_refuses(
     kind: type[SpecError], subject: str, arguments: dict[str, Any]
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -267,7 +267,7 @@ def test_all_mistakes_of_a_build_arrive_together() -> None:
         assert str(single) in str(error)
 
 
-def test_arguments_that_cannot_be_read_are_told_together() -> None:
+def test_arguments_of_wrong_types_are_reported_together() -> None:
     """They come before the others: nothing could be looked into without them."""
     error = refused({"tools": 3, "name": 3, "middleware": [Plain, Misspelt()]})
     assert [single.subject for single in error.errors] == ["tools", "name", "middleware[0]"]
@@ -280,7 +280,7 @@ def test_the_model_is_not_loaded_for_a_build_that_fails() -> None:
     assert type(refused({"model": "provider:name", "tools": [3]})) is InvalidTool
 
 
-def test_a_refused_build_leaves_its_arguments_as_they_were(call: Any) -> None:
+def test_a_refused_build_does_not_change_its_arguments(call: Any) -> None:
     stack = [Plain(), wrap_model_call(name="Layer")(lambda request, handler: handler(request))]
     tools: list[Any] = [add, 3]
     refused({"tools": tools, "middleware": stack})
@@ -291,7 +291,7 @@ def test_a_refused_build_leaves_its_arguments_as_they_were(call: Any) -> None:
 # Prose
 
 
-def test_what_the_mistakes_say(snapshot: Any) -> None:
+def test_the_messages_of_spec_errors(snapshot: Any) -> None:
     """One look at all of it: a change of words is a change that users read."""
     prose = "\n\n".join(str(refused(arguments)) for *_, arguments in MISTAKES)
     assert re.sub(" at 0x[0-9a-f]+", "", prose) == snapshot
