@@ -166,18 +166,18 @@ def test_a_checkpointer_needs_a_thread_id(call: Any) -> None:
 
 def test_a_thread_continues_and_others_do_not_see_it(call: Any) -> None:
     """D31, D36"""
-    keeper = agent("One", "Two", "Three")
-    call(keeper, {"messages": "1"}, THREAD)
-    assert texts(call(keeper, {"messages": "2"}, THREAD)) == ["1", "One", "2", "Two"]
+    agent_ = agent("One", "Two", "Three")
+    call(agent_, {"messages": "1"}, THREAD)
+    assert texts(call(agent_, {"messages": "2"}, THREAD)) == ["1", "One", "2", "Two"]
     elsewhere = {"configurable": {"thread_id": "2"}}
-    assert texts(call(keeper, {"messages": "3"}, elsewhere)) == ["3", "Three"]
+    assert texts(call(agent_, {"messages": "3"}, elsewhere)) == ["3", "Three"]
 
 
 def test_a_run_can_continue_from_an_earlier_step(call: Any) -> None:
     """D31, G18: one checkpoint a super-step, newest first; replaying makes a branch."""
-    keeper = agent(calls("1"), "Done", "Done anew")
-    call(keeper, GO, THREAD)
-    history = list(keeper.get_state_history(THREAD))
+    agent_ = agent(calls("1"), "Done", "Done again")
+    call(agent_, GO, THREAD)
+    history = list(agent_.get_state_history(THREAD))
     assert [state.next for state in history] == [
         (),
         ("model",),
@@ -185,8 +185,8 @@ def test_a_run_can_continue_from_an_earlier_step(call: Any) -> None:
         ("model",),
         ("__start__",),
     ]
-    assert texts(call(keeper, None, history[1].config)) == ["Go", "", "3", "Done anew"]
-    assert len(list(keeper.get_state_history(THREAD))) > len(history)
+    assert texts(call(agent_, None, history[1].config)) == ["Go", "", "3", "Done again"]
+    assert len(list(agent_.get_state_history(THREAD))) > len(history)
 
 
 def test_a_crash_keeps_what_was_done(call: Any) -> None:
@@ -201,10 +201,10 @@ def test_a_crash_keeps_what_was_done(call: Any) -> None:
         return text
 
     steps = [{"name": "note", "args": {"text": text}, "id": text} for text in ("solid", "fragile")]
-    keeper = create_agent(ScriptedChatModel([steps, "Done"]), [note], checkpointer=InMemorySaver())
+    agent_ = create_agent(ScriptedChatModel([steps, "Done"]), [note], checkpointer=InMemorySaver())
     with pytest.raises(RuntimeError, match="broken"):
-        call(keeper, GO, THREAD)
-    assert texts(call(keeper, None, THREAD)) == ["Go", "", "solid", "fragile", "Done"]
+        call(agent_, GO, THREAD)
+    assert texts(call(agent_, None, THREAD)) == ["Go", "", "solid", "fragile", "Done"]
     assert sorted(log) == ["fragile", "fragile", "solid"]
 
 

@@ -360,7 +360,7 @@ def failing(error: Exception) -> Callable[[int], str]:
     return fail
 
 
-def told(call: Any, tool: Any, calls: Any, **options: Any) -> list[Decision]:
+def decisions_of(call: Any, tool: Any, calls: Any, **options: Any) -> list[Decision]:
     log: list[Decision] = []
     model = ScriptedChatModel([calls, "Done."])
     agent = create_agent(model, [tool], decisions=log.append, **options)
@@ -376,27 +376,27 @@ FAIL: Any = [{"name": "fail", "args": {"a": 1}, "id": "1"}]
 
 @pytest.mark.parametrize("handler", [True, "Sorry.", Broken, (Broken, OSError), lambda error: "!"])
 def test_a_raising_tool_whose_error_is_reported_is_recorded(call: Any, handler: Any) -> None:
-    (decision,) = told(call, failing(Broken("no")), FAIL, handle_tool_errors=handler)
+    (decision,) = decisions_of(call, failing(Broken("no")), FAIL, handle_tool_errors=handler)
     assert str(decision) == "tools (fail) reported error: Broken"
     assert (decision.call_id, decision.error) == ("1", "Broken")
 
 
 @pytest.mark.parametrize("options", [{}, {"handle_tool_errors": False}])
 def test_a_raising_tool_that_ends_the_run_is_recorded(call: Any, options: Any) -> None:
-    (decision,) = told(call, failing(Broken("no")), FAIL, **options)
+    (decision,) = decisions_of(call, failing(Broken("no")), FAIL, **options)
     assert str(decision) == "tools (fail) raised: Broken"
 
 
 def test_a_layer_whose_error_is_reported_is_recorded(call: Any) -> None:
     options: Any = {"middleware": [around_tool(raises)], "handle_tool_errors": True}
-    raised, answered = told(call, failing(Broken("no")), FAIL, **options)
+    raised, answered = decisions_of(call, failing(Broken("no")), FAIL, **options)
     assert str(raised) == "Layer.around_tool (fail) raised: Broken"
     assert str(answered) == "tools (fail) reported error: Broken"
 
 
 def test_a_layer_that_answers_for_a_raising_tool_recovers(call: Any) -> None:
     options: Any = {"middleware": [around_tool(recovers_tool)]}
-    raised, recovered = told(call, failing(Broken("no")), FAIL, **options)
+    raised, recovered = decisions_of(call, failing(Broken("no")), FAIL, **options)
     assert str(raised) == "tools (fail) raised: Broken"
     assert str(recovered) == "Layer.around_tool (fail) recovered: Broken"
 
@@ -418,20 +418,20 @@ def test_a_layer_that_answers_for_a_raising_tool_recovers(call: Any) -> None:
 def test_a_call_that_cannot_run_is_reported_to_the_model(
     call: Any, calls: Any, detail: str
 ) -> None:
-    (decision,) = told(call, failing(Broken("no")), calls)
+    (decision,) = decisions_of(call, failing(Broken("no")), calls)
     assert (decision.outcome, decision.detail) == (Outcome.ERROR_REPORTED, detail)
 
 
 def test_parallel_failures_have_their_own_ids(call: Any) -> None:
     calls = [{"name": "fail", "args": {"a": 1}, "id": id} for id in ("1", "2", "3")]
-    found = told(call, failing(Broken("no")), calls, handle_tool_errors=True)
+    found = decisions_of(call, failing(Broken("no")), calls, handle_tool_errors=True)
     assert sorted(decision.call_id for decision in found) == ["1", "2", "3"]
     assert {decision.outcome for decision in found} == {Outcome.ERROR_REPORTED}
 
 
 def test_an_error_handler_behaves_the_same_with_and_without_a_log(call: Any) -> None:
     def handler(error: Broken) -> str:
-        return f"told: {error}"
+        return f"reported: {error}"
 
     def ran(error: Exception, decisions: Any) -> Any:
         model = ScriptedChatModel([FAIL, "Done."])

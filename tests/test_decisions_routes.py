@@ -1,4 +1,4 @@
-"""The decision log: why each route was taken, and what the engine mends on its own."""
+"""The decision log: why each route was taken, and what is repaired."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def recorded(call: Any, steps: Any, *tools: Any, **options: Any) -> list[Decisio
 
 
 class Hooked(AgentMiddleware):
-    """Jumps where it is told to, once."""
+    """Jumps once to the target it was made with."""
 
     def __init__(self, to: str, *more: Any) -> None:
         super().__init__()

@@ -218,7 +218,11 @@ def test_every_kind_of_spec_error_is_tested() -> None:
         for value in vars(errors_module).values()
         if isinstance(value, type) and issubclass(value, SpecError) and value.code < "AF200"
     }
-    ordering = {ConflictingMiddleware, CyclicOrder, MissingMiddleware}  # tested in test_factory_warnings
+    ordering = {
+        ConflictingMiddleware,
+        CyclicOrder,
+        MissingMiddleware,
+    }  # tested in test_factory_warnings
     assert kinds - {SpecError, SpecErrors} - ordering == {kind for kind, *_ in MISTAKES}
 
 

@@ -1,4 +1,4 @@
-"""What a build has its doubts about: told together, by code, and silenced or raised at will."""
+"""Warnings of a build: one Python warning, by code, which can be ignored or raised."""
 
 from __future__ import annotations
 
@@ -135,7 +135,9 @@ def test_each_warning_has_its_code(
         ([Reviewer()], {"tools": [find], "checkpointer": InMemorySaver(), "ignore": ["AF210"]}),
     ],
 )
-def test_a_stack_without_problems_gives_no_warning(stack: list[Any], arguments: dict[str, Any]) -> None:
+def test_a_stack_without_problems_gives_no_warning(
+    stack: list[Any], arguments: dict[str, Any]
+) -> None:
     assert codes(*stack, **arguments) == []
 
 
@@ -248,8 +250,10 @@ def test_a_declaration_of_another_type_is_refused(attribute: str, value: Any) ->
     st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), max_size=6),
     st.permutations("abcd"),
 )
-def test_any_order_is_refused_warned_about_or_accepted(pairs: list[tuple[str, str]], order: list[str]) -> None:
-    """Either no order serves, or exactly the pairs that stand wrong are told."""
+def test_any_order_is_refused_warned_about_or_accepted(
+    pairs: list[tuple[str, str]], order: list[str]
+) -> None:
+    """Either there is a cycle, or exactly the pairs in the wrong order are named."""
     wanted = {(first, second) for first, second in pairs if first != second}
     stack = [Plain(name, before=[b for a, b in sorted(wanted) if a == name]) for name in order]
     found = _found(stack)
@@ -257,8 +261,8 @@ def test_any_order_is_refused_warned_about_or_accepted(pairs: list[tuple[str, st
         assert [type(finding) for finding in found] == [CyclicOrder]
     else:
         assert all(isinstance(finding, WrongOrder) for finding in found)
-        told = {tuple(reversed(finding.subject.split(", "))) for finding in found}
-        assert told == {(a, b) for a, b in wanted if order.index(a) > order.index(b)}
+        named = {tuple(reversed(finding.subject.split(", "))) for finding in found}
+        assert named == {(a, b) for a, b in wanted if order.index(a) > order.index(b)}
 
 
 def _found(stack: list[Any]) -> tuple[SpecError, ...]:

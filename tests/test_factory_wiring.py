@@ -72,14 +72,14 @@ def member(name: str, methods: Sequence[str], log: list[str]) -> AgentMiddleware
 def script(log: list[str], *steps: Any) -> ScriptedChatModel:
     """A model that tells of each call in the log."""
 
-    def told(step: Any) -> Callable[[Any], Any]:
+    def logged(step: Any) -> Callable[[Any], Any]:
         def tell(messages: Any) -> Any:
             log.append("model")
             return step
 
         return tell
 
-    return ScriptedChatModel([told(step) for step in steps])
+    return ScriptedChatModel([logged(step) for step in steps])
 
 
 def drawn(agent: Any) -> dict[str, set[str]]:
@@ -261,7 +261,7 @@ def stacks(draw: st.DrawFn) -> list[list[str]]:
 
 
 def expected(stack: list[list[str]], rounds: int) -> list[str]:
-    """The order law, said anew: the log of a run with so many rounds of tools."""
+    """A reference model of the order: the log of a run with so many rounds of tools."""
 
     def having(method: str) -> list[str]:
         return [f"M{i}.{method}" for i, methods in enumerate(stack) if method in methods]

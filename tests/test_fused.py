@@ -138,9 +138,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize(
     ("error", "again"), [(ConnectionError(), False), (Killed(), True)], ids=["fails", "killed"]
 )
-def test_hooks_run_again_if_the_model_gave_no_answer(
-    update: Any, error: Any, again: bool
-) -> None:
+def test_hooks_run_again_if_the_model_gave_no_answer(update: Any, error: Any, again: bool) -> None:
     def stop(_: Any) -> Any:
         raise error
 

@@ -226,7 +226,7 @@ def test_tools_see_what_they_see_hook_by_hook(call: Run, fused: Any) -> None:
     assert "tools" in said(fused)[0][1]
 
 
-class Heard(BaseCallbackHandler):
+class Seen(BaseCallbackHandler):
     """Notes the nodes that models and tools are called by."""
 
     def __init__(self) -> None:
@@ -240,12 +240,12 @@ class Heard(BaseCallbackHandler):
 
 
 def test_models_and_tools_have_the_names_of_their_nodes(call: Run, fused: Any) -> None:
-    heard = Heard()
+    seen = Seen()
     agent = create_agent(
         ScriptedChatModel([asked("find"), "Done."]), [Spy().find], middleware=[Spy()], fused=fused
     )
-    call(agent, ASK, {"callbacks": [heard]})
-    assert heard.nodes == [("model", "model"), ("tool", "tools"), ("model", "model")]
+    call(agent, ASK, {"callbacks": [seen]})
+    assert seen.nodes == [("model", "model"), ("tool", "tools"), ("model", "model")]
 
 
 @pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["whole", "kept"])

@@ -264,11 +264,11 @@ def test_jumps_are_followed_within_a_step(call: Run) -> None:
 
 
 def test_models_of_hooks_are_not_streamed(call: Run) -> None:
-    heard: list[Any] = []
+    seen: list[Any] = []
 
     class Ear(BaseCallbackHandler):
         def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
-            heard.append(kwargs["tags"])
+            seen.append(kwargs["tags"])
 
     class Mood(AgentMiddleware):
         def before_model(self, state: Any, runtime: Any) -> Any:
@@ -278,7 +278,7 @@ def test_models_of_hooks_are_not_streamed(call: Run) -> None:
             yield Invoke(ScriptedChatModel(["Still."]), "And now?")
             return (yield request)
 
-    told = []
+    results = []
     for fused in (False, True, "turn"):
         agent = create_agent(
             ScriptedChatModel(["Done."]),
@@ -286,9 +286,9 @@ def test_models_of_hooks_are_not_streamed(call: Run) -> None:
             fused=fused,
         )
         call(agent, ASK, {"callbacks": [Ear()]})
-        told.append([sorted(tag for tag in tags if "seq" not in tag) for tags in heard])
-        heard.clear()
-    assert told[0] == told[1] == told[2]
+        results.append([sorted(tag for tag in tags if "seq" not in tag) for tags in seen])
+        seen.clear()
+    assert results[0] == results[1] == results[2]
 
 
 class Hasty(AgentMiddleware):
@@ -301,7 +301,7 @@ class Hasty(AgentMiddleware):
 
 
 def test_the_decision_log_is_that_of_a_run_hook_by_hook(call: Run) -> None:
-    told = []
+    results = []
     for fused in (False, True, "turn"):
         decisions: list[Decision] = []
         agent = create_agent(
@@ -312,11 +312,11 @@ def test_the_decision_log_is_that_of_a_run_hook_by_hook(call: Run) -> None:
             fused=fused,
         )
         call(agent, ASK)
-        told.append(
+        results.append(
             [(d.middleware, d.hook, d.outcome, d.detail, d.reason, d.changed) for d in decisions]
         )
-    assert len(told[0]) > 10
-    assert told[0] == told[1] == told[2]
+    assert len(results[0]) > 10
+    assert results[0] == results[1] == results[2]
 
 
 @pytest.mark.parametrize("resumed", [ASK, None])
@@ -332,13 +332,13 @@ def test_a_thread_of_another_agent_is_continued_as_hook_by_hook(call: Run, resum
         def before_model(self, state: Any, runtime: Any) -> Any:
             return {"note": str(interrupt("Really?"))}
 
-    told = []
+    results = []
     for fused in (False, True, "turn"):
         saver = InMemorySaver()
         other = create_agent(model(), [find], middleware=[Noting()], checkpointer=saver)
         other.invoke(ASK, THREAD)
         agent = create_agent(model(), [find], middleware=busy(2), checkpointer=saver, fused=fused)
         outcome = call(agent, resumed, THREAD)
-        told.append([message.text for message in (outcome or {}).get("messages", ())])
-        told[-1].append(str(agent.get_state(THREAD).next))
-    assert told[0] == told[1] == told[2]
+        results.append([message.text for message in (outcome or {}).get("messages", ())])
+        results[-1].append(str(agent.get_state(THREAD).next))
+    assert results[0] == results[1] == results[2]

@@ -42,7 +42,7 @@ class Tools:
         """Ask a person."""
         self.ran.append(f"asked {query}")
         answer = interrupt(query)
-        self.ran.append(f"heard {answer}")
+        self.ran.append(f"got {answer}")
         return str(answer)
 
     def fail(self, query: str) -> str:
@@ -97,7 +97,7 @@ def test_a_call_that_waits_gets_its_own_task_and_the_others_do_not_run_again(
     assert agent.get_state(THREAD).next == ("tools",)
     outcome = call(agent, Command(resume={asked.id: "yes"}), THREAD)
     assert results(outcome) == ["found 0", "yes", "found 2"]
-    assert sorted(tools.ran) == ["0", "2", "asked 1", "asked 1", "heard yes"]
+    assert sorted(tools.ran) == ["0", "2", "asked 1", "asked 1", "got yes"]
     assert_valid_history(outcome["messages"])
 
 
@@ -168,18 +168,18 @@ def answer(query: str) -> str:
     return f"answer {query}"
 
 
-@pytest.mark.parametrize("beside", ["find", "ask"])
-def test_a_tool_that_stops_the_run_stops_it_among_parallel_calls(call: Run, beside: str) -> None:
+@pytest.mark.parametrize("parallel", ["find", "ask"])
+def test_a_tool_that_stops_the_run_stops_it_among_parallel_calls(call: Run, parallel: str) -> None:
     """Also where another one has to be asked first."""
     tools = Tools()
     agent = create_agent(
-        ScriptedChatModel([calls("stop", beside), "Not asked."]),
+        ScriptedChatModel([calls("stop", parallel), "Not asked."]),
         [stop, tools.find, tools.ask],
         checkpointer=InMemorySaver(),
         fused=True,
     )
     outcome = call(agent, ASK, THREAD)
-    if beside == "ask":
+    if parallel == "ask":
         (asked,) = outcome["__interrupt__"]
         outcome = call(agent, Command(resume={asked.id: "yes"}), THREAD)
     assert [message.type for message in outcome["messages"]] == ["human", "ai", "tool", "tool"]

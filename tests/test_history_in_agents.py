@@ -169,7 +169,7 @@ def test_an_invalid_input_history_is_repaired_in_the_thread_too(
     assert first["messages"][:-1] == model.requests[0].messages
     second = call(agent, ask("And?"), THREAD)
     assert is_valid(second["messages"])
-    assert second["messages"][: len(first["messages"])] == first["messages"], "mended once"
+    assert second["messages"][: len(first["messages"])] == first["messages"], "repaired once"
 
 
 def test_a_repaired_call_is_not_sent_to_the_tool_again(call: Any) -> None:

@@ -162,9 +162,9 @@ def test_a_jump_comes_before_pending_calls_and_a_structured_answer(call: Any) ->
         response_format={"title": "Answer", "type": "object"},
     )
     result = call(agent, GO)
-    told = [m for m in result["messages"] if m.type == "tool"]
-    assert [m.name for m in told] == ["Answer", "tell", "Answer"]
-    assert "no result" in told[1].text
+    results = [m for m in result["messages"] if m.type == "tool"]
+    assert [m.name for m in results] == ["Answer", "tell", "Answer"]
+    assert "no result" in results[1].text
 
 
 # Declarations
@@ -190,7 +190,9 @@ class AsyncDeclares(AgentMiddleware):
 
 
 @pytest.mark.parametrize("kind", [TwoColours, AsyncDeclares])
-def test_a_declaration_on_the_sync_or_the_async_hook_is_enough(call: Any, kind: type[AgentMiddleware]) -> None:
+def test_a_declaration_on_the_sync_or_the_async_hook_is_enough(
+    call: Any, kind: type[AgentMiddleware]
+) -> None:
     """A31"""
     agent = create_agent(ScriptedChatModel([]), middleware=[kind()])
     assert types(call(agent, GO)) == ["human"]
@@ -367,7 +369,7 @@ def jumps(draw: st.DrawFn) -> tuple[list[list[str]], int, str, str]:
 
 
 def walk(stack: list[list[str]], index: int, phase: str, jump: str) -> list[str]:
-    """The same run, told by two lists and a position in them."""
+    """A reference model of the run: two lists and a position in them."""
 
     def having(wanted: str) -> list[str]:
         return [f"M{i}.{wanted}" for i, phases in enumerate(stack) if wanted in phases]

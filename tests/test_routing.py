@@ -96,7 +96,9 @@ def test_the_last_turn_is_the_last_ai_message_and_what_follows() -> None:
     ("jump", "node"),
     [("model", MODEL), ("end", OUT), ("nowhere", BEFORE), (None, BEFORE), ("", BEFORE)],
 )
-def test_a_jump_leads_to_its_node_and_an_unknown_one_has_no_effect(jump: str | None, node: str) -> None:
+def test_a_jump_leads_to_its_node_and_an_unknown_one_has_no_effect(
+    jump: str | None, node: str
+) -> None:
     """A28"""
     hook = Hook("A", Phase.BEFORE_AGENT, frozenset({"model", "end", "tools"}))
     planned = plan(Shape((hook, *HOOKS), has_tools=True))
@@ -240,7 +242,7 @@ def test_without_an_edge_back_the_run_leaves() -> None:
 
 
 def test_prose_instead_of_a_structured_answer_leads_back() -> None:
-    """A20 rule 2 does not hold where the model was told to answer in structure."""
+    """A20 rule 2 does not hold if the agent has a structured answer."""
     assert after_model()(state(AIMessage("Bye"), explained())) == BEFORE
 
 
@@ -295,7 +297,7 @@ def test_signals_of_tools_lead_to_the_loop_entry() -> None:
 
 
 def test_with_a_structured_answer_a_direct_result_changes_nothing() -> None:
-    """A16 rule 2: the tasks beside it leave too; only what they cannot know is passed on."""
+    """A16 rule 2: parallel tasks leave too; only what they cannot know is passed on."""
     turn = state(ask("show:1"), result("show:1"), structured_response=1)
     assert after_tools()({**turn, "loop_relay": [DIRECT]}) == OUT
     assert after_tools()({**turn, "loop_relay": [WRITTEN]}) == BEFORE
@@ -327,18 +329,18 @@ def test_a_structured_answer_leads_out_of_the_tools() -> None:
 
 
 def test_a_refused_structured_answer_leads_back() -> None:
-    """A18: beside a direct tool as well."""
+    """A18: with a parallel direct tool too."""
     messages = [ask("Answer:1", "show:2"), explained("Answer:1"), result("show:2")]
     assert after_tools()(state(*messages, structured_response=None)) == BEFORE
 
 
 def test_a_tool_that_stops_the_run_leaves_unless_others_are_running() -> None:
-    """Tasks beside it leave for the loop entry, and the exit must not be entered twice."""
+    """Parallel tasks leave for the loop entry, and the exit must not be entered twice."""
     alone = state(ask("add:1"), result("add:1"), jump_to="end")
     assert after_tools()(alone) == OUT
-    beside = state(ask("add:1", "mul:2"), result("add:1"), jump_to="end")
-    assert after_tools()(beside) == BEFORE
-    assert after_tools()({**beside, "structured_response": 1}) == OUT
+    parallel = state(ask("add:1", "mul:2"), result("add:1"), jump_to="end")
+    assert after_tools()(parallel) == BEFORE
+    assert after_tools()({**parallel, "structured_response": 1}) == OUT
 
 
 # A structured answer without tools

@@ -82,10 +82,10 @@ def calls(*names: str) -> list[dict[str, Any]]:
 def logger(log: list[str]) -> AgentMiddleware:
     """Tells of every hook that ran."""
 
-    def told(phase: Phase) -> Any:
+    def logged(phase: Phase) -> Any:
         return lambda self, state, runtime: log.append(phase.value)
 
-    made: AgentMiddleware = type("Logger", (AgentMiddleware,), {p: told(p) for p in Phase})()
+    made: AgentMiddleware = type("Logger", (AgentMiddleware,), {p: logged(p) for p in Phase})()
     return made
 
 
@@ -121,7 +121,7 @@ def test_a_direct_result_parallel_to_an_ordinary_one_continues_the_run(call: Any
 
 @pytest.mark.parametrize("names", [["fail"], ["fail", "show"], ["show", "fail"]])
 def test_only_a_successful_result_returns_directly(call: Any, names: list[str]) -> None:
-    """A16: a failed one goes back to the model, which may mend it."""
+    """A16: a failed one goes back to the model, which may repair it."""
     said, log = ran(call, calls(*names), "Sorry", handle_tool_errors="No.")
     assert sorted(said) == sorted(["No.", *["shown"] * (len(names) - 1), "Sorry"])
     assert log == ["before_agent", *TURN, *TURN, "after_agent"]
@@ -129,7 +129,7 @@ def test_only_a_successful_result_returns_directly(call: Any, names: list[str]) 
 
 @pytest.mark.parametrize("name", ["add", "show", "ghost"])
 def test_a_call_with_invalid_arguments_goes_back_to_the_model(call: Any, name: str) -> None:
-    """A16: beside a direct one as well, and the run ends once."""
+    """A16: with a parallel direct one too, and the run ends once."""
     broken = {"name": name, "args": "{", "id": "b", "error": None, "type": "invalid_tool_call"}
     message = AIMessage("", tool_calls=calls("tell"), invalid_tool_calls=[broken])
     said, log = ran(call, message, "Done")
@@ -193,8 +193,10 @@ def test_a_tool_goes_to_the_end(call: Any, goto: Any) -> None:
         (["add", "show", "stop", "tell"], ["sum", "shown", "stopped", "told"]),
     ],
 )
-def test_a_stop_keeps_the_results_of_parallel_calls(call: Any, names: list[str], said: list[str]) -> None:
-    """A33: other tools of the turn are heard out; no hook of the loop runs again."""
+def test_a_stop_keeps_the_results_of_parallel_calls(
+    call: Any, names: list[str], said: list[str]
+) -> None:
+    """A33: other tools of the turn finish; no hook of the loop runs again."""
     said_, log = ran(call, calls(*names))
     assert said_ == said
     assert log == ["before_agent", *TURN, "after_agent"]
@@ -225,7 +227,7 @@ def test_a_stop_parallel_to_a_structured_answer_ends_the_run_once(call: Any) -> 
 
 
 def test_a_stop_waits_for_a_parallel_tool_that_interrupts(call: Any) -> None:
-    """D29: the answer of the person is heard, and the stop is not forgotten."""
+    """D29: the answer of the person arrives, and the stop is not forgotten."""
     log: list[str] = []
     agent = create_agent(
         ScriptedChatModel([calls("stop", "ask")]),
@@ -320,7 +322,7 @@ def test_a_tool_cannot_go_to_another_node(call: Any, goto: Any) -> None:
     assert "graph=Command.PARENT" in caught.value.hint
 
 
-# Interrupts beside results
+# Interrupts parallel to results
 
 
 @pytest.mark.parametrize(
@@ -362,11 +364,11 @@ def test_any_stack_runs_its_after_agent_hooks_once_and_in_order(
     """A16, A27, A33: whichever hooks there are, none of the loop runs after the tools."""
     log: list[str] = []
 
-    def told(name: str) -> Any:
+    def logged(name: str) -> Any:
         return lambda self, state, runtime: log.append(name)
 
     middleware = [
-        type("Member", (AgentMiddleware,), {p: told(f"{i}.{p}") for p in phases})(name=f"M{i}")
+        type("Member", (AgentMiddleware,), {p: logged(f"{i}.{p}") for p in phases})(name=f"M{i}")
         for i, phases in enumerate(stack)
     ]
     over = {"stop", "halt"} & set(names) or set(names) == {"show"}

@@ -43,7 +43,7 @@ def model() -> ScriptedChatModel:
 
 
 def words(chunks: list[Any]) -> list[str]:
-    """What is heard in stream_mode="messages", word by word."""
+    """The tokens of stream_mode="messages"."""
     return [message.text for message, _ in chunks if message.text]
 
 
@@ -194,7 +194,7 @@ class AsyncInner(AgentMiddleware):
 
     async def awrap_model_call(self, request: Any, handler: Any) -> Any:
         await self.secret.ainvoke("before")
-        response, _ = await asyncio.gather(handler(request), self.secret.ainvoke("beside"))
+        response, _ = await asyncio.gather(handler(request), self.secret.ainvoke("aside"))
         return response
 
     async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
@@ -289,8 +289,8 @@ def test_a_subagent_in_a_tool_is_streamed_by_its_caller(collect: Any) -> None:
 
     agent = create_agent(ScriptedChatModel([[{"name": "delegate"}], "Done."]), [delegate])
     chunks = collect(agent, ASK, stream_mode="messages", subgraphs=True)
-    heard = [message.text for _, (message, _) in chunks if message.text]
-    assert heard == ["I ", "am ", "inside.", "I am inside.", "Done."]
+    texts = [message.text for _, (message, _) in chunks if message.text]
+    assert texts == ["I ", "am ", "inside.", "I am inside.", "Done."]
 
 
 def test_an_agent_that_middleware_call_is_not_streamed(collect: Any) -> None:
