@@ -15,7 +15,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.stream import StreamTransformer
 
 from agent_factory import AgentMiddleware, Runtime, create_agent
-from agent_factory.errors import ArgumentError, UnknownNode
+from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.testing import ScriptedChatModel
 
 GO = {"messages": "Go"}
@@ -136,7 +136,7 @@ def test_a_star_is_every_node_and_a_hook_is_one(call: Any) -> None:
 @pytest.mark.parametrize("argument", ["interrupt_before", "interrupt_after"])
 def test_a_name_that_is_not_a_node_is_refused(argument: str) -> None:
     """D20: with the names there are."""
-    with pytest.raises(UnknownNode) as caught:
+    with pytest.raises(SpecError, match=r"^\[AF116\]") as caught:
         agent(middleware=[Quiet()], **{argument: ["model", "toools"]})
     assert caught.value.subject == f"{argument}: 'toools'"
     assert "Quiet.before_model, model, tools" in caught.value.hint

@@ -21,12 +21,7 @@ from agent_factory import (
     plan_agent,
     topology_of,
 )
-from agent_factory.errors import (
-    ArgumentError,
-    DuplicateMiddleware,
-    HookPathNotSupported,
-    InvalidName,
-)
+from agent_factory.errors import ArgumentError, DuplicateMiddleware, HookPathNotSupported, SpecError
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import END, START, Call, Phase
 
@@ -200,7 +195,7 @@ def test_instances_of_one_class_can_have_different_names(call: Any) -> None:
 @pytest.mark.parametrize("name", ["a|b", "a:b"])
 def test_a_name_langgraph_would_refuse_is_refused_by_name(name: str) -> None:
     """A8"""
-    with pytest.raises(InvalidName) as caught:
+    with pytest.raises(SpecError, match=r"^\[AF104\]") as caught:
         create_agent(ScriptedChatModel([]), middleware=[SyncOnly(name=name)])
     assert caught.value.subject == repr(name)
 

@@ -160,7 +160,7 @@ BROKEN: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize("tools", [[], [add]])
-def test_an_invalid_input_history_is_repaired_in_the_thread_too(
+def test_an_invalid_history_that_is_passed_in_is_repaired_in_the_thread_too(
     call: Any, broken: list[AnyMessage], tools: Any
 ) -> None:
     model = careful("One.", "Two.")
@@ -172,7 +172,7 @@ def test_an_invalid_input_history_is_repaired_in_the_thread_too(
     assert second["messages"][: len(first["messages"])] == first["messages"], "repaired once"
 
 
-def test_a_repaired_call_is_not_sent_to_the_tool_again(call: Any) -> None:
+def test_a_call_that_a_repair_answered_is_not_sent_to_the_tool_again(call: Any) -> None:
     ran: list[str] = []
 
     @tool("add")

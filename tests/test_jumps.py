@@ -23,12 +23,7 @@ from agent_factory import (
     create_agent,
     hook_config,
 )
-from agent_factory.errors import (
-    CommandNotSupported,
-    JumpToNowhere,
-    JumpWithoutCalls,
-    UndeclaredJump,
-)
+from agent_factory.errors import CommandNotSupported, JumpWithoutCalls, SpecError, UndeclaredJump
 from agent_factory.middleware import ModelCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
@@ -231,7 +226,7 @@ def test_an_undeclared_jump_is_refused_even_with_an_edge(call: Any, phase: str, 
 def test_tools_cannot_be_declared_without_tools() -> None:
     """A34b"""
     jumper = member("J", before_model=hook([], "before_model", None, ["tools"]))
-    with pytest.raises(JumpToNowhere) as caught:
+    with pytest.raises(SpecError, match=r"^\[AF111\]") as caught:
         create_agent(ScriptedChatModel([]), middleware=[jumper])
     assert caught.value.subject == "J.before_model"
 

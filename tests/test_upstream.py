@@ -18,11 +18,14 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, interrupt
 
+from agent_factory import DeltaMessages
+from agent_factory.state.channels import fold_messages
 from agent_factory.upstream import (
     compiled_graph_arguments,
     current_config,
     interrupts_here,
     is_json_overwrite,
+    messages_delta_reducer,
     prompt_of,
     run_identity,
     super_step,
@@ -160,3 +163,20 @@ def test_a_command_that_resumes_reaches_the_interrupt_of_the_node() -> None:
     thread: Any = {"configurable": {"thread_id": "1"}}
     graph.invoke({"log": []}, thread)
     assert graph.invoke(Command(resume="yes"), thread)["log"] == ["yes"]
+
+
+def test_langgraph_has_the_reducer_by_which_it_recognizes_messages() -> None:
+    assert messages_delta_reducer(fold_messages) is not fold_messages
+
+
+def test_langgraph_stores_a_pair_in_a_delta_channel_as_a_message_with_an_id() -> None:
+    class State(TypedDict):
+        messages: Annotated[list[Any], DeltaMessages()]
+
+    graph = StateGraph(State).add_node("node", lambda state: {"messages": [("user", "Hi")]})
+    agent = graph.set_entry_point("node").compile(checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    agent.invoke({"messages": []}, config)
+    (message,) = agent.get_state(config).values["messages"]
+    assert isinstance(message, HumanMessage)
+    assert message.id is not None

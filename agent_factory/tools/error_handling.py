@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolInvocationError
 
-from agent_factory.errors import InvalidTool, describe
+from agent_factory.errors import ArgumentError, describe
 
 DEFAULT_ERRORS: Any = object()
 """Stands for ToolNode's own default: bad arguments become a message, a raising tool raises."""
@@ -134,7 +134,7 @@ def handler_for(value: Any) -> Handler | None:
     """One of ToolNode's forms as a handler it can be given; None for its own default.
 
     Raises:
-        InvalidTool: It is none of the forms, or could not be called with an exception.
+        ArgumentError: It is none of the forms, or could not be called with an exception.
     """
     if value is DEFAULT_ERRORS:
         return None
@@ -148,11 +148,12 @@ def handler_for(value: Any) -> Handler | None:
         return _only(value, _template)
     if callable(value) and not isinstance(value, type):
         return _only(_handled_types(value), value)
-    raise InvalidTool(
+    raise ArgumentError(
         "handle_tool_errors",
         f"{describe(value)} cannot handle an error.",
         "Give True, False, a text, an exception type or a tuple of them, or a function of the "
         "exception.",
+        code="AF112",
     )
 
 
@@ -200,8 +201,11 @@ def _annotation(handler: Callable[..., Any]) -> Any:
     return next(iter(signature.parameters.values())).annotation
 
 
-def _unusable(handler: Callable[..., Any], reason: str) -> InvalidTool:
+def _unusable(handler: Callable[..., Any], reason: str) -> ArgumentError:
     name = getattr(handler, "__name__", describe(handler))
-    return InvalidTool(
-        f"handle_tool_errors {name}", reason, "Write `def handler(error: ValueError) -> str`."
+    return ArgumentError(
+        f"handle_tool_errors {name}",
+        reason,
+        "Write `def handler(error: ValueError) -> str`.",
+        code="AF112",
     )

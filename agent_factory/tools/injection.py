@@ -19,7 +19,7 @@ from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from pydantic import BaseModel
 
-from agent_factory.errors import InvalidTool, SpecError
+from agent_factory.errors import ArgumentError, SpecError
 
 CONTAINERS = frozenset({dict, list, set})
 """What is copied of a state, at any depth; all else in it is shared. Measured on a thread of 1,000
@@ -88,10 +88,11 @@ def validate_tool(tool: BaseTool, origin: str) -> Iterator[SpecError]:
     try:
         read = _read_of(tool)
     except Exception as error:
-        yield InvalidTool(
+        yield ArgumentError(
             subject,
             f"has a signature that cannot be read: {error}",
             "Annotate its parameters with types that its module imports.",
+            code="AF112",
         )
         return
     if not read.validated:
@@ -105,27 +106,30 @@ def _mistakes(subject: str, annotations: Mapping[str, Any]) -> Iterator[SpecErro
         yield from _marked_twice(subject, name, annotation)
     stores = [name for name, annotation in annotations.items() if _has(annotation, InjectedStore)]
     if len(stores) > 1:
-        yield InvalidTool(
+        yield ArgumentError(
             subject,
             f"takes the store in {' and in '.join(map(repr, stores))}, and would get one of them.",
             "Keep one parameter: there is one store.",
+            code="AF112",
         )
     if RUNTIME in annotations and not _fits_runtime(annotations[RUNTIME]):
-        yield InvalidTool(
+        yield ArgumentError(
             subject,
             f"has a parameter named {RUNTIME!r}, which is given the ToolRuntime and cannot be one.",
             "Give the parameter another name, or annotate it `runtime: ToolRuntime`.",
+            code="AF112",
         )
 
 
 def _marked_twice(subject: str, name: str, annotation: Any) -> Iterator[SpecError]:
     for kind in (InjectedState, InjectedStore, ToolRuntime):
         if sum(_is(part, kind) for part in _parts(annotation)) > 1:
-            yield InvalidTool(
+            yield ArgumentError(
                 subject,
                 f"A tool argument should not be annotated with {kind.__name__} more than once, and "
                 f"{name!r} is.",
                 "Keep one of the two marks.",
+                code="AF112",
             )
 
 

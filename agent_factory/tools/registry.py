@@ -11,7 +11,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as make_tool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
-from agent_factory.errors import InvalidTool, SpecError, ToolNameTaken, describe
+from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.tools.injection import validate_tool
 from agent_factory.topology.model import Tool, ToolKind
 
@@ -92,7 +92,7 @@ def sort_tools(
             continue
         try:
             tool = as_tool(entry, origin)
-        except InvalidTool as error:
+        except ArgumentError as error:
             mistakes.append(error)
             continue
         mistakes.extend(_clash(tool, origin, client, taken))
@@ -108,11 +108,12 @@ def _clash(
     tool: BaseTool, origin: str, client: dict[str, BaseTool], taken: dict[str, str]
 ) -> Iterator[SpecError]:
     if tool.name in taken and client.get(tool.name) is not tool:
-        yield ToolNameTaken(
+        yield SpecError(
             tool.name,
             f"names two tools, given by {taken[tool.name]} and by {origin}; the model could reach "
             "only one of them.",
             "Rename one, or give the same tool object in both places.",
+            code="AF113",
         )
 
 
@@ -120,15 +121,16 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
     """A tool as it is, a function as a tool; a function is read only once in a process.
 
     Raises:
-        InvalidTool: It is neither, or the function does not say what it is for.
+        ArgumentError: It is neither, or the function does not say what it is for.
     """
     if isinstance(entry, BaseTool):
         return entry
     if not callable(entry) or isinstance(entry, type):
-        raise InvalidTool(
+        raise ArgumentError(
             origin,
             f"{describe(entry)} is no tool.",
             "Give a function with a docstring, a BaseTool, or a provider's tool as a dict.",
+            code="AF112",
         )
     try:
         return _made[entry]
@@ -141,10 +143,11 @@ def _make(function: Callable[..., Any], origin: str) -> BaseTool:
     try:
         tool: BaseTool = make_tool(function)
     except Exception as error:
-        raise InvalidTool(
+        raise ArgumentError(
             f"{origin}: {name}",
             f"cannot become a tool: {error}",
             "Write a docstring that tells the model when to use it, and annotate its parameters.",
+            code="AF112",
         ) from error
     try:
         _made[function] = tool

@@ -20,7 +20,7 @@ from langgraph.types import Command, Send
 
 from agent_factory.errors import (
     AgentFactoryError,
-    InvalidTool,
+    ArgumentError,
     PathNotSupported,
     describe,
     raise_all,
@@ -197,7 +197,12 @@ class ToolNode(LangGraphToolNode):
 def _checked(tools: Iterable[ToolLike]) -> list[BaseTool]:
     toolbox, mistakes = sort_tools((None, tool) for tool in tools)
     refused = [
-        InvalidTool("tools", f"{describe(tool)} is run by the provider.", "Bind it to the model.")
+        ArgumentError(
+            "tools",
+            f"{describe(tool)} is run by the provider.",
+            "Bind it to the model.",
+            code="AF112",
+        )
         for tool in toolbox.provider
     ]
     raise_all([*mistakes, *refused])
