@@ -1,77 +1,77 @@
-"""The tree of mistakes; each one knows its culprit, its reason and its remedy.
+"""Exceptions and warnings of the library.
 
 ```
 AgentFactoryError
-├── SpecError(ValueError)      your arguments: raised by create_agent, before anything runs
-└── TurnError(RuntimeError)    this run: raised by the step that cannot go on
+├── SpecError(ValueError)      wrong arguments: raised by create_agent, before anything runs
+└── TurnError(RuntimeError)    failed run: raised by the step that cannot go on
 ```
 
-Every class has a stable `code`; a message reads ``[code] culprit: reason remedy``. Where users know
-another exception type for a mistake, its class here derives from that type as well.
+Every error has a stable `code`, and its message reads ``[code] subject: reason hint``. What the
+codes of a build mean is in `BUILD_CODES`. Errors have their own class if users may catch them by
+another exception type, or if they carry additional data.
 """
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 from langchain_core.messages import AIMessage
 
-if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage
-
 
 class AgentFactoryError(Exception):
-    """Any mistake this library names.
+    """Base class of all errors that the library raises.
 
     Args:
-        culprit: What is wrong: a name the reader wrote.
-        reason: Why that cannot work.
-        remedy: What to write instead.
+        subject: What is wrong: a name from the user's code.
+        reason: Why it cannot work.
+        hint: What to write instead.
+        code: Stable code of the error, if not that of its class.
     """
 
-    code: ClassVar[str] = "AF000"
+    code: str = "AF000"
 
-    def __init__(self, subject: str, reason: str, hint: str = "") -> None:
+    def __init__(
+        self, subject: str, reason: str, hint: str = "", *, code: str | None = None
+    ) -> None:
+        if code is not None:
+            self.code = code
         self.subject = subject
         self.reason = reason
         self.hint = hint
         super().__init__(f"[{self.code}] {subject}: {reason} {hint}".rstrip())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The default would call the class with its one text, and errors cross process borders.
-        return _rebuild, (type(self), self.args, self.__dict__)
+        # Errors are sent between processes. By default unpickling would call __init__ with `args`,
+        # which holds only the message.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
-def _rebuild(kind: type[AgentFactoryError], args: Any, facts: dict[str, Any]) -> Any:
-    error = kind.__new__(kind)
-    error.args = args
-    error.__dict__.update(facts)
-    return error
+# Errors of a build
 
 
 class SpecError(AgentFactoryError, ValueError):
-    """An argument of `create_agent` cannot be built. Nothing has run, nothing was built.
+    """The arguments of `create_agent` describe an agent that cannot be built.
 
-    Several mistakes found in one build arrive together: `errors` holds each of them.
+    Several errors of one build are raised together: `errors` holds each of them.
 
     Attributes:
-        severity: "error" where nothing can be built, "warning" where it may be intended.
-        ignorable: Whether `create_agent(..., ignore=[code])` silences it.
+        severity: "error" if nothing can be built, "warning" if it may be intended.
     """
 
     code = "AF100"
-    severity: ClassVar[str] = "error"
-    ignorable: ClassVar[bool] = False
+    severity: ClassVar[Literal["error", "warning"]] = "error"
 
     @property
     def errors(self) -> tuple[SpecError, ...]:
-        """The single mistakes this error reports: itself, unless it reports several."""
+        """The errors that this one reports: itself, unless it reports several."""
         return (self,)
 
 
 class SpecErrors(SpecError):
-    """All the mistakes of one build, where there is more than one."""
+    """All errors of one build, if there is more than one."""
 
     def __init__(self, errors: Sequence[SpecError]) -> None:
         self._errors = tuple(errors)
@@ -83,115 +83,120 @@ class SpecErrors(SpecError):
 
     @property
     def errors(self) -> tuple[SpecError, ...]:
-        """Each mistake, in the order in which it was found."""
+        """Each error, in the order in which it was found."""
         return self._errors
 
 
 class ArgumentError(SpecError, TypeError):
-    """An argument has a type or a value that `create_agent` cannot use."""
+    """An argument has a type or a value that cannot be used."""
 
     code = "AF101"
 
 
-class NotMiddleware(SpecError, TypeError):
-    """A member of `middleware` is a class, or no middleware at all."""
-
-    code = "AF102"
-
-
 class DuplicateMiddleware(SpecError, AssertionError):
-    """Two middleware share a name, so their nodes could not be told apart."""
+    """Two middleware have the same name, so their nodes would be the same."""
 
     code = "AF103"
 
 
-class InvalidName(SpecError):
-    """A middleware's name holds a character that LangGraph reserves."""
+class BuildWarning(SpecError):
+    """Something that may be intended, and usually is not."""
 
-    code = "AF104"
-
-
-class UnknownHook(SpecError):
-    """A method looks like a hook and is none, so it would never run."""
-
-    code = "AF105"
-    ignorable = True
+    code = "AF200"
+    severity = "warning"
 
 
-class HookSignature(SpecError, TypeError):
-    """A hook does not take the arguments it will be called with."""
+class AgentFactoryWarning(UserWarning):
+    """Python warning about an agent that was built and is likely wrong.
 
-    code = "AF106"
+    Args:
+        warnings: What was found, each with its code.
+    """
 
-
-class HookMode(SpecError, TypeError):
-    """A coroutine in a synchronous slot, or the reverse."""
-
-    code = "AF107"
-
-
-class FlowAndWrap(SpecError):
-    """A middleware has both a flow and a wrap for the same call."""
-
-    code = "AF108"
+    def __init__(self, warnings: Sequence[SpecError]) -> None:
+        self.warnings = tuple(warnings)
+        super().__init__("\n".join(map(str, self.warnings)))
 
 
-class NoCommonPath(SpecError):
-    """One layer is synchronous only, another asynchronous only: no run could use both."""
+@dataclass(frozen=True, slots=True)
+class BuildCode:
+    """What an error code of a build means.
 
-    code = "AF109"
+    Args:
+        code: The code: "AF204".
+        name: Its short name: "WrongOrder".
+        meaning: What it reports, in a sentence.
+    """
 
+    code: str
+    name: str
+    meaning: str
 
-class UnknownJump(SpecError):
-    """A hook declares a jump to something that is no jump target."""
+    @property
+    def severity(self) -> Literal["error", "warning"]:
+        """Whether the build fails, or only warns."""
+        return "warning" if self.code.startswith("AF2") else "error"
 
-    code = "AF110"
-
-
-class JumpToNowhere(SpecError):
-    """A hook declares a jump to tools in an agent that has none."""
-
-    code = "AF111"
-
-
-class InvalidTool(SpecError, TypeError):
-    """A tool is of no usable kind, or lacks what the model must be told of it."""
-
-    code = "AF112"
-
-
-class ToolNameTaken(SpecError):
-    """Two tools share a name; the model could only ever reach one of them."""
-
-    code = "AF113"
+    @property
+    def ignorable(self) -> bool:
+        """Whether `create_agent(..., ignore=[code])` suppresses it."""
+        return self.severity == "warning" or self.code in ("AF105", "AF118", "AF119", "AF120")
 
 
-class InvalidSchema(SpecError, TypeError):
-    """A state schema is not a TypedDict, or uses a key that the engine keeps for itself."""
+_BUILD_CODES = {
+    "AF101": ("ArgumentError", "An argument has a type or a value that cannot be used."),
+    "AF102": ("NotMiddleware", "An item of `middleware` is not an instance of a middleware."),
+    "AF103": ("DuplicateMiddleware", "Two middleware have the same name."),
+    "AF104": ("InvalidName", "A middleware's name contains a character that LangGraph reserves."),
+    "AF105": ("UnknownHook", "A method looks like a hook but is not one, so it would never run."),
+    "AF106": ("HookSignature", "A hook does not take the arguments that it is called with."),
+    "AF107": ("HookMode", "A coroutine function has the name of a sync hook, or the reverse."),
+    "AF108": ("FlowAndWrap", "A middleware has both a flow and a wrap for the same call."),
+    "AF109": ("NoCommonPath", "One layer is sync only, another async only: no run can use both."),
+    "AF110": ("UnknownJump", "A hook declares a jump to something that is not a jump target."),
+    "AF111": ("JumpToNowhere", "A hook declares a jump to tools in an agent without tools."),
+    "AF112": ("InvalidTool", "A tool cannot be used, or lacks what a model needs to know of it."),
+    "AF113": ("ToolNameTaken", "Two tools have the same name, so a model could reach only one."),
+    "AF114": ("InvalidSchema", "A state schema is not a TypedDict, or defines a reserved key."),
+    "AF115": ("SchemaConflict", "Two state schemas disagree on the type or the reducer of a key."),
+    "AF116": ("UnknownNode", "`interrupt_before` or `interrupt_after` names an unknown node."),
+    "AF117": ("InvalidResponseFormat", "`response_format` is neither a schema nor a strategy."),
+    "AF118": ("MissingMiddleware", "A middleware requires another one that is not in the stack."),
+    "AF119": ("ConflictingMiddleware", "Two middleware of a stack are declared to be in conflict."),
+    "AF120": ("CyclicOrder", "The order that some middleware declare contradicts itself."),
+    "AF121": ("UnknownMember", "No middleware in a stack has this name, or several have it."),
+    "AF201": ("JumpWithoutEffect", "A hook declares a jump to where the run continues anyway."),
+    "AF202": ("JumpBack", "A before_model hook may jump to the model, and run again unchanged."),
+    "AF203": ("ToolShadowed", "A provider tool has the name of another tool."),
+    "AF204": ("WrongOrder", "Two middleware are not in the order that one of them declares."),
+    "AF205": ("ExposedBeforeGuard", "Messages reach another model before they are sanitized."),
+    "AF206": ("JudgedTooEarly", "A middleware judges tool calls that another may still change."),
+    "AF207": ("ErrorsHidden", "`handle_tool_errors` takes exceptions away from a middleware."),
+    "AF210": ("ToolNotFound", "A middleware is configured for a tool that the agent lacks."),
+    "AF211": ("NoCheckpointer", "A middleware needs a checkpointer, and the agent has none."),
+}
 
-    code = "AF114"
+BUILD_CODES = {code: BuildCode(code, *entry) for code, entry in _BUILD_CODES.items()}
+"""Each code that a build can report, in order."""
 
 
-class SchemaConflict(SpecError):
-    """Two state schemas disagree on the type or the reducer of one key."""
+def raise_all(errors: Sequence[SpecError]) -> None:
+    """Raise the errors of a build: nothing, the only one, or all of them as one.
 
-    code = "AF115"
+    Raises:
+        SpecError: `errors` is not empty.
+    """
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise SpecErrors(errors)
 
 
-class UnknownNode(SpecError):
-    """`interrupt_before` or `interrupt_after` names something that is no node."""
-
-    code = "AF116"
-
-
-class InvalidResponseFormat(SpecError, TypeError):
-    """`response_format` is no schema and no strategy."""
-
-    code = "AF117"
+# Errors of a run
 
 
 class TurnError(AgentFactoryError, RuntimeError):
-    """This run cannot go on. What earlier steps wrote is kept in the thread."""
+    """The run cannot continue. What earlier steps wrote is kept in the thread."""
 
     code = "AF300"
 
@@ -203,65 +208,65 @@ class PathNotSupported(TurnError, NotImplementedError):
 
 
 class HookPathNotSupported(PathNotSupported, TypeError):
-    """A synchronous run met a node hook that exists only as a coroutine."""
+    """A synchronous run met a node hook that is defined only as a coroutine function."""
 
 
 class UndeclaredJump(TurnError):
-    """A hook or a tool asked for a jump that its agent has no edge for."""
+    """A hook or a tool asked for a jump for which the agent has no edge."""
 
     code = "AF302"
 
 
 class JumpWithoutCalls(TurnError):
-    """A jump to tools, where no tool call waits for an answer."""
+    """A hook jumped to the tools, and no tool call is pending."""
 
     code = "AF303"
 
 
 class BadReturn(TurnError, TypeError):
-    """A hook, a layer or a flow returned or yielded something that cannot be used."""
+    """A hook, a layer or a flow returned or yielded a value that cannot be used."""
 
     code = "AF304"
 
 
 class CommandNotSupported(TurnError, NotImplementedError):
-    """A Command asks for something that has no meaning where it was returned."""
+    """A Command asks for something that is not supported where it was returned."""
 
     code = "AF305"
 
 
 class ModelCannotCallTools(TurnError, NotImplementedError):
-    """The chat model has no `bind_tools`, and this agent has tools."""
+    """The chat model has no `bind_tools`, and the agent has tools."""
 
     code = "AF306"
 
 
 class UnknownTool(TurnError, ValueError):
-    """A request offers the model a tool that nothing in this agent can run."""
+    """A request offers the model a tool that nothing in the agent can run."""
 
     code = "AF307"
 
 
 class HistoryError(TurnError, ValueError):
-    """The messages in the state cannot be shown to a model, and cannot be repaired."""
+    """The messages in the state cannot be sent to a model, and cannot be repaired."""
 
     code = "AF308"
 
 
 class UnknownStateKey(TurnError, KeyError):
-    """A hook wrote a state key that no schema of its agent has; the write would be lost."""
+    """A hook wrote a state key that is in no schema of the agent; the write would be lost."""
 
     code = "AF309"
 
-    __str__ = Exception.__str__  # KeyError would show the message in quotes
+    __str__ = Exception.__str__  # KeyError would put the message in quotes.
 
 
 class OutputError(TurnError):
-    """The model did not give the structured answer it was asked for.
+    """The model did not give the structured output that it was asked for.
 
     Attributes:
-        ai_message: The model's last answer.
-        retries: How many times it had been asked again.
+        ai_message: Last message of the model.
+        retries: How many times the model was asked again.
     """
 
     code = "AF310"
@@ -280,174 +285,58 @@ class OutputError(TurnError):
         self.retries = retries
 
 
-def raise_all(errors: Sequence[SpecError]) -> None:
-    """Raise what a build found: nothing, the one mistake, or all of them as one error.
-
-    Raises:
-        SpecError: When `errors` is not empty.
-    """
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise SpecErrors(errors)
-
-
-def describe(value: Any) -> str:
-    """A value as an error message should show it: its type, and a short look at it.
-
-    >>> describe(3)
-    'int (3)'
-    """
-    try:
-        text = repr(value)
-    except Exception:  # a value too broken to be shown is still to be named
-        return type(value).__name__
-    return f"{type(value).__name__} ({text if len(text) <= 80 else text[:77] + '...'})"
-
-
-class MissingMiddleware(SpecError):
-    """A middleware declares that it needs another one, and the stack has none."""
-
-    code = "AF118"
-    ignorable = True
-
-
-class ConflictingMiddleware(SpecError):
-    """A middleware declares that it cannot work beside another one of the stack."""
-
-    code = "AF119"
-    ignorable = True
-
-
-class CyclicOrder(SpecError):
-    """The declared order of some middleware contradicts itself."""
-
-    code = "AF120"
-    ignorable = True
-
-
-class BuildWarning(SpecError):
-    """Something that may be intended, and usually is not."""
-
-    code = "AF200"
-    severity: ClassVar[str] = "warning"
-    ignorable: ClassVar[bool] = True
-
-
-class JumpWithoutEffect(BuildWarning):
-    """A hook declares a jump that leads where the run goes anyhow."""
-
-    code = "AF201"
-
-
-class JumpBack(BuildWarning):
-    """A hook before the model may jump to the model: it then runs again on the same state."""
-
-    code = "AF202"
-
-
-class ToolShadowed(BuildWarning):
-    """A tool of the provider has the name of another tool."""
-
-    code = "AF203"
-
-
-class WrongOrder(BuildWarning):
-    """Two middleware stand in another order than one of them declares."""
-
-    code = "AF204"
-
-
-class ExposedBeforeGuard(BuildWarning):
-    """A middleware sends messages to a model of its own before a guard has cleaned them."""
-
-    code = "AF205"
-
-
-class JudgedTooEarly(BuildWarning):
-    """A middleware judges tool calls that another one may still change."""
-
-    code = "AF206"
-
-
-class ErrorsHidden(BuildWarning):
-    """A middleware handles exceptions of tools, and `handle_tool_errors` does so before it."""
-
-    code = "AF207"
-
-
-class ToolNotFound(BuildWarning):
-    """A middleware is set up for a tool that the agent does not have."""
-
-    code = "AF210"
-
-
-class NoCheckpointer(BuildWarning):
-    """A middleware needs what a checkpointer keeps, and the agent has none."""
-
-    code = "AF211"
-
-
-class AgentFactoryWarning(UserWarning):
-    """A build found something that is likely wrong; `findings` holds each with its code.
-
-    Args:
-        findings: What was found.
-    """
-
-    def __init__(self, findings: Sequence[SpecError]) -> None:
-        self.findings = tuple(findings)
-        super().__init__("\n".join(map(str, self.findings)))
-
-
 class StructuredOutputError(OutputError):
-    """A structured answer is missing or cannot be used. `ai_message` is what the model said."""
+    """The structured output is missing or invalid. `ai_message` is what the model answered."""
 
     code = "AF311"
 
     def __init__(self, subject: str, reason: str, ai_message: AIMessage) -> None:
-        super().__init__(
-            subject,
-            reason,
-            "With handle_errors the model is told, and asked again.",
-            ai_message=ai_message,
-        )
+        hint = "With handle_errors=True the error is reported to the model, which tries again."
+        super().__init__(subject, reason, hint, ai_message=ai_message)
 
 
 class MultipleStructuredOutputsError(StructuredOutputError):
-    """The model gave several structured answers where one was asked for."""
+    """The model gave several structured outputs where one was asked for."""
 
     code = "AF312"
 
     def __init__(self, tool_names: Sequence[str], ai_message: AIMessage) -> None:
         self.tool_names = list(tool_names)
         names = ", ".join(tool_names)
-        super().__init__(
-            names, f"The model gave several structured answers ({names}); give one.", ai_message
-        )
+        reason = f"The model gave several structured answers ({names}); give one."
+        super().__init__(names, reason, ai_message)
 
 
 class StructuredOutputValidationError(StructuredOutputError):
-    """A structured answer does not fit its schema. `source` says why."""
+    """The structured output does not match its schema. `source` is the validation error."""
 
     code = "AF313"
 
     def __init__(self, tool_name: str, source: Exception, ai_message: AIMessage) -> None:
         self.tool_name = tool_name
         self.source = source
-        super().__init__(
-            tool_name,
-            f"Failed to parse structured output for tool '{tool_name}': {source}.",
-            ai_message,
-        )
+        reason = f"Failed to parse structured output for tool '{tool_name}': {source}."
+        super().__init__(tool_name, reason, ai_message)
 
 
 class MissingStructuredOutputError(StructuredOutputError):
-    """The model answered in prose where a structured answer was asked for."""
+    """The model answered in plain text where a structured output was asked for."""
 
     code = "AF314"
 
     def __init__(self, names: Sequence[str], ai_message: AIMessage, how: str) -> None:
-        super().__init__(
-            ", ".join(names), f"The answer came as text, without its structure. {how}", ai_message
-        )
+        reason = f"The answer came as text, without its structure. {how}"
+        super().__init__(", ".join(names), reason, ai_message)
+
+
+def describe(value: Any) -> str:
+    """Return the type of a value and the beginning of its repr, for error messages.
+
+    >>> describe(3)
+    'int (3)'
+    """
+    try:
+        text = repr(value)
+    except Exception:  # A broken __repr__ must not hide the error that is being reported.
+        return type(value).__name__
+    return f"{type(value).__name__} ({text if len(text) <= 80 else text[:77] + '...'})"

@@ -1,4 +1,4 @@
-"""Change a stack of middleware by name: every function returns a new list.
+"""Edit a list of middleware by name; every function returns a new list.
 
 >>> from agent_factory import AgentMiddleware, stack
 >>> class Retry(AgentMiddleware): ...
@@ -6,7 +6,7 @@
 >>> [member.name for member in stack.insert_before([Retry()], "Retry", Guard())]
 ['Guard', 'Retry']
 
-A member is meant by its name, by the name of its class or by the class itself.
+A member is selected by its name, by the name of its class, or by the class.
 """
 
 from __future__ import annotations
@@ -25,55 +25,55 @@ __all__ = ["UnknownMember", "find", "insert_after", "insert_before", "remove", "
 
 
 class UnknownMember(SpecError, LookupError):
-    """No member of a stack has this name, or several do."""
+    """No middleware in a stack has this name, or several have it."""
 
     code = "AF121"
 
 
 def find(stack: Sequence[Member], which: Which) -> Member:
-    """The member that is meant.
+    """Return the selected member.
 
     Raises:
-        UnknownMember: There is none, or more than one.
+        UnknownMember: No member is selected, or several are.
     """
     return stack[_index(stack, which)]
 
 
 def replace(stack: Sequence[Member], which: Which, *new: Member) -> list[Member]:
-    """The stack with other members in the place of one.
+    """Replace a member.
 
     Raises:
-        UnknownMember: There is none, or more than one.
+        UnknownMember: No member is selected, or several are.
     """
     at = _index(stack, which)
     return [*stack[:at], *new, *stack[at + 1 :]]
 
 
 def insert_before(stack: Sequence[Member], which: Which, *new: Member) -> list[Member]:
-    """The stack with new members just before (outside of) one.
+    """Insert members before (outside of) a member.
 
     Raises:
-        UnknownMember: There is none, or more than one.
+        UnknownMember: No member is selected, or several are.
     """
     at = _index(stack, which)
     return [*stack[:at], *new, *stack[at:]]
 
 
 def insert_after(stack: Sequence[Member], which: Which, *new: Member) -> list[Member]:
-    """The stack with new members just after (inside of) one.
+    """Insert members after (inside of) a member.
 
     Raises:
-        UnknownMember: There is none, or more than one.
+        UnknownMember: No member is selected, or several are.
     """
     at = _index(stack, which) + 1
     return [*stack[:at], *new, *stack[at:]]
 
 
 def remove(stack: Sequence[Member], which: Which) -> list[Member]:
-    """The stack without one member.
+    """Remove a member.
 
     Raises:
-        UnknownMember: There is none, or more than one.
+        UnknownMember: No member is selected, or several are.
     """
     return replace(stack, which)
 
@@ -87,8 +87,9 @@ def _index(stack: Sequence[Member], which: Which) -> int:
         return found[0]
     names = [member.name for member in stack]
     if found:
-        meant = ", ".join(names[i] for i in found)
-        raise UnknownMember(name, "means several members of the stack.", f"Name one: {meant}.")
-    close = get_close_matches(name, names, n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"It has {', '.join(names) or 'none'}."
+        matches = ", ".join(names[i] for i in found)
+        raise UnknownMember(name, "selects several members.", f"Use one of their names: {matches}.")
+    similar = get_close_matches(name, names, n=1)
+    members = f"The members are {', '.join(names)}." if names else "The stack is empty."
+    hint = f"Did you mean {similar[0]}?" if similar else members
     raise UnknownMember(name, "is not in the stack.", hint)

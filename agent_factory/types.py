@@ -1,4 +1,4 @@
-"""The values of one turn: the state, the request to a model and what comes back."""
+"""State of an agent, model request and model response."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from agent_factory.structured_output.strategies import ResponseFormat
 
 JumpTo = Literal["tools", "model", "end"]
-"""Where a hook may send the run: to the pending tool calls, back to the model, or out."""
+"""Where a hook may jump: to the pending tool calls, back to the model, or to the end."""
 
 Checkpoints = Literal["full", "delta"]
-"""What a checkpoint holds of the messages: all of them, or those written since the one before."""
+"""Messages in a checkpoint: all of them, or those written since the previous checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class OmitFromSchema:
-    """Marks a state key that callers should not pass in, or should not get back.
+    """Mark of a state key that is not part of the agent's input or output.
 
     Args:
-        input: Leave the key out of the agent's input.
-        output: Leave the key out of the agent's output.
+        input: Whether to leave the key out of the input.
+        output: Whether to leave the key out of the output.
     """
 
     input: bool = True
@@ -48,26 +48,26 @@ class OmitFromSchema:
 
 
 OmitFromInput = OmitFromSchema(input=True, output=False)
-"""For `Annotated`: the key is written by the run, never by its caller."""
+"""For `Annotated`: a key that the caller cannot pass."""
 
 OmitFromOutput = OmitFromSchema(input=False, output=True)
-"""For `Annotated`: the key may be passed in and is not handed back."""
+"""For `Annotated`: a key that the caller can pass and does not get back."""
 
 PrivateStateAttr = OmitFromSchema(input=True, output=True)
-"""For `Annotated`: the key belongs to the middleware alone."""
+"""For `Annotated`: a key that the caller can neither pass nor get back."""
 
 ResponseT = TypeVar("ResponseT", default=Any)
 
 
 class AgentState(TypedDict, Generic[ResponseT]):
-    """What every agent's state holds; extend it for keys of your own.
+    """State that every agent has. Extend it to add keys.
 
     >>> class Counting(AgentState):
     ...     calls: NotRequired[int]
     """
 
     messages: Required[Annotated[list[AnyMessage], add_messages]]
-    # Without the guard two tools of one turn that both stop the run would be an error.
+    # Without guard=False, two tools of a turn that both end the run would be an error.
     jump_to: NotRequired[
         Annotated[JumpTo | None, EphemeralValue(object, guard=False), PrivateStateAttr]
     ]
@@ -78,13 +78,13 @@ StateT = TypeVar("StateT", bound=AgentState[Any], default=AgentState[Any])
 
 
 class InputAgentState(TypedDict):
-    """What a caller passes in: messages, as objects or in any form LangChain converts."""
+    """Input of an agent: messages, as objects or in any form that LangChain converts."""
 
     messages: Required[Annotated[Sequence[MessageLikeRepresentation], add_messages]]
 
 
 class OutputAgentState(TypedDict, Generic[ResponseT]):
-    """What a caller gets back."""
+    """Output of an agent."""
 
     messages: Required[Annotated[list[AnyMessage], add_messages]]
     structured_response: NotRequired[ResponseT]
@@ -104,18 +104,18 @@ _REQUEST_FIELDS = (
 
 
 class ModelRequest(Generic[ContextT]):
-    """One call of the model, before it is made. Treat it as frozen: `override` gives a copy.
+    """Request of a model call. Treat it as immutable; `override` returns a changed copy.
 
     Args:
-        model: The chat model to ask.
+        model: The chat model to call.
         messages: The conversation, without the system message.
-        system_message: What the model is told first.
-        system_prompt: The same as text; give one of the two.
-        tool_choice: Passed to the model's `bind_tools` where it is not None.
+        system_message: The system message, or None.
+        system_prompt: Text of the system message; pass one of the two.
+        tool_choice: Passed to the model's `bind_tools`, unless it is None.
         tools: Client tools, and provider tools as dicts.
         response_format: The structured output strategy, or None.
-        state: The agent's state. Read it; write by returning updates.
-        runtime: Context, store and stream writer of this run.
+        state: State of the agent. To change it, return an update.
+        runtime: Context, store and stream writer of the run.
         model_settings: Keyword arguments for this call, such as `temperature`.
 
     Raises:
@@ -147,7 +147,9 @@ class ModelRequest(Generic[ContextT]):
         model_settings: dict[str, Any] | None = None,
     ) -> None:
         if system_message is not None and system_prompt is not None:
-            raise ValueError("Give a ModelRequest system_message or system_prompt, not both.")
+            raise ValueError(
+                "Pass either system_message or system_prompt to ModelRequest, not both."
+            )
         if system_prompt is not None:
             system_message = SystemMessage(system_prompt)
         self.__dict__.update(
@@ -164,17 +166,17 @@ class ModelRequest(Generic[ContextT]):
 
     @property
     def system_prompt(self) -> str | None:
-        """The text of `system_message`, or None."""
+        """Text of `system_message`, or None."""
         return None if self.system_message is None else self.system_message.text
 
     def override(self, **changes: Any) -> ModelRequest[ContextT]:
-        """A copy with some fields changed; this request stays as it is.
+        """Return a copy with some fields changed.
 
         Args:
             **changes: Any field of the request, or `system_prompt` for its text.
 
         Raises:
-            TypeError: A name that is no field.
+            TypeError: A name is not that of a field.
             ValueError: Both `system_message` and `system_prompt` are given.
 
         >>> from langchain_core.language_models import FakeListChatModel
@@ -184,7 +186,7 @@ class ModelRequest(Generic[ContextT]):
         """
         if "system_prompt" in changes:
             if "system_message" in changes:
-                raise ValueError("Override system_message or system_prompt, not both.")
+                raise ValueError("Override either system_message or system_prompt, not both.")
             text = changes.pop("system_prompt")
             changes["system_message"] = None if text is None else SystemMessage(text)
         if unknown := changes.keys() - set(_REQUEST_FIELDS):
@@ -192,7 +194,7 @@ class ModelRequest(Generic[ContextT]):
                 f"ModelRequest has no field {', '.join(map(repr, sorted(unknown)))}; "
                 f"its fields are {', '.join(_REQUEST_FIELDS)}, and system_prompt."
             )
-        # As copy() does it, without a look at how it could be done otherwise: layers do this a lot.
+        # What copy.copy() does, but faster: layers call this often.
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, **changes)
         return other
@@ -211,7 +213,7 @@ class ModelRequest(Generic[ContextT]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ModelRequest) and self.__dict__ == other.__dict__
 
-    __hash__ = None  # type: ignore[assignment]  # holds lists, and compares by value
+    __hash__ = None  # type: ignore[assignment]  # It is mutable and compares by value.
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={self.__dict__[name]!r}" for name in _REQUEST_FIELDS)
@@ -220,11 +222,11 @@ class ModelRequest(Generic[ContextT]):
 
 @dataclass
 class ModelResponse(Generic[ResponseT]):
-    """What one call of the model gave.
+    """Result of a model call.
 
     Args:
-        result: The new messages: the model's answer, and answers to structured output calls.
-        structured_response: The parsed structured answer, where there is one.
+        result: New messages: the answer of the model, and answers to calls of output tools.
+        structured_response: The parsed structured answer, or None.
     """
 
     result: list[BaseMessage]
@@ -233,12 +235,12 @@ class ModelResponse(Generic[ResponseT]):
 
 @dataclass
 class ExtendedModelResponse(Generic[ResponseT]):
-    """A response together with a state update from a `wrap_model_call` layer.
+    """Response of a `wrap_model_call` layer with a state update.
 
     Args:
-        model_response: What the layer hands outward.
-        command: A Command with `update`, applied after those of the layers further in.
-            `goto`, `resume` and `graph` are refused with NotImplementedError.
+        model_response: The response.
+        command: A Command with `update`, applied after the updates of inner layers. With `goto`,
+            `resume` or `graph` it raises NotImplementedError.
     """
 
     model_response: ModelResponse[ResponseT]
@@ -246,7 +248,7 @@ class ExtendedModelResponse(Generic[ResponseT]):
 
 
 ModelCallResult = ModelResponse[ResponseT] | AIMessage | ExtendedModelResponse[ResponseT]
-"""What a `wrap_model_call` layer may return."""
+"""Return type of `wrap_model_call`."""
 
 ModelHandler = Callable[[ModelRequest[Any]], Any]
-"""The call inward: a response, or an awaitable of one in an asynchronous run."""
+"""Handler of a model layer: returns a response, or an awaitable of one in an async run."""

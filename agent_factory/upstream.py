@@ -6,12 +6,13 @@ Each reliance stands here once, with the reason and the version it was seen in, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
 from langgraph.types import Interrupt
 
@@ -95,3 +96,18 @@ def read_channels(config: RunnableConfig) -> dict[str, Any]:
         return {}
     state: dict[str, Any] = read(list(read.args[1]), True)
     return state
+
+
+def messages_delta_reducer(default: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the reducer by which LangGraph recognizes a delta channel of messages.
+
+    langgraph 1.2, `pregel/_messages.py`: if the reducer of a DeltaChannel is
+    `_messages_delta_reducer` itself, all that is written is converted to messages with ids before
+    it is stored. Other channels store pairs and strings, and a saver returns a pair as a list of
+    two strings. LangGraph calls the function experimental.
+
+    Args:
+        default: Reducer to use if LangGraph no longer has it. Lists of messages work then, too.
+    """
+    reducer: Callable[..., Any] = getattr(langgraph_message, "_messages_delta_reducer", default)
+    return reducer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Annotated, Any, ClassVar, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import AIMessage
 from langgraph.channels.untracked_value import UntrackedValue
@@ -50,7 +50,7 @@ class ModelCallLimitExceededError(TurnError):
         run_limit: The limit of the run, or None.
     """
 
-    code: ClassVar[str] = "AF340"
+    code = "AF340"
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ Only what providers say themselves counts as a refusal; words are never guessed 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
 
@@ -64,7 +64,7 @@ class ModelRefusalError(TurnError):
         refusals: One dict for each model that refused: `model`, `reason` and `usage_metadata`.
     """
 
-    code: ClassVar[str] = "AF347"
+    code = "AF347"
 
     def __init__(self, ai_message: AIMessage, refusals: list[dict[str, Any]]) -> None:
         self.ai_message = ai_message

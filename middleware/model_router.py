@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Mapping,
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import isawaitable, iscoroutine
-from typing import Annotated, Any, ClassVar, Final, NotRequired
+from typing import Annotated, Any, Final, NotRequired
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
@@ -214,7 +214,7 @@ class RoutingError(TurnError):
         choices: The names it could have returned.
     """
 
-    code: ClassVar[str] = "AF348"
+    code = "AF348"
 
     def __init__(self, owner: str, choice: Any, choices: tuple[str, ...]) -> None:
         self.choice = choice

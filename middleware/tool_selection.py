@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, TypedDict, cast
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
@@ -181,7 +181,7 @@ class ToolSelectionError(TurnError):
         options: The names of the tools it could choose from.
     """
 
-    code: ClassVar[str] = "AF346"
+    code = "AF346"
 
     def __init__(
         self, subject: str, reason: str, hint: str, answer: str, options: Sequence[str]

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("typer", reason="the extra cli is not installed")
 
-import agent_factory
-from agent_factory import SpecError, TurnError
 from agent_factory.cli.check_codes import Code, codes, page, printed
-from agent_factory.errors import BuildWarning, SpecErrors
+from agent_factory.cli.check_examples import EXAMPLES
+from agent_factory.errors import BUILD_CODES
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "checks.md"
 CODES = codes()
-FAMILIES = {SpecError, SpecErrors, BuildWarning}
 
 
-def kinds() -> set[type[SpecError]]:
-    """Every class of the package that says what is wrong with a build."""
-    found = set()
-    for name in ("agent_factory", "agent_factory.middleware"):
-        package = importlib.import_module(name)
-        for module in pkgutil.iter_modules(package.__path__, f"{name}."):
-            if "commands" not in module.name and "cli" not in module.name:
-                values = vars(importlib.import_module(module.name)).values()
-                found |= {v for v in values if inspect.isclass(v) and issubclass(v, SpecError)}
-    return {kind for kind in found if not issubclass(kind, TurnError)}
-
-
-def test_each_kind_of_finding_has_an_entry() -> None:
-    assert agent_factory.__path__
-    assert {code.kind for code in CODES} == kinds() - FAMILIES
+def test_each_code_of_a_build_has_an_example() -> None:
+    assert list(EXAMPLES) == list(BUILD_CODES)
 
 
 @pytest.mark.parametrize("code", CODES, ids=lambda code: code.code)

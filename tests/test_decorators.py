@@ -25,7 +25,7 @@ from agent_factory import (
     wrap_model_call,
     wrap_tool_call,
 )
-from agent_factory.errors import AgentFactoryError, HookMode, HookSignature, PathNotSupported
+from agent_factory.errors import AgentFactoryError, ArgumentError, PathNotSupported
 from agent_factory.testing import ScriptedChatModel
 
 Decorate = Callable[..., Any]
@@ -217,7 +217,7 @@ async def test_wrap_tool_call_takes_a_coroutine_function() -> None:
     assert result["messages"][-2].text == "marked"
 
 
-def test_a_generator_function_becomes_a_flow_for_both_colours(call: Any) -> None:
+def test_a_generator_function_becomes_a_flow_for_sync_and_async_runs(call: Any) -> None:
     @wrap_model_call(name="Twice")
     def twice(request: Any) -> Any:
         yield request
@@ -234,7 +234,7 @@ def test_a_generator_function_becomes_a_flow_for_both_colours(call: Any) -> None
 
 
 @pytest.mark.parametrize("prompt", ["Be brief.", SystemMessage("Be brief.")])
-def test_a_dynamic_prompt_is_written_anew_for_each_call(call: Any, prompt: Any) -> None:
+def test_a_dynamic_prompt_is_computed_for_each_call(call: Any, prompt: Any) -> None:
     @dynamic_prompt
     def brief(request: Any) -> Any:
         return f"{prompt} {len(request.messages)}" if isinstance(prompt, str) else prompt
@@ -269,7 +269,7 @@ def test_a_hook_with_other_arguments_is_refused_at_build(decorate: Decorate) -> 
     def note(state: Any) -> None:
         return None
 
-    with pytest.raises(HookSignature, match=r"is called with \(state, runtime\)"):
+    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(state, runtime\)"):
         create_agent(ScriptedChatModel(), middleware=[note])
 
 
@@ -279,7 +279,7 @@ def test_a_layer_with_other_arguments_is_refused_at_build(decorate: Decorate) ->
     def layer(request: Any) -> Any:
         return request
 
-    with pytest.raises(HookSignature, match=r"is called with \(request, handler\)"):
+    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(request, handler\)"):
         create_agent(ScriptedChatModel(), middleware=[layer])
 
 
@@ -289,29 +289,33 @@ def test_a_flow_with_other_arguments_is_refused_at_build(decorate: Decorate) -> 
     def flow(request: Any, handler: Any) -> Any:
         yield request
 
-    with pytest.raises(HookSignature, match=r"is called with \(request\)"):
+    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(request\)"):
         create_agent(ScriptedChatModel(), middleware=[flow])
 
 
 @pytest.mark.parametrize("decorate", HOOKS)
-def test_a_generator_is_no_node_hook(decorate: Decorate) -> None:
+def test_a_generator_is_refused_as_a_node_hook(decorate: Decorate) -> None:
     @decorate
     def note(state: Any, runtime: Any) -> Any:
         yield None
 
-    with pytest.raises(HookMode, match="is a generator"):
+    with pytest.raises(ArgumentError, match=r"^\[AF107\] .*is a generator"):
         create_agent(ScriptedChatModel(), middleware=[note])
 
 
 @pytest.mark.parametrize("decorate", [*HOOKS, *WRAPS, dynamic_prompt])
 @pytest.mark.parametrize("junk", [5, "text"])
-def test_something_that_is_no_function_is_refused_by_name(decorate: Decorate, junk: Any) -> None:
+def test_decorating_something_other_than_a_function_is_refused(
+    decorate: Decorate, junk: Any
+) -> None:
     with pytest.raises(AgentFactoryError, match=type(junk).__name__):
         decorate(junk)
 
 
 @pytest.mark.parametrize("junk", [5, {"role": "system"}])
-def test_a_dynamic_prompt_that_gives_no_prompt_is_named(call: Any, junk: Any) -> None:
+def test_a_dynamic_prompt_that_returns_no_prompt_is_named_in_the_error(
+    call: Any, junk: Any
+) -> None:
     @dynamic_prompt
     def brief(request: Any) -> Any:
         return junk

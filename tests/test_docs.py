@@ -19,6 +19,7 @@ import pytest
 
 import agent_factory
 from agent_factory import AgentFactoryError
+from agent_factory.errors import BUILD_CODES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -36,7 +37,7 @@ NEEDS = {
 """What a module needs beyond the core, for itself or for its examples."""
 
 
-PAGE_NEEDS = {"docs/foreign_middleware.md": "langchain.agents"}
+PAGE_NEEDS = {"docs/langchain_middleware.md": "langchain.agents"}
 """What the code of a page needs beyond the core and what every test has."""
 
 
@@ -165,7 +166,18 @@ def test_the_table_of_errors_is_that_of_the_code() -> None:
     )
     expected = {(c.code, c.__name__, also(c), meaning(c)) for c in error_classes()}
     assert set(rows) == expected
-    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+
+
+def test_the_table_of_build_codes_is_that_of_the_code() -> None:
+    """Each code has a row: its name, the class it is raised as, and its meaning."""
+    rows = re.findall(
+        r"^\| (AF\d+) \| (\w+) \| `(\w+)` \| (.*?) \| .+ \|$",
+        (DOCS / "errors.md").read_text(encoding="utf-8"),
+        flags=re.M,
+    )
+    expected = [(entry.code, entry.name, entry.meaning) for entry in BUILD_CODES.values()]
+    assert [(code, name, meaning) for code, name, _, meaning in rows] == expected
+    assert {row[2] for row in rows} <= {cls.__name__ for cls in error_classes()}
 
 
 def also(cls: type[AgentFactoryError]) -> str:

@@ -93,7 +93,7 @@ async def test_then_without_on_error_passes_errors_on() -> None:
         await then(raise_later(ValueError("no")), str)
 
 
-def test_a_flow_receives_what_the_call_inward_gave(drive: Drive) -> None:
+def test_a_flow_receives_the_result_of_the_inner_layer(drive: Drive) -> None:
     def flow() -> Flow[str]:
         first = yield "a"
         second = yield first
@@ -102,7 +102,7 @@ def test_a_flow_receives_what_the_call_inward_gave(drive: Drive) -> None:
     assert drive(flow(), lambda value: value + "!") == "a!a!!"
 
 
-def test_a_flow_that_never_calls_inward_only_returns(drive: Drive) -> None:
+def test_a_flow_without_an_inner_call_only_returns(drive: Drive) -> None:
     def flow() -> Flow[str]:
         return "done"
         yield
@@ -140,7 +140,7 @@ async def test_sleep_lets_other_tasks_run() -> None:
     assert ran == ["other", "flow"]
 
 
-def test_invoke_asks_a_runnable_in_the_colour_of_the_run(drive: Drive) -> None:
+def test_invoke_calls_a_runnable_in_the_mode_of_the_run(drive: Drive) -> None:
     """The one that is asked sees which of its two calls was made."""
 
     async def double_later(value: int) -> str:
@@ -306,17 +306,17 @@ def test_a_flow_that_yields_while_it_is_closed_cannot_hide_the_signal(drive: Dri
 
 
 @pytest.mark.parametrize("junk", [None, 3, "text", object()])
-def test_without_a_call_inward_a_flow_may_yield_effects_only(drive: Drive, junk: Any) -> None:
+def test_without_an_inner_layer_a_flow_may_yield_effects_only(drive: Drive, junk: Any) -> None:
     def flow() -> Flow[None]:
         yield junk
 
-    with pytest.raises(BadReturn, match="no call inward") as caught:
+    with pytest.raises(BadReturn, match="no inner layer") as caught:
         drive(flow())
     assert type(junk).__name__ in caught.value.reason
     assert "Sleep" in caught.value.hint
 
 
-def test_a_bad_yield_is_told_to_the_flow_at_its_yield(drive: Drive) -> None:
+def test_a_bad_yield_raises_in_the_flow_at_its_yield(drive: Drive) -> None:
     def flow() -> Flow[str]:
         try:
             yield "junk"

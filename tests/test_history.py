@@ -1,4 +1,4 @@
-"""Histories are mended so that a model may see them, and no more than that (wanted 3)."""
+"""Invalid histories are repaired, with the smallest change (wanted 3)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_valid_history_is_left_alone(messages: list[AnyMessage]) -> None:
 @pytest.mark.parametrize(
     ("messages", "mended"), [case[1:] for case in BROKEN], ids=[c[0] for c in BROKEN]
 )
-def test_a_broken_history_is_mended(messages: list[AnyMessage], mended: list[str]) -> None:
+def test_an_invalid_history_is_repaired(messages: list[AnyMessage], mended: list[str]) -> None:
     assert not is_valid(messages)
     repaired = repair(messages)
     assert repaired is not None
@@ -125,7 +125,7 @@ def test_of_two_answers_the_first_is_kept() -> None:
 
 
 def test_what_is_missing_at_the_end_is_only_added() -> None:
-    """The thread is not written anew for it."""
+    """The thread is not rewritten for it."""
     repaired = repair(with_ids([user(), ai("a"), result("a"), ai("b")]))
     assert repaired is not None
     assert shown(repaired.update) == ["tool b !"]
@@ -209,7 +209,7 @@ def test_validity_is_what_providers_ask_for(messages: list[AnyMessage]) -> None:
 
 
 @given(histories)
-def test_a_mended_history_is_valid_and_stays_as_it_is(messages: list[AnyMessage]) -> None:
+def test_a_repaired_history_is_valid_and_is_not_repaired_again(messages: list[AnyMessage]) -> None:
     repaired = repair(messages)
     mended = messages if repaired is None else repaired.messages
     assert a_model_may_see(mended)
@@ -222,7 +222,9 @@ def test_what_is_valid_is_not_touched(messages: list[AnyMessage]) -> None:
 
 
 @given(histories)
-def test_whatever_is_no_answer_keeps_its_place_and_its_identity(messages: list[AnyMessage]) -> None:
+def test_messages_other_than_answers_keep_their_place_and_identity(
+    messages: list[AnyMessage],
+) -> None:
     if repaired := repair(messages):
         before = [m for m in messages if not isinstance(m, ToolMessage)]
         after = [m for m in repaired.messages if not isinstance(m, ToolMessage)]
@@ -267,7 +269,7 @@ def test_the_update_makes_the_thread_what_the_model_saw(messages: list[AnyMessag
 
 
 @given(histories, histories)
-def test_what_is_known_to_be_valid_need_not_be_looked_at(
+def test_messages_known_to_be_valid_are_not_read(
     first: list[AnyMessage], rest: list[AnyMessage]
 ) -> None:
     mended = repair(first)
@@ -281,7 +283,7 @@ def test_what_is_known_to_be_valid_need_not_be_looked_at(
 
 
 @given(histories)
-def test_mending_leaves_the_given_list_alone(messages: list[AnyMessage]) -> None:
+def test_repairing_leaves_the_given_list_unchanged(messages: list[AnyMessage]) -> None:
     before = list(messages)
     repair(messages)
     assert len(before) == len(messages)

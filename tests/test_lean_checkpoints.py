@@ -61,7 +61,7 @@ SAVERS: dict[str, Callable[[], Any]] = {
 
 
 class Writing(AgentMiddleware):
-    """Writes what it is told to before the model is asked."""
+    """Writes a given update before the model is called."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -306,9 +306,9 @@ def test_a_fork_of_an_old_checkpoint_leaves_the_thread_as_it_was() -> None:
     assert lean.agent.get_state(latest.config).values == latest.values
 
 
-def test_another_way_to_store_is_refused_by_name() -> None:
+def test_an_unknown_kind_of_checkpoints_is_refused() -> None:
     wrong: Any = "lean"
-    with pytest.raises(SpecError, match=r"AF101.*checkpoints.*'lean'.*'full' or 'delta'"):
+    with pytest.raises(SpecError, match=r"AF101.*checkpoints.*'full' or 'delta'.*'lean'"):
         create_agent(FakeListChatModel(responses=["ok"]), checkpoints=wrong)
 
 
@@ -316,16 +316,16 @@ def keep_last(left: list[Any], right: list[Any]) -> list[Any]:
     return [*left, *right][-5:]
 
 
-def test_a_reducer_of_ones_own_cannot_be_stored_by_what_was_written() -> None:
+def test_a_custom_reducer_is_refused_with_delta_checkpoints() -> None:
     class Last(AgentState[Any]):
         messages: Annotated[list[AnyMessage], keep_last]
 
-    with pytest.raises(SpecError, match=r"checkpoints.*folded by keep_last"):
+    with pytest.raises(SpecError, match=r"checkpoints.*add_messages, and messages have keep_last"):
         create_agent(FakeListChatModel(responses=["ok"]), state_schema=Last, checkpoints="delta")
     assert create_agent(FakeListChatModel(responses=["ok"]), state_schema=Last)
 
 
-def test_what_a_caller_may_pass_in_is_said_alike() -> None:
+def test_the_input_schema_is_the_same_for_both_kinds_of_checkpoints() -> None:
     model = FakeListChatModel(responses=["ok"])
     full, lean = create_agent(model), create_agent(model, checkpoints="delta")
     assert lean.get_input_jsonschema() == full.get_input_jsonschema()

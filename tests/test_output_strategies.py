@@ -104,7 +104,7 @@ def test_tools_and_schema_are_sent_together(call: Any) -> None:
     assert all(set(record.kwargs) == {"response_format"} for record in model.requests)
 
 
-def test_settings_of_a_layer_go_beside_the_schema(call: Any) -> None:
+def test_settings_of_a_layer_are_sent_with_the_schema(call: Any) -> None:
     @wrap_model_call
     def cold(request: Any) -> Any:
         return (yield request.override(model_settings={"temperature": 0}))
@@ -140,10 +140,10 @@ def test_text_in_content_blocks_is_read_too(call: Any) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ("It is fine.", "Give JSON that fits Weather, and nothing else."),
-        ("", "Give JSON that fits Weather"),
+        ("It is fine.", "Answer with JSON that matches Weather, and nothing else."),
+        ("", "Answer with JSON that matches Weather"),
         ('{"degrees": 99}', "less than or equal to 60"),
-        ('{"degrees": 18} Enjoy!', "Give JSON"),
+        ('{"degrees": 18} Enjoy!', "Answer with JSON"),
         ("[1]", "Failed to parse structured output"),
     ],
 )
@@ -214,7 +214,9 @@ def test_a_bare_schema_means_auto_strategy() -> None:
     ],
 )
 @pytest.mark.parametrize("attribute", ["model_name", "model"])
-def test_a_name_says_what_its_provider_documents(name: str, supports: bool, attribute: str) -> None:
+def test_model_names_of_providers_with_structured_output_are_known(
+    name: str, supports: bool, attribute: str
+) -> None:
     model = type("Model", (), {attribute: name})()
     assert supports_provider_strategy(model) is supports
 
@@ -226,7 +228,7 @@ def test_a_profile_counts_before_the_name(promised: bool, name: str) -> None:
     assert supports_provider_strategy(NamedModel(model_name=name, profile=profile)) is promised
 
 
-def test_a_profile_that_says_nothing_leaves_it_to_the_name() -> None:
+def test_a_profile_without_the_key_leaves_it_to_the_name() -> None:
     assert supports_provider_strategy(NamedModel(model_name="gpt-5", profile={}))
     assert not supports_provider_strategy(ScriptedChatModel())
 
@@ -245,7 +247,7 @@ def test_auto_strategy_suits_the_model(
 
 
 def test_auto_strategy_suits_the_model_a_layer_takes(call: Any) -> None:
-    """Each call anew: a fallback to another provider gets its own form."""
+    """For each call: a fallback to another provider gets its own form."""
     other = NamedModel(steps=[GOOD], model_name="gpt-5")
 
     @wrap_model_call

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 import agent_factory
 from agent_factory import create_react_agent, prebuilt
-from agent_factory.errors import ArgumentError, SpecError, UnknownNode
+from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.prebuilt.react_errors import ReactArgumentError
 from agent_factory.testing import ScriptedChatModel
 
@@ -263,7 +263,7 @@ def test_a_run_pauses_where_it_is_told_to_and_goes_on(given: Any, after: Any, ca
 
 def test_a_pause_at_no_node_is_refused() -> None:
     """B58"""
-    with pytest.raises(UnknownNode, match="Its nodes are agent"):
+    with pytest.raises(SpecError, match=r"^\[AF116\] .*Its nodes are agent"):
         create_react_agent(model(), [], interrupt_before=["tools"])
 
 

@@ -14,7 +14,7 @@ from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, Send, interrupt
 
 from agent_factory import ToolNode, create_react_agent
-from agent_factory.errors import ToolNameTaken, UnknownStateKey
+from agent_factory.errors import SpecError, UnknownStateKey
 from agent_factory.prebuilt import AgentState, AgentStatePydantic
 from agent_factory.prebuilt.react_routing import ReactRules
 from agent_factory.testing import ScriptedChatModel
@@ -197,7 +197,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
     def other() -> None:
         """Do something else."""
 
-    with pytest.raises(ToolNameTaken):
+    with pytest.raises(SpecError, match=r"^\[AF113\]"):
         create_react_agent(model(), [add, other])
 
 

@@ -12,7 +12,7 @@ from langgraph.errors import InvalidUpdateError
 from langgraph.types import Command, interrupt
 
 from agent_factory import create_agent
-from agent_factory.errors import UnknownNode
+from agent_factory.errors import SpecError
 from agent_factory.testing import InvalidHistory, ScriptedChatModel, assert_valid_history
 
 Run = Callable[..., Any]
@@ -62,7 +62,7 @@ def test_d20_without_a_checkpointer_it_just_stops(call: Run) -> None:
 
 
 def test_d20_an_unknown_node_is_refused_when_the_agent_is_built() -> None:
-    with pytest.raises(UnknownNode, match="tool"):
+    with pytest.raises(SpecError, match=r"^\[AF116\] .*tool"):
         create_agent(ScriptedChatModel([]), [add], interrupt_before=["tool"])
 
 

@@ -49,7 +49,11 @@ def test_every_change_is_a_new_list() -> None:
 
 @pytest.mark.parametrize(
     ("which", "hint"),
-    [("zebra", "It has a, b, Guard."), ("Gaurd", "Did you mean Guard?"), (Slow, "It has a, b")],
+    [
+        ("zebra", "The members are a, b, Guard."),
+        ("Gaurd", "Did you mean Guard?"),
+        (Slow, "The members are a, b"),
+    ],
 )
 def test_a_name_that_is_not_there_is_an_error_that_helps(which: Any, hint: str) -> None:
     with pytest.raises(UnknownMember) as caught:
@@ -58,17 +62,17 @@ def test_a_name_that_is_not_there_is_an_error_that_helps(which: Any, hint: str) 
 
 
 @pytest.mark.parametrize("which", ["Retry", Retry])
-def test_a_class_of_several_members_says_which_there_are(which: Any) -> None:
-    with pytest.raises(UnknownMember, match="Name one: a, b"):
+def test_a_class_with_several_members_lists_them(which: Any) -> None:
+    with pytest.raises(UnknownMember, match="Use one of their names: a, b"):
         stack.insert_before([A, B, G], which, Guard(name="other"))
 
 
-def test_a_members_own_name_goes_before_a_class() -> None:
+def test_the_name_of_a_member_takes_precedence_over_a_class() -> None:
     named = Guard(name="Retry")
     assert stack.find([A, named], "Retry") is named
     assert stack.find([A, named], Retry) is A
 
 
 def test_an_empty_stack_has_none() -> None:
-    with pytest.raises(LookupError, match="It has none"):
+    with pytest.raises(LookupError, match="The stack is empty"):
         stack.find([], "a")

@@ -109,7 +109,7 @@ class Open(AgentState):
 
 @pytest.mark.parametrize("stack", [[Views, Open], [Open, Views]])
 def test_a_key_that_one_hides_stays_hidden(stack: list[Any]) -> None:
-    """D41: whoever else declares it, before or after."""
+    """D41: also if others declare it, before or after."""
     both = agent(*(Writer(schema, name=schema.__name__) for schema in stack))
     assert "private" not in both.get_input_jsonschema()["properties"]
     assert "private" not in both.get_output_jsonschema()["properties"]
@@ -153,7 +153,7 @@ def test_managed_values_are_seen_by_hooks_alone(call: Any) -> None:
 # Keys that nobody declared
 
 
-def test_a_hook_that_writes_an_unknown_key_is_named(call: Any) -> None:
+def test_a_hook_that_writes_an_unknown_key_is_named_in_the_error(call: Any) -> None:
     with pytest.raises(UnknownStateKey) as caught:
         call(agent(Writer(Naming, {"nmae": "Ada"})), GO)
     assert caught.value.subject == "M.before_model"

@@ -1,4 +1,4 @@
-"""Structured answers by way of a tool: fresh, never silent, beside ordinary calls."""
+"""Structured answers by a tool call: written in each turn, never lost, with other tool calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel, Field
 
 from agent_factory import ModelResponse, create_agent, wrap_model_call
-from agent_factory.errors import ToolNameTaken
+from agent_factory.errors import SpecError
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 
@@ -76,7 +76,7 @@ def test_tools_are_used_before_the_answer_is_given(call: Any) -> None:
 
 
 @pytest.mark.parametrize("calls", [[answer(), looking()], [looking(), answer()]])
-def test_an_ordinary_call_beside_the_answer_still_runs_and_then_the_run_ends(
+def test_a_tool_called_together_with_the_answer_runs_and_then_the_run_ends(
     call: Any, calls: Any
 ) -> None:
     """A38, A16 rule 2."""
@@ -112,7 +112,7 @@ def test_an_invalid_answer_is_explained_and_asked_for_again(call: Any, tools: An
     assert told.text.endswith(".\n Please fix your mistakes.")
 
 
-def test_an_invalid_answer_beside_an_ordinary_call_is_explained_too(call: Any) -> None:
+def test_an_invalid_answer_together_with_a_tool_call_is_reported_too(call: Any) -> None:
     """wanted 5: and the ordinary call runs."""
     model = ScriptedChatModel([[answer(99), looking()], [answer(18, "again")]])
     result = call(create_agent(model, [look], response_format=ToolStrategy(Weather)), ASK)
@@ -244,7 +244,7 @@ def test_the_tool_choice_of_a_layer_is_passed_on(call: Any, choice: Any) -> None
     assert model.requests[0].kwargs == {"tool_choice": choice}
 
 
-def test_the_tools_a_layer_leaves_are_offered_beside_the_output_tool(call: Any) -> None:
+def test_the_tools_a_layer_leaves_are_offered_with_the_output_tool(call: Any) -> None:
     @wrap_model_call
     def fewer(request: Any) -> Any:
         return (yield request.override(tools=[]))
@@ -260,7 +260,7 @@ def test_an_output_tool_may_not_share_its_name_with_a_tool() -> None:
         """Look at the weather."""
         return city
 
-    with pytest.raises(ToolNameTaken, match="response_format"):
+    with pytest.raises(SpecError, match=r"^\[AF113\] .*response_format"):
         create_agent(ScriptedChatModel(), [Weather], response_format=globals()["Weather"])
 
 

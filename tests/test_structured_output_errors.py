@@ -65,7 +65,7 @@ def agent(*steps: Any, tools: Any = (), **options: Any) -> tuple[Any, ScriptedCh
 
 
 def told(model: ScriptedChatModel) -> list[str]:
-    """What the model was told of its first answer."""
+    """What was reported to the model about its first answer."""
     after = model.requests[1].messages[2:]
     return [message.text for message in after]
 
@@ -73,7 +73,7 @@ def told(model: ScriptedChatModel) -> list[str]:
 # --- the forms of handle_errors -----------------------------------------------------------------
 
 
-def test_true_tells_the_model_what_was_wrong(call: Any, bad: Any) -> None:
+def test_true_reports_the_error_to_the_model(call: Any, bad: Any) -> None:
     """A38."""
     built, model = agent(bad, answer(), handle_errors=True)
     assert call(built, ASK)["structured_response"] == Weather(degrees=18)
@@ -91,7 +91,7 @@ def test_false_raises(call: Any, kind: str) -> None:
     assert isinstance(caught.value, OutputError)
 
 
-def test_a_text_is_what_the_model_is_told(call: Any, bad: Any) -> None:
+def test_a_string_is_reported_to_the_model(call: Any, bad: Any) -> None:
     built, model = agent(bad, answer(), handle_errors="Try harder.")
     assert call(built, ASK)["structured_response"] == Weather(degrees=18)
     assert set(told(model)) == {"Try harder."}
@@ -122,7 +122,7 @@ def test_exception_types_that_do_not_fit_let_the_error_out(call: Any, types: Any
     assert caught.value.tool_name == "Weather"
 
 
-def test_a_function_says_what_the_model_is_told(call: Any, bad: Any) -> None:
+def test_the_result_of_a_function_is_reported_to_the_model(call: Any, bad: Any) -> None:
     seen: list[Exception] = []
 
     def explain(error: Exception) -> str:
@@ -145,7 +145,7 @@ def test_a_function_may_refuse_by_raising(call: Any, bad: Any) -> None:
         call(built, ASK)
 
 
-def test_a_function_that_gives_no_text_is_named(call: Any, bad: Any) -> None:
+def test_a_function_that_returns_no_string_is_named_in_the_error(call: Any, bad: Any) -> None:
     built, _ = agent(bad, handle_errors=lambda error: None)
     with pytest.raises(TurnError, match="handle_errors"):
         call(built, ASK)
@@ -156,7 +156,7 @@ def test_a_function_that_gives_no_text_is_named(call: Any, bad: Any) -> None:
 
 @pytest.mark.parametrize("tools", [[], [look]])
 @pytest.mark.parametrize("retries", [0, 1, 2])
-def test_a_model_is_asked_again_so_often_and_no_more(
+def test_a_model_is_called_again_up_to_max_retries_times(
     call: Any, bad: Any, retries: int, tools: Any
 ) -> None:
     """wanted 2, 5."""
@@ -202,7 +202,7 @@ def test_tool_calls_in_between_do_not_reset_the_count(call: Any) -> None:
     assert len(model.requests) == 5
 
 
-def test_the_count_begins_anew_when_the_user_speaks(call: Any, bad: Any) -> None:
+def test_the_count_of_retries_restarts_with_a_new_user_message(call: Any, bad: Any) -> None:
     model = ScriptedChatModel([bad, answer(), bad, answer()])
     built = create_agent(
         model,
@@ -299,20 +299,22 @@ def structured(request: Any) -> Any:
     return (yield request.override(response_format=ToolStrategy(Weather | News)))
 
 
-def test_a_bad_answer_to_a_layers_own_strategy_is_asked_for_again(call: Any, bad: Any) -> None:
+def test_an_invalid_answer_to_the_strategy_of_a_layer_is_asked_for_again(
+    call: Any, bad: Any
+) -> None:
     model = ScriptedChatModel([bad, answer()])
     built = create_agent(model, [look], middleware=[structured])
     assert call(built, ASK)["structured_response"] == Weather(degrees=18)
 
 
-def test_where_there_is_no_way_back_to_the_model_a_bad_answer_raises(call: Any, bad: Any) -> None:
+def test_without_an_edge_back_to_the_model_an_invalid_answer_raises(call: Any, bad: Any) -> None:
     """A25: without tools and without a response_format of its own the agent asks but once."""
     built = create_agent(ScriptedChatModel([bad]), middleware=[structured])
     with pytest.raises(OutputError):
         call(built, ASK)
 
 
-def test_a_hook_that_speaks_as_the_user_does_not_reset_the_count(call: Any, bad: Any) -> None:
+def test_a_user_message_of_a_hook_does_not_reset_the_count(call: Any, bad: Any) -> None:
     """wanted 2: a reminder before each call is no new question."""
 
     @before_model

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.tools import tool
 
 from agent_factory import create_agent
-from agent_factory.errors import InvalidTool
+from agent_factory.errors import ArgumentError
 from agent_factory.testing import ScriptedChatModel
 
 GO = {"messages": "Go"}
@@ -111,7 +111,7 @@ def no_exception(error: int) -> str:
 )
 def test_a_form_that_could_not_work_is_refused_at_build(handle: Any) -> None:
     """C41, C47: not when an error occurs."""
-    with pytest.raises(InvalidTool) as caught:
+    with pytest.raises(ArgumentError, match=r"^\[AF112\]") as caught:
         create_agent(ScriptedChatModel([]), [add], handle_tool_errors=handle)
     assert caught.value.subject.startswith("handle_tool_errors")
 

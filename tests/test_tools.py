@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
 from agent_factory import AgentMiddleware, before_model, create_agent, wrap_model_call
-from agent_factory.errors import InvalidTool, UnknownTool
+from agent_factory.errors import ArgumentError, UnknownTool
 from agent_factory.testing import ScriptedChatModel
 
 GO = {"messages": "Go"}
@@ -282,7 +282,7 @@ def undocumented(a: int) -> int:
 @pytest.mark.parametrize("entry", [5, "add", None, Halve, undocumented])
 def test_what_cannot_be_a_tool_is_refused(entry: Any) -> None:
     """C2"""
-    with pytest.raises(InvalidTool) as caught:
+    with pytest.raises(ArgumentError, match=r"^\[AF112\]") as caught:
         create_agent(ScriptedChatModel([]), [entry])
     assert caught.value.subject.startswith("tools")
 

@@ -46,7 +46,7 @@ def test_a_request_needs_a_model_and_messages_only() -> None:
     assert made.model_settings == {}
 
 
-def test_two_requests_share_no_default() -> None:
+def test_two_requests_do_not_share_defaults() -> None:
     one, other = request(), request()
     one.tools.append({"type": "web_search"})
     one.model_settings["temperature"] = 0
@@ -108,7 +108,7 @@ def test_override_takes_one_form_of_the_system_message() -> None:
         request().override(system_prompt="one", system_message=SystemMessage("other"))
 
 
-def test_override_refuses_what_is_no_field() -> None:
+def test_override_refuses_unknown_fields() -> None:
     with pytest.raises(TypeError, match="'mesages'") as caught:
         request().override(mesages=[])
     assert "messages" in str(caught.value), "the fields there are, are named"
@@ -260,7 +260,7 @@ def test_keys_of_several_schemas_stand_side_by_side(call: Any) -> None:
 
 
 class Folded(AgentState[Any]):
-    """Its reducer is made anew whenever its annotations, which are strings here, are read."""
+    """Its reducer is created each time its annotations, which are strings here, are evaluated."""
 
     log: NotRequired[Annotated[list[str], lambda old, new: [*old, *new]]]
 
@@ -270,7 +270,7 @@ class Longer(Folded):
 
 
 @pytest.mark.parametrize("own", [None, Folded, Longer])
-def test_one_schema_in_several_places_is_no_conflict(call: Any, own: Any) -> None:
+def test_one_schema_in_several_places_is_not_a_conflict(call: Any, own: Any) -> None:
     class Logging(AgentMiddleware[Folded]):
         state_schema = Folded
 

@@ -21,11 +21,14 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command, Send, interrupt
 
+from agent_factory import DeltaMessages
+from agent_factory.state.channels import fold_messages
 from agent_factory.upstream import (
     compiled_graph_arguments,
     current_config,
     interrupts_here,
     is_json_overwrite,
+    messages_delta_reducer,
     prompt_of,
     read_channels,
     run_identity,
@@ -218,3 +221,20 @@ async def test_tool_node_calls_its_attributes_func_and_afunc(mode: str) -> None:
     else:
         result = await node.ainvoke(["input"], config, runtime=runtime)
     assert result == (["input"], {"who": "Ada"}, "context")
+
+
+def test_langgraph_has_the_reducer_by_which_it_recognizes_messages() -> None:
+    assert messages_delta_reducer(fold_messages) is not fold_messages
+
+
+def test_langgraph_stores_a_pair_in_a_delta_channel_as_a_message_with_an_id() -> None:
+    class State(TypedDict):
+        messages: Annotated[list[Any], DeltaMessages()]
+
+    graph = StateGraph(State).add_node("node", lambda state: {"messages": [("user", "Hi")]})
+    agent = graph.set_entry_point("node").compile(checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    agent.invoke({"messages": []}, config)
+    (message,) = agent.get_state(config).values["messages"]
+    assert isinstance(message, HumanMessage)
+    assert message.id is not None

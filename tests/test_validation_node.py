@@ -17,7 +17,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
 from pydantic import BaseModel, Field, field_validator
 
-from agent_factory.errors import ArgumentError, ToolNameTaken
+from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.prebuilt.validation_node import NothingToValidate, ValidationNode
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
 
@@ -144,7 +144,7 @@ def test_d5_a_function_without_a_usable_signature_is_named() -> None:
 
 def test_two_schemas_of_one_name_are_refused_and_one_given_twice_is_not() -> None:
     other = type("Add", (BaseModel,), {})
-    with pytest.raises(ToolNameTaken, match="Add"):
+    with pytest.raises(SpecError, match=r"^\[AF113\] .*Add"):
         ValidationNode([Add, other])
     assert list(ValidationNode([Add, Add]).schemas_by_name) == ["Add"]
 
@@ -254,7 +254,7 @@ def test_an_exception_of_a_validator_that_is_no_validation_error_arrives(call: R
         call(ValidationNode([Broken]), [asking(("Broken", {"a": 1}))])
 
 
-class ValidatedPrefix(BaseTracer):
+class Seen(BaseTracer):
     """Keeps the runs it hears of."""
 
     def __init__(self) -> None:
@@ -266,7 +266,7 @@ class ValidatedPrefix(BaseTracer):
 
 
 def test_d4_name_and_tags_are_those_of_its_run(call: Run) -> None:
-    seen = ValidatedPrefix()
+    seen = Seen()
     node = ValidationNode([Add], name="checks", tags=["mine"])
     call(node, [asking(GOOD[0][0])], {"callbacks": [seen], "tags": ["yours"]})
     assert seen.heard == [("checks", ["mine", "yours"])]

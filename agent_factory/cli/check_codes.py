@@ -3,64 +3,56 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from agent_factory.cli.check_examples import EXAMPLES, PRELUDE, Example
-from agent_factory.errors import SpecError
+from agent_factory.errors import BUILD_CODES, BuildCode
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One kind of finding.
+    """One code of a build, with an example.
 
     Args:
-        kind: Its class.
+        entry: What the code means.
         example: A stack that gives it, and the remedy.
     """
 
-    kind: type[SpecError]
+    entry: BuildCode
     example: Example
 
     @property
     def code(self) -> str:
         """The stable code."""
-        return self.kind.code
-
-    @property
-    def meaning(self) -> str:
-        """What it says of a stack."""
-        paragraph = (inspect.getdoc(self.kind) or "").partition("\n\n")[0]
-        return " ".join(paragraph.split())
+        return self.entry.code
 
     @property
     def consequence(self) -> str:
         """What a build does about it, and whether that can be changed."""
-        if self.kind.severity == "warning":
+        if self.entry.severity == "warning":
             return "A warning; an error under `strict=True`. It can be ignored."
-        return f"An error. It can{'' if self.kind.ignorable else 'not'} be ignored."
+        return f"An error. It can{'' if self.entry.ignorable else 'not'} be ignored."
 
     @property
     def text(self) -> str:
         """The whole entry, as plain text."""
         indented = "\n".join(f"    {line}".rstrip() for line in self.example.source.splitlines())
-        words = f"{self.meaning} {self.consequence}"
-        return f"{self.code} {self.kind.__name__}\n{words}\n\n{indented}\n\n{self.example.hint}"
+        words = f"{self.entry.meaning} {self.consequence}"
+        return f"{self.code} {self.entry.name}\n{words}\n\n{indented}\n\n{self.example.hint}"
 
     def to_data(self) -> dict[str, Any]:
         """The same as a plain dict, for machines."""
         return {
             "code": self.code,
-            "name": self.kind.__name__,
-            "meaning": self.meaning,
-            "severity": self.kind.severity,
-            "ignorable": self.kind.ignorable,
+            "name": self.entry.name,
+            "meaning": self.entry.meaning,
+            "severity": self.entry.severity,
+            "ignorable": self.entry.ignorable,
             "example": self.example.source,
             "hint": self.example.hint,
         }
@@ -68,16 +60,7 @@ class Code:
 
 def codes() -> list[Code]:
     """Every code that a build can find, in order."""
-    from agent_factory import errors, stack
-
-    kinds = {kind.code: kind for module in (errors, stack) for kind in _kinds_in(module)}
-    return [Code(kinds[code], EXAMPLES[code]) for code in sorted(EXAMPLES)]
-
-
-def _kinds_in(module: ModuleType) -> Iterator[type[SpecError]]:
-    for value in vars(module).values():
-        if inspect.isclass(value) and issubclass(value, SpecError):
-            yield value
+    return [Code(entry, EXAMPLES[code]) for code, entry in BUILD_CODES.items()]
 
 
 def printed(example: Example) -> str:
@@ -103,7 +86,7 @@ findings of a build together.
   with `agent-factory check --ignore AF204`.
 
 `agent-factory explain AF204` shows one entry at the terminal. AF100 and AF200 are the two families;
-[errors](errors.md) lists all classes. This page is made from the code, by
+[errors](errors.md) lists all errors. This page is made from the code, by
 `python -m agent_factory.cli.check_codes docs/checks.md`.
 
 The examples share these lines:
@@ -126,8 +109,8 @@ def page() -> str:
 
 
 def _entry(code: Code) -> Iterator[str]:
-    yield f"### {code.code} {code.kind.__name__}\n"
-    yield f"{code.meaning} {code.consequence}\n"
+    yield f"### {code.code} {code.entry.name}\n"
+    yield f"{code.entry.meaning} {code.consequence}\n"
     yield _block("python", code.example.source)
     yield _block("output", printed(code.example))
     yield f"Remedy: {code.example.hint}\n"

@@ -380,7 +380,7 @@ def _stack(members: Sequence[Any]) -> Loaded:
         warnings.simplefilter("always")
         plan = plan_agent(middleware=list(members), ignore=["AF210"])
     told = [w.message for w in caught if isinstance(w.message, AgentFactoryWarning)]
-    return Loaded(plan, tuple(finding for warning in told for finding in warning.findings))
+    return Loaded(plan, tuple(finding for warning in told for finding in warning.warnings))
 
 
 def _check_call(name: str, function: Any) -> None:

@@ -1,7 +1,7 @@
-"""Middleware written for LangChain's base class become members of a stack like any other.
+"""Adapters for middleware that derive from LangChain's AgentMiddleware.
 
-They are recognised by that base among their classes, and LangChain is never imported. What a class
-defines beyond that base is its hooks and layers. The rest of the engine does not know of them.
+They are recognized by that base class, without importing LangChain. What a class defines beyond the
+base becomes hooks and layers, so the rest of the library does not know about adapters.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ import inspect
 import sys
 from collections.abc import Callable
 from functools import wraps
-from types import ModuleType
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from langgraph.config import get_config
 
 from agent_factory.compat.conversion import (
-    foreign_request,
-    foreign_response,
-    native_request,
-    native_response,
+    from_langchain_request,
+    from_langchain_response,
+    to_langchain_request,
+    to_langchain_response,
 )
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import then
@@ -30,124 +29,119 @@ from agent_factory.types import ModelRequest
 Method = Callable[..., Any]
 
 
-class ForeignMiddleware(Protocol):
-    """A middleware of LangChain's base class, as far as a type checker has to know it."""
+class LangChainMiddleware(Protocol):
+    """Middleware of LangChain's base class, as far as type checkers need to know it."""
 
     @property
     def name(self) -> str:
-        """The name its nodes and spans carry."""
+        """Name of its nodes and spans."""
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        """As ours."""
+        """Wrap each model call."""
 
     def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        """As ours."""
+        """Wrap each tool call."""
 
 
-AnyMiddleware = AgentMiddleware[Any, Any] | ForeignMiddleware
-"""What a stack may hold."""
+AnyMiddleware = AgentMiddleware[Any, Any] | LangChainMiddleware
+"""Member of a stack."""
 
 _HOOKS = (*Phase, *(f"a{phase}" for phase in Phase))
 _MODEL_LAYERS = ("wrap_model_call", "awrap_model_call")
-_SLOTS = (*_HOOKS, *_MODEL_LAYERS, "wrap_tool_call", "awrap_tool_call")
+_METHODS = (*_HOOKS, *_MODEL_LAYERS, "wrap_tool_call", "awrap_tool_call")
 
 
-def foreign_base(kind: type[Any]) -> type[Any] | None:
-    """LangChain's AgentMiddleware among the classes that a class derives from."""
-    for base in kind.__mro__:
+def langchain_base(cls: type[Any]) -> type[Any] | None:
+    """Return LangChain's AgentMiddleware if a class derives from it."""
+    for base in cls.__mro__:
         if base.__name__ == "AgentMiddleware" and base.__module__.startswith("langchain.agents."):
             return base
     return None
 
 
-def adapted(member: Any) -> Any:
-    """A middleware of theirs as one of ours; anything else stays what it is."""
-    return member if foreign_base(type(member)) is None else _kind_of(type(member))(member)
+def from_langchain_middleware(member: Any) -> Any:
+    """Wrap a LangChain middleware in an adapter; return anything else unchanged."""
+    if langchain_base(type(member)) is None:
+        return member
+    return _adapter_class(type(member))(member)
 
 
 class LangChainAdapter(AgentMiddleware[Any, Any]):
-    """A middleware of theirs as one of ours. Each has a class of its own, named as theirs is.
+    """Base class of adapters. Each LangChain middleware class gets a subclass of the same name.
 
     Args:
-        inner: The middleware.
+        inner: The LangChain middleware.
     """
 
     def __init__(self, inner: Any) -> None:
         super().__init__(name=inner.name)
         self.inner = inner
         self.state_schema = inner.state_schema
-        # Their base class has only some of these, and an __init__ need not have called it.
+        # LangChain's base class lacks some of these, and its __init__ need not have been called.
         self.tools = getattr(inner, "tools", None) or ()
         self.transformers = getattr(inner, "transformers", None) or ()
         self.trace_policy = getattr(inner, "trace_policy", None)
 
 
-class _Slot:
-    """A method of theirs where we look for one of ours.
+class _Delegate:
+    """Descriptor that adapts a method of the inner middleware.
 
     Args:
-        name: The method's name, which is the same in both.
+        name: Name of the method.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __get__(self, member: LangChainAdapter | None, kind: type[Any]) -> Any:
+    def __get__(self, member: LangChainAdapter | None, cls: type[Any]) -> Any:
         if member is None:
             return self
         method = getattr(member.inner, self._name)
         if self._name in _HOOKS:
-            return _injected(method)
-        # Tool calls are LangGraph's in both.
-        return _translated(method, member) if self._name in _MODEL_LAYERS else method
+            return _adapt_hook(method)
+        if self._name in _MODEL_LAYERS:
+            return _adapt_model_layer(method, member)
+        return method  # Requests of tool calls are LangGraph's own.
 
 
-_kinds: WeakKeyDictionary[type[Any], type[LangChainAdapter]] = WeakKeyDictionary()
+_adapter_classes: WeakKeyDictionary[type[Any], type[LangChainAdapter]] = WeakKeyDictionary()
 
 
-def _kind_of(theirs: type[Any]) -> type[LangChainAdapter]:
-    """A class of ours for a class of theirs, with the same names to derive from."""
-    if theirs not in _kinds:
-        base = foreign_base(theirs)
-        assert base is not None  # only such classes come here
-        bases = [_kind_of(b) for b in theirs.__bases__ if b is not base and issubclass(b, base)]
-        slots = {name: _Slot(name) for name in _SLOTS if _defines(theirs, name, base)}
-        about = {"__module__": theirs.__module__, "__doc__": theirs.__doc__}
-        _kinds[theirs] = type(theirs.__name__, tuple(bases) or (LangChainAdapter,), about | slots)
-    return _kinds[theirs]
+def _adapter_class(cls: type[Any]) -> type[LangChainAdapter]:
+    """Return the adapter class of a middleware class; it has the same base classes, adapted."""
+    if cls not in _adapter_classes:
+        base = langchain_base(cls)
+        assert base is not None
+        bases = [_adapter_class(b) for b in cls.__bases__ if b is not base and issubclass(b, base)]
+        members: dict[str, Any] = {"__module__": cls.__module__, "__doc__": cls.__doc__}
+        for name in _METHODS:
+            # A class may derive from our base as well, and inherit the method from there.
+            inherited = (getattr(base, name, None), getattr(AgentMiddleware, name))
+            if not any(getattr(cls, name, None) is method for method in inherited):
+                members[name] = _Delegate(name)
+        _adapter_classes[cls] = type(cls.__name__, tuple(bases) or (LangChainAdapter,), members)
+    return _adapter_classes[cls]
 
 
-def _defines(theirs: type[Any], name: str, base: type[Any]) -> bool:
-    """Whether a class has a method of its own; one that derives from both families may not."""
-    inherited = (getattr(base, name, None), getattr(AgentMiddleware, name))
-    return not any(getattr(theirs, name, None) is method for method in inherited)
-
-
-def _translated(method: Method, member: LangChainAdapter) -> Method:
-    """Their model layer: it gets requests and responses of its own family, and we get ours."""
-    base = foreign_base(type(member.inner))
+def _adapt_model_layer(method: Method, member: LangChainAdapter) -> Method:
+    """Return a layer that converts requests and responses in both directions."""
+    base = langchain_base(type(member.inner))
     assert base is not None
     types = sys.modules[base.__module__]
 
     def layer(request: ModelRequest[Any], handler: Callable[[Any], Any]) -> Any:
-        inward = _inward(request, handler, types)
-        return then(method(foreign_request(request, types), inward), native_response)
+        def inner_handler(changed: Any) -> Any:
+            response = handler(from_langchain_request(changed, request))
+            return then(response, lambda response: to_langchain_response(response, types))
+
+        result = method(to_langchain_request(request, types), inner_handler)
+        return then(result, from_langchain_response)
 
     async def alayer(request: ModelRequest[Any], handler: Callable[[Any], Any]) -> Any:
         return await layer(request, handler)
 
-    # The checks of a build tell the two apart.
+    # A build checks whether a method is a coroutine function.
     return wraps(method)(alayer if inspect.iscoroutinefunction(method) else layer)
-
-
-def _inward(
-    ours: ModelRequest[Any], handler: Callable[[Any], Any], types: ModuleType
-) -> Callable[[Any], Any]:
-    def inward(request: Any) -> Any:
-        response = handler(native_request(request, ours))
-        return then(response, lambda response: foreign_response(response, types))
-
-    return inward
 
 
 _INJECTED: dict[str, Callable[[Any], Any]] = {
@@ -156,13 +150,18 @@ _INJECTED: dict[str, Callable[[Any], Any]] = {
     "store": lambda runtime: runtime.store,
     "writer": lambda runtime: runtime.stream_writer,
 }
-"""What LangGraph gives to a node that names it among its parameters, and so to their hooks."""
+"""Parameters by which LangGraph nodes, and therefore hooks of LangChain, receive values."""
 
 
-def _injected(method: Method) -> Method:
-    """Their hook, called with the state and with what it names beside it."""
-    wanted = _wanted(method)
-    if wanted is None or wanted == ["runtime"]:
+def _adapt_hook(method: Method) -> Method:
+    """Return a hook of `(state, runtime)` that passes on the parameters the method names."""
+    try:
+        signature = inspect.signature(method)
+        wanted = [name for name in list(signature.parameters)[1:] if name in _INJECTED]
+        signature.bind("state", **dict.fromkeys(wanted))
+    except (TypeError, ValueError):
+        return method  # A build reports its signature.
+    if wanted == ["runtime"]:
         return method
 
     def hook(state: Any, runtime: Any) -> Any:
@@ -171,22 +170,6 @@ def _injected(method: Method) -> Method:
     async def ahook(state: Any, runtime: Any) -> Any:
         return await hook(state, runtime)
 
-    return _as(method, ahook if inspect.iscoroutinefunction(method) else hook)
-
-
-def _as(method: Method, made: Method) -> Method:
-    """A function with another one's name and declared jumps, and a signature of its own."""
-    made = wraps(method)(made)
-    del made.__wrapped__
-    return made
-
-
-def _wanted(method: Method) -> list[str] | None:
-    """What a hook names beside the state; None where that does not suffice to call it."""
-    try:
-        signature = inspect.signature(method)
-        wanted = [name for name in list(signature.parameters)[1:] if name in _INJECTED]
-        signature.bind("state", **dict.fromkeys(wanted))
-    except (TypeError, ValueError):
-        return None
-    return wanted
+    adapted = wraps(method)(ahook if inspect.iscoroutinefunction(method) else hook)
+    del adapted.__wrapped__  # Otherwise its signature would be that of the method.
+    return adapted

@@ -13,30 +13,26 @@ from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
-from agent_factory.compat.conversion import any_format, init_model, native_schema
-from agent_factory.compat.langchain import AnyMiddleware, LangChainAdapter, adapted, foreign_base
+from agent_factory.compat.conversion import from_langchain_format, from_langchain_schema, init_model
+from agent_factory.compat.langchain import (
+    AnyMiddleware,
+    LangChainAdapter,
+    from_langchain_middleware,
+    langchain_base,
+)
 from agent_factory.decisions.log import decision_log
 from agent_factory.errors import (
+    BUILD_CODES,
     ArgumentError,
+    BuildWarning,
     DuplicateMiddleware,
-    ErrorsHidden,
-    InvalidName,
-    JumpBack,
-    JumpToNowhere,
-    JumpWithoutEffect,
-    NoCheckpointer,
-    NoCommonPath,
-    NotMiddleware,
     SpecError,
-    ToolNotFound,
-    ToolShadowed,
-    UnknownNode,
     describe,
     raise_all,
 )
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, mistakes_of
-from agent_factory.hooks.ordering import order_findings, placed
+from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, validate_middleware
+from agent_factory.hooks.ordering import check_order, stack_positions
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
@@ -86,10 +82,10 @@ def make_spec(
     log = None if decisions is None else _attempt(decision_log, decisions, mistakes)
     if mistakes:  # the checks below could not read these arguments
         raise_all(mistakes)
-    mistakes = [mistake for m in members for mistake in mistakes_of(m)]
+    mistakes = [mistake for m in members for mistake in validate_middleware(m)]
     format_: ResponseFormat[Any] | None = None
     if response_format is not None:
-        format_ = _attempt(any_format, response_format, mistakes)
+        format_ = _attempt(from_langchain_format, response_format, mistakes)
     outputs = output_tools(format_)
     given: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
     given += [(member.name, tool) for member in members for tool in member.tools or ()]
@@ -147,7 +143,7 @@ def _merged_schemas(
     sources = [(member.name, member.state_schema) for member in members]
     sources.append(("create_agent", state_schema or AgentState))
     # Any other schema may have been written for LangChain.
-    sources = [(o, s if s is AgentState else native_schema(s)) for o, s in sources]
+    sources = [(o, s if s is AgentState else from_langchain_schema(s)) for o, s in sources]
     # Each private key takes a little time at each step.
     private = [TOOL_SIGNALS] if shape.has_tools else []
     private += [RETRIES] if shape.may_skip_tools else []
@@ -244,23 +240,13 @@ def unknown_codes(ignore: Any) -> Iterator[SpecError]:
         )
         return
     for code in ignore:
-        kind = next((kind for kind in _kinds(SpecError) if kind.code == code), None)
-        if kind is None:
-            yield ArgumentError(
-                "ignore", f"{describe(code)} is not a known code.", "docs/checks.md lists them."
-            )
-        elif not kind.ignorable:
-            yield ArgumentError(
-                "ignore",
-                f"{code} cannot be ignored, because no agent could be built.",
-                "Fix it instead.",
-            )
-
-
-def _kinds(kind: type[SpecError]) -> Iterator[type[SpecError]]:
-    yield kind
-    for inner in kind.__subclasses__():
-        yield from _kinds(inner)
+        entry = BUILD_CODES.get(code) if isinstance(code, str) else None
+        if entry is None:
+            reason = f"{describe(code)} is not a known code."
+            yield ArgumentError("ignore", reason, "Pass codes such as 'AF204'.")
+        elif not entry.ignorable:
+            reason = f"{code} cannot be ignored, because no agent could be built."
+            yield ArgumentError("ignore", reason, "Fix it instead.")
 
 
 def members_of(
@@ -269,23 +255,29 @@ def members_of(
     """Return the members of a stack, and the mistakes in it."""
     if not _is_list(middleware):
         reason = f"must be a list, got {describe(middleware)}."
-        return (), [NotMiddleware("middleware", reason, "Pass a list, even for one middleware.")]
-    members = tuple(map(adapted, middleware))
+        return (), [
+            ArgumentError(
+                "middleware", reason, "Pass a list, even for one middleware.", code="AF102"
+            )
+        ]
+    members = tuple(map(from_langchain_middleware, middleware))
     mistakes: list[SpecError] = []
     for index, member in enumerate(members):
         subject = f"middleware[{index}]"
         if isinstance(member, type) and (
-            issubclass(member, AgentMiddleware) or foreign_base(member) is not None
+            issubclass(member, AgentMiddleware) or langchain_base(member) is not None
         ):
             reason = f"must be an instance, got the class {member.__name__}."
-            mistakes.append(NotMiddleware(subject, reason, f"Pass {member.__name__}(...)."))
+            mistakes.append(
+                ArgumentError(subject, reason, f"Pass {member.__name__}(...).", code="AF102")
+            )
         elif not isinstance(member, AgentMiddleware):
             reason = f"must be an AgentMiddleware, got {describe(member)}."
             hint = "Derive a class from AgentMiddleware, or decorate a function with before_model."
-            mistakes.append(NotMiddleware(subject, reason, hint))
+            mistakes.append(ArgumentError(subject, reason, hint, code="AF102"))
         elif not isinstance(member.name, str):
             reason = f"must have a string as its name, got {describe(member.name)}."
-            mistakes.append(InvalidName(subject, reason, "Set its name to a string."))
+            mistakes.append(SpecError(subject, reason, "Set its name to a string.", code="AF104"))
     return members, mistakes or [*_invalid_names(members)]
 
 
@@ -303,11 +295,12 @@ def _invalid_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[Spe
             )
     for name in (member.name for member in members):
         if any(character in name for character in RESERVED) or not name:
-            yield InvalidName(
+            yield SpecError(
                 repr(name),
                 f"must be a non-empty name without {' and '.join(RESERVED)}, which LangGraph "
                 "reserves.",
                 "Give the middleware another name.",
+                code="AF104",
             )
 
 
@@ -323,10 +316,11 @@ def no_common_path(
         late = only_async[0].definition
         name = late.phase if isinstance(late, Hook) else late.method
         sync = only_sync[0].definition
-        yield NoCommonPath(
+        yield SpecError(
             f"{sync.owner}.{sync.method} and {late.owner}.a{name}",
             "the first is sync only and the second async only, so no run could use both.",
             "Write a layer as a flow, around_model or around_tool, which is both.",
+            code="AF109",
         )
 
 
@@ -334,10 +328,11 @@ def jumps_to_nowhere(hooks: Iterable[Bound[Hook]], has_tools: bool) -> Iterator[
     """Find declared jumps to tools in an agent without tools."""
     for bound in hooks:
         if "tools" in bound.definition.can_jump_to and not has_tools:
-            yield JumpToNowhere(
+            yield SpecError(
                 bound.definition.node,
                 "declares a jump to tools, but this agent has none.",
                 "Give the agent a tool, or remove 'tools' from can_jump_to.",
+                code="AF111",
             )
 
 
@@ -346,10 +341,11 @@ def unknown_interrupts(interrupts: Mapping[str, Any], topology: Topology) -> Ite
     for argument, names in interrupts.items():
         for name in () if names in (None, "*") else names:
             if name not in topology.nodes:
-                yield UnknownNode(
+                yield SpecError(
                     f"{argument}: {name!r}",
                     "is not a node of this agent.",
                     f"Its nodes are {', '.join(topology.nodes)}.",
+                    code="AF116",
                 )
 
 
@@ -381,42 +377,46 @@ def collect_warnings(build: BuildContext) -> Iterator[SpecError]:
     if any(member.ordering is not AgentMiddleware.ordering for member in build.members):
         early = {h.owner for h in hooks if h.phase in (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)}
         late = {h.owner for h in hooks if h.phase is Phase.AFTER_MODEL}
-        yield from order_findings(placed(build.members, early, late))
+        yield from check_order(stack_positions(build.members, early, late))
     yield from _odd_jumps(build.topology)
     yield from _tool_warnings(build)
     for member in build.members:
         if build.reports_errors and "tool_errors" in member.ordering.reads:
-            yield ErrorsHidden(
+            yield BuildWarning(
                 member.name,
                 "handles exceptions of tools, but handle_tool_errors turns them into messages "
                 "first.",
                 "Remove handle_tool_errors, or remove the middleware.",
+                code="AF207",
             )
     for member in build.members:
         if build.checkpointer is None and member.needs_checkpointer:
-            yield NoCheckpointer(
+            yield BuildWarning(
                 member.name,
                 "needs a checkpointer, but the agent has none.",
                 "Pass one: create_agent(..., checkpointer=InMemorySaver()). An agent inside a "
                 "graph that has one can ignore this.",
+                code="AF211",
             )
 
 
 def _odd_jumps(plan: Topology) -> Iterator[SpecError]:
     for hook in plan.hooks:
         if "model" in hook.can_jump_to and hook.node == plan.loop_entry:
-            yield JumpWithoutEffect(
+            yield BuildWarning(
                 hook.node,
                 "declares a jump to the model's turn, which begins with this hook: the jump has no "
                 "effect.",
                 "Remove 'model' from can_jump_to.",
+                code="AF201",
             )
         elif "model" in hook.can_jump_to and hook.phase is Phase.BEFORE_MODEL:
-            yield JumpBack(
+            yield BuildWarning(
                 hook.node,
                 f"may jump back to {plan.loop_entry} and then runs again on the same state, in an "
                 "endless loop unless something changed.",
                 "Return None to continue to the model, or make sure that it jumps only once.",
+                code="AF202",
             )
 
 
@@ -425,21 +425,23 @@ def _tool_warnings(build: BuildContext) -> Iterator[SpecError]:
     own = {tool.name for tool in tools if tool.kind is not ToolKind.PROVIDER}
     for tool in tools:
         if tool.kind is ToolKind.PROVIDER and tool.name in own:
-            yield ToolShadowed(
+            yield BuildWarning(
                 tool.name,
                 "names a tool of the provider and a tool of the agent, which the model cannot tell "
                 "apart.",
                 "Rename the agent's tool.",
+                code="AF203",
             )
     known = {tool.name for tool in tools}
     for member in build.members:
         for name in sorted(set(member.expected_tools) - known):
             close = get_close_matches(name, known, n=1)
             late = " A layer may add it at run time." if build.runs_unknown_tools else ""
-            yield ToolNotFound(
+            yield BuildWarning(
                 member.name,
                 f"is configured for the tool {name!r}, but the agent has no such tool.{late}",
                 f"Did you mean {close[0]!r}?"
                 if close
                 else f"Its tools are: {', '.join(sorted(known)) or 'none'}.",
+                code="AF210",
             )

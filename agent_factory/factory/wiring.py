@@ -9,7 +9,7 @@ from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
 
 from agent_factory.decisions.recorder import Recorder, recorder_for
-from agent_factory.errors import InvalidSchema
+from agent_factory.errors import ArgumentError
 from agent_factory.fused.planning import AgentParts, FusionPlan, fuse
 from agent_factory.fused.state_view import is_ephemeral, is_persistent
 from agent_factory.fused.tool_batch import capture_results
@@ -58,16 +58,17 @@ def wire(
             other graph, so that either can continue a thread.
 
     Raises:
-        InvalidSchema: LangGraph cannot make a channel for a key of the state.
-        ArgumentError: The runs of this agent cannot be fused.
+        ArgumentError: LangGraph cannot make a channel for a key of the state, or the runs of this
+            agent cannot be fused.
     """
     try:
         graph = AgentGraph(spec, context_schema)
     except (TypeError, ValueError) as error:
-        raise InvalidSchema(
+        raise ArgumentError(
             "the state",
             f"LangGraph cannot make its channels: {error}",
             "A reducer is a function of two arguments, the last item of Annotated[...].",
+            code="AF114",
         ) from error
     plan, recorder = spec.topology, recorder_for(spec.decisions, spec.name)
     keys = spec.schemas.state.__annotations__.keys() - graph.managed.keys()

@@ -1,4 +1,4 @@
-"""AgentMiddleware: the names and signatures of hooks, layers and flows. No logic lives here."""
+"""AgentMiddleware: the names and signatures of hooks, layers and flows."""
 
 from __future__ import annotations
 
@@ -28,31 +28,33 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 class AgentMiddleware(Generic[StateT, ContextT]):
-    """One concern of an agent. Subclass it and write the hooks, layers or flows you need.
+    """Base class of middleware. Subclass it and define the hooks, layers or flows you need.
 
-    Node hooks `before_agent`, `before_model`, `after_model`, `after_agent` take the state and the
-    runtime and return a state update or None. Layers `wrap_model_call`, `wrap_tool_call` take the
-    request and a handler and decide whether, when and with what to call it. Each has an `a` twin
-    for asynchronous runs. A flow, `around_model` or `around_tool`, is a layer written once for
-    both.
+    - Node hooks `before_agent`, `before_model`, `after_model`, `after_agent` take the state and
+      the runtime, and return a state update or None.
+    - Layers `wrap_model_call`, `wrap_tool_call` take the request and a handler, and decide
+      whether, when and with what to call the handler.
+    - Flows `around_model`, `around_tool` are layers that are written once for sync and async runs.
+
+    Hooks and layers have variants for async runs, whose names begin with `a`.
 
     The first middleware of a list is the outermost: before hooks run in the order of the list,
     after hooks in reverse.
 
     Args:
-        name: Tells several instances of one class apart. Default: the class name. A subclass
-            with an `__init__` of its own need not call this one.
+        name: Name of this instance, if a stack has several of a class. Default: the class name.
+            A subclass with its own `__init__` need not call this one.
 
     Attributes:
-        state_schema: A TypedDict that extends AgentState with the keys this middleware uses.
-        tools: Tools it brings along.
-        trace_policy: How its spans are recorded; None takes the process-wide default.
-        transformers: Stream transformers it brings along.
+        state_schema: TypedDict that extends AgentState with the keys this middleware uses.
+        tools: Tools to add to the agent.
+        trace_policy: How its spans are recorded; None means the process-wide default.
+        transformers: Stream transformers to add to the agent.
         ordering: Where it belongs in a stack; checked when an agent is built.
-        expected_tools: Names of tools it is set up for; one that the agent lacks is a finding.
-        needs_checkpointer: It keeps or waits for something between runs of a thread.
-        unused: Names of its own hooks, layers and flows that have nothing to do as it is set up.
-            They are left out of the plan: each node costs a step of every run.
+        expected_tools: Names of tools it is configured for; a build warns if one is missing.
+        needs_checkpointer: Whether it depends on state that is kept between runs of a thread.
+        unused: Names of hooks, layers and flows of this class that do nothing as configured. The
+            plan leaves them out, because each node costs a step in every run.
 
     >>> class Greeter(AgentMiddleware):
     ...     def before_model(self, state, runtime):
@@ -78,59 +80,59 @@ class AgentMiddleware(Generic[StateT, ContextT]):
 
     @cached_property
     def name(self) -> str:
-        """The name its nodes and spans carry: unique within an agent."""
+        """Name of the nodes and spans of this middleware, unique within an agent."""
         return type(self).__name__
 
     def before_agent(
         self, state: StateT, runtime: Runtime[ContextT]
     ) -> dict[str, Any] | Command[Any] | None:
-        """Runs once, when a run starts. Returns a state update or None."""
+        """Run once when a run starts; return a state update or None."""
 
     async def abefore_agent(
         self, state: StateT, runtime: Runtime[ContextT]
     ) -> dict[str, Any] | Command[Any] | None:
-        """`before_agent` in an asynchronous run."""
+        """`before_agent` for async runs."""
 
     def before_model(
         self, state: StateT, runtime: Runtime[ContextT]
     ) -> dict[str, Any] | Command[Any] | None:
-        """Runs before each call of the model. Returns a state update or None."""
+        """Run before each model call; return a state update or None."""
 
     async def abefore_model(
         self, state: StateT, runtime: Runtime[ContextT]
     ) -> dict[str, Any] | Command[Any] | None:
-        """`before_model` in an asynchronous run."""
+        """`before_model` for async runs."""
 
     def after_model(
         self, state: StateT, runtime: Runtime[ContextT]
     ) -> dict[str, Any] | Command[Any] | None:
-        """Runs after each call of the model, before its tool calls. Returns an update or None."""
+        """Run after each model call, before its tool calls; return a state update or None."""
 
     async def aafter_model(
         self, state: StateT, runtime: Runtime[ContextT]
     ) -> dict[str, Any] | Command[Any] | None:
-        """`after_model` in an asynchronous run."""
+        """`after_model` for async runs."""
 
     def after_agent(
         self, state: StateT, runtime: Runtime[ContextT]
     ) -> dict[str, Any] | Command[Any] | None:
-        """Runs once, when a run ends. Returns a state update or None."""
+        """Run once when a run ends; return a state update or None."""
 
     async def aafter_agent(
         self, state: StateT, runtime: Runtime[ContextT]
     ) -> dict[str, Any] | Command[Any] | None:
-        """`after_agent` in an asynchronous run."""
+        """`after_agent` for async runs."""
 
     def wrap_model_call(
         self,
         request: ModelRequest[ContextT],
         handler: Callable[[ModelRequest[ContextT]], ModelResponse[Any]],
     ) -> ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]:
-        """Wraps each call of the model; call `handler(request)` never, once or several times.
+        """Wrap each model call; call `handler(request)` never, once or several times.
 
-        `except Exception` around the handler also catches LangGraph's control flow (an interrupt
-        is an Exception): let `langgraph.errors.GraphBubbleUp` pass, or write a flow, which never
-        sees it.
+        `except Exception` around the handler also catches LangGraph's control flow, because an
+        interrupt is an Exception. Re-raise `langgraph.errors.GraphBubbleUp`, or write a flow,
+        into which control flow is never thrown.
         """
         raise NotImplementedError
 
@@ -139,7 +141,7 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         request: ModelRequest[ContextT],
         handler: Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]:
-        """`wrap_model_call` in an asynchronous run; await the handler."""
+        """`wrap_model_call` for async runs; await the handler."""
         raise NotImplementedError
 
     def wrap_tool_call(
@@ -147,7 +149,7 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
     ) -> ToolMessage | Command[Any]:
-        """Wraps each tool call; `request.tool` is None for a tool known only at run time."""
+        """Wrap each tool call; `request.tool` is None for a tool that is not registered."""
         raise NotImplementedError
 
     async def awrap_tool_call(
@@ -155,27 +157,28 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
-        """`wrap_tool_call` in an asynchronous run; await the handler."""
+        """`wrap_tool_call` for async runs; await the handler."""
         raise NotImplementedError
 
     def around_model(
         self, request: ModelRequest[ContextT]
     ) -> Generator[Any, Any, ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]]:
-        """A model layer for sync and async runs: `response = yield request` calls inward.
+        """Wrap each model call; `response = yield request` calls the inner layer.
 
-        It may also yield `Sleep(seconds)` and `Invoke(runnable, input)`.
+        It serves sync and async runs. It may also yield `Sleep(seconds)` and
+        `Invoke(runnable, input)`.
         """
         raise NotImplementedError
 
     def around_tool(
         self, request: ToolCallRequest
     ) -> Generator[Any, Any, ToolMessage | Command[Any]]:
-        """A tool layer for sync and async runs: `message = yield request` calls inward."""
+        """Wrap each tool call; `message = yield request` calls the inner layer."""
         raise NotImplementedError
 
 
 def hook_config(*, can_jump_to: Sequence[JumpTo] | None = None) -> Callable[[FunctionT], FunctionT]:
-    """Declare where a hook may jump, so that the plan has an edge for it.
+    """Declare where a hook may jump, so that the graph gets an edge for it.
 
     Args:
         can_jump_to: Any of "tools", "model" and "end".

@@ -1,4 +1,4 @@
-"""A function becomes a middleware. One maker serves every hook and both colours."""
+"""Decorators that turn a function into a middleware, for each hook and layer."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ class _Decorator(Protocol):
     def __call__(self, func: Function) -> AgentMiddleware[Any, Any]: ...
 
 
-def _check_function(func: Any) -> None:
-    if not callable(func) or isinstance(func, type):
-        raise ArgumentError(
-            "a decorator", f"{describe(func)} is no function.", "Decorate a function."
-        )
-
-
 _FLOW_OF = {"wrap_model_call": "around_model", "wrap_tool_call": "around_tool"}
+
+
+def _check_function(decorator: str, func: Any) -> None:
+    if not callable(func) or isinstance(func, type):
+        reason = f"must decorate a function, got {describe(func)}."
+        raise ArgumentError(decorator, reason, f"Write `@{decorator}` above a `def`.")
 
 
 def _make(
@@ -40,36 +39,12 @@ def _make(
     can_jump_to: Sequence[JumpTo] | None = None,
     name: str | None = None,
 ) -> AgentMiddleware[Any, Any]:
-    """A middleware whose one method is `func`, in the slot of its colour.
+    """Return a middleware with one method: that for `slot`, or its async variant, or its flow.
 
     Raises:
-        ArgumentError: It is no function.
+        ArgumentError: `func` is not a function.
     """
-    _check_function(func)
-    slot, body = _method(func, slot)
-    if can_jump_to is None:
-        can_jump_to = getattr(func, "__can_jump_to__", None)
-    if can_jump_to is not None:
-        body.__can_jump_to__ = can_jump_to  # type: ignore[attr-defined]
-    # The engine checks how a method may be called, and this one is called as `func` is.
-    body.__signature__ = _with_self(func)  # type: ignore[attr-defined]
-    kind = type(
-        str(name or getattr(func, "__name__", type(func).__name__)),
-        (AgentMiddleware,),
-        {
-            slot: body,
-            "state_schema": state_schema or AgentState,
-            "tools": tuple(tools or ()),
-            "__doc__": func.__doc__,
-            "__module__": getattr(func, "__module__", __name__),
-        },
-    )
-    made: AgentMiddleware[Any, Any] = kind()
-    return made
-
-
-def _method(func: Function, slot: str) -> tuple[str, Function]:
-    """The slot and the method for a function: a flow, a coroutine or a plain one."""
+    _check_function(slot, func)
 
     def method(_self: Any, *args: Any) -> Any:
         return func(*args)
@@ -80,24 +55,41 @@ def _method(func: Function, slot: str) -> tuple[str, Function]:
     def flow(_self: Any, *args: Any) -> Any:
         return (yield from func(*args))
 
+    body: Function = method
     if inspect.isgeneratorfunction(func):
-        return _FLOW_OF.get(slot, slot), flow
-    if inspect.iscoroutinefunction(func):
-        return f"a{slot}", amethod
-    return slot, method
-
-
-def _with_self(func: Function) -> inspect.Signature:
+        slot, body = _FLOW_OF.get(slot, slot), flow
+    elif inspect.iscoroutinefunction(func):
+        slot, body = f"a{slot}", amethod
+    if can_jump_to is None:
+        can_jump_to = getattr(func, "__can_jump_to__", None)
+    if can_jump_to is not None:
+        body.__can_jump_to__ = can_jump_to  # type: ignore[attr-defined]
+    # Signatures of methods are validated, and this one accepts what `func` accepts.
     signature = inspect.signature(func)
     first = inspect.Parameter("_self", inspect.Parameter.POSITIONAL_ONLY)
-    return signature.replace(parameters=[first, *signature.parameters.values()])
+    body.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[first, *signature.parameters.values()]
+    )
+    cls = type(
+        str(name or getattr(func, "__name__", type(func).__name__)),
+        (AgentMiddleware,),
+        {
+            slot: body,
+            "state_schema": state_schema or AgentState,
+            "tools": tuple(tools or ()),
+            "__doc__": func.__doc__,
+            "__module__": getattr(func, "__module__", __name__),
+        },
+    )
+    middleware: AgentMiddleware[Any, Any] = cls()
+    return middleware
 
 
 class HookDecorator:
-    """Makes a middleware of a function of `(state, runtime)` that returns an update or None.
+    """Turn a function of `(state, runtime)` that returns a state update or None into a middleware.
 
-    A coroutine function serves asynchronous runs; a plain one serves both, in a thread of an
-    asynchronous run. Use it bare, or with options:
+    A coroutine function serves async runs only. A plain function serves both; in async runs it is
+    called in a thread. Use the decorator with or without arguments:
 
     >>> @before_model(can_jump_to=["end"])
     ... def stop_when_long(state, runtime):
@@ -108,7 +100,7 @@ class HookDecorator:
 
     def __init__(self, slot: str, when: str) -> None:
         self._slot = slot
-        self.__doc__ = f"A function that runs {when} becomes a middleware.\n\n{type(self).__doc__}"
+        self.__doc__ = f"Run a function {when}.\n\n{type(self).__doc__}"
 
     @overload
     def __call__(self, func: Function) -> AgentMiddleware[Any, Any]: ...
@@ -131,14 +123,14 @@ class HookDecorator:
         can_jump_to: Sequence[JumpTo] | None = None,
         name: str | None = None,
     ) -> Any:
-        """Make the middleware, or a decorator that does.
+        """Return the middleware, or a decorator if `func` is missing.
 
         Args:
             func: The function.
-            state_schema: A TypedDict that extends AgentState with the keys it uses.
-            tools: Tools it brings along.
-            can_jump_to: The jumps it may ask for.
-            name: The middleware's name; default: the function's.
+            state_schema: TypedDict that extends AgentState with the keys the function uses.
+            tools: Tools to add to the agent.
+            can_jump_to: Where the function may jump: "tools", "model" or "end".
+            name: Name of the middleware; by default that of the function.
         """
         make = partial(
             _make,
@@ -152,10 +144,10 @@ class HookDecorator:
 
 
 class LayerDecorator:
-    """Makes a middleware of a function of `(request, handler)` that returns a response.
+    """Turn a function of `(request, handler)` that returns a response into a middleware.
 
-    A coroutine function serves asynchronous runs, a plain one synchronous runs. A generator
-    function of `(request)` is a flow and serves both:
+    A coroutine function serves async runs, a plain function sync runs. A generator function of
+    `(request)` is a flow and serves both:
 
     >>> @wrap_model_call
     ... def twice(request):
@@ -165,7 +157,7 @@ class LayerDecorator:
 
     def __init__(self, slot: str, what: str) -> None:
         self._slot = slot
-        self.__doc__ = f"A function that wraps {what} becomes a middleware.\n\n{type(self).__doc__}"
+        self.__doc__ = f"Wrap {what} in a function.\n\n{type(self).__doc__}"
 
     @overload
     def __call__(self, func: Function) -> AgentMiddleware[Any, Any]: ...
@@ -186,22 +178,22 @@ class LayerDecorator:
         tools: Tools = None,
         name: str | None = None,
     ) -> Any:
-        """Make the middleware, or a decorator that does.
+        """Return the middleware, or a decorator if `func` is missing.
 
         Args:
             func: The function.
-            state_schema: A TypedDict that extends AgentState with the keys it uses.
-            tools: Tools it brings along.
-            name: The middleware's name; default: the function's.
+            state_schema: TypedDict that extends AgentState with the keys the function uses.
+            tools: Tools to add to the agent.
+            name: Name of the middleware; by default that of the function.
         """
         make = partial(_make, slot=self._slot, state_schema=state_schema, tools=tools, name=name)
         return make if func is None else make(func)
 
 
-before_agent = HookDecorator("before_agent", "once, when a run starts,")
+before_agent = HookDecorator("before_agent", "once when a run starts")
 before_model = HookDecorator("before_model", "before each call of the model")
 after_model = HookDecorator("after_model", "after each call of the model")
-after_agent = HookDecorator("after_agent", "once, when a run ends,")
+after_agent = HookDecorator("after_agent", "once when a run ends")
 wrap_model_call = LayerDecorator("wrap_model_call", "each call of the model")
 wrap_tool_call = LayerDecorator("wrap_tool_call", "each tool call")
 
@@ -210,33 +202,34 @@ def dynamic_prompt(
     func: Callable[[ModelRequest[Any]], str | SystemMessage]
     | Callable[[ModelRequest[Any]], Awaitable[str | SystemMessage]],
 ) -> AgentMiddleware[Any, Any]:
-    """Make a middleware of a function that writes the system prompt anew for each call.
+    """Turn a function that returns the system prompt for each model call into a middleware.
 
     Args:
-        func: `(request) -> str or SystemMessage`; a coroutine function serves async runs only.
+        func: `(request) -> str or SystemMessage`. A coroutine function serves async runs only.
 
     >>> @dynamic_prompt
     ... def polite(request):
     ...     return f"Be polite. {len(request.messages)} messages so far."
     """
-    _check_function(func)
+    _check_function("dynamic_prompt", func)
     name = getattr(func, "__name__", type(func).__name__)
     if inspect.iscoroutinefunction(func):
 
         async def aprompt(request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
-            return await handler(_prompted(name, request, await func(request)))
+            return await handler(_with_prompt(name, request, await func(request)))
 
         return _make(aprompt, slot="wrap_model_call", name=name)
 
     def prompt(request: ModelRequest[Any]) -> Any:
-        return (yield _prompted(name, request, func(request)))
+        return (yield _with_prompt(name, request, func(request)))
 
     return _make(prompt, slot="wrap_model_call", name=name)
 
 
-def _prompted(name: str, request: ModelRequest[Any], prompt: Any) -> ModelRequest[Any]:
+def _with_prompt(name: str, request: ModelRequest[Any], prompt: Any) -> ModelRequest[Any]:
     if isinstance(prompt, SystemMessage):
         return request.override(system_message=prompt)
     if isinstance(prompt, str | None):
         return request.override(system_prompt=prompt)
-    raise BadReturn(name, f"gave {describe(prompt)} as a prompt.", "Give a text or SystemMessage.")
+    reason = f"must return a string or a SystemMessage, got {describe(prompt)}."
+    raise BadReturn(name, reason)

@@ -1,13 +1,13 @@
-"""Write once, run sync or async: effects, `then`, and the two drivers of a flow.
+"""Flows: code that is written once and runs sync or async.
 
-A *flow* is a generator that decides whether, when and with what to call. It yields what it wants
-done and is resumed with the outcome, or with the exception:
+A *flow* is a generator that decides whether, when and with what to call. It yields what should
+happen and is resumed with the result, or with the exception:
 
-- `yield request` calls inward and receives the response,
+- `yield request` calls the inner layer and receives its response,
 - `yield Sleep(seconds)` waits,
-- `yield Invoke(runnable, input)` asks another runnable, a model for example.
+- `yield Invoke(runnable, input)` calls another runnable, such as a model.
 
-A driver walks it in the colour of the run, so that a flow never says `async`.
+`run` and `arun` drive a flow in a sync or an async run, so a flow contains no `async`.
 
 >>> def polite(name):
 ...     yield Sleep(0)
@@ -37,18 +37,18 @@ Flow = Generator[Any, Any, R]
 
 
 class CanInvoke(Protocol):
-    """Anything with LangChain's two calls: a model, a chain, a compiled graph."""
+    """Object with LangChain's `invoke` and `ainvoke`: a model, a chain, a compiled graph."""
 
     def invoke(self, input: Any, config: Any = None) -> Any:
-        """Run now."""
+        """Call it."""
 
     async def ainvoke(self, input: Any, config: Any = None) -> Any:
-        """Run, awaited."""
+        """Call it and await the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Wait before the flow goes on.
+    """Wait before the flow continues.
 
     Args:
         seconds: How long, in seconds.
@@ -59,12 +59,12 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Invoke:
-    """Ask another runnable; the flow is resumed with its answer.
+    """Call another runnable; the flow is resumed with its result.
 
     Args:
-        runnable: What to call: a chat model, a chain, a compiled graph.
-        input: Its input.
-        config: A RunnableConfig for this call, if it needs one of its own.
+        runnable: A chat model, a chain, a compiled graph.
+        input: The input of the call.
+        config: A RunnableConfig for this call; by default that of the run applies.
     """
 
     runnable: CanInvoke
@@ -73,7 +73,7 @@ class Invoke:
 
 
 EFFECTS = (Sleep, Invoke)
-"""What a flow may yield beside a call inward."""
+"""What a flow may yield, other than a call of the inner layer."""
 
 
 @overload
@@ -120,34 +120,34 @@ def then(
 
 
 def is_awaitable(value: Any) -> bool:
-    """As `inspect.isawaitable`, which takes ten times as long to say no."""
+    """`inspect.isawaitable`, ten times faster for values that are not awaitable."""
     return hasattr(type(value), "__await__") or (
         isinstance(value, GeneratorType) and isawaitable(value)
     )
 
 
 def close(flow: Flow[Any], signal: BaseException) -> None:
-    """End a flow because of a signal, so that its cleanup runs."""
+    """Close a flow because of a control-flow exception, so that its cleanup runs."""
     try:
         flow.close()
-    except Exception as broken:  # what a flow does as it is closed must not hide the signal
+    except Exception as broken:  # An error in the cleanup must not hide the signal.
         signal.add_note(f"While its flow was closed: {broken!r}")
 
 
 def is_signal(error: BaseException) -> bool:
-    """Whether an error is control flow: an interrupt, a refused answer to one, a cancellation."""
-    ours = isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
-    return ours or not isinstance(error, Exception)
+    """Whether an exception is control flow: an interrupt, an invalid resume, a cancellation."""
+    from_langgraph = isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
+    return from_langgraph or not isinstance(error, Exception)
 
 
 Throw = Callable[[Flow[Any], BaseException], Callable[[Any], Any]]
-"""How a flow hears of an error: what is called with it."""
+"""How an exception gets into a flow: returns the function that is called with it."""
 
 
 def throw_errors_only(flow: Flow[Any], error: BaseException) -> Callable[[Any], Any]:
-    """An author's flow hears of errors.
+    """Throw errors into a flow of a middleware, but let control flow propagate past it.
 
-    Control flow is not its business: it is never thrown in, so no author can swallow it.
+    Otherwise an `except Exception` in a flow would swallow interrupts.
     """
     if is_signal(error):
         close(flow, error)
@@ -156,35 +156,35 @@ def throw_errors_only(flow: Flow[Any], error: BaseException) -> Callable[[Any], 
 
 
 def throw_everything(flow: Flow[Any], error: BaseException) -> Callable[[Any], Any]:
-    """A flow of the engine's own hears of everything."""
+    """Throw every exception, control flow included, into an internal flow."""
     return flow.throw
 
 
 def run(flow: Flow[R], handler: Callable[[Any], Any] | None = None) -> R:
-    """Walk a flow synchronously.
+    """Drive a flow in a sync run.
 
     Args:
         flow: The generator.
-        handler: Receives every yielded value that is no effect: the call inward.
+        handler: Called with every yielded value but `Sleep` and `Invoke`: the inner layer.
 
     Returns:
         What the flow returned.
 
     Raises:
-        BadReturn: The flow yielded something that is no effect, and there is no call inward.
+        BadReturn: The flow yielded a request, and it has no inner layer.
     """
     return drive(flow, handler)
 
 
 async def arun(flow: Flow[R], handler: Callable[[Any], Awaitable[Any]] | None = None) -> R:
-    """Walk a flow asynchronously; otherwise as `run`."""
+    """Drive a flow in an async run; otherwise as `run`."""
     return await adrive(flow, handler)
 
 
 def drive(
     flow: Flow[R], handler: Callable[[Any], Any] | None = None, throw: Throw = throw_errors_only
 ) -> R:
-    """As `run`, of any flow."""
+    """`run`, with a choice of which exceptions are thrown into the flow."""
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
     while True:
@@ -196,7 +196,7 @@ def drive(
         try:
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
-                outcome = _do(effect)
+                outcome = _perform(effect, time.sleep, "invoke")
             else:
                 outcome = handler(effect)
         except BaseException as error:
@@ -208,7 +208,7 @@ async def adrive(
     handler: Callable[[Any], Awaitable[Any]] | None = None,
     throw: Throw = throw_errors_only,
 ) -> R:
-    """As `arun`, of any flow."""
+    """`arun`, with a choice of which exceptions are thrown into the flow."""
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
     while True:
@@ -220,7 +220,7 @@ async def adrive(
         try:
             resume = flow.send
             if handler is None or isinstance(effect, EFFECTS):
-                outcome = await _ado(effect)
+                outcome = await _perform(effect, asyncio.sleep, "ainvoke")
             else:
                 outcome = await handler(effect)
         except BaseException as error:
@@ -229,11 +229,11 @@ async def adrive(
 
 @dataclass(frozen=True, slots=True)
 class FlowLayer:
-    """A flow as a layer in one colour.
+    """Layer that drives a flow, sync or async.
 
     Args:
-        flow: Makes the generator for a request.
-        walk: `drive` or `adrive`.
+        flow: Function that returns the generator for a request.
+        drive: `drive` or `adrive`.
     """
 
     flow: Callable[[Any], Flow[Any]]
@@ -243,29 +243,14 @@ class FlowLayer:
         return self.drive(self.flow(request), handler)
 
 
-def _do(effect: Any) -> Any:
-    match effect:
-        case Sleep(seconds):
-            return time.sleep(seconds)
-        case Invoke(runnable, input, config):
-            return runnable.invoke(input, config)
-        case _:
-            raise _nothing_inward(effect)
-
-
-def _ado(effect: Any) -> Awaitable[Any]:
-    match effect:
-        case Sleep(seconds):
-            return asyncio.sleep(seconds)
-        case Invoke(runnable, input, config):
-            return runnable.ainvoke(input, config)
-        case _:
-            raise _nothing_inward(effect)
-
-
-def _nothing_inward(effect: Any) -> BadReturn:
-    return BadReturn(
+def _perform(effect: Any, sleep: Callable[[float], Any], invoke: str) -> Any:
+    """Sleep or call a runnable; the result is awaitable in an async run."""
+    if isinstance(effect, Sleep):
+        return sleep(effect.seconds)
+    if isinstance(effect, Invoke):
+        return getattr(effect.runnable, invoke)(effect.input, effect.config)
+    raise BadReturn(
         "a flow",
-        f"yielded {describe(effect)}, and there is no call inward here.",
+        f"yielded {describe(effect)}, but it has no inner layer to call.",
         "Yield Sleep(...) or Invoke(...).",
     )

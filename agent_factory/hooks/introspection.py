@@ -1,7 +1,4 @@
-"""Read a middleware once: its node hooks, its layers, their colours and the jumps they declare.
-
-What looks like a hook and is none, or could not be called as one, is refused here by name.
-"""
+"""Read the class of a middleware: its hooks and layers, and the mistakes in them."""
 
 from __future__ import annotations
 
@@ -13,19 +10,10 @@ from typing import Any, Generic, TypeVar
 
 from langgraph.types import TracePolicy
 
-from agent_factory.errors import (
-    ArgumentError,
-    FlowAndWrap,
-    HookMode,
-    HookSignature,
-    SpecError,
-    UnknownHook,
-    UnknownJump,
-    describe,
-)
+from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
-from agent_factory.hooks.ordering import Ordering, are_texts
+from agent_factory.hooks.ordering import Ordering, is_strings
 from agent_factory.topology.model import JUMPS, Call, Hook, Layer, Phase
 
 DefinitionT = TypeVar("DefinitionT", Hook, Layer)
@@ -41,7 +29,7 @@ _SLOTS = {
     **{f"a{name}": arguments for name, arguments in _ARGUMENTS.items()},
     **dict.fromkeys(_FLOW.values(), ("request",)),
 }
-"""Every method the engine calls, with the arguments it passes."""
+"""Every method that an agent calls, with the arguments it passes."""
 
 _ATTRIBUTES: dict[str, tuple[type[Any], ...]] = {
     "tools": (Sequence,),
@@ -51,16 +39,8 @@ _ATTRIBUTES: dict[str, tuple[type[Any], ...]] = {
     "needs_checkpointer": (bool,),
 }
 
-_LOOKS_LIKE_A_HOOK = (
-    "before_",
-    "after_",
-    "abefore_",
-    "aafter_",
-    "wrap_",
-    "awrap_",
-    "around_",
-    "aaround_",
-)
+_PREFIXES = ("before_", "after_", "wrap_", "around_")
+_LOOKS_LIKE_A_HOOK = (*_PREFIXES, *(f"a{prefix}" for prefix in _PREFIXES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +61,7 @@ class Bound(Generic[DefinitionT]):
 
 
 def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
-    """The node hooks a middleware's class defines, in the order of a run."""
+    """Node hooks that the class of a middleware defines, in the order of a run."""
     found = []
     for phase in Phase:
         func, afunc = _method(middleware, phase), _method(middleware, f"a{phase}")
@@ -92,24 +72,19 @@ def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
 
 
 def layers_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Layer]]:
-    """The layers a middleware's class defines: its wraps and its flows."""
-    found = (bound for call in Call for bound in _layer(middleware, call))
-    return [bound for bound in found if bound.definition.method not in middleware.unused]
-
-
-def _layer(middleware: AgentMiddleware[Any, Any], call: Call) -> Iterator[Bound[Layer]]:
-    name = _WRAP[call]
-    if flow := _method(middleware, _FLOW[call]):
-        definition = Layer(middleware.name, call, _FLOW[call])
-        yield Bound(definition, middleware, FlowLayer(flow, drive), FlowLayer(flow, adrive))
-        return
-    func, afunc = _method(middleware, name), _method(middleware, f"a{name}")
-    if func or afunc:
-        yield Bound(Layer(middleware.name, call, name), middleware, func, afunc)
+    """Layers that the class of a middleware defines: its wraps and its flows."""
+    found = []
+    for call, name in _WRAP.items():
+        func, afunc = _method(middleware, name), _method(middleware, f"a{name}")
+        if flow := _method(middleware, _FLOW[call]):
+            name, func, afunc = _FLOW[call], FlowLayer(flow, drive), FlowLayer(flow, adrive)
+        if (func or afunc) and name not in middleware.unused:
+            found.append(Bound(Layer(middleware.name, call, name), middleware, func, afunc))
+    return found
 
 
 def _method(middleware: AgentMiddleware[Any, Any], name: str) -> Callable[..., Any] | None:
-    """The bound method, if the class has one of its own."""
+    """Return the bound method, or None if the class does not override it."""
     if getattr(type(middleware), name) is getattr(AgentMiddleware, name):
         return None
     method: Callable[..., Any] = getattr(middleware, name)
@@ -118,159 +93,147 @@ def _method(middleware: AgentMiddleware[Any, Any], name: str) -> Callable[..., A
 
 def _declared_jumps(method: Callable[..., Any] | None) -> list[Any]:
     declared = getattr(method, "__can_jump_to__", ())
-    # Whatever else was given is one mistake, not one for each letter.
+    # A string is one wrong value, not one for each letter.
     return list(declared) if isinstance(declared, list | tuple | set | frozenset) else [declared]
 
 
-def mistakes_of(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
-    """Everything about a middleware's methods that could not work."""
-    yield from _wrong_attributes(middleware)
-    yield from _on_the_instance(middleware)
-    yield from _misspelt(middleware)
-    yield from _flow_and_wrap(middleware)
-    for name, arguments in _SLOTS.items():
-        if method := _method(middleware, name):
-            subject = f"{middleware.name}.{name}"
-            yield from _wrong_colour(subject, name, method)
-            yield from _wrong_signature(subject, arguments, method)
-            yield from _unknown_jumps(subject, method)
-
-
-def _wrong_attributes(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
-    for name, kinds in _ATTRIBUTES.items():
-        value = getattr(middleware, name)
-        if not isinstance(value, kinds):
-            yield ArgumentError(
-                f"{type(middleware).__name__}.{name}",
-                f"is {describe(value)}.",
-                f"Give {' or '.join(kind.__name__ for kind in kinds)}.",
-            )
-    for name in ("expected_tools", "unused"):
-        if not are_texts(getattr(middleware, name)):
-            yield ArgumentError(
-                f"{type(middleware).__name__}.{name}",
-                f"is {describe(getattr(middleware, name))}.",
-                "Give a tuple of names.",
-            )
-            return
-    for name in sorted(set(middleware.unused) - _SLOTS.keys()):
-        yield UnknownHook(
-            f"{middleware.name}.unused",
-            f"leaves out {name!r}, which is no hook, layer or flow.",
-            f"It can leave out {', '.join([*_ARGUMENTS, *_FLOW.values()])}.",
-        )
-
-
-def _on_the_instance(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
-    for name in vars(middleware).keys() & _SLOTS.keys():
-        yield UnknownHook(
-            f"{middleware.name}.{name}",
-            "is set on the instance, and hooks are read from the class: it would never run.",
-            f"Define it in the class, or decorate a function with {name.removeprefix('a')}.",
-        )
-
-
-def _misspelt(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
-    own = {name for cls in type(middleware).__mro__ for name in vars(cls)} - set(
-        dir(AgentMiddleware)
-    )
-    for name in sorted(own):
-        if name.startswith(_LOOKS_LIKE_A_HOOK) and callable(getattr(middleware, name, None)):
-            for meant in get_close_matches(name, _SLOTS, n=1, cutoff=0.75):
-                yield UnknownHook(
-                    f"{middleware.name}.{name}",
-                    "is not a hook, so it would never run.",
-                    f"Did you mean {meant}? A helper of your own can start with an underscore.",
-                )
-
-
-def _flow_and_wrap(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
+def validate_middleware(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
+    """Yield an error for each attribute and method of a middleware that cannot work."""
+    yield from _attribute_errors(middleware)
+    yield from _name_errors(middleware)
     for call, flow in _FLOW.items():
         wraps = [n for n in (_WRAP[call], f"a{_WRAP[call]}") if _method(middleware, n)]
         if wraps and _method(middleware, flow):
-            yield FlowAndWrap(
+            yield SpecError(
                 middleware.name,
                 f"defines both {flow} and {' and '.join(wraps)} for the same call.",
-                f"Keep {flow} alone: it serves synchronous and asynchronous runs.",
+                f"Keep {flow} only; it works in sync and async runs.",
+                code="AF108",
             )
+    for name, arguments in _SLOTS.items():
+        if method := _method(middleware, name):
+            subject = f"{middleware.name}.{name}"
+            yield from _mode_errors(subject, name, method)
+            yield from _signature_errors(subject, arguments, method)
+            for jump in _declared_jumps(method):
+                if jump not in JUMPS:
+                    yield SpecError(
+                        subject,
+                        f"declares a jump to {describe(jump)}.",
+                        f"A hook can jump to {', '.join(map(repr, JUMPS))}.",
+                        code="AF110",
+                    )
 
 
-def _wrong_colour(subject: str, name: str, method: Callable[..., Any]) -> Iterator[SpecError]:
-    twin = name[1:] if name.startswith("a") and name[1:] in _SLOTS else f"a{name}"
-    coroutine = inspect.iscoroutinefunction(method)
-    if name in _FLOW.values():
-        if not inspect.isgeneratorfunction(method):
-            yield HookMode(
-                subject,
-                "is not a generator, so there is nothing to drive.",
-                "Call inward with `response = yield request`.",
-            )
-    elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
-        flows = " or ".join(_FLOW.values())
-        yield HookMode(subject, "is a generator.", f"Only a flow is one: {flows}.")
-    elif name in _ARGUMENTS and coroutine:
-        yield HookMode(subject, "is a coroutine in a synchronous slot.", f"Name it {twin}.")
-    elif (
-        name not in _ARGUMENTS
-        and not coroutine
-        and inspect.isfunction(getattr(method, "__func__", None))
-    ):
-        yield HookMode(
-            subject, "is no coroutine, and will be awaited.", f"Use `async def`, or name it {twin}."
+def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
+    owner = type(middleware).__name__
+    for name, kinds in _ATTRIBUTES.items():
+        value = getattr(middleware, name)
+        if not isinstance(value, kinds):
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            yield ArgumentError(f"{owner}.{name}", f"must be {expected}, got {describe(value)}.")
+    for name in ("expected_tools", "unused"):
+        value = getattr(middleware, name)
+        if not is_strings(value):
+            reason = f"must be a tuple of strings, got {describe(value)}."
+            yield ArgumentError(f"{owner}.{name}", reason)
+            return
+    for name in sorted(set(middleware.unused) - _SLOTS.keys()):
+        yield SpecError(
+            f"{middleware.name}.unused",
+            f"contains {name!r}, which is not a hook, a layer or a flow.",
+            f"It can contain {', '.join([*_ARGUMENTS, *_FLOW.values()])}.",
+            code="AF105",
         )
 
 
-def _wrong_signature(
+def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
+    """Yield an error for each name that looks like a hook and would never run."""
+    for name in vars(middleware).keys() & _SLOTS.keys():
+        yield SpecError(
+            f"{middleware.name}.{name}",
+            "is set on the instance, but hooks are read from the class: it would never run.",
+            f"Define it in the class, or decorate a function with {name.removeprefix('a')}.",
+            code="AF105",
+        )
+    defined = {name for cls in type(middleware).__mro__ for name in vars(cls)}
+    for name in sorted(defined - set(dir(AgentMiddleware))):
+        if name.startswith(_LOOKS_LIKE_A_HOOK) and callable(getattr(middleware, name, None)):
+            for similar in get_close_matches(name, _SLOTS, n=1, cutoff=0.75):
+                yield SpecError(
+                    f"{middleware.name}.{name}",
+                    "is not a hook, so it would never run.",
+                    f"Did you mean {similar}? Start the name of a helper with an underscore.",
+                    code="AF105",
+                )
+
+
+def _mode_errors(subject: str, name: str, method: Callable[..., Any]) -> Iterator[SpecError]:
+    """Yield an error for a sync method that is a coroutine function, and the like."""
+    asynchronous = name not in _ARGUMENTS and name not in _FLOW.values()
+    other = name[1:] if asynchronous else f"a{name}"
+    coroutine = inspect.iscoroutinefunction(method)
+    reason = ""
+    if name in _FLOW.values():
+        if not inspect.isgeneratorfunction(method):
+            reason = "must be a generator function."
+            hint = "Call the inner layer with `response = yield request`."
+    elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+        reason = "is a generator function."
+        hint = f"Only flows are: {' and '.join(_FLOW.values())}."
+    elif coroutine and not asynchronous:
+        reason, hint = "is a coroutine function, and sync runs call it.", f"Name it {other}."
+    # A callable object may return an awaitable without being a coroutine function.
+    elif asynchronous and not coroutine and inspect.isfunction(getattr(method, "__func__", None)):
+        reason = "is not a coroutine function, and async runs await it."
+        hint = f"Use `async def`, or name it {other}."
+    if reason:
+        yield ArgumentError(subject, reason, hint, code="AF107")
+
+
+def _signature_errors(
     subject: str, arguments: tuple[str, ...], method: Callable[..., Any]
 ) -> Iterator[SpecError]:
-    if _plainly_takes(method, len(arguments)):
+    function = getattr(method, "__func__", None)
+    code = getattr(function, "__code__", None)
+    plain = not hasattr(function, "__wrapped__") and not hasattr(function, "__signature__")
+    # Read the common case from the code object: inspect.signature takes much longer.
+    if code and plain and (code.co_argcount, code.co_kwonlyargcount) == (len(arguments) + 1, 0):
         return
     try:
         inspect.signature(method).bind(*arguments)
     except TypeError as error:
-        yield HookSignature(
+        yield ArgumentError(
             subject,
-            f"is called with ({', '.join(arguments)}), and does not take that: {error}.",
+            f"is called with ({', '.join(arguments)}), but does not accept that: {error}.",
             f"Write `def {subject.rpartition('.')[2]}(self, {', '.join(arguments)})`.",
+            code="AF106",
         )
-    except ValueError:  # a callable without a signature: only its call can tell
+    except ValueError:  # Some callables have no signature; only calling them would tell.
         return
 
 
-def _plainly_takes(method: Any, count: int) -> bool:
-    """Whether a method takes so many arguments, by a look at its code that costs nothing."""
-    function = getattr(method, "__func__", None)
-    code = getattr(function, "__code__", None)
-    if code is None or hasattr(function, "__wrapped__") or hasattr(function, "__signature__"):
-        return False
-    return bool(code.co_argcount == count + 1 and not code.co_kwonlyargcount)
-
-
-def _unknown_jumps(subject: str, method: Callable[..., Any]) -> Iterator[SpecError]:
-    for jump in _declared_jumps(method):
-        if jump not in JUMPS:
-            yield UnknownJump(
-                subject,
-                f"declares a jump to {describe(jump)}.",
-                f"A hook can jump to {', '.join(map(repr, JUMPS))}.",
-            )
-
-
 def sync_async_error(bound: Bound[Any], *, asynchronous: bool) -> tuple[str, str, str]:
-    """Culprit, reason and remedy where a run's colour meets a method that lacks it."""
-    fact = bound.definition
-    name = fact.phase.value if isinstance(fact, Hook) else fact.method
-    kind = type(bound.owner).__name__
-    if isinstance(fact, Hook):
+    """Return subject, reason and hint for a run that needs the variant a method lacks.
+
+    Args:
+        bound: The hook or layer.
+        asynchronous: Whether the run is asynchronous.
+    """
+    definition = bound.definition
+    owner = type(bound.owner).__name__
+    if isinstance(definition, Hook):
+        name = definition.phase.value
         return (
-            f"{kind}.a{name}",
+            f"{owner}.a{name}",
             f'No synchronous function provided to "a{name}".',
             f"Define {name} as well, or run the agent with ainvoke or astream.",
         )
-    missing, runs = (f"a{name}", "asynchronous") if asynchronous else (name, "synchronous")
-    flow = "around_model" if fact.call is Call.MODEL else "around_tool"
+    missing, mode = definition.method, "synchronous"
+    if asynchronous:
+        missing, mode = f"a{missing}", "asynchronous"
     return (
-        kind,
-        f"has no {missing}, and this run is {runs}.",
-        f"Define {missing}, or write {flow}, which serves both.",
+        owner,
+        f"has no {missing}, and this run is {mode}.",
+        f"Define {missing}, or write {_FLOW[definition.call]}, which serves both.",
     )

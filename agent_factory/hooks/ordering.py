@@ -1,52 +1,42 @@
-"""Where a middleware belongs in a stack, as it declares it itself, and what breaks that order."""
+"""Order of a stack of middleware: what each declares, and what contradicts it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
-from itertools import product
+from itertools import permutations
 from typing import Any, Final, Literal, get_args
 
-from agent_factory.errors import (
-    ArgumentError,
-    ConflictingMiddleware,
-    CyclicOrder,
-    ExposedBeforeGuard,
-    JudgedTooEarly,
-    MissingMiddleware,
-    SpecError,
-    WrongOrder,
-    describe,
-)
+from agent_factory.errors import ArgumentError, BuildWarning, SpecError, describe
 
 Aspect = Literal["user_messages", "answers", "tool_calls", "tool_results", "tool_errors"]
-"""A part of a conversation that middleware look at or change; tool errors are exceptions."""
+"""Part of a conversation that middleware read or change; tool errors are exceptions."""
 
 ASPECTS: Final[tuple[str, ...]] = get_args(Aspect)
 
 
-def are_texts(value: Any) -> bool:
-    """Whether a value is a collection of texts, and not one text."""
+def is_strings(value: Any) -> bool:
+    """Whether a value is a collection of strings, and not a string itself."""
     several = isinstance(value, Collection) and not isinstance(value, str)
-    return several and all(isinstance(word, str) for word in value)
+    return several and all(isinstance(item, str) for item in value)
 
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """What a middleware says of its place. Others are named by `name` or by their class.
+    """Where a middleware belongs in a stack. Others are named by `name` or by their class.
 
     Args:
-        before: It must come before (outside of) these, where they are in the stack.
-        after: It must come after (inside of) these.
-        requires: One of each must be in the stack.
-        conflicts: None of these may be.
-        reads: What it judges: a change that comes later would go unjudged.
-        writes: What it changes after the model has answered.
-        sends_to_model: What it sends to a model of its own.
-        sanitizes: What it cleans before others see it.
+        before: Middleware that this one must precede (be outside of), if they are in the stack.
+        after: Middleware that this one must follow (be inside of), if they are in the stack.
+        requires: Middleware that must be in the stack.
+        conflicts: Middleware that must not be in the stack.
+        reads: Aspects it judges, so that no other middleware should change them afterwards.
+        writes: Aspects it changes after the model has answered.
+        sends_to_model: Aspects it sends to a model itself.
+        sanitizes: Aspects it cleans before others see them.
 
     Raises:
-        ArgumentError: A field is no collection of texts, or names an unknown aspect.
+        ArgumentError: A field is not a collection of strings, or names an unknown aspect.
 
     >>> Ordering(before=("Retry",), sends_to_model=("user_messages",)).before
     ('Retry',)
@@ -63,33 +53,31 @@ class Ordering:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if not are_texts(value):
+            subject, value = f"Ordering.{field.name}", getattr(self, field.name)
+            if not is_strings(value):
+                reason = f"must be a tuple of strings, got {describe(value)}."
+                raise ArgumentError(subject, reason, f'Write `{field.name}=("...",)`.')
+            if field.name in ("before", "after", "requires", "conflicts"):
+                continue
+            if unknown := set(value) - set(ASPECTS):
                 raise ArgumentError(
-                    f"Ordering.{field.name}",
-                    f"{describe(value)} is no tuple of texts.",
-                    "Give one.",
-                )
-            aspects = field.name in ("reads", "writes", "sends_to_model", "sanitizes")
-            if aspects and (unknown := set(value) - set(ASPECTS)):
-                raise ArgumentError(
-                    f"Ordering.{field.name}",
-                    f"{', '.join(sorted(unknown))} is nothing a stack knows of.",
-                    f"Name any of {', '.join(ASPECTS)}.",
+                    subject,
+                    f"{', '.join(sorted(unknown))} is not an aspect of a conversation.",
+                    f"The aspects are {', '.join(ASPECTS)}.",
                 )
 
 
 @dataclass(frozen=True, slots=True)
 class StackPosition:
-    """A middleware in its stack, as far as its order is concerned.
+    """Position of a middleware in its stack, with what it declares.
 
     Args:
-        name: Its name.
-        classes: The names of its class and of those it derives from.
-        index: Its place in the list.
-        ordering: What it declares.
-        early: It acts in a hook before the model, not in a layer only.
-        late: It acts in a hook after the model.
+        name: Name of the middleware.
+        classes: Names of its class and of the base classes.
+        index: Index in the list.
+        ordering: Its declarations.
+        early: Whether it has a hook before the model, not just layers.
+        late: Whether it has a hook after the model.
     """
 
     name: str
@@ -99,126 +87,115 @@ class StackPosition:
     early: bool
     late: bool
 
-    def is_called(self, name: str) -> bool:
-        """Whether a declaration means this one."""
-        return name == self.name or name in self.classes
+    def is_one_of(self, names: Collection[str]) -> bool:
+        """Whether a declaration that lists these names means this middleware."""
+        return self.name in names or not self.classes.isdisjoint(names)
 
     @property
     def input_order(self) -> tuple[bool, int]:
-        """When it looks at what goes to the model: hooks come before all layers."""
+        """Sort key by when it sees what goes to the model: all hooks come before the layers."""
         return (not self.early, self.index)
 
     @property
     def output_order(self) -> tuple[bool, int]:
-        """When it looks at what the model gave: hooks backwards, then the layers of the tools."""
+        """Sort key by when it sees what the model returned.
+
+        Hooks run from the end of the list to its beginning, then the layers of the tools.
+        """
         return (not self.late, -self.index if self.late else self.index)
 
 
-def order_findings(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
-    """Everything that speaks against the order of a stack, or against what is in it."""
-    yield from _absent(stack)
-    yield from _conflicting(stack)
-    pairs = sorted(_declared(stack))
+def check_order(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
+    """Yield everything that is wrong with the members of a stack and their order."""
+    yield from _membership_errors(stack)
+    pairs = sorted(
+        {
+            (one.name, other.name)
+            for one, other in permutations(stack, 2)
+            if other.is_one_of(one.ordering.before) or one.is_one_of(other.ordering.after)
+        }
+    )
     if cycle := _cycle(pairs):
-        yield CyclicOrder(
+        yield SpecError(
             " and ".join(sorted(cycle)),
-            "each declare to come before the other; no order serves both.",
+            "each declare to come before the other, so no order satisfies both.",
             "Correct the `ordering` of one of them.",
+            code="AF120",
         )
-    else:
-        yield from _misplaced(stack, pairs)
-    yield from _exposed(stack)
-    yield from _unjudged(stack)
-
-
-def _absent(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
-    for one in stack:
-        for wanted in one.ordering.requires:
-            if not any(other.is_called(wanted) for other in stack if other is not one):
-                yield MissingMiddleware(
-                    one.name,
-                    f"needs {wanted}, which is not in the stack.",
-                    f"Add {wanted} to `middleware`.",
-                )
-
-
-def _conflicting(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
-    for one, other in product(stack, stack):
-        named = [name for name in one.ordering.conflicts if other.is_called(name)]
-        if one is not other and named:
-            yield ConflictingMiddleware(
-                one.name, f"cannot work beside {other.name}.", "Take one of them out."
+        pairs = []
+    index = {one.name: one.index for one in stack}
+    for first, second in pairs:
+        if index[first] > index[second]:
+            yield BuildWarning(
+                f"{second}, {first}",
+                f"are in the wrong order: {first} belongs outside of {second}.",
+                f"Put {first} before {second} in `middleware`.",
+                code="AF204",
             )
+    yield from _aspect_warnings(stack)
 
 
-def _declared(stack: Sequence[StackPosition]) -> Iterator[tuple[str, str]]:
-    """Pairs of names: the first is to come before the second."""
-    for one, other in product(stack, stack):
-        if one is other:
-            continue
-        if any(other.is_called(name) for name in one.ordering.before):
-            yield one.name, other.name
-        if any(other.is_called(name) for name in one.ordering.after):
-            yield other.name, one.name
+def _membership_errors(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
+    for one in stack:
+        for name in one.ordering.requires:
+            if not any(other.is_one_of([name]) for other in stack if other is not one):
+                yield SpecError(
+                    one.name,
+                    f"requires {name}, which is not in the stack.",
+                    f"Add {name} to `middleware`.",
+                    code="AF118",
+                )
+    for one, other in permutations(stack, 2):
+        if other.is_one_of(one.ordering.conflicts):
+            reason = f"cannot be used together with {other.name}."
+            yield SpecError(one.name, reason, "Remove one of them.", code="AF119")
 
 
 def _cycle(pairs: Sequence[tuple[str, str]]) -> set[str]:
-    """The names that no order can serve: those left when all that can go first are gone."""
+    """Return the names that form a cycle."""
     left = {name for pair in pairs for name in pair}
     while free := {n for n in left if not any(b == n and a in left for a, b in pairs)}:
         left -= free
-    # What merely comes after a cycle is no part of it.
+    # What only follows a cycle is not part of it.
     while last := {n for n in left if not any(a == n and b in left for a, b in pairs)}:
         left -= last
     return left
 
 
-def _misplaced(
-    stack: Sequence[StackPosition], pairs: Sequence[tuple[str, str]]
-) -> Iterator[SpecError]:
-    at = {one.name: one.index for one in stack}
-    for first, second in dict.fromkeys(pairs):
-        if at[first] > at[second]:
-            yield WrongOrder(
-                f"{second}, {first}",
-                f"stand in the wrong order: {first} belongs outside of {second}.",
-                f"Put {first} before {second} in `middleware`.",
-            )
-
-
-def _exposed(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
-    for one, guard in product(stack, stack):
-        # Answers and results are cleaned before they are written, whatever the order.
-        shared = {"user_messages"} & {*one.ordering.sends_to_model} & {*guard.ordering.sanitizes}
-        if shared and one is not guard and one.input_order < guard.input_order:
-            yield ExposedBeforeGuard(
+def _aspect_warnings(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
+    for one, other in permutations(stack, 2):
+        # User messages only: answers and results are sanitized before they are written.
+        exposed = "user_messages" in one.ordering.sends_to_model
+        sanitized = "user_messages" in other.ordering.sanitizes
+        if exposed and sanitized and one.input_order < other.input_order:
+            yield BuildWarning(
                 one.name,
-                f"sends what users write to a model of its own before {guard.name} has cleaned it.",
-                f"Put {guard.name} before {one.name} in `middleware`.",
+                f"sends user messages to a model before {other.name} has sanitized them.",
+                f"Put {other.name} before {one.name} in `middleware`.",
+                code="AF205",
+            )
+    for one, other in permutations(stack, 2):
+        judged = "tool_calls" in one.ordering.reads
+        changed = "tool_calls" in other.ordering.writes
+        if judged and changed and other.output_order > one.output_order:
+            yield BuildWarning(
+                one.name,
+                f"judges tool calls that {other.name} may still change.",
+                f"Let {one.name} see them last: hooks after the model run from the end of the "
+                "list to its beginning, then the layers of the tools.",
+                code="AF206",
             )
 
 
-def _unjudged(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
-    for judge, changer in product(stack, stack):
-        shared = {"tool_calls"} & {*judge.ordering.reads} & {*changer.ordering.writes}
-        if shared and judge is not changer and changer.output_order > judge.output_order:
-            yield JudgedTooEarly(
-                judge.name,
-                f"judges tool calls that {changer.name} may still change.",
-                f"Put {judge.name} where it sees them last: hooks after the model run from the end "
-                "of the list to its beginning, and layers of tools after them.",
-            )
-
-
-def placed(
+def stack_positions(
     members: Sequence[Any], early: Collection[str], late: Collection[str]
 ) -> list[StackPosition]:
-    """The members of a stack with what they declare.
+    """Return the position of each middleware.
 
     Args:
         members: The middleware, in order.
-        early: The names of those with a hook before the model.
-        late: The names of those with a hook after it.
+        early: Names of those with a hook before the model.
+        late: Names of those with a hook after the model.
     """
     return [
         StackPosition(

@@ -19,7 +19,7 @@ from langchain_core.utils.pydantic import is_basemodel_subclass, is_pydantic_v1_
 from pydantic import BaseModel, ValidationError
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
-from agent_factory.errors import ArgumentError, ToolNameTaken, TurnError, describe, raise_all
+from agent_factory.errors import ArgumentError, SpecError, TurnError, describe, raise_all
 
 Schema = type[BaseModel]
 """A model class of pydantic 2, or one of pydantic 1, which type checkers cannot name beside it."""
@@ -56,8 +56,8 @@ class ValidationNode(Runnable[Any, Any]):
         tags: The tags of its runs in traces.
 
     Raises:
-        ArgumentError: A schema cannot be used.
-        ToolNameTaken: Two different schemas have one name.
+        ArgumentError: A schema that cannot be used, a ValueError.
+        SpecError: Two different schemas have one name.
 
     >>> class Add(BaseModel):
     ...     a: int
@@ -157,7 +157,9 @@ def _by_name(schemas: Iterable[Any]) -> dict[str, Schema]:
     for given in schemas:
         name, schema = _named(given)
         if found.setdefault(name, schema) is not schema:
-            taken.append(ToolNameTaken(name, "is the name of two schemas.", "Rename one."))
+            taken.append(
+                SpecError(name, "is the name of two schemas.", "Rename one.", code="AF113")
+            )
     raise_all(taken)
     return found
 

@@ -138,7 +138,7 @@ class HookNode(Runnable[Any, Any]):
                 f"jumped to {jump!r} without a declaration.",
                 f"Decorate it with hook_config(can_jump_to=[{jump!r}])."
                 if jump in JUMPS
-                else f"Jump to {', '.join(map(repr, JUMPS))}, and declare it.",
+                else f"Jump to one of {', '.join(map(repr, JUMPS))}, and declare it.",
             )
 
 

@@ -48,9 +48,9 @@ from agent_factory.state.history import (
 )
 from agent_factory.state.identity_cache import IdentityCache
 from agent_factory.state.schema import RETRIES
-from agent_factory.state.updates import Fold
+from agent_factory.state.updates import UpdateMerger
 from agent_factory.structured_output.strategies import (
-    EXPLAINS,
+    EXPLANATION_KWARGS,
     ProviderStrategy,
     Strategy,
     StructuredOutputError,
@@ -122,8 +122,8 @@ class ModelNode(Runnable[Any, Any]):
         return ValidatedPrefix()
 
     @cached_property
-    def _fold(self) -> Fold:
-        return Fold(self._channels)
+    def _merge(self) -> UpdateMerger:
+        return UpdateMerger(self._channels)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Call the model in a synchronous run."""
@@ -221,7 +221,7 @@ class ModelNode(Runnable[Any, Any]):
             self._recorder.explained(retries + 1)
         if not any(isinstance(m, AIMessage) and call_ids(m) for m in response.result):
             self._prefix.forget(run_identity(runtime))
-        return self._fold(update, outcome.commands) if outcome.commands else update
+        return self._merge(update, outcome.commands) if outcome.commands else update
 
 
 class _BoundModels:
@@ -435,7 +435,7 @@ class ResponseReader:
                 tool_call_id=str(call["id"]),
                 name=call["name"],
                 status="error",
-                additional_kwargs={} if strategy is None else EXPLAINS,
+                additional_kwargs={} if strategy is None else EXPLANATION_KWARGS,
             )
             for call in unknown
         ]

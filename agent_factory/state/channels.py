@@ -1,12 +1,12 @@
-"""Channels for messages: LangGraph's own, with `add_messages` done in the time of the update.
+"""Channels for messages: `add_messages` in time proportional to the update, not to the history.
 
-`add_messages` looks at the whole history at each write, and again at each conditional edge. These
-channels keep an index of it instead. What they hold, store and hand out is the same.
+`add_messages` reads the whole history at each write, and again at each conditional edge. These
+channels keep an index of it instead. Their values and checkpoints are the same as LangGraph's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import Any, Self, TypeAlias
@@ -21,171 +21,153 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel
-from langgraph.graph import message as langgraph_messages
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
+from agent_factory.upstream import messages_delta_reducer
+
 SNAPSHOT_FREQUENCY = 100
-"""Writes to the messages before they are stored in full again. LangGraph's own number."""
+"""Number of writes after which the messages are stored in full again; LangGraph's default."""
 
 _Index: TypeAlias = tuple[list[AnyMessage], dict[str | None, int]]
-_Naming: TypeAlias = Callable[[str | None, BaseMessage], str]
+_MakeId: TypeAlias = Callable[[str | None, BaseMessage], str]
 
-_NAMES = UUID("7d4f2a0e-93c5-4b1d-8e66-2c1f0a9b5d38")  # drawn once: ids in threads derive from it
+_NAMESPACE = UUID(
+    "7d4f2a0e-93c5-4b1d-8e66-2c1f0a9b5d38"
+)  # Never change: stored ids derive from it.
 
 
-def _drawn(after: str | None, message: BaseMessage) -> str:
-    """An id for a message, as `add_messages` makes it."""
+def _random_id(previous: str | None, message: BaseMessage) -> str:
+    """Return an id for a message, as `add_messages` makes it."""
     return str(uuid4())
 
 
-def _derived(after: str | None, message: BaseMessage) -> str:
-    """An id that is the same whenever the history is read again.
+def _derived_id(previous: str | None, message: BaseMessage) -> str:
+    """Return an id that is the same each time the writes of a thread are replayed.
 
     Args:
-        after: The id of the message before this one. It makes threads differ.
+        previous: Id of the message before this one, so that ids of threads differ.
         message: The message without an id.
     """
-    return str(uuid5(_NAMES, f"{after}/{message.type}/{message.content!r}"))
+    return str(uuid5(_NAMESPACE, f"{previous}/{message.type}/{message.content!r}"))
 
 
-class Fold:
-    """`add_messages` for one channel, remembering where each message is.
+class IndexedReducer:
+    """`add_messages` for one channel, with an index of where each message is.
 
-    What is remembered is used only if the history is what it was: whoever was handed it may have
-    changed it in place. Comparing two lists of the same objects takes a nanosecond for each. An
-    id that was changed in place, on a message of the history, is not noticed.
+    The index is used only if the list is unchanged, because callers may mutate it. Comparing two
+    lists of the same objects takes a nanosecond for each. An id that is changed in place, on a
+    message of the history, is not noticed.
 
     Args:
-        name: Makes the id of a message that has none.
-        index: The messages last seen and the place of each id, or None.
-        owned: Whether to keep the index up to date; otherwise it is another's.
+        make_id: Makes the id of a message that has none.
+        index: The last list of messages and the position of each id, or None.
+        owned: Whether this reducer may change the index; otherwise it belongs to another.
     """
 
-    __slots__ = ("_index", "_name", "_owned")
+    __slots__ = ("_index", "_make_id", "_owned")
 
     def __init__(
-        self, name: _Naming = _drawn, index: _Index | None = None, owned: bool = True
+        self, make_id: _MakeId = _random_id, index: _Index | None = None, owned: bool = True
     ) -> None:
-        self._name = name
+        self._make_id = make_id
         self._index = index
         self._owned = owned
 
-    def borrowed(self) -> Fold:
-        """One that reads this index and does not change it."""
-        return Fold(self._name, self._index, owned=False)
+    def borrowed(self) -> IndexedReducer:
+        """Return a reducer that reads this index and does not change it."""
+        return IndexedReducer(self._make_id, self._index, owned=False)
 
     def __call__(self, left: Any, right: Any) -> Any:
-        """What `add_messages` gives.
+        """Return what `add_messages` returns.
 
         Raises:
-            ValueError: A message is to be removed that is not there, or a side is None.
+            ValueError: A message that does not exist is to be removed, or an argument is None.
         """
         if left is None or right is None:
             return add_messages(left, right)
-        known, at = self._index_of(left)
-        new = _messages(right, self._name, known[-1].id if known else None, at)
-        cleared = _after_clearing(new)
-        if cleared is not None:
-            self._index = None
-            return cleared
-        return self._merged(known, at, new)
+        if self._index is None or self._index[0] != left:
+            messages = list(_as_messages(left, self._make_id))
+            self._index = messages, {message.id: at for at, message in enumerate(messages)}
+            self._owned = True
+        known, positions = self._index
+        new = _as_messages(right, self._make_id, known[-1].id if known else None, positions)
+        for at in range(len(new) - 1, -1, -1):
+            if isinstance(new[at], RemoveMessage) and new[at].id == REMOVE_ALL_MESSAGES:
+                self._index = None
+                return new[at + 1 :]
+        return self._merge(known, positions, new)
 
-    def _merged(self, known: list[Any], at: dict[str | None, int], new: list[Any]) -> Any:
+    def _merge(
+        self, known: list[Any], positions: dict[str | None, int], new: list[AnyMessage]
+    ) -> list[Any]:
         merged = [*known]
-        places: dict[str | None, int] = {}
+        changed: dict[str | None, int] = {}
         removed: set[str | None] = set()
         for message in new:
-            place = places.get(message.id, at.get(message.id))
+            position = changed.get(message.id, positions.get(message.id))
             removal = isinstance(message, RemoveMessage)
-            if place is None and removal:
-                return add_messages(known, new)  # which raises, in LangGraph's own words
-            if place is None:
-                place = len(merged)
+            if position is None and removal:
+                return add_messages(known, new)  # type: ignore[arg-type,return-value]  # It raises.
+            if position is None:
+                position = len(merged)
                 merged.append(message)
             elif not removal:
-                merged[place] = message
+                merged[position] = message
             (removed.add if removal else removed.discard)(message.id)
-            places[message.id] = place
+            changed[message.id] = position
         if removed:
             self._index = None
             return [message for message in merged if message.id not in removed]
-        self._follow(merged, places)
+        if not self._owned:
+            self._index = None
+            return merged
+        for position in changed.values():  # New messages come in the order of their positions.
+            known[position : position + 1] = [merged[position]]
+        positions.update(changed)
         return merged
 
-    def _index_of(self, left: Any) -> _Index:
-        if self._index is None or self._index[0] != left:
-            messages = list(_messages(left, self._name))
-            self._index = messages, {message.id: at for at, message in enumerate(messages)}
-            self._owned = True
-        return self._index
 
-    def _follow(self, merged: list[AnyMessage], places: dict[str | None, int]) -> None:
-        """Bring the index up to date, or let go of it where it is another's."""
-        if self._index is None or not self._owned:
-            self._index = None
-            return
-        known, at = self._index
-        for place in places.values():  # new ones come in the order they were appended in
-            known[place : place + 1] = [merged[place]]
-        at.update(places)
-
-
-def _messages(
-    given: Any, name: _Naming, after: str | None = None, taken: Container[str | None] = ()
+def _as_messages(
+    given: Any,
+    make_id: _MakeId,
+    previous: str | None = None,
+    taken: Container[str | None] = (),
 ) -> list[AnyMessage]:
-    """What was written, as messages with ids.
+    """Return what was written as messages with ids.
 
     Args:
-        given: One message or a list, in any form.
-        name: Makes the id of a message that has none.
-        after: The id of the message before them.
-        taken: The ids of all messages before them.
+        given: One message or a list, in any form that LangChain converts.
+        make_id: Makes the id of a message that has none.
+        previous: Id of the message before them.
+        taken: Ids of all messages before them.
     """
-    messages = _coerced(given if isinstance(given, list) else [given])
+    messages: list[Any] = given if isinstance(given, list) else [given]
+    types = set(map(type, messages))
+    if any(not issubclass(t, BaseMessage) or issubclass(t, BaseMessageChunk) for t in types):
+        messages = [
+            message_chunk_to_message(message) if isinstance(message, BaseMessageChunk) else message
+            for message in convert_to_messages(messages)
+        ]
     made: set[str | None] = set()
     for message in messages:
         if message.id is None:
-            message.id = name(after, message)
+            message.id = make_id(previous, message)
             while message.id in made or message.id in taken:
-                message.id = name(message.id, message)
+                message.id = make_id(message.id, message)
             made.add(message.id)
-        after = message.id
+        previous = message.id
     return messages
 
 
-def _coerced(given: list[Any]) -> list[Any]:
-    if all(map(_is_whole, set(map(type, given)))):
-        return given
-    return [_whole(message) for message in convert_to_messages(given)]
-
-
-def _is_whole(kind: type) -> bool:
-    return issubclass(kind, BaseMessage) and not issubclass(kind, BaseMessageChunk)
-
-
-def _whole(message: BaseMessage) -> BaseMessage:
-    if isinstance(message, BaseMessageChunk):
-        return message_chunk_to_message(message)
-    return message
-
-
-def _after_clearing(messages: Iterable[AnyMessage]) -> list[AnyMessage] | None:
-    """What was written after the last word to remove everything; None without one."""
-    kept: list[AnyMessage] | None = None
-    for message in messages:
-        if isinstance(message, RemoveMessage) and message.id == REMOVE_ALL_MESSAGES:
-            kept = []
-        elif kept is not None:
-            kept.append(message)
-    return kept
-
-
 @contextmanager
-def _folding(
-    channel: BinaryOperatorAggregate[Any] | DeltaChannel[Any], fold: Fold
+def _value_of(
+    channel: BinaryOperatorAggregate[Any] | DeltaChannel[Any], reducer: IndexedReducer
 ) -> Iterator[BinaryOperatorAggregate[Any]]:
-    """LangGraph's own channel with an index for its reducer, to change another's value with."""
-    plain: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(list, fold)
+    """Yield a plain channel that has the value of another one and writes it back.
+
+    LangGraph's own channel applies the reducer, so `Overwrite` means what it means there.
+    """
+    plain: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(list, reducer)
     plain.value = channel.value
     try:
         yield plain
@@ -194,67 +176,61 @@ def _folding(
 
 
 class IndexedMessages(BinaryOperatorAggregate[Any]):
-    """The messages of a thread, stored in full in each checkpoint.
+    """Channel of the messages of a thread, stored in full in each checkpoint.
 
-    What `Annotated[list[AnyMessage], add_messages]` does, without its work for long histories.
-    Threads go from one to the other and back.
+    A faster `Annotated[list[AnyMessage], add_messages]` for long histories. Threads can change
+    from one to the other and back.
 
     Args:
-        typ: The type of the value.
-        operator: What it does: LangGraph compares the channels of a key by it.
+        typ: Type of the value.
+        operator: Its reducer; LangGraph compares the channels of a key by it.
     """
 
-    __slots__ = ("_fold",)
+    __slots__ = ("_reducer",)
 
     def __init__(self, typ: Any = list, operator: Any = add_messages) -> None:
         super().__init__(typ, operator)
-        self._fold = Fold()
+        self._reducer = IndexedReducer()
 
     def copy(self) -> Self:
-        """A copy, to be told what may happen next."""
+        """Return a copy, on which LangGraph tries writes before it routes."""
         new = super().copy()
-        new._fold = self._fold.borrowed()
+        new._reducer = self._reducer.borrowed()
         return new
 
     def update(self, values: Sequence[Any]) -> bool:
-        """Apply the writes of a step; whether there were any."""
-        with _folding(self, self._fold) as plain:
+        """Apply the writes of a step; return whether there were any."""
+        with _value_of(self, self._reducer) as plain:
             return plain.update(values)
 
 
 def fold_messages(state: Any, writes: Sequence[Any]) -> Any:
-    """A reducer for LangGraph's DeltaChannel that does what `add_messages` does.
+    """Reducer for LangGraph's DeltaChannel that does what `add_messages` does.
 
-    Applied to the same writes it gives the same ids.
+    The same writes get the same ids.
 
     Raises:
-        ValueError: A message is to be removed that is not there, or a write is None.
+        ValueError: A message that does not exist is to be removed, or a write is None.
 
     >>> [message.text for message in fold_messages([], [("user", "Hi"), ("ai", "Hello")])]
     ['Hi', 'Hello']
     """
-    return reduce(Fold(_derived), writes, state)
-
-
-# Where LangGraph finds its own reducer it makes messages with ids of all that is written, before it
-# is stored; elsewhere it leaves pairs and texts, and a pair comes back from a saver as two texts.
-# Without this reducer, which LangGraph calls experimental, lists of messages work all the same.
-_NAMED_BEFORE = getattr(langgraph_messages, "_messages_delta_reducer", fold_messages)
+    return reduce(IndexedReducer(_derived_id), writes, state)
 
 
 class DeltaMessages(DeltaChannel[Any]):
-    """The messages of a thread, of which a checkpoint stores only what was written.
+    """Channel of the messages of a thread, of which a checkpoint stores only what was written.
 
-    LangGraph's DeltaChannel with all that `add_messages` can do. LangGraph calls that channel
-    beta: what it stores stays readable, how it stores may change.
+    LangGraph's DeltaChannel with the behaviour of `add_messages`. LangGraph calls the channel
+    beta: what it stored stays readable, how it stores may change.
 
     Args:
-        reducer: Leave it: LangGraph passes it on when it copies the channel.
-        typ: The type of the value.
-        snapshot_frequency: Writes after which the messages are stored in full once, so that
-            reading a thread need not go back to its start. In a thread of more than twice as many
-            messages it is half their number: what is stored grows with a thread, not with its
-            square.
+        reducer: Internal: LangGraph passes it when it copies the channel.
+        typ: Type of the value.
+        snapshot_frequency: Number of writes after which the messages are stored in full once, so
+            that reading a thread need not start at its beginning. In a thread of more than twice
+            as many messages it is half their number, so the size of what is stored grows with
+            the thread and not with its square.
 
     Raises:
         ValueError: `snapshot_frequency` is not positive.
@@ -265,21 +241,25 @@ class DeltaMessages(DeltaChannel[Any]):
     ...     messages: Annotated[list[AnyMessage], DeltaMessages(snapshot_frequency=20)]
     """
 
-    __slots__ = ("_fold", "_least")
+    __slots__ = ("_least", "_reducer")
 
     def __init__(
         self,
-        reducer: Any = _NAMED_BEFORE,
+        reducer: Any = None,
         typ: Any = list,
         *,
         snapshot_frequency: int = SNAPSHOT_FREQUENCY,
     ) -> None:
+        reducer = reducer or messages_delta_reducer(fold_messages)
         super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
-        self._fold = Fold(_derived)
+        self._reducer = IndexedReducer(_derived_id)
 
     @property
     def snapshot_frequency(self) -> int:
-        """Writes after which LangGraph stores the messages in full, as many as there are now."""
+        """Number of writes after which the messages are stored in full, given their number now.
+
+        LangGraph 1.2 reads it again for each checkpoint.
+        """
         held = len(self.value) if isinstance(self.value, list) else 0
         return max(self._least, held // 2)
 
@@ -288,36 +268,36 @@ class DeltaMessages(DeltaChannel[Any]):
         self._least = least
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
-        """A channel that holds what was stored."""
+        """Return a channel with a stored value."""
         new = super().from_checkpoint(checkpoint)
         new._least = self._least
         return new
 
     def copy(self) -> Self:
-        """A copy, to be told what may happen next."""
+        """Return a copy, on which LangGraph tries writes before it routes."""
         new = self.from_checkpoint(self.value)
-        new._fold = self._fold.borrowed()
+        new._reducer = self._reducer.borrowed()
         return new
 
     def update(self, values: Sequence[Any]) -> bool:
-        """Apply the writes of a step; whether there were any."""
-        with _folding(self, self._fold) as plain:
+        """Apply the writes of a step; return whether there were any."""
+        with _value_of(self, self._reducer) as plain:
             return plain.update(values)
 
     def replay_writes(self, writes: Sequence[Any]) -> None:
         """Apply what was written since the messages were last stored in full."""
-        with _folding(self, self._fold) as plain:
+        with _value_of(self, self._reducer) as plain:
             for _, _, value in writes:
                 plain.update([value])
 
 
 def with_ids(given: Any) -> Any:
-    """What is to be written, as messages that have their ids; None stays, and is refused later."""
-    return None if given is None else _messages(given, _drawn)
+    """Return what is to be written as messages with ids; None stays None and fails later."""
+    return None if given is None else _as_messages(given, _random_id)
 
 
 def is_messages(channel: Any) -> bool:
-    """Whether a channel folds what is written to it as `add_messages` does."""
+    """Whether a channel merges writes as `add_messages` does."""
     if isinstance(channel, BinaryOperatorAggregate):
         return channel.operator is add_messages
     return isinstance(channel, DeltaMessages)

@@ -1,13 +1,12 @@
-"""Histories a model may see: every tool call has one answer, and every answer a call.
+"""Valid message histories: every tool call has one answer, and every answer has a call.
 
-`repair` is the one place that mends a history, whatever broke it: a crash, a cancelled run, a new
-user message while calls were pending, an edit. It changes as little as it can.
+`repair` fixes an invalid history, whatever made it invalid: a crash, a cancelled run, a new user
+message while calls were pending, an edit. It changes as little as it can.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -15,16 +14,18 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, ToolMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
+from agent_factory.state.identity_cache import IdentityCache
+
 UNANSWERED = "Error: this call has no result: it did not run, or was stopped before it ended."
-"""What a model reads where a tool call was left without an answer."""
+"""Content of the tool message that answers a call without a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A mended history.
+    """Repaired history.
 
     Args:
-        messages: The history a model may see.
+        messages: The valid history.
         update: What to write to the `messages` channel so that the thread holds the same.
     """
 
@@ -33,13 +34,13 @@ class Repair:
 
 
 def call_ids(message: AIMessage) -> list[str]:
-    """The ids of a message's tool calls that need an answer, unreadable calls included."""
+    """Return the ids of the tool calls that need an answer, including invalid tool calls."""
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     return [call["id"] for call in calls if call["id"]]
 
 
 def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[AnyMessage]]:
-    """The last AI message and the messages after it; `(None, [])` where there is none."""
+    """Return the last AI message and the messages after it, or `(None, [])` without one."""
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if isinstance(message, AIMessage):
@@ -48,16 +49,16 @@ def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[An
 
 
 def answers_of(tail: Sequence[AnyMessage]) -> dict[str, ToolMessage]:
-    """The tool messages among some messages, by the call they answer."""
+    """Return the tool messages among some messages, by the id of the call they answer."""
     return {m.tool_call_id: m for m in tail if isinstance(m, ToolMessage)}
 
 
 def is_valid(messages: Sequence[AnyMessage], start: int = 0) -> bool:
-    """Whether a model may see these messages.
+    """Whether a history can be sent to a model.
 
     Args:
         messages: The history.
-        start: How many of the first messages are known to be valid on their own.
+        start: How many of the first messages are known to be a valid history.
     """
     waiting: set[str] = set()
     for index in range(start, len(messages)):
@@ -74,14 +75,15 @@ def is_valid(messages: Sequence[AnyMessage], start: int = 0) -> bool:
 
 
 def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
-    """Mend a history; None where nothing is broken.
+    """Repair a history; return None if it is valid.
 
-    A call without an answer gets an error as its answer, an answer away from its call moves
-    there, an answer without a call and a second answer go.
+    - A call without an answer is answered with an error.
+    - An answer that does not follow its call moves there.
+    - An answer without a call, and a second answer, are removed.
 
     Args:
         messages: The history.
-        start: How many of the first messages are known to be valid on their own.
+        start: How many of the first messages are known to be a valid history.
 
     >>> from langchain_core.messages import HumanMessage
     >>> call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "1"}])
@@ -90,31 +92,7 @@ def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
     """
     if is_valid(messages, start):
         return None
-    mended = list(_mend(messages))
-    return Repair(mended, _update(messages, mended))
-
-
-def no_repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
-    """Mend nothing: stands for `repair` where a broken history is refused, or is none of ours."""
-    return None
-
-
-def _mend(messages: Sequence[AnyMessage]) -> Iterator[AnyMessage]:
-    answers = _pair(messages)
-    for index, message in enumerate(messages):
-        if isinstance(message, ToolMessage):
-            continue
-        yield message
-        if isinstance(message, AIMessage):
-            given = answers[index]
-            yield from given.values()
-            for call in dict.fromkeys(call_ids(message)):
-                if call not in given:
-                    yield _unanswered(message, call)
-
-
-def _pair(messages: Sequence[AnyMessage]) -> dict[int, dict[str, ToolMessage]]:
-    """For each AI message its answers. Ids may recur in a thread: the nearest open call counts."""
+    # Ids may recur in a thread: an answer belongs to the nearest open call before it.
     answers: dict[int, dict[str, ToolMessage]] = {}
     open_calls: dict[str, int] = {}
     for index, message in enumerate(messages):
@@ -122,19 +100,33 @@ def _pair(messages: Sequence[AnyMessage]) -> dict[int, dict[str, ToolMessage]]:
             answers[index] = {}
             open_calls.update(dict.fromkeys(call_ids(message), index))
         elif isinstance(message, ToolMessage) and message.tool_call_id in open_calls:
-            asked = open_calls.pop(message.tool_call_id)
-            answers[asked][message.tool_call_id] = message
-    return answers
+            answers[open_calls.pop(message.tool_call_id)][message.tool_call_id] = message
+    repaired: list[AnyMessage] = []
+    for index, message in enumerate(messages):
+        if isinstance(message, ToolMessage):
+            continue
+        repaired.append(message)
+        if isinstance(message, AIMessage):
+            repaired += answers[index].values()
+            calls = [*message.tool_calls, *message.invalid_tool_calls]
+            names = {call["id"]: call["name"] for call in reversed(calls) if call["id"]}
+            repaired += [
+                ToolMessage(
+                    UNANSWERED, tool_call_id=call, name=names[call], status="error", id=str(uuid4())
+                )
+                for call in dict.fromkeys(call_ids(message))
+                if call not in answers[index]
+            ]
+    return Repair(repaired, _smallest_update(messages, repaired))
 
 
-def _unanswered(message: AIMessage, call_id: str) -> ToolMessage:
-    calls = [*message.tool_calls, *message.invalid_tool_calls]
-    name = next(call["name"] for call in calls if call["id"] == call_id)
-    return ToolMessage(UNANSWERED, tool_call_id=call_id, name=name, status="error", id=str(uuid4()))
+def no_repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
+    """Return None: replaces `repair` where invalid histories are left as they are."""
+    return None
 
 
-def _update(before: Sequence[AnyMessage], after: list[AnyMessage]) -> list[Any]:
-    """The smallest update that leads from one history to the other."""
+def _smallest_update(before: Sequence[AnyMessage], after: list[AnyMessage]) -> list[Any]:
+    """Return the smallest update that turns one history into the other."""
     kept = {id(message) for message in after}
     stay = [message for message in before if id(message) in kept]
     gone = [message for message in before if id(message) not in kept]
@@ -146,33 +138,30 @@ def _update(before: Sequence[AnyMessage], after: list[AnyMessage]) -> list[Any]:
 
 
 class ValidatedPrefix:
-    """How much of its history each run under way has looked at.
+    """How much of its history each active run has validated, so that it is validated once.
 
-    Only a way to save work: what was forgotten, or has changed, is looked at again. Whether it
-    has changed is seen by comparing lists, which for the same objects is a matter of nanoseconds
-    each.
+    What was forgotten or has changed is validated again. The messages are compared as lists, which
+    takes nanoseconds for each message that is the same object.
     """
 
     SIZE = 64
-    """How many runs are remembered; a run that ends is forgotten, one that pauses may linger."""
+    """Maximum number of runs. A run that ends is forgotten; one that pauses may stay."""
 
     def __init__(self) -> None:
-        self._runs: OrderedDict[int, tuple[object, Sequence[AnyMessage]]] = OrderedDict()
+        self._runs = IdentityCache[Sequence[AnyMessage]](self.SIZE)
 
     def of(self, run: object, messages: Sequence[AnyMessage]) -> int:
-        """How many of the messages a run has looked at, if they are still there and the same."""
-        owner, seen = self._runs.get(id(run), (None, ()))
-        count = len(seen)
-        return count if owner is run and count and messages[:count] == seen else 0
+        """Return how many of the first messages the run has validated and not changed since."""
+        validated = self._runs.get(run)
+        if validated and messages[: len(validated)] == validated:
+            return len(validated)
+        return 0
 
     def remember(self, run: object, messages: Sequence[AnyMessage]) -> None:
-        """A run has looked at all these messages. Holding it keeps its id from being reused."""
-        if run is None or not messages:
-            return
-        self._runs[id(run)] = (run, messages)
-        if len(self._runs) > self.SIZE:
-            self._runs.popitem(last=False)
+        """Record that a run has validated all these messages."""
+        if run is not None and messages:
+            self._runs.put(messages, run)
 
     def forget(self, run: object) -> None:
-        """A run has ended, as far as one can tell."""
-        self._runs.pop(id(run), None)
+        """Drop the record of a run."""
+        self._runs.pop(run)

@@ -1,4 +1,4 @@
-"""Merge state schemas into one state, with the views a caller passes in and gets back."""
+"""Merge state schemas into the state of an agent, its input and its output."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from langgraph.graph.message import add_messages
 from langgraph.managed.base import is_managed_value
 from typing_extensions import TypedDict, is_typeddict
 
-from agent_factory.errors import ArgumentError, InvalidSchema, SchemaConflict, SpecError, describe
+from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.state.channels import DeltaMessages, IndexedMessages, is_messages
 from agent_factory.types import AgentState, Checkpoints, OmitFromSchema, PrivateStateAttr
 
 TOOL_SIGNALS = "loop_relay"
-"""The private channel in which what tools say of the run waits for all of them to speak."""
+"""Private channel that collects control signals from parallel tool calls."""
 
 RETRIES = "loop_retries"
-"""The private channel that counts, within a run, how often a structured answer was explained."""
+"""Private channel that counts, within a run, how often a structured answer was asked for again."""
 
 _ENGINE_HINTS: dict[str, Any] = {
     RETRIES: NotRequired[Annotated[int, UntrackedValue(int, guard=False), PrivateStateAttr]],
@@ -44,20 +44,20 @@ CHECKPOINTS = get_args(Checkpoints)
 
 
 def engine_hints(*keys: str) -> dict[str, Any]:
-    """What keys of the engine's own are, for a state that is not merged here."""
-    return {key: _unmarked(_ENGINE_HINTS[key]) for key in keys}
+    """Return the annotations of reserved keys, for a state that is not merged here."""
+    return {key: _without_marks(_ENGINE_HINTS[key]) for key in keys}
 
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """The state of an agent: all of it, and what its caller sees.
+    """State of an agent, and the parts of it that callers and hooks see.
 
     Args:
         state: Every key.
-        hook: The keys a node sees that has no need of the engine's own.
-        input: The keys a caller may pass in.
+        hook: The keys that nodes of middleware see: all but the reserved ones.
+        input: The keys a caller may pass.
         output: The keys a caller gets back.
-        written: The state as its author wrote it, where the graph is to be made from that.
+        written: The state as the user wrote it, if the graph is to be built from that.
     """
 
     state: type[Any]
@@ -69,17 +69,47 @@ class Schemas:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One schema with where it comes from.
+    """A schema that was read.
 
     Args:
-        origin: "create_agent", or a middleware's name.
-        hints: What each key is.
-        raw: The same as written, which is how an inherited key is known.
+        origin: "create_agent", or the name of a middleware.
+        hints: The annotation of each key, resolved.
+        raw: The annotations of its class as written, to recognize keys that are inherited.
+        declared: Resolved annotations that differ from those of AgentState.
     """
 
     origin: str
     hints: Mapping[str, Any]
     raw: dict[str, Any]
+    declared: dict[str, Any]
+
+    @classmethod
+    def read(cls, origin: str, schema: Any) -> _Source:
+        """Read the annotations of a schema.
+
+        Raises:
+            ArgumentError: It is not a TypedDict, or evaluating its annotations fails.
+        """
+        bare = get_origin(schema) or schema
+        if not is_typeddict(bare):
+            raise ArgumentError(
+                f"{origin} state_schema",
+                f"must be a TypedDict, got {describe(schema)}.",
+                "Write `class MyState(AgentState): ...`.",
+                code="AF114",
+            )
+        try:
+            hints = _hints(bare)
+        except Exception as error:  # Evaluating annotations may raise anything.
+            raise ArgumentError(
+                f"{origin} state_schema {bare.__name__}",
+                f"its annotations cannot be read: {error}",
+                "Import the names it uses at run time too.",
+                code="AF114",
+            ) from error
+        standard = _hints(AgentState)
+        declared = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
+        return cls(origin, hints, dict(bare.__annotations__), declared)
 
 
 def merge(
@@ -87,201 +117,140 @@ def merge(
     engine: Collection[str] = (TOOL_SIGNALS, RETRIES),
     checkpoints: Any = "full",
 ) -> tuple[Schemas, list[SpecError]]:
-    """Merge state schemas; later ones win, and what they disagree on is a mistake.
+    """Merge state schemas, of which later ones win, and collect what is wrong with them.
 
     Args:
-        sources: Each schema with where it comes from, the agent's own last.
-        engine: Which of the engine's own keys this agent needs: each costs a little at each step.
+        sources: Each schema with its origin, that of the agent last.
+        engine: Reserved keys that this agent needs; each costs a little in every step.
         checkpoints: How messages are stored: "full" or "delta".
     """
     usable: list[_Source] = []
-    mistakes: list[SpecError] = []
+    errors: list[SpecError] = []
     for origin, schema in sources:
         try:
-            usable.append(_read(origin, schema))
-        except InvalidSchema as error:
-            mistakes.append(error)
-    mistakes.extend(_conflicts(usable))
-    merged = dict(_hints(AgentState))
+            usable.append(_Source.read(origin, schema))
+        except ArgumentError as error:
+            errors.append(error)
+    errors.extend(_key_errors(usable))
+    hints = dict(_hints(AgentState))
     for source in usable:
-        mistakes.extend(_misuse(source))
-        merged |= dict(_declared(source))
-    hidden = {side: {key for s in usable for key in _hidden(s.hints, side)} for side in _SIDES}
-    own = {key: _ENGINE_HINTS[key] for key in engine}
-    mistakes.extend(_unstorable(checkpoints, merged["messages"]))
-    merged["messages"] = _stored(merged["messages"], checkpoints)
-    return _views(merged | own, hidden), mistakes
+        hints |= source.declared
+    errors.extend(_checkpoint_errors(checkpoints, hints["messages"]))
+    qualifier, messages, metadata = _parts(hints["messages"])
+    if _reducer(hints["messages"]) is add_messages:
+        metadata = (DeltaMessages() if checkpoints == "delta" else IndexedMessages(),)
+    hints["messages"] = _hint(qualifier, messages, metadata)
+    hints |= {key: _ENGINE_HINTS[key] for key in engine}
+    marked = [*hints.items(), *(item for source in usable for item in source.hints.items())]
+
+    def view(name: str, without: Collection[str]) -> type[Any]:
+        make: Any = TypedDict
+        keys = {key: _without_marks(hint) for key, hint in hints.items() if key not in without}
+        made: type[Any] = make(name, keys)
+        return made
+
+    schemas = Schemas(
+        state=view("State", ()),
+        hook=view("Hook", _ENGINE_HINTS),
+        input=view("Input", {key for key, hint in marked if _is_hidden(hint, "input")}),
+        output=view("Output", {key for key, hint in marked if _is_hidden(hint, "output")}),
+    )
+    return schemas, errors
 
 
-def _stored(hint: Any, checkpoints: Any) -> Any:
-    """The hint of the messages with a channel that does what `add_messages` does."""
-    if get_origin(hint) in (Required, NotRequired):
-        return get_origin(hint)[_stored(get_args(hint)[0], checkpoints)]
-    if _reducer(hint) is not add_messages:
-        return hint
-    channel = DeltaMessages() if checkpoints == "delta" else IndexedMessages()
-    return Annotated[get_args(hint)[0], channel]
-
-
-def _unstorable(checkpoints: Any, hint: Any) -> Iterator[SpecError]:
-    if checkpoints not in CHECKPOINTS:
-        yield ArgumentError(
-            "checkpoints",
-            f"{describe(checkpoints)} is no way to store messages.",
-            f"Give {' or '.join(map(repr, CHECKPOINTS))}.",
-        )
-    elif checkpoints == "delta" and not _folds_messages(_reducer(hint)):
-        yield ArgumentError(
-            "checkpoints",
-            f"'delta' stores what add_messages folds, and the state's messages are {_say(hint)}.",
-            "Take the reducer out of the state_schema, or leave checkpoints out.",
-        )
-
-
-def _folds_messages(reducer: Any) -> bool:
-    return reducer is add_messages or is_messages(reducer)
-
-
-def _read(origin: str, schema: Any) -> _Source:
-    bare = get_origin(schema) or schema
-    if not is_typeddict(bare):
-        raise _no_schema(origin, schema)
-    try:
-        return _Source(origin, _hints(bare), dict(bare.__annotations__))
-    except Exception as error:  # whatever an annotation may raise while it is read
-        raise InvalidSchema(
-            f"{origin} state_schema {bare.__name__}",
-            f"its annotations cannot be read: {error}",
-            "Import the names it uses, at run time too.",
-        ) from error
-
-
-@lru_cache(maxsize=256)  # a stack reads the same few schemas again and again
+@lru_cache(maxsize=256)  # The middleware of a stack mostly share a few schemas.
 def _hints(schema: Any) -> Mapping[str, Any]:
     return get_type_hints(schema, include_extras=True)
 
 
-def _declared(source: _Source) -> Iterator[tuple[str, Any]]:
-    """The keys a schema says something about; those it has from AgentState are only inherited."""
-    standard = _hints(AgentState)
-    for key, hint in source.hints.items():
-        if standard.get(key) != hint:
-            yield key, hint
+def _parts(hint: Any) -> tuple[Any, Any, tuple[Any, ...]]:
+    """Split an annotation into Required or NotRequired or None, the type, and the metadata."""
+    qualifier, metadata = None, ()
+    while (origin := get_origin(hint)) in (Required, NotRequired, Annotated):
+        if origin is Annotated:
+            metadata = hint.__metadata__
+        else:
+            qualifier = origin
+        hint = get_args(hint)[0]
+    return qualifier, hint, metadata
 
 
-def _no_schema(origin: str, schema: Any) -> SpecError:
-    return InvalidSchema(
-        f"{origin} state_schema",
-        f"{describe(schema)} is no TypedDict.",
-        "Write `class MyState(AgentState): ...`.",
+def _hint(qualifier: Any, value: Any, metadata: Collection[Any]) -> Any:
+    """Put the parts of an annotation together again."""
+    annotated = Annotated[(value, *metadata)] if metadata else value
+    return annotated if qualifier is None else qualifier[annotated]
+
+
+def _without_marks(hint: Any) -> Any:
+    # LangGraph takes the last item of Annotated for the reducer, so our marks must not be there.
+    qualifier, value, metadata = _parts(hint)
+    return _hint(qualifier, value, [m for m in metadata if not isinstance(m, OmitFromSchema)])
+
+
+def _is_hidden(hint: Any, side: str) -> bool:
+    """Whether a key is left out of the "input" or the "output"."""
+    return any(
+        # LangGraph keeps managed values out of both.
+        is_managed_value(item) or (isinstance(item, OmitFromSchema) and getattr(item, side))
+        for item in _parts(hint)[2]
     )
-
-
-def _views(hints: Mapping[str, Any], hidden: Mapping[str, set[str]]) -> Schemas:
-    def view(name: str, without: Collection[str]) -> type[Any]:
-        make: Any = TypedDict
-        keys = {key: _unmarked(hint) for key, hint in hints.items() if key not in without}
-        made: type[Any] = make(name, keys)
-        return made
-
-    return Schemas(
-        state=view("State", ()),
-        hook=view("Hook", _ENGINE_HINTS),
-        input=view("Input", hidden["input"] | _hidden(hints, "input")),
-        output=view("Output", hidden["output"] | _hidden(hints, "output")),
-    )
-
-
-def _unmarked(hint: Any) -> Any:
-    """The hint without our marks: LangGraph takes the last item of Annotated for the reducer."""
-    if get_origin(hint) in (Required, NotRequired):
-        return get_origin(hint)[_unmarked(get_args(hint)[0])]
-    if get_origin(hint) is not Annotated:
-        return hint
-    kept = [item for item in hint.__metadata__ if not isinstance(item, OmitFromSchema)]
-    value = get_args(hint)[0]
-    return Annotated[(value, *kept)] if kept else value
-
-
-_SIDES = ("input", "output")
-
-
-def _hidden(hints: Mapping[str, Any], side: str) -> set[str]:
-    """The keys that are no part of a view. LangGraph keeps values it manages out of both."""
-    return {key for key, hint in hints.items() if any(_hides(m, side) for m in _metadata(hint))}
-
-
-def _hides(mark: Any, side: str) -> bool:
-    return is_managed_value(mark) or (isinstance(mark, OmitFromSchema) and getattr(mark, side))
-
-
-def _bare(hint: Any) -> Any:
-    while get_origin(hint) in (Required, NotRequired):
-        (hint,) = get_args(hint)
-    return hint
-
-
-def _metadata(hint: Any) -> tuple[Any, ...]:
-    bare = _bare(hint)
-    return tuple(bare.__metadata__) if get_origin(bare) is Annotated else ()
-
-
-def _value_type(hint: Any) -> Any:
-    bare = _bare(hint)
-    if get_origin(bare) is Annotated:
-        return _value_type(get_args(bare)[0])
-    return bare
 
 
 def _reducer(hint: Any) -> Any:
-    """What folds writes to a key: a channel, a function, or None for the last value."""
-    for item in _metadata(hint):
-        if isinstance(item, BaseChannel) or (isinstance(item, type) and item is not object):
-            return item
-        if callable(item):
+    """Return what merges writes of a key: a channel, a function, or None for the last value."""
+    for item in _parts(hint)[2]:
+        if isinstance(item, BaseChannel) or callable(item):
             return item
     return None
 
 
-def _misuse(source: _Source) -> Iterator[SpecError]:
-    """Keys that a schema may not have, or not so."""
-    for key, hint in _declared(source):
-        subject = f"{source.origin} state key {key!r}"
-        if key in _ENGINE_HINTS or key == "jump_to":
-            yield InvalidSchema(subject, "belongs to the engine.", "Give yours another name.")
-        elif key == "messages" and _reducer(hint) is None:
-            yield InvalidSchema(
-                subject,
-                "has no reducer: each write would replace the history.",
-                "Write Annotated[list[AnyMessage], add_messages].",
-            )
-        elif key == "structured_response" and _reducer(hint) is not None:
-            yield InvalidSchema(
-                subject, "has a reducer, and each answer replaces the one before.", "Take it out."
+def _checkpoint_errors(checkpoints: Any, hint: Any) -> Iterator[SpecError]:
+    if checkpoints not in CHECKPOINTS:
+        choices = " or ".join(map(repr, CHECKPOINTS))
+        yield ArgumentError("checkpoints", f"must be {choices}, got {describe(checkpoints)}.")
+    elif checkpoints == "delta":
+        reducer = _reducer(hint)
+        if reducer is not add_messages and not is_messages(reducer):
+            yield ArgumentError(
+                "checkpoints",
+                f"'delta' requires the reducer add_messages, and messages have {_name(reducer)}.",
+                "Remove the reducer from the state_schema, or leave checkpoints out.",
             )
 
 
-def _conflicts(sources: Sequence[_Source]) -> Iterator[SpecError]:
+def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
     seen: dict[str, _Source] = {}
     for source in sources:
-        for key, hint in _declared(source):
+        for key, hint in source.declared.items():
             earlier = seen.setdefault(key, source)
-            same = earlier.raw.get(key) == source.raw.get(key)
-            if not same and not _agree(earlier.hints[key], hint):
-                yield SchemaConflict(
+            other = earlier.hints[key]
+            agree = earlier.raw.get(key) == source.raw.get(key) or (
+                _reducer(other) == _reducer(hint) and _same_type(_parts(other)[1], _parts(hint)[1])
+            )
+            if not agree:
+                yield SpecError(
                     f"state key {key!r}",
-                    f"{earlier.origin} says {_say(earlier.hints[key])}, "
-                    f"{source.origin} says {_say(hint)}.",
-                    "Give it one type and one reducer, or two names.",
+                    f"is {_format(other)} in {earlier.origin}, and {_format(hint)} in "
+                    f"{source.origin}.",
+                    "Give it one type and one reducer, or use two names.",
+                    code="AF115",
                 )
-
-
-def _agree(one: Any, other: Any) -> bool:
-    return _reducer(one) == _reducer(other) and _same_type(_value_type(one), _value_type(other))
+            reason = hint_text = ""
+            if key in _ENGINE_HINTS or key == "jump_to":
+                reason, hint_text = "is reserved.", "Rename your key."
+            elif key == "messages" and _reducer(hint) is None:
+                reason = "has no reducer, so each write would replace the history."
+                hint_text = "Write Annotated[list[AnyMessage], add_messages]."
+            elif key == "structured_response" and _reducer(hint) is not None:
+                reason = "has a reducer, but each answer replaces the previous one."
+                hint_text = "Remove the reducer."
+            if reason:
+                subject = f"{source.origin} state key {key!r}"
+                yield ArgumentError(subject, reason, hint_text, code="AF114")
 
 
 def _same_type(one: Any, other: Any) -> bool:
-    """Whether two types agree; what one of them leaves open does."""
+    """Whether two types agree; a part that only one of them specifies counts as equal."""
     if one == other or Any in (one, other):
         return True
     origins = [Union if get_origin(t) is UnionType else get_origin(t) or t for t in (one, other)]
@@ -295,9 +264,11 @@ def _same_type(one: Any, other: Any) -> bool:
     return len(arguments) == len(others) and all(map(_same_type, arguments, others))
 
 
-def _say(hint: Any) -> str:
-    reducer = _reducer(hint)
-    how = f" folded by {getattr(reducer, '__name__', type(reducer).__name__)}" if reducer else ""
-    kind = _value_type(hint)
-    name = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
-    return f"{name}{how}"
+def _format(hint: Any) -> str:
+    reducer, value = _reducer(hint), _parts(hint)[1]
+    name = value.__name__ if isinstance(value, type) and not get_args(value) else str(value)
+    return name if reducer is None else f"{name} with the reducer {_name(reducer)}"
+
+
+def _name(reducer: Any) -> str:
+    return str(getattr(reducer, "__name__", type(reducer).__name__))

@@ -1,4 +1,4 @@
-"""One update out of a node's own and those of the layers around it."""
+"""Merge the state update of a node with those of the layers around it."""
 
 from __future__ import annotations
 
@@ -15,82 +15,75 @@ from agent_factory.state.channels import is_messages
 
 Pair = tuple[str, Any]
 
-SINGLE = (LastValue, EphemeralValue, UntrackedValue)
-"""Channels that take one value a step."""
-
-LAYER = "a wrap_model_call layer"
+_LAYER = "a wrap_model_call layer"
 
 
-class Fold:
-    """Folds updates, inner first.
+class UpdateMerger:
+    """Merge the update of the model node with those of its layers, inner layers first.
 
-    A key that takes one value a step gets the outermost. Messages become one list, in which the
-    inner word on a message stands: a request passes the layers from the outside in, so the inner
-    one has seen what the outer one changed. Other keys are written several times, for their
-    reducer to fold.
+    - A key whose channel takes one value a step gets that of the outermost layer.
+    - Messages become one list. Of two writes of one message that of the inner layer counts: a
+      request passes the layers from the outside in, so the inner one saw what the outer changed.
+    - Other keys are written several times, for their reducer.
 
     Args:
         channels: The channels of the agent's state.
     """
 
     def __init__(self, channels: Mapping[str, Any]) -> None:
+        single = (LastValue, EphemeralValue, UntrackedValue)  # channels of one value a step
         self._keys = frozenset(channels)
         self._messages = {key for key, channel in channels.items() if is_messages(channel)}
-        self._single = {key for key, channel in channels.items() if isinstance(channel, SINGLE)}
+        self._single = {key for key, channel in channels.items() if isinstance(channel, single)}
 
     def __call__(
         self, update: Mapping[str, Any], commands: Sequence[Command[Any]]
     ) -> dict[str, Any] | Command[Any]:
-        """The update as a dict, or as a Command where a key has to be written several times."""
+        """Return a dict, or a Command if a key has to be written several times.
+
+        Raises:
+            BadReturn: The update of a command is neither a dict nor a list of pairs.
+            UnknownStateKey: A command writes a key that the state does not have.
+            UndeclaredJump: A command writes `jump_to`.
+        """
         pairs: list[Pair] = list(update.items())
-        said: set[str] = set()
+        written: set[str] = set()
         for command in commands:
-            for key, value in self._checked(command):
+            new = pairs_of(command, _LAYER)
+            check_keys(dict(new), self._keys, _LAYER)
+            if any(value for key, value in new if key == "jump_to"):
+                raise UndeclaredJump(_LAYER, "cannot jump.", "Jump from an after_model hook.")
+            for key, value in new:
                 if key in self._messages and isinstance(value, list):
-                    value = _news(value, said)
-                self._add(pairs, (key, value))
-        folded = dict(pairs)
-        return folded if len(folded) == len(pairs) else Command(update=pairs)
+                    ids = [getattr(message, "id", None) for message in value]
+                    value = [m for m, id in zip(value, ids, strict=True) if id not in written]
+                    written.update(id for id in ids if id and id != REMOVE_ALL_MESSAGES)
+                self._add(pairs, key, value)
+        merged = dict(pairs)
+        return merged if len(merged) == len(pairs) else Command(update=pairs)
 
-    def _checked(self, command: Command[Any]) -> list[Pair]:
-        pairs = pairs_of(command, LAYER)
-        check_keys(dict(pairs), self._keys, LAYER)
-        if any(value for key, value in pairs if key == "jump_to"):
-            raise UndeclaredJump(LAYER, "cannot jump.", "Jump from an after_model hook.")
-        return pairs
-
-    def _add(self, pairs: list[Pair], new: Pair) -> None:
-        key, value = new
-        for index, (known, earlier) in enumerate(pairs):
-            if known == key and key in self._single:
-                pairs[index] = new
+    def _add(self, pairs: list[Pair], key: str, value: Any) -> None:
+        for index, (earlier_key, earlier) in enumerate(pairs):
+            if earlier_key != key:
+                continue
+            if key in self._single:
+                pairs[index] = (key, value)
                 return
-            if known == key and key in self._messages and _joins(earlier, value):
+            lists = isinstance(earlier, list) and isinstance(value, list)
+            # A message that is removed and added again keeps its place in one write and moves to
+            # the end in two, so a list with removals stays a separate write.
+            if (
+                key in self._messages
+                and lists
+                and not any(isinstance(m, RemoveMessage) for m in earlier)
+            ):
                 pairs[index] = (key, [*earlier, *value])
                 return
-        pairs.append(new)
-
-
-def _news(messages: list[Any], said: set[str]) -> list[Any]:
-    """The messages that no layer further in has written or removed; their ids are noted."""
-    ids = [getattr(message, "id", None) for message in messages]
-    news = [message for message, id in zip(messages, ids, strict=True) if id not in said]
-    said.update(id for id in ids if id and id != REMOVE_ALL_MESSAGES)
-    return news
-
-
-def _joins(earlier: Any, later: Any) -> bool:
-    """Whether two writes of messages say the same as one.
-
-    Not where the earlier one removes messages: what is removed and added again stays in its place
-    in one write, and moves to the end in two.
-    """
-    lists = isinstance(earlier, list) and isinstance(later, list)
-    return lists and not any(isinstance(message, RemoveMessage) for message in earlier)
+        pairs.append((key, value))
 
 
 def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
-    """A command's update as pairs of key and value.
+    """Return the update of a command as pairs of key and value.
 
     Args:
         command: Any command.
@@ -106,13 +99,17 @@ def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
         return list(update.items())
     if isinstance(update, Sequence) and all(isinstance(p, tuple) and len(p) == 2 for p in update):
         return list(update)
-    raise BadReturn(
-        owner, f"returned a Command whose update is {describe(update)}.", "Give a dict of keys."
-    )
+    reason = f"returned a Command whose update is {describe(update)}."
+    raise BadReturn(owner, reason, "Pass a dict: Command(update={...}).")
 
 
 def check_keys(keys: Iterable[str], known: Collection[str], owner: str) -> None:
-    """Refuse writes that would be lost.
+    """Check that the state has the keys that are to be written.
+
+    Args:
+        keys: Keys of an update.
+        known: Keys of the state.
+        owner: Who wrote them, for the error message.
 
     Raises:
         UnknownStateKey: A key is in no schema of the agent.

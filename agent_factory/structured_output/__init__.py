@@ -1,7 +1,7 @@
-"""Structured answers: the strategies, what reads an answer, and what explains a bad one.
+"""Structured answers: schemas, strategies and errors.
 
-A schema is a pydantic model, a dataclass, a TypedDict, a JSON schema dict, or, for tools, a union
-of them. Bare, it means `AutoStrategy`.
+A schema is a pydantic model, a dataclass, a TypedDict, a JSON schema dict, or a union of them. A
+plain schema means `AutoStrategy`.
 """
 
 from agent_factory.errors import (

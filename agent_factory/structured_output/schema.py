@@ -1,4 +1,4 @@
-"""What a structured answer must look like: a schema of any kind, read in one way."""
+"""Schemas of structured answers: every kind of schema behind one interface."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import TypedDict, is_typeddict
 
-from agent_factory.errors import InvalidResponseFormat, describe
-from agent_factory.structured_output.json_schema import schema_errors, validation_errors
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.structured_output.json_schema import JsonSchema
 
 SchemaKind = Literal["pydantic", "dataclass", "typeddict", "json_schema"]
 
 
 @dataclass(frozen=True)
 class SchemaSpec:
-    """One schema, whatever its kind, as the engine uses it.
+    """Schema of a structured answer, of any kind.
 
     Raises:
-        InvalidResponseFormat: It is no schema.
+        ArgumentError: `schema` is not a schema; raised when a property is first read.
     """
 
     schema: Any
 
     @cached_property
     def kind(self) -> SchemaKind:
-        """Which of the four kinds of schema it is."""
+        """Kind of the schema."""
         schema = self.schema
         if isinstance(schema, dict):
             return "json_schema"
@@ -52,26 +52,27 @@ class SchemaSpec:
             return "typeddict"
         if isinstance(schema, type) and is_dataclass(schema):
             return "dataclass"
-        raise InvalidResponseFormat(
+        raise ArgumentError(
             "response_format",
-            f"{describe(schema)} is no schema.",
-            "Give a pydantic model, a dataclass, a TypedDict, a JSON schema dict or a strategy.",
+            f"must be a schema or a strategy, got {describe(schema)}.",
+            "Pass a pydantic model, a dataclass, a TypedDict, a JSON schema dict or a strategy.",
+            code="AF117",
         )
 
     @cached_property
     def name(self) -> str:
-        """The name the model is given: the class name or the JSON schema's title."""
+        """Name that the model sees: the class name, or the title of the JSON schema."""
         schema = self.schema
         raw = schema.get("title") if self.kind == "json_schema" else schema.__name__
         return re.sub(r"[^a-zA-Z0-9_-]", "_", raw or "response_format")
 
     @cached_property
     def description(self) -> str:
-        """What the model is told of it: the docstring or the JSON schema's description."""
+        """Description that the model sees: the docstring, or that of the JSON schema."""
         if self.kind == "json_schema":
             return str(self.schema.get("description") or "")
         text = vars(self.schema).get("__doc__") or ""
-        # A dataclass without a docstring gets its signature as one, which says nothing.
+        # Python makes a docstring of the signature for dataclasses that have none.
         return "" if text.startswith(f"{self.schema.__name__}(") else str(text).strip()
 
     @cached_property
@@ -79,44 +80,57 @@ class SchemaSpec:
         """The schema as JSON schema."""
         if self.kind != "json_schema":
             return self._adapter.json_schema()
-        if found := schema_errors(self.schema):
-            raise InvalidResponseFormat(
-                f"response_format {self.name}",
-                f"no value could be checked against it: {'; '.join(found)}.",
-                "Mend the JSON schema.",
-            )
+        _ = self._json_schema
         return dict(self.schema)
+
+    @cached_property
+    def _json_schema(self) -> JsonSchema:
+        try:
+            return JsonSchema(self.schema)
+        except ValueError as error:
+            raise ArgumentError(
+                f"response_format {self.name}",
+                f"is not a valid JSON schema: {error}.",
+                "Correct the schema.",
+                code="AF117",
+            ) from error
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
         try:
-            return _adapter(self.schema)
-        except Exception as error:
-            raise InvalidResponseFormat(
+            try:
+                return TypeAdapter(self.schema)
+            except PydanticUserError as error:
+                if error.code != "typed-dict-version":
+                    raise
+                return TypeAdapter(_with_typing_extensions(self.schema))
+        except Exception as error:  # Evaluating annotations may raise anything.
+            raise ArgumentError(
                 f"response_format {self.name}",
                 f"pydantic cannot read it: {error}.",
                 "On Python 3.11 import TypedDict from typing_extensions.",
+                code="AF117",
             ) from error
 
     def parse(self, value: Any) -> Any:
-        """A plain value, as JSON has it, as an instance of the schema.
+        """Return an instance of the schema for a value from JSON.
 
         Raises:
-            ValueError: It does not fit; the text says where.
+            ValueError: The value does not match; the message says where.
         """
         if self.kind != "json_schema":
-            # By way of JSON: a strict model takes a date as text from JSON only.
+            # Validate as JSON: a strict model accepts a date as a string only from there.
             return self._adapter.validate_json(to_json(value))
-        if found := validation_errors(value, self.schema):
-            raise ValueError("; ".join(found))
+        if errors := self._json_schema.errors(value):
+            raise ValueError("; ".join(errors))
         return value
 
 
 def specs_of(schema: Any) -> tuple[SchemaSpec, ...]:
-    """The schemas of a union, or the one there is, each known to be usable.
+    """Return the schemas of a union, or the only one.
 
     Raises:
-        InvalidResponseFormat: One is no schema, or two have one name.
+        ArgumentError: One is not a schema, or two have the same name.
     """
     specs = tuple(SchemaSpec(member) for member in _members(schema))
     for spec in specs:
@@ -124,10 +138,11 @@ def specs_of(schema: Any) -> tuple[SchemaSpec, ...]:
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidResponseFormat(
+            raise ArgumentError(
                 f"response_format {name}",
-                "names several members of the union, and the model could give only one of them.",
+                "is the name of several schemas in the union, so the model could use only one.",
                 "Rename a class, or give each JSON schema a title.",
+                code="AF117",
             )
     return specs
 
@@ -142,44 +157,26 @@ def _members(schema: Any) -> Iterator[Any]:
         yield schema
 
 
-def _adapter(schema: Any) -> TypeAdapter[Any]:
-    try:
-        return TypeAdapter(schema)
-    except PydanticUserError as error:
-        if error.code != "typed-dict-version":
-            raise
-        return TypeAdapter(_modern(schema))
-
-
-def _modern(schema: Any) -> Any:
-    """A TypedDict as pydantic wants it: before Python 3.12 it refuses the one of `typing`."""
-    hints = {
-        key: _presence(schema, key, hint)[_modern_hint(hint)]
-        for key, hint in get_type_hints(schema, include_extras=True).items()
-    }
-    make: Any = TypedDict
-    made = make(schema.__name__, hints)
-    made.__doc__ = schema.__doc__
-    return made
-
-
-def _presence(schema: Any, key: str, hint: Any) -> Any:
-    # The mark itself comes first: with postponed annotations the class has not seen it.
-    if get_origin(hint) in (Required, NotRequired):
-        return get_origin(hint)
-    return Required if key in schema.__required_keys__ else NotRequired
-
-
-def _modern_hint(hint: Any) -> Any:
-    """A hint with every TypedDict in it made modern."""
+def _with_typing_extensions(hint: Any) -> Any:
+    """Replace each TypedDict in an annotation: pydantic rejects that of `typing` before 3.12."""
     origin, arguments = get_origin(hint), get_args(hint)
     if is_typeddict(hint):
-        return _modern(hint)
+        keys = {}
+        for key, inner in get_type_hints(hint, include_extras=True).items():
+            # With postponed annotations `__required_keys__` has not seen the qualifier.
+            qualifier = get_origin(inner)
+            if qualifier not in (Required, NotRequired):
+                qualifier = Required if key in hint.__required_keys__ else NotRequired
+            keys[key] = qualifier[_with_typing_extensions(inner)]
+        make: Any = TypedDict
+        made = make(hint.__name__, keys)
+        made.__doc__ = hint.__doc__
+        return made
     if origin in (Required, NotRequired):
-        return _modern_hint(arguments[0])
+        return _with_typing_extensions(arguments[0])
     if origin is Annotated:
-        return Annotated[(_modern_hint(arguments[0]), *hint.__metadata__)]
+        return Annotated[(_with_typing_extensions(arguments[0]), *hint.__metadata__)]
     if origin in (None, Literal):
         return hint
-    inner = tuple(map(_modern_hint, arguments))
-    return reduce(or_, inner) if origin is UnionType else origin[inner]
+    inner_hints = tuple(map(_with_typing_extensions, arguments))
+    return reduce(or_, inner_hints) if origin is UnionType else origin[inner_hints]

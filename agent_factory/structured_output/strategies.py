@@ -1,14 +1,10 @@
-"""Structured answers: the strategies, what reads an answer, and what explains a bad one.
-
-A schema is a pydantic model, a dataclass, a TypedDict, a JSON schema dict, or, for tools, a union
-of them. Bare, it means `AutoStrategy`.
-"""
+"""Strategies for structured answers: how a model is asked, and how its answer is parsed."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import UnionType
@@ -19,8 +15,8 @@ from langchain_core.tools import BaseTool, StructuredTool
 from typing_extensions import TypeVar
 
 from agent_factory.errors import (
+    ArgumentError,
     BadReturn,
-    InvalidResponseFormat,
     MissingStructuredOutputError,
     MultipleStructuredOutputsError,
     OutputError,
@@ -45,16 +41,15 @@ __all__ = [
 ]
 
 SchemaT = TypeVar("SchemaT", default=Any)
-"""The type of the structured answer."""
+"""Type of the structured answer."""
 
 MAX_RETRIES = 3
-"""How often a model is asked again for a structured answer, where a strategy does not say."""
+"""Default number of times that a model is asked again for a structured answer."""
 
 EXPLANATION = "structured_output"
-"""`additional_kwargs["lc_source"]` of the messages that tell a model what was wrong."""
+"""`additional_kwargs["lc_source"]` of the messages that report an invalid answer to the model."""
 
-EXPLAINS = {"lc_source": EXPLANATION}
-
+EXPLANATION_KWARGS = {"lc_source": EXPLANATION}
 
 HandleErrors = (
     bool | str | type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], str]
@@ -62,15 +57,23 @@ HandleErrors = (
 
 
 class ToolStrategy(Generic[SchemaT]):
-    """The model answers by calling a tool that stands for the schema.
+    """Structured answers as arguments of a tool call.
 
     Args:
-        schema: A schema, or a union of schemas: one tool for each.
-        tool_message_content: What the answer to that call says; default: the parsed value.
-        handle_errors: What a bad answer leads to. True: the model is told and asked again; a
-            string: it is told that; exception types: only those; a callable: it is told what
-            that returns; False: the error is raised.
-        max_retries: How often the model is asked again in one run, before OutputError.
+        schema: A schema, or a union of schemas; each becomes a tool.
+        tool_message_content: Content of the tool message that answers the call. Default: the
+            parsed value.
+        handle_errors: What happens if the answer is invalid:
+
+            - True: the error is reported to the model, which tries again.
+            - A string: the string is reported instead.
+            - An exception type or a tuple of them: only such errors are reported.
+            - A function of the exception: what it returns is reported.
+            - False: the error is raised.
+        max_retries: How many times in a run the model tries again before OutputError is raised.
+
+    Raises:
+        ArgumentError: An argument cannot be used.
     """
 
     def __init__(
@@ -81,8 +84,22 @@ class ToolStrategy(Generic[SchemaT]):
         handle_errors: HandleErrors = True,
         max_retries: int = MAX_RETRIES,
     ) -> None:
-        _check_count(max_retries)
-        _check_handle_errors(handle_errors)
+        if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
+            raise ArgumentError(
+                "ToolStrategy max_retries",
+                f"must be a non-negative integer, got {describe(max_retries)}.",
+                code="AF117",
+            )
+        types = handle_errors if isinstance(handle_errors, tuple) else (handle_errors,)
+        only_errors = all(isinstance(t, type) and issubclass(t, Exception) for t in types)
+        function = callable(handle_errors) and not isinstance(handle_errors, type)
+        if not (isinstance(handle_errors, bool | str) or only_errors or function):
+            raise ArgumentError(
+                "ToolStrategy handle_errors",
+                "must be a bool, a string, exception types or a function of the exception, got "
+                f"{describe(handle_errors)}.",
+                code="AF117",
+            )
         self.schema = schema
         self.schema_specs = specs_of(schema)
         self.tool_message_content = tool_message_content
@@ -91,52 +108,68 @@ class ToolStrategy(Generic[SchemaT]):
 
     @cached_property
     def bindings(self) -> dict[str, OutputToolBinding[SchemaT]]:
-        """The output tools by name."""
+        """Output tools by name."""
         return {spec.name: OutputToolBinding(spec) for spec in self.schema_specs}
 
     def read(self, message: AIMessage, failures: int) -> tuple[list[BaseMessage], Any]:
-        """What a model's answer comes to: the messages that answer it, and the parsed value.
+        """Parse an answer of the model.
 
         Args:
-            message: The model's answer.
-            failures: How often it was already asked again in this run.
+            message: The answer.
+            failures: How many times the model was asked again in this run.
+
+        Returns:
+            The messages that answer the model, and the parsed value or None.
 
         Raises:
-            StructuredOutputError: The answer cannot be used and `handle_errors` does not cover it.
-            OutputError: It was asked again `max_retries` times.
+            StructuredOutputError: The answer is invalid, and `handle_errors` does not cover that.
+            OutputError: The model was asked again `max_retries` times.
         """
-        made = [*message.tool_calls, *message.invalid_tool_calls]
-        calls: list[Any] = [call for call in made if call["name"] in self.bindings]
+        all_calls = [*message.tool_calls, *message.invalid_tool_calls]
+        calls: list[Any] = [call for call in all_calls if call["name"] in self.bindings]
         try:
-            if not made:
+            if not all_calls:
                 how = f"Call {' or '.join(self.bindings)} to give it."
                 raise MissingStructuredOutputError(list(self.bindings), message, how)
             if len(calls) > 1:
                 raise MultipleStructuredOutputsError([call["name"] for call in calls], message)
-            return self._read_one(message, calls[0]) if calls else ([], None)
+            if not calls:
+                return [], None
+            name, args = calls[0]["name"], calls[0]["args"]
+            try:
+                if isinstance(args, str):
+                    raise ValueError(f"its arguments are not valid JSON: {args}")
+                value = self.bindings[name].parse(args)
+            except Exception as error:  # Validators of a schema may raise anything.
+                raise StructuredOutputValidationError(name, error, message) from error
         except StructuredOutputError as error:
-            text = _explain(self.handle_errors, error)
-            _cap(self.max_retries, failures, error)
-            return _explanations(text, calls), None
-
-    def _read_one(self, message: AIMessage, call: Any) -> tuple[list[BaseMessage], Any]:
-        name = call["name"]
-        try:
-            if isinstance(call["args"], str):
-                raise ValueError(f"its arguments are no JSON: {call['args']}")
-            value = self.bindings[name].parse(call["args"])
-        except Exception as error:  # a schema's own checks may raise anything
-            raise StructuredOutputValidationError(name, error, message) from error
+            report = _report(self.handle_errors, error)
+            _raise_if_exhausted(self.max_retries, failures, error)
+            if not calls:
+                return [HumanMessage(report, additional_kwargs=EXPLANATION_KWARGS)], None
+            return [
+                ToolMessage(
+                    report,
+                    tool_call_id=call["id"],
+                    name=call["name"],
+                    status="error",
+                    additional_kwargs=EXPLANATION_KWARGS,
+                )
+                for call in calls
+            ], None
         content = self.tool_message_content or f"Returning structured response: {value}"
-        return [ToolMessage(content, tool_call_id=call["id"], name=name)], value
+        return [ToolMessage(content, tool_call_id=calls[0]["id"], name=name)], value
 
 
 class ProviderStrategy(Generic[SchemaT]):
-    """The provider makes the model answer in the schema.
+    """Structured answers by the structured output of the provider.
 
     Args:
         schema: A schema.
-        strict: Passed to the provider where it is not None.
+        strict: Passed to the provider, unless it is None.
+
+    Raises:
+        ArgumentError: `schema` is not a schema.
     """
 
     handle_errors: HandleErrors = True
@@ -152,31 +185,34 @@ class ProviderStrategy(Generic[SchemaT]):
 
     @cached_property
     def binding(self) -> ProviderStrategyBinding[SchemaT]:
-        """What reads the provider's answer."""
+        """Parser of the provider's answer."""
         return ProviderStrategyBinding(self.schema_spec)
 
     def to_model_kwargs(self) -> dict[str, Any]:
-        """The keyword arguments that ask a provider for the schema."""
+        """Return the keyword arguments of the model that request the schema."""
         strict = {} if self.strict is None else {"strict": self.strict}
         spec = {"name": self.schema_spec.name, "schema": self.schema_spec.json_schema, **strict}
         return {"response_format": {"type": "json_schema", "json_schema": spec}}
 
     def read(self, message: AIMessage, failures: int) -> tuple[list[BaseMessage], Any]:
-        """As `ToolStrategy.read`; an answer that calls tools is no answer yet."""
+        """Parse an answer of the model, as `ToolStrategy.read`; one with tool calls is skipped."""
         if message.tool_calls or message.invalid_tool_calls:
             return [], None
         try:
             return [], self.binding.parse(message)
         except StructuredOutputError as error:
-            _cap(self.max_retries, failures, error)
-            return _explanations(_template(error), ()), None
+            _raise_if_exhausted(self.max_retries, failures, error)
+            return [HumanMessage(_report(True, error), additional_kwargs=EXPLANATION_KWARGS)], None
 
 
 class AutoStrategy(Generic[SchemaT]):
-    """The provider's structured output where the model has it, else the tool strategy.
+    """`ProviderStrategy` if the model supports it, otherwise `ToolStrategy`.
 
     Args:
-        schema: A schema, or a union (which always means the tool strategy).
+        schema: A schema, or a union of schemas, which always means `ToolStrategy`.
+
+    Raises:
+        ArgumentError: `schema` is not a schema.
     """
 
     def __init__(self, schema: type[SchemaT] | UnionType | dict[str, Any]) -> None:
@@ -185,12 +221,12 @@ class AutoStrategy(Generic[SchemaT]):
 
     @cached_property
     def by_provider(self) -> ProviderStrategy[SchemaT] | None:
-        """The provider strategy for the schema; None for a union."""
+        """Provider strategy for the schema, or None for a union."""
         specs = self.by_tool.schema_specs
         return ProviderStrategy(specs[0].schema) if len(specs) == 1 else None
 
     def resolve(self, model: Any) -> ToolStrategy[SchemaT] | ProviderStrategy[SchemaT]:
-        """The strategy that suits a model."""
+        """Return the strategy for a model."""
         if self.by_provider is not None and supports_provider_strategy(model):
             return self.by_provider
         return self.by_tool
@@ -199,26 +235,23 @@ class AutoStrategy(Generic[SchemaT]):
 ResponseFormat = ToolStrategy[SchemaT] | ProviderStrategy[SchemaT] | AutoStrategy[SchemaT]
 
 Strategy = ToolStrategy[Any] | ProviderStrategy[Any] | None
-"""A strategy that has been decided for a model."""
+"""Strategy that was chosen for a model."""
 
 
 def strategy_for(response_format: ResponseFormat[Any] | None, model: Any) -> Strategy:
-    """The strategy itself, or the one that AutoStrategy chooses for a model.
-
-    A layer may have put a bare schema into its request, as one may into create_agent.
-    """
-    wanted = as_response_format(response_format)
-    return wanted.resolve(model) if isinstance(wanted, AutoStrategy) else wanted
+    """Return the strategy for a model; layers may put a plain schema into a request."""
+    strategy = as_response_format(response_format)
+    return strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
 
 
 _PROVIDER_MODELS = re.compile(
     r"gpt-4o|gpt-4\.1|gpt-5|(^|/)o[34](-|$)|grok|claude-(sonnet|opus)-4-[5-9]"
 )
-"""Model names whose providers document schema-bound answers (OpenAI, xAI and Anthropic docs)."""
+"""Names of models with structured output, from the docs of OpenAI, xAI and Anthropic."""
 
 
 def supports_provider_strategy(model: Any) -> bool:
-    """Whether a model's profile, or without one its name, promises provider structured output."""
+    """Whether a model has structured output, by its profile or, without one, by its name."""
     profile = getattr(model, "profile", None)
     if isinstance(profile, Mapping) and "structured_output" in profile:
         return bool(profile["structured_output"])
@@ -227,10 +260,10 @@ def supports_provider_strategy(model: Any) -> bool:
 
 
 def as_response_format(value: Any) -> ResponseFormat[Any] | None:
-    """A strategy as it is, a bare schema as AutoStrategy, None as None.
+    """Return a strategy or None unchanged, and a plain schema as AutoStrategy.
 
     Raises:
-        InvalidResponseFormat: It is neither.
+        ArgumentError: The value is neither a schema nor a strategy.
     """
     if value is None or isinstance(value, ToolStrategy | ProviderStrategy | AutoStrategy):
         return value
@@ -239,18 +272,18 @@ def as_response_format(value: Any) -> ResponseFormat[Any] | None:
 
 @dataclass(frozen=True)
 class OutputToolBinding(Generic[SchemaT]):
-    """A schema as a tool that is never run: its arguments are the answer."""
+    """Output tool for a schema. It never runs: the arguments of its call are the answer."""
 
     spec: SchemaSpec
 
     @property
     def schema(self) -> Any:
-        """The schema as it was given."""
+        """The schema as the user passed it."""
         return self.spec.schema
 
     @cached_property
     def tool(self) -> BaseTool:
-        """What the model is offered."""
+        """Tool that the model can call."""
         return StructuredTool(
             name=self.spec.name,
             description=self.spec.description or f"Give the answer as {self.spec.name}.",
@@ -258,10 +291,10 @@ class OutputToolBinding(Generic[SchemaT]):
         )
 
     def parse(self, tool_args: Mapping[str, Any]) -> SchemaT:
-        """The arguments of a call as the answer.
+        """Return the arguments of a call as an instance of the schema.
 
         Raises:
-            ValueError: They do not fit the schema.
+            ValueError: The arguments do not match the schema.
         """
         value: SchemaT = self.spec.parse(tool_args)
         return value
@@ -269,114 +302,70 @@ class OutputToolBinding(Generic[SchemaT]):
 
 @dataclass(frozen=True)
 class ProviderStrategyBinding(Generic[SchemaT]):
-    """Reads the text of a provider's structured answer."""
+    """Parser of the text of a provider's structured answer."""
 
     spec: SchemaSpec
 
     @property
     def schema(self) -> Any:
-        """The schema as it was given."""
+        """The schema as the user passed it."""
         return self.spec.schema
 
     def parse(self, message: AIMessage) -> SchemaT:
-        """The text of a message as the answer.
+        """Return the text of a message as an instance of the schema.
 
         Raises:
-            MissingStructuredOutputError: The text is no JSON.
-            StructuredOutputValidationError: It does not fit the schema.
+            MissingStructuredOutputError: The text is not JSON.
+            StructuredOutputValidationError: The JSON does not match the schema.
         """
         try:
             value = json.loads(message.text)
         except ValueError:
-            how = f"Give JSON that fits {self.spec.name}, and nothing else."
+            how = f"Answer with JSON that matches {self.spec.name}, and nothing else."
             raise MissingStructuredOutputError([self.spec.name], message, how) from None
         try:
             parsed: SchemaT = self.spec.parse(value)
-        except Exception as error:  # a schema's own checks may raise anything
+        except Exception as error:  # Validators of a schema may raise anything.
             raise StructuredOutputValidationError(self.spec.name, error, message) from error
         return parsed
 
 
-def _explain(handle_errors: HandleErrors, error: StructuredOutputError) -> str:
-    """What the model is told of a bad answer.
+def _report(handle_errors: HandleErrors, error: StructuredOutputError) -> str:
+    """Return what is reported to the model about an invalid answer.
 
     Raises:
-        StructuredOutputError: The error itself, where `handle_errors` does not cover it.
+        StructuredOutputError: The error itself, if `handle_errors` does not cover it.
+        BadReturn: A function returned something other than a string.
     """
-    if handle_errors is True:
-        return _template(error)
     if isinstance(handle_errors, str):
         return handle_errors
+    covered = handle_errors is True
     if isinstance(handle_errors, type | tuple):
         causes = (error, getattr(error, "source", None))
-        if any(isinstance(cause, handle_errors) for cause in causes):
-            return _template(error)
+        covered = any(isinstance(cause, handle_errors) for cause in causes)
     elif callable(handle_errors):
-        return _checked_text(handle_errors, handle_errors(error))
-    raise error
-
-
-def _checked_text(function: Any, text: Any) -> str:
-    if isinstance(text, str):
-        return text
-    name = getattr(function, "__name__", type(function).__name__)
-    raise BadReturn(
-        f"handle_errors {name}", f"gave {describe(text)}.", "Return the text the model is told."
-    )
-
-
-def _check_count(max_retries: Any) -> None:
-    if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
-        raise InvalidResponseFormat(
-            "ToolStrategy max_retries", f"{describe(max_retries)} is no count.", "Give 0 or more."
-        )
-
-
-def _check_handle_errors(value: Any) -> None:
-    kinds = value if isinstance(value, tuple) else (value,)
-    if isinstance(value, bool | str) or all(
-        isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds
-    ):
-        return
-    if not callable(value) or isinstance(value, type):
-        raise InvalidResponseFormat(
-            "ToolStrategy handle_errors",
-            f"{describe(value)} cannot handle an error.",
-            "Give True, False, a text, exception types or a function of the exception.",
-        )
-
-
-def _template(error: StructuredOutputError) -> str:
+        text = handle_errors(error)
+        if isinstance(text, str):
+            return text
+        name = getattr(handle_errors, "__name__", type(handle_errors).__name__)
+        reason = f"must return a string, got {describe(text)}."
+        raise BadReturn(f"handle_errors {name}", reason, "Return what the model should read.")
+    if not covered:
+        raise error
     return f"Error: {error.reason}\n Please fix your mistakes."
 
 
-def _cap(max_retries: int, failures: int, error: StructuredOutputError) -> None:
+def _raise_if_exhausted(max_retries: int, failures: int, error: StructuredOutputError) -> None:
     if failures >= max_retries:
         raise OutputError(
             error.subject,
-            f"no valid structured answer (retries: {failures}). Last mistake: {error.reason}",
+            f"no valid structured answer (retries: {failures}). Last error: {error.reason}",
             "Simplify the schema, describe its fields, or raise max_retries.",
             ai_message=error.ai_message,
             retries=failures,
         ) from error
 
 
-def _explanations(text: str, calls: Sequence[Any]) -> list[BaseMessage]:
-    """The text as an answer to each bad call; to prose, as a word of the user."""
-    if not calls:
-        return [HumanMessage(text, additional_kwargs=EXPLAINS)]
-    return [
-        ToolMessage(
-            text,
-            tool_call_id=call["id"],
-            name=call["name"],
-            status="error",
-            additional_kwargs=EXPLAINS,
-        )
-        for call in calls
-    ]
-
-
 def is_explanation(message: BaseMessage) -> bool:
-    """Whether a message tells the model what was wrong with its structured answer."""
+    """Whether a message reports an invalid structured answer to the model."""
     return message.additional_kwargs.get("lc_source") == EXPLANATION

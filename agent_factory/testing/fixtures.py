@@ -17,10 +17,10 @@ from langgraph.graph.message import add_messages
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
-from agent_factory.compat.langchain import adapted
+from agent_factory.compat.langchain import from_langchain_middleware
 from agent_factory.errors import ArgumentError, describe, raise_all
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.introspection import mistakes_of
+from agent_factory.hooks.introspection import validate_middleware
 
 R = TypeVar("R")
 Middleware = AgentMiddleware[Any, Any]
@@ -132,13 +132,13 @@ def usable_middleware(middleware: Any) -> Middleware:
     Raises:
         SpecError: It is no middleware, or something about it could not work.
     """
-    member = adapted(middleware)
+    member = from_langchain_middleware(middleware)
     if isinstance(member, type) or not isinstance(member, AgentMiddleware):
         hint = f"Give an instance: {middleware.__name__}()." if isinstance(middleware, type) else ""
         raise ArgumentError(
             "middleware", f"{describe(middleware)} is no middleware.", hint or "Give one."
         )
-    raise_all(list(mistakes_of(member)))
+    raise_all(list(validate_middleware(member)))
     return member
 
 

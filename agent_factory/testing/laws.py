@@ -13,7 +13,7 @@ from langgraph.graph.message import add_messages
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, interrupt
 
-from agent_factory.compat.langchain import adapted
+from agent_factory.compat.langchain import from_langchain_middleware
 from agent_factory.errors import AgentFactoryWarning, ArgumentError, describe
 from agent_factory.factory.agent import create_agent, topology_of
 from agent_factory.hooks.base import AgentMiddleware
@@ -90,7 +90,9 @@ def check_middleware(
     """
     options = {"context": context, "store": store, "config": config, "resume": resume}
     _check_maker(make)
-    subject = Subject(lambda: adapted(make()), states, tools, handler, options, max_examples)
+    subject = Subject(
+        lambda: from_langchain_middleware(make()), states, tools, handler, options, max_examples
+    )
     for name in _chosen(laws, without):
         try:
             LAWS[name](subject)

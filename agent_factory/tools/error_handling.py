@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from pydantic import ValidationError
 
-from agent_factory.errors import InvalidTool, describe
+from agent_factory.errors import ArgumentError, describe
 
 DEFAULT_ERRORS: Any = object()
 """Default of `handle_tool_errors`: invalid arguments are reported to the model, others raise."""
@@ -42,7 +42,7 @@ def handler_for(value: Any) -> ErrorHandler:
     """Normalize a value of `handle_tool_errors`.
 
     Raises:
-        InvalidTool: The value has none of the forms, or cannot be called with an exception.
+        ArgumentError: The value has none of the forms, or cannot be called with an exception.
     """
     if isinstance(value, ErrorHandler):
         return value
@@ -59,11 +59,12 @@ def handler_for(value: Any) -> ErrorHandler:
         return ErrorHandler(kinds, _describe_error)
     if callable(value) and not isinstance(value, type):
         return ErrorHandler(_handled_types(value), value)
-    raise InvalidTool(
+    raise ArgumentError(
         "handle_tool_errors",
         "must be True, False, a string, an exception type, a tuple of exception types or a "
         f"function, got {describe(value)}.",
         "Pass `handle_tool_errors=True` to report every error to the model.",
+        code="AF112",
     )
 
 
@@ -78,10 +79,13 @@ def _describe_error(error: Exception) -> str:
 def _handled_types(handler: Callable[..., Any]) -> tuple[type[Exception], ...]:
     """Return the exception types that a handler's parameter is annotated with; without, all."""
 
-    def unusable(reason: str) -> InvalidTool:
+    def unusable(reason: str) -> ArgumentError:
         name = getattr(handler, "__name__", describe(handler))
-        return InvalidTool(
-            f"handle_tool_errors {name}", reason, "Write `def handler(error: ValueError) -> str`."
+        return ArgumentError(
+            f"handle_tool_errors {name}",
+            reason,
+            "Write `def handler(error: ValueError) -> str`.",
+            code="AF112",
         )
 
     if any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):

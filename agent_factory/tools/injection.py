@@ -19,7 +19,7 @@ from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from pydantic import BaseModel
 
-from agent_factory.errors import InvalidTool, SpecError
+from agent_factory.errors import ArgumentError, SpecError
 
 CONTAINERS = frozenset({dict, list, set})
 """Types that `copy_containers` copies, at any depth; all else in a state is shared. Measured on a
@@ -192,10 +192,11 @@ def validate_tool(tool: BaseTool, origin: str) -> Iterator[SpecError]:
     try:
         signature = _signature_of(tool)
     except Exception as error:
-        yield InvalidTool(
+        yield ArgumentError(
             subject,
             f"has a signature that cannot be evaluated: {error}",
             "Annotate its parameters with types that its module imports.",
+            code="AF112",
         )
         return
     if not signature.validated:
@@ -208,18 +209,20 @@ def _mistakes(subject: str, annotations: dict[str, Any]) -> Iterator[SpecError]:
     for name, annotation in annotations.items():
         for kind in (InjectedState, InjectedStore, ToolRuntime):
             if sum(_is(part, kind) for part in _parts(annotation)) > 1:
-                yield InvalidTool(
+                yield ArgumentError(
                     subject,
                     f"A tool argument should not be annotated with {kind.__name__} more than once, "
                     f"and {name!r} is.",
                     "Remove one of the two annotations.",
+                    code="AF112",
                 )
     stores = [name for name, annotation in annotations.items() if _has(annotation, InjectedStore)]
     if len(stores) > 1:
-        yield InvalidTool(
+        yield ArgumentError(
             subject,
             f"takes the store in {' and in '.join(map(repr, stores))}, and would get one of them.",
             "Keep one of these parameters.",
+            code="AF112",
         )
     parts = list(_parts(annotations.get(RUNTIME, ToolRuntime)))
     accepts_runtime = any(
@@ -232,11 +235,12 @@ def _mistakes(subject: str, annotations: dict[str, Any]) -> Iterator[SpecError]:
     if not accepts_runtime or any(
         _is(part, kind) for part in parts for kind in (InjectedState, InjectedStore)
     ):
-        yield InvalidTool(
+        yield ArgumentError(
             subject,
             f"has a parameter named {RUNTIME!r}, which receives the ToolRuntime, with another "
             "type.",
             "Rename the parameter, or annotate it `runtime: ToolRuntime`.",
+            code="AF112",
         )
 
 

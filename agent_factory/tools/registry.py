@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.tools import tool as make_tool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
-from agent_factory.errors import InvalidTool, SpecError, ToolNameTaken, describe
+from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.tools.injection import validate_tool
 from agent_factory.topology.model import Tool, ToolKind
 
@@ -93,7 +93,7 @@ def sort_tools(
             continue
         try:
             tool = as_tool(entry, origin)
-        except InvalidTool as error:
+        except ArgumentError as error:
             mistakes.append(error)
             continue
         name = tool.name
@@ -101,11 +101,12 @@ def sort_tools(
             continue
         if name in origins:
             mistakes.append(
-                ToolNameTaken(
+                SpecError(
                     name,
                     f"names two tools, from {origins[name]} and from {origin}; the model could "
                     "reach only one of them.",
                     "Rename one, or pass the same tool object in both places.",
+                    code="AF113",
                 )
             )
         mistakes.extend(validate_tool(tool, origin))
@@ -120,15 +121,16 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
     """Return a tool unchanged, and a function as a tool; a function is converted only once.
 
     Raises:
-        InvalidTool: It is neither, or the function cannot become a tool.
+        ArgumentError: It is neither, or the function cannot become a tool.
     """
     if isinstance(entry, BaseTool):
         return entry
     if not callable(entry) or isinstance(entry, type):
-        raise InvalidTool(
+        raise ArgumentError(
             origin,
             f"a tool must be a function, a BaseTool or a dict, got {describe(entry)}.",
             "Pass a function with a docstring, a BaseTool, or a tool of the provider as a dict.",
+            code="AF112",
         )
     try:
         return _function_tools[entry]
@@ -138,10 +140,11 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
         tool: BaseTool = make_tool(entry)
     except Exception as error:
         name = getattr(entry, "__name__", describe(entry))
-        raise InvalidTool(
+        raise ArgumentError(
             f"{origin}: {name}",
             f"cannot become a tool: {error}",
             "Write a docstring that says when to use it, and annotate its parameters.",
+            code="AF112",
         ) from error
     with suppress(TypeError):
         _function_tools[entry] = tool

@@ -36,7 +36,7 @@ from pydantic import ValidationError
 
 from agent_factory.errors import (
     AgentFactoryError,
-    InvalidTool,
+    ArgumentError,
     PathNotSupported,
     describe,
     raise_all,
@@ -167,7 +167,12 @@ class ToolNode(LangGraphToolNode):
     ) -> None:
         toolbox, mistakes = sort_tools((None, tool) for tool in tools)
         mistakes += (
-            InvalidTool("tools", f"{describe(tool)} runs at the provider.", "Bind it to the model.")
+            ArgumentError(
+                "tools",
+                f"{describe(tool)} runs at the provider.",
+                "Bind it to the model.",
+                code="AF112",
+            )
             for tool in toolbox.provider
         )
         raise_all(mistakes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from agent_factory import TurnError
 from agent_factory.middleware._shared.validation import check_count, check_number
@@ -199,7 +199,7 @@ class BudgetExceededError(TurnError):
         limits: The limits, by scope.
     """
 
-    code: ClassVar[str] = "AF342"
+    code = "AF342"
 
     def __init__(self, accounts: tuple[Account, ...], need: Spent) -> None:
         self.accounts = accounts

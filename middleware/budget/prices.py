@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from math import isfinite
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.messages.ai import UsageMetadata
 
@@ -99,7 +99,7 @@ class UnknownPriceError(TurnError, ValueError):
         provider: Whose model it is, as far as it tells.
     """
 
-    code: ClassVar[str] = "AF359"
+    code = "AF359"
 
     def __init__(self, model: str, provider: str | None) -> None:
         self.model = model

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar, Final
+from typing import Final
 
 from agent_factory import TurnError
 from agent_factory.middleware._shared.redaction.rules import RedactionRule
@@ -35,7 +35,7 @@ class ShellError(TurnError):
         output: What was printed, redacted.
     """
 
-    code: ClassVar[str] = "AF345"
+    code = "AF345"
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ leads to is decided before the next call of the model, when every call of the tu
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, NotRequired, cast, get_args
+from typing import Annotated, Any, NotRequired, cast, get_args
 
 from langchain_core.messages import AIMessage
 from langgraph.channels import BinaryOperatorAggregate, UntrackedValue
@@ -101,7 +101,7 @@ class ToolCallLimitExceededError(TurnError):
         tool_name: The tool it holds for; None for all together.
     """
 
-    code: ClassVar[str] = "AF341"
+    code = "AF341"
 
     def __init__(
         self,

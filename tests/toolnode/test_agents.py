@@ -17,7 +17,7 @@ from agent_factory import (
     create_agent,
     plan_agent,
 )
-from agent_factory.errors import InvalidTool, SpecErrors, ToolNameTaken
+from agent_factory.errors import ArgumentError, SpecErrors
 from agent_factory.testing import ScriptedChatModel
 
 
@@ -63,10 +63,10 @@ def test_c2_c27_c32_tools_that_could_not_work_are_refused_together() -> None:
     for build in (lambda tools: create_agent(ScriptedChatModel([]), tools), planned):
         with pytest.raises(SpecErrors) as caught:
             build([two_stores, timed, other])
-        assert [(type(error), error.subject) for error in caught.value.errors] == [
-            (InvalidTool, "tools: two_stores"),
-            (InvalidTool, "tools: timed"),
-            (ToolNameTaken, "timed"),
+        assert [(error.code, error.subject) for error in caught.value.errors] == [
+            ("AF112", "tools: two_stores"),
+            ("AF112", "tools: timed"),
+            ("AF113", "timed"),
         ]
 
 
@@ -78,7 +78,7 @@ def test_c32_the_middleware_that_brings_such_a_tool_is_named() -> None:
     class Films(AgentMiddleware):
         tools = (timed,)
 
-    with pytest.raises(InvalidTool) as caught:
+    with pytest.raises(ArgumentError, match=r"^\[AF112\]") as caught:
         create_agent(ScriptedChatModel([]), middleware=[Films()])
     assert caught.value.subject == "Films: timed"
 

@@ -9,7 +9,7 @@ import pytest
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
 from agent_factory import ToolNode
-from agent_factory.errors import InvalidTool
+from agent_factory.errors import ArgumentError
 
 FAILURES = {"value": ValueError, "key": KeyError, "os": OSError}
 
@@ -145,7 +145,7 @@ def test_c46_langgraphs_message_for_a_type_that_is_not_an_exception(run: Any, as
 
 @pytest.mark.parametrize("handler", UNUSABLE)
 def test_c47_a_handler_that_could_not_work_is_refused_at_once_here(handler: Any) -> None:
-    with pytest.raises(InvalidTool) as caught:
+    with pytest.raises(ArgumentError, match=r"^\[AF112\]") as caught:
         ToolNode([fail], handle_tool_errors=handler)
     assert caught.value.subject.startswith("handle_tool_errors")
     assert "def handler(error: ValueError) -> str" in caught.value.hint

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from agent_factory import ToolNode
-from agent_factory.errors import InvalidTool
+from agent_factory.errors import ArgumentError
 
 
 class Shop(MessagesState):
@@ -214,7 +214,7 @@ def test_c32_a_text_named_runtime_is_refused_here() -> None:
         return "never"
 
     for given in (timed, states):
-        with pytest.raises(InvalidTool, match="Rename the parameter"):
+        with pytest.raises(ArgumentError, match=r"^\[AF112\] .*Rename the parameter"):
             ToolNode([given])
 
 

@@ -17,7 +17,7 @@ from langgraph.types import Send
 from pydantic import BaseModel
 
 from agent_factory import ToolNode
-from agent_factory.errors import InvalidTool
+from agent_factory.errors import ArgumentError
 
 
 def whole(state: Annotated[Any, InjectedState]) -> str:
@@ -155,7 +155,9 @@ def test_c27_of_two_store_parameters_langgraph_fills_the_last(run: Any, ask: Any
 
 def test_c27_a_second_store_parameter_is_refused_here() -> None:
     """E34"""
-    with pytest.raises(InvalidTool, match="takes the store in 'first' and in 'second'"):
+    with pytest.raises(
+        ArgumentError, match=r"^\[AF112\] .*takes the store in 'first' and in 'second'"
+    ):
         ToolNode([two_stores])
 
 

@@ -18,7 +18,7 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel, ValidationError, model_validator
 
 from agent_factory import ToolNode
-from agent_factory.errors import InvalidTool
+from agent_factory.errors import ArgumentError
 
 FAILURES = {"value": ValueError, "key": KeyError, "os": OSError}
 
@@ -87,7 +87,7 @@ def test_c41_another_form_is_refused_by_langgraph_when_a_tool_fails(run: Any, as
 
 def test_c41_another_form_is_refused_at_once_here() -> None:
     for handle in (5, [ValueError], (int,), None):
-        with pytest.raises(InvalidTool, match="must be True, False, a string"):
+        with pytest.raises(ArgumentError, match=r"^\[AF112\] .*must be True, False, a string"):
             ToolNode([add], handle_tool_errors=handle)  # type: ignore[arg-type]  # for show
 
 

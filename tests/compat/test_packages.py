@@ -114,7 +114,7 @@ def test_both_packages_in_one_stack(alike: Any) -> None:
     alike(lambda: [*steer(), collapse.CollapseMiddleware()], STEERED)
 
 
-def test_both_packages_among_ours(alike: Any, call: Any) -> None:
+def test_both_packages_work_together_with_our_middleware(alike: Any, call: Any) -> None:
     model = ScriptedChatModel([ValueError("once"), *STEERED])
     stack = [*steer(), ModelRetryMiddleware(initial_delay=0), collapse.CollapseMiddleware()]
     done = call(create_agent(model, middleware=stack), {"messages": [("user", "Go.")]})

@@ -1,4 +1,4 @@
-"""Sync and async: what runs where, and what a run of the other colour is told."""
+"""Which hooks and layers run in sync and async runs, and the errors for the other mode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langgraph.config import get_stream_writer
 from langgraph.types import Command, interrupt
 
 from agent_factory import AgentMiddleware, Sleep, create_agent
-from agent_factory.errors import HookPathNotSupported, NoCommonPath, PathNotSupported
+from agent_factory.errors import HookPathNotSupported, PathNotSupported, SpecError
 from agent_factory.testing import ScriptedChatModel
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
@@ -83,7 +83,7 @@ async def test_an_async_run_runs_a_hook_that_is_sync_only(phase: str) -> None:
 
 
 @pytest.mark.parametrize("phase", HOOKS)
-def test_of_two_twins_the_one_of_the_runs_colour_is_called(phase: str) -> None:
+def test_of_two_variants_the_one_for_the_mode_of_the_run_is_called(phase: str) -> None:
     log: list[str] = []
     both = middleware(**{phase: hook(log), f"a{phase}": ahook(log)})
     agent = create_agent(ScriptedChatModel(["5"] * 2), middleware=[both])
@@ -145,7 +145,7 @@ async def test_a_sync_hook_in_an_async_run_may_interrupt_and_is_resumed() -> Non
     assert answers == ["Yes."]
 
 
-def test_what_a_hook_raises_reaches_the_caller_in_either_colour(call: Any) -> None:
+def test_what_a_hook_raises_reaches_the_caller_in_sync_and_async_runs(call: Any) -> None:
     def before_model(self: Any, state: Any, runtime: Any) -> None:
         raise LookupError("mine")
 
@@ -200,7 +200,7 @@ def test_a_sync_run_refuses_a_layer_that_is_async_only(
     )
 
 
-def test_a_layer_that_has_only_the_runs_colour_works_in_it() -> None:
+def test_a_layer_that_has_only_the_mode_of_the_run_works() -> None:
     members = [middleware(wrap_model_call=wrap, wrap_tool_call=wrap)]
     assert create_agent(model(), [add], middleware=members).invoke(ASK)["messages"][-1].text == "5"
     members = [middleware(awrap_model_call=awrap, awrap_tool_call=awrap)]
@@ -208,7 +208,7 @@ def test_a_layer_that_has_only_the_runs_colour_works_in_it() -> None:
     assert result["messages"][-1].text == "5"
 
 
-async def test_a_layer_of_the_wrong_colour_is_refused_before_the_model_is_asked() -> None:
+async def test_a_layer_of_the_wrong_mode_is_refused_before_the_model_is_called() -> None:
     asked = model()
     agent = create_agent(asked, [add], middleware=[middleware(wrap_model_call=wrap)])
     with pytest.raises(PathNotSupported):
@@ -216,7 +216,7 @@ async def test_a_layer_of_the_wrong_colour_is_refused_before_the_model_is_asked(
     assert asked.requests == []
 
 
-def test_a_flow_serves_both_colours(call: Any) -> None:
+def test_a_flow_serves_sync_and_async_runs(call: Any) -> None:
     class Both(AgentMiddleware):
         def around_model(self, request: Any) -> Any:
             yield Sleep(0)
@@ -240,15 +240,15 @@ ASYNC_ONLY = [
 
 @pytest.mark.parametrize("sync_only", SYNC_ONLY, ids=lambda methods: next(iter(methods)))
 @pytest.mark.parametrize("async_only", ASYNC_ONLY, ids=lambda methods: next(iter(methods)))
-def test_colours_that_no_run_can_satisfy_are_refused_at_build(
+def test_modes_that_no_run_can_satisfy_are_refused_at_build(
     sync_only: Any, async_only: Any
 ) -> None:
-    """wanted 17: colours that no run can satisfy."""
+    """wanted 17: no run could use both."""
     members = [
         type("Sync", (AgentMiddleware,), sync_only)(),
         type("Async", (AgentMiddleware,), async_only)(),
     ]
-    with pytest.raises(NoCommonPath) as caught:
+    with pytest.raises(SpecError, match=r"^\[AF109\]") as caught:
         create_agent(model(), [add], middleware=members)
     assert (
         caught.value.subject == f"Sync.{next(iter(sync_only))} and Async.{next(iter(async_only))}"
@@ -257,7 +257,7 @@ def test_colours_that_no_run_can_satisfy_are_refused_at_build(
 
 
 @pytest.mark.parametrize("async_only", ASYNC_ONLY, ids=lambda methods: next(iter(methods)))
-async def test_a_sync_hook_beside_anything_async_builds_and_runs(async_only: Any) -> None:
+async def test_a_sync_hook_works_with_anything_async(async_only: Any) -> None:
     log: list[str] = []
     members = [
         type("Sync", (AgentMiddleware,), {"before_model": hook(log)})(),

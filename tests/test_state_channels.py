@@ -23,7 +23,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Overwrite
 
 from agent_factory import AgentState, DeltaMessages
-from agent_factory.state.channels import Fold, IndexedMessages, fold_messages, is_messages
+from agent_factory.state.channels import IndexedMessages, IndexedReducer, fold_messages, is_messages
 
 IDS = st.sampled_from("abcd")
 TEXTS = st.sampled_from(["x", "y"])
@@ -115,7 +115,7 @@ def test_looking_ahead_shows_what_comes_and_changes_nothing(
 
 @pytest.mark.parametrize("kind", CHANNELS)
 @given(steps=STEPS)
-def test_what_was_handed_out_stays_as_it_was(kind: str, steps: list[list[Any]]) -> None:
+def test_a_list_that_was_returned_stays_unchanged(kind: str, steps: list[list[Any]]) -> None:
     channel = started(kind)
     seen: list[tuple[Any, Any]] = []
     for writes in steps:
@@ -167,7 +167,7 @@ def test_words_without_an_id_get_another_one_at_each_place() -> None:
     assert len({first.id, second.id, third.id}) == 3
 
 
-def test_a_write_to_a_long_history_looks_at_no_message_of_it() -> None:
+def test_a_write_reads_no_message_of_a_long_history() -> None:
     looks = count()
 
     class Watched(HumanMessage):
@@ -206,6 +206,6 @@ def test_a_state_may_say_how_often_its_messages_are_stored_in_full() -> None:
         DeltaMessages(snapshot_frequency=0)
 
 
-def test_a_fold_refuses_nothing_as_a_write() -> None:
+def test_a_reducer_refuses_none_as_a_write() -> None:
     with pytest.raises(ValueError, match="non-null"):
-        Fold()([], None)
+        IndexedReducer()([], None)

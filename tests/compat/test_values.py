@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 import agent_factory as ours
 from agent_factory import create_agent
-from agent_factory.errors import InvalidResponseFormat, InvalidSchema, SchemaConflict
+from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.structured_output import StructuredOutputValidationError, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 
@@ -108,7 +108,7 @@ def test_handle_errors_knows_their_exceptions(
 
 
 @pytest.mark.parametrize("handle", [False, KeyError])
-def test_what_is_not_handled_is_raised_as_ours(handle: Any, call: Any) -> None:
+def test_an_error_that_is_not_handled_is_raised_as_our_class(handle: Any, call: Any) -> None:
     strategy = outputs.ToolStrategy(Sum, handle_errors=handle)
     with pytest.raises(StructuredOutputValidationError):
         call(agent_of(steps=[BAD], response_format=strategy), ASK)
@@ -116,7 +116,7 @@ def test_what_is_not_handled_is_raised_as_ours(handle: Any, call: Any) -> None:
 
 def test_a_strategy_that_cannot_be_used_is_named_with_the_other_mistakes() -> None:
     strategy = outputs.ToolStrategy(Sum, handle_errors=3)  # type: ignore[arg-type]
-    with pytest.raises(InvalidResponseFormat, match="handle_errors"):
+    with pytest.raises(ArgumentError, match=r"^\[AF117\] .*handle_errors"):
         agent_of(steps=[], response_format=strategy)
 
 
@@ -148,7 +148,7 @@ def test_a_layer_may_take_the_format_away(alike: Any) -> None:
     alike(lambda: [Chooses(None)], ["Prose."], tools=[add], response_format=Sum)
 
 
-def test_a_layer_sees_a_strategy_of_its_own_family_always_the_same(call: Any) -> None:
+def test_a_layer_always_sees_the_same_strategy_of_langchain(call: Any) -> None:
     class Looks(Chooses):
         def changed(self, request: Any) -> Any:
             self.given.append(request.response_format)
@@ -162,7 +162,7 @@ def test_a_layer_sees_a_strategy_of_its_own_family_always_the_same(call: Any) ->
     assert looks.given[0] is looks.given[1]
 
 
-def test_a_format_that_a_layer_leaves_alone_stays_ours(call: Any) -> None:
+def test_a_format_that_a_layer_does_not_change_stays_ours(call: Any) -> None:
     strategy, found = ToolStrategy(Sum, max_retries=7), []
 
     class Passes(theirs.AgentMiddleware[Any, Any]):
@@ -182,7 +182,7 @@ def test_a_format_that_a_layer_leaves_alone_stays_ours(call: Any) -> None:
 
 
 class Old(TypedDict):
-    """A schema that theirs refuses on old Pythons, and ours takes."""
+    """A schema that LangChain refuses on old Pythons, and we accept."""
 
     value: int
 
@@ -231,7 +231,7 @@ def test_their_state_schema_may_be_the_agents_own(alike: Any) -> None:
     assert seen["outcomes"][0][0].keys() == {"messages", "plain"}
 
 
-def test_a_member_of_ours_may_have_their_state_schema(call: Any) -> None:
+def test_our_middleware_may_have_a_state_schema_of_langchain(call: Any) -> None:
     class Ours(ours.AgentMiddleware):
         state_schema: Any = Marked
 
@@ -247,7 +247,7 @@ def test_schemas_of_both_families_that_disagree_are_refused() -> None:
     class Other(ours.AgentState):
         plain: NotRequired[str]
 
-    with pytest.raises(SchemaConflict, match="'plain'"):
+    with pytest.raises(SpecError, match=r"^\[AF115\] .*'plain'"):
         agent_of(Marking(), steps=[], state_schema=Other)
 
 
@@ -255,7 +255,7 @@ def test_a_key_of_the_engine_is_refused_in_their_schema_too() -> None:
     class Greedy(theirs.AgentState[Any]):
         jump_to: int  # type: ignore[misc]  # which is the mistake
 
-    with pytest.raises(InvalidSchema, match="'jump_to'"):
+    with pytest.raises(ArgumentError, match=r"^\[AF114\] .*'jump_to'"):
         agent_of(steps=[], state_schema=Greedy)
 
 
@@ -263,5 +263,5 @@ def test_a_schema_that_cannot_be_read_is_named() -> None:
     class Unread(theirs.AgentState[Any]):
         lost: NotRequired[Nowhere]  # type: ignore[name-defined]  # noqa: F821
 
-    with pytest.raises(InvalidSchema, match="Unread"):
+    with pytest.raises(ArgumentError, match=r"^\[AF114\] .*Unread"):
         agent_of(steps=[], state_schema=Unread)

@@ -132,7 +132,7 @@ def test_a_failing_model_is_asked_again(alike: Any, retries: int) -> None:
     assert len(seen["seen"]) == 1 + retries
 
 
-def test_a_failing_tool_is_called_again_and_told_of(alike: Any) -> None:
+def test_a_failing_tool_is_called_again_and_reported(alike: Any) -> None:
     def stack() -> list[Any]:
         return [theirs.ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)]
 
@@ -140,7 +140,7 @@ def test_a_failing_tool_is_called_again_and_told_of(alike: Any) -> None:
     assert seen["state"]["messages"][2]["status"] == "error"
 
 
-def test_an_error_of_a_tool_is_told_in_words_of_ones_own(alike: Any) -> None:
+def test_an_error_of_a_tool_is_reported_by_a_custom_function(alike: Any) -> None:
     def stack() -> list[Any]:
         return [theirs.ToolErrorMiddleware(on_error=lambda error, _: f"Sadly {error}")]
 

@@ -16,12 +16,11 @@ from langgraph.types import Command, StreamWriter, TracePolicy
 import agent_factory as ours
 from agent_factory import create_agent, plan_agent, topology_of
 from agent_factory.errors import (
+    ArgumentError,
     BadReturn,
     CommandNotSupported,
     DuplicateMiddleware,
     HookPathNotSupported,
-    HookSignature,
-    NotMiddleware,
     PathNotSupported,
     UndeclaredJump,
     UnknownStateKey,
@@ -50,7 +49,7 @@ ADDING = [[{"name": "add", "args": {"a": 1, "b": 2}, "id": "call_1"}], "3"]
 
 
 class Loud(theirs.AgentMiddleware[Any, Any]):
-    """A model layer in both colours, which looks at the types it is given."""
+    """A sync and async model layer that checks the types it receives."""
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
         return self.shout(handler(self.prompted(request)))
@@ -71,7 +70,7 @@ class Loud(theirs.AgentMiddleware[Any, Any]):
         return theirs.ModelResponse([loud], structured_response=response.structured_response)
 
 
-def test_a_model_layer_gets_and_gives_the_types_of_its_own_family(alike: Any) -> None:
+def test_a_model_layer_receives_and_returns_types_of_langchain(alike: Any) -> None:
     seen = alike(lambda: [Loud()], ["hello"])
     messages, _, settings = seen["seen"][0]
     assert messages[0]["content"] == "Shout."
@@ -107,12 +106,12 @@ def test_other_answers_and_requests_are_understood(alike: Any, stack: list[Any])
     alike(lambda: stack, ["hello"])
 
 
-class ValidatedPrefix(theirs.AgentState[Any]):
+class Seen(theirs.AgentState[Any]):
     seen: int
 
 
-class Counting(theirs.AgentMiddleware[ValidatedPrefix, Any]):
-    state_schema = ValidatedPrefix
+class Counting(theirs.AgentMiddleware[Seen, Any]):
+    state_schema = Seen
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
         return self.counted(request, handler(request))
@@ -263,7 +262,7 @@ def test_the_plan_names_them_as_any_member() -> None:
     assert topology_of(create_agent(ScriptedChatModel([]), [add], middleware=[Stopping(), Loud()]))
 
 
-def test_what_a_class_says_of_its_order_is_said_of_theirs_by_name() -> None:
+def test_an_ordering_can_name_a_langchain_class() -> None:
     class Guard(ours.AgentMiddleware):
         ordering = ours.Ordering(before=("Loud",))
 
@@ -273,7 +272,7 @@ def test_what_a_class_says_of_its_order_is_said_of_theirs_by_name() -> None:
         plan_agent(middleware=[Louder(), Guard()])
 
 
-def test_spans_are_recorded_by_their_own_policy() -> None:
+def test_spans_are_recorded_by_the_policy_of_the_middleware() -> None:
     hidden = TracePolicy(process_inputs=lambda _: {"hidden": True})
 
     class Discreet(Stopping):
@@ -283,7 +282,7 @@ def test_spans_are_recorded_by_their_own_policy() -> None:
     assert agent.builder.nodes["Discreet.before_model"].trace_policy is hidden
 
 
-def test_a_missing_colour_is_named_with_its_class(call: Any) -> None:
+def test_a_missing_variant_is_named_with_its_class(call: Any) -> None:
     class OneColour(theirs.AgentMiddleware[Any, Any]):
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
             return handler(request)
@@ -309,9 +308,11 @@ def test_mistakes_are_found_by_name_when_an_agent_is_built() -> None:
         def before_model(self, state: Any, runtime: Any, more: Any) -> None:  # type: ignore[override]
             ...
 
-    with pytest.raises(HookSignature, match=r"Greedy\.before_model"):
+    with pytest.raises(ArgumentError, match=r"^\[AF106\] .*Greedy\.before_model"):
         agent_of(Greedy())
-    with pytest.raises(NotMiddleware, match=r"must be an instance, got the class Loud"):
+    with pytest.raises(
+        ArgumentError, match=r"^\[AF102\] .*must be an instance, got the class Loud"
+    ):
         agent_of(Loud)
     with pytest.raises(DuplicateMiddleware, match=r"class FirstLoud\(Loud\)"):
         plan_agent(middleware=[Loud(), Loud()])

@@ -56,6 +56,6 @@ def test_a_chat_model_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("junk", [None, 5, object(), len, ScriptedChatModel])
-def test_what_is_no_model_is_refused_at_build(junk: Any) -> None:
+def test_something_other_than_a_model_is_refused_at_build(junk: Any) -> None:
     with pytest.raises(SpecError, match="model"):
         create_agent(junk)
