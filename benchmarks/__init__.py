@@ -1,4 +1,4 @@
-"""How fast agents are: beside langchain's, beside LangGraph itself, and beside themselves.
+"""How fast agents are, compared with langchain, with LangGraph, and with other settings.
 
 `python -m benchmarks` measures and prints; README.md says what the figures mean.
 """

@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: read figures")
     parser.add_argument(
-        "--write-readme", action="store_true", help="put the table into the README beside the code"
+        "--write-readme", action="store_true", help="write the table into benchmarks/README.md"
     )
     return parser
 

@@ -40,7 +40,7 @@ from agent_factory.middleware import (
 from agent_factory.topology.model import Hook
 from benchmarks.harness import Contender
 from benchmarks.runs import until_done
-from benchmarks.savers import Colour
+from benchmarks.savers import Mode
 from benchmarks.scripted import FreeModel, add
 
 Member = AgentMiddleware[Any, Any]
@@ -130,19 +130,19 @@ def _idle_hooks() -> tuple[Any, Any]:
 
 
 @contextmanager
-def opened(colour: Colour, turns: int) -> Iterator[dict[str, Contender]]:
+def opened(mode: Mode, turns: int) -> Iterator[dict[str, Contender]]:
     """An agent with all built-ins, and one with their hook nodes alone."""
     with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
         model = ReportingModel(turns=turns)
         stack = built_ins(model, folder)
         yield {
-            "built-ins": _run(model, stack, colour, runner),
-            "bare hooks": _run(model, bare_hooks(stack), colour, runner),
+            "built-ins": _run(model, stack, mode, runner),
+            "bare hooks": _run(model, bare_hooks(stack), mode, runner),
         }
 
 
 def _run(
-    model: ReportingModel, stack: list[Member], colour: Colour, runner: asyncio.Runner
+    model: ReportingModel, stack: list[Member], mode: Mode, runner: asyncio.Runner
 ) -> Contender:
     saver = InMemorySaver()
     agent: Any = create_agent(model, [add], middleware=stack, checkpointer=saver)
@@ -152,6 +152,6 @@ def _run(
     def forget() -> None:
         saver.delete_thread("one")
 
-    if colour is Colour.SYNC:
+    if mode is Mode.SYNC:
         return Contender(lambda: agent.invoke(asked, config), tidy=forget)
     return Contender(lambda: until_done(runner, agent.ainvoke(asked, config)), tidy=forget)

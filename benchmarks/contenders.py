@@ -41,7 +41,7 @@ async def _alayer(self: Any, request: Any, handler: Callable[[Any], Any]) -> Any
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A kind of middleware that does nothing, in both colours.
+    """A kind of middleware that does nothing, sync and async.
 
     Args:
         name: What several of them are called.
@@ -79,7 +79,7 @@ class Factory:
     base: type[Any] = object
 
     def middleware(self, kind: Kind, number: int) -> list[Any]:
-        """Middleware of this kind, each of a class of its own: names must differ."""
+        """Middleware of this kind, each of its class, since names must differ."""
         return [type(f"Member{i}", (self.base,), dict(kind.methods))() for i in range(number)]
 
 
@@ -131,7 +131,7 @@ def judged(transitions: Sequence[Transition] = WAYS) -> list[Transition]:
 
 
 def ours(way: Transition | None = None) -> Factory:
-    """This library, as it is without being told more, or in one of its ways."""
+    """This library, with its default arguments or with others."""
     base = agent_factory.AgentMiddleware
     if way is None:
         return Factory(OURS, agent_factory.create_agent, base)
@@ -163,7 +163,7 @@ def by_hand() -> Factory:
 
 
 class _Ask(Runnable[Any, Any]):
-    """The node of the model, as cheap as it can be in both colours."""
+    """The model node, as cheap as possible, sync and async."""
 
     def __init__(self, model: Any) -> None:
         self._model = model

@@ -160,7 +160,7 @@ _ALL = (
         "1.2",
         1.0,
         None,
-        "nothing of its own that takes noticeable time",
+        "no noticeable time besides",
     ),
     Goal(
         "lazy import",

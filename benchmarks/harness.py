@@ -117,7 +117,7 @@ def measure(
 ) -> Rounds:
     """Time contenders in turn, round after round.
 
-    Each is called once off the record first, since a first call fills caches. Whoever starts a
+    Each is called once off the record first, since a first call fills caches. The one that starts a
     round reads slow now and then, so the order rotates.
 
     Args:

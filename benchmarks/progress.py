@@ -42,8 +42,8 @@ class Bar:
         self._doing = f"{work.group}: {work.name}"
         if not self._wanted and work.group != self._group:
             passed = time.monotonic() - self._start
-            told = f"{passed:6.0f} s  {self._done} of {self._total} rounds  {work.group}"
-            print(told, file=sys.stderr, flush=True)
+            line = f"{passed:6.0f} s  {self._done} of {self._total} rounds  {work.group}"
+            print(line, file=sys.stderr, flush=True)
         self._group = work.group
         self._draw()
 

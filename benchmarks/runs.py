@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.contenders import HOOKS, Factory, Kind
 from benchmarks.harness import Clock, Contender, Reading
-from benchmarks.savers import CONFIG, Colour, Saver, Scales, opened
+from benchmarks.savers import CONFIG, Mode, Saver, Scales, opened
 from benchmarks.scripted import FreeModel, Gate, add, async_add, history, wordy_add
 
 QUESTION = ("user", "Count.")
@@ -26,7 +26,7 @@ class Setting:
     """How an agent is built and run.
 
     Args:
-        colour: How it is run.
+        mode: How it is run.
         saver: Where its thread is kept.
         kind: The kind of its middleware.
         number: How many of them it has.
@@ -36,7 +36,7 @@ class Setting:
         plain: Call a plain function also in async runs, which takes a thread.
     """
 
-    colour: Colour
+    mode: Mode
     saver: Saver = Saver.NONE
     kind: Kind = HOOKS
     number: int = 0
@@ -48,7 +48,7 @@ class Setting:
     @property
     def tool(self) -> Callable[..., Any]:
         """What is called: in async runs a coroutine function, as one writes it there."""
-        return add if self.plain or self.colour is Colour.SYNC else async_add()
+        return add if self.plain or self.mode is Mode.SYNC else async_add()
 
 
 Entry = tuple[Factory, Setting]
@@ -73,7 +73,7 @@ def until_done(runner: asyncio.Runner, work: Coroutine[Any, Any, Any]) -> Any:
 
 def _run(entry: Entry, runner: asyncio.Runner, stack: ExitStack) -> Contender:
     factory, how = entry
-    kept = stack.enter_context(opened(how.saver, how.colour, runner))
+    kept = stack.enter_context(opened(how.saver, how.mode, runner))
     agent = factory.create_agent(
         FreeModel(turns=how.turns, calls=how.calls, before=how.before),
         [how.tool],
@@ -81,7 +81,7 @@ def _run(entry: Entry, runner: asyncio.Runner, stack: ExitStack) -> Contender:
         checkpointer=kept.saver,
     )
     asked = {"messages": [*history(how.before), QUESTION] if how.before else [QUESTION]}
-    if how.colour is Colour.SYNC:
+    if how.mode is Mode.SYNC:
         return Contender(lambda: agent.invoke(asked, CONFIG), tidy=kept.forget)
     return Contender(lambda: until_done(runner, agent.ainvoke(asked, CONFIG)), tidy=kept.forget)
 
@@ -181,7 +181,7 @@ class Import:
             f"start = wall(), cpu()\n{self.statement}\n"
             "print(wall() - start[0], cpu() - start[1])"
         )
-        # Told not to keep compiled modules, Python would compile those that pip did not, each time.
+        # With PYTHONDONTWRITEBYTECODE, Python would compile modules that pip did not, each time.
         env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         done = subprocess.run(
             [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True

@@ -17,7 +17,7 @@ from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.memory import InMemorySaver
 
 
-class Colour(StrEnum):
+class Mode(StrEnum):
     """How an agent is run."""
 
     SYNC = "sync"
@@ -51,8 +51,8 @@ class Kept:
 
 
 @contextmanager
-def opened(saver: Saver, colour: Colour, runner: asyncio.Runner) -> Iterator[Kept]:
-    """A saver for runs in this colour, with its file if it has one."""
+def opened(saver: Saver, mode: Mode, runner: asyncio.Runner) -> Iterator[Kept]:
+    """A saver for runs in this mode, with its file if it has one."""
     if saver is Saver.NONE:
         yield Kept(None, lambda: None)
     elif saver is Saver.MEMORY:
@@ -61,7 +61,7 @@ def opened(saver: Saver, colour: Colour, runner: asyncio.Runner) -> Iterator[Kep
     else:
         with tempfile.TemporaryDirectory() as folder:
             file = str(Path(folder, "threads.db"))
-            kept = _sqlite(file) if colour is Colour.SYNC else _async_sqlite(file, runner)
+            kept = _sqlite(file) if mode is Mode.SYNC else _async_sqlite(file, runner)
             with kept as found:
                 yield found
 

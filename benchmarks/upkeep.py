@@ -15,7 +15,7 @@ from benchmarks.efforts import Effort
 from benchmarks.harness import Contender, Match, Pair, Timed, per
 from benchmarks.latency import MANY
 from benchmarks.runs import Import, Setting, runs
-from benchmarks.savers import Colour
+from benchmarks.savers import Mode
 from benchmarks.scripted import FreeModel, add, new_functions
 
 FUNCTIONS = 100
@@ -26,15 +26,15 @@ def decisions(effort: Effort) -> Iterator[Match]:
     """What the decision log costs: a run that keeps one over a run that keeps none."""
     plain = ours()
     logged = replace(plain, create_agent=partial(plain.create_agent, decisions=_drop))
-    for colour in Colour:
-        setting = Setting(colour, number=MANY, turns=effort.turns)
+    for mode in Mode:
+        setting = Setting(mode, number=MANY, turns=effort.turns)
         entries = {
             "a log": (logged, setting),
             "no log": (plain, setting),
             "no log either": (plain, setting),
         }
         pairs = [Pair("a log", "no log"), Pair("no log either", "no log")]
-        name, scale = f"{MANY} hook middleware, {colour}", per(effort.turns, "ms a turn")
+        name, scale = f"{MANY} hook middleware, {mode}", per(effort.turns, "ms a turn")
         yield Match("decisions", name, partial(runs, entries), effort.runs, pairs, scale)
 
 
@@ -44,18 +44,18 @@ def _drop(decision: Any) -> None:
 
 def batteries(effort: Effort) -> Iterator[Match]:
     """What all built-ins cost that have nothing to do, beyond the nodes of their hooks."""
-    for colour in Colour:
-        opened = partial(_idle, colour, effort.turns)
+    for mode in Mode:
+        opened = partial(_idle, mode, effort.turns)
         pairs = [Pair("built-ins", "bare hooks", "batteries")]
         scale = per(effort.turns, "ms a turn")
-        yield Match("batteries", str(colour), opened, 2 * effort.runs, pairs, scale)
+        yield Match("batteries", str(mode), opened, 2 * effort.runs, pairs, scale)
 
 
-def _idle(colour: Colour, turns: int) -> AbstractContextManager[Mapping[str, Timed]]:
+def _idle(mode: Mode, turns: int) -> AbstractContextManager[Mapping[str, Timed]]:
     # Only here: the built-ins are much to import where another group is asked for.
     from benchmarks import batteries
 
-    return batteries.opened(colour, turns)
+    return batteries.opened(mode, turns)
 
 
 def build(effort: Effort) -> Iterator[Match]:
@@ -79,7 +79,7 @@ def build(effort: Effort) -> Iterator[Match]:
 
 @contextmanager
 def _checking() -> Iterator[dict[str, Contender]]:
-    """The warnings of a build, and a build with them."""
+    """The warnings of a build alone, and the build with them."""
     factory = ours()
     members = factory.middleware(HOOKS, MANY)
     topology = plan_agent([add], middleware=members)

@@ -22,7 +22,7 @@ from benchmarks.contenders import (
 from benchmarks.efforts import SHORT, Effort, Thread
 from benchmarks.harness import Match, Pair, Scale, Tally, per
 from benchmarks.runs import Entry, Setting, crowds, memory_per_run, runs, weigh
-from benchmarks.savers import Colour
+from benchmarks.savers import Mode
 
 CROWD_TURNS = 3
 """Tool turns of each run of a crowd."""
@@ -81,20 +81,20 @@ def _weights(
 
 def calls(effort: Effort) -> Iterator[Match]:
     """A turn with many calls at once, over a loop that makes them."""
-    for number, colour in product(effort.calls, Colour):
-        setting = Setting(colour, turns=1, calls=number, plain=True)
-        aims = f"calls {colour}" if number == 100 else None
+    for number, mode in product(effort.calls, Mode):
+        setting = Setting(mode, turns=1, calls=number, plain=True)
+        aims = f"calls {mode}" if number == 100 else None
         rounds = effort.few if number > 100 else effort.runs
-        name = f"{number} at once, {colour}"
+        name = f"{number} at once, {mode}"
         yield _over_plain("calls", name, setting, rounds, effort.transitions(), aims, per(1, "ms"))
 
 
 def messages(effort: Effort) -> Iterator[Match]:
     """A run in a long conversation, without a saver, over a loop that only appends to a list."""
-    for number, colour in product(effort.histories, Colour):
-        setting = Setting(colour, turns=effort.turns, before=number)
+    for number, mode in product(effort.histories, Mode):
+        setting = Setting(mode, turns=effort.turns, before=number)
         aims = "history" if number == 10_000 else None
-        name, scale = f"{number:,} messages, {colour}", per(effort.turns, "ms a turn")
+        name, scale = f"{number:,} messages, {mode}", per(effort.turns, "ms a turn")
         yield _over_plain("messages", name, setting, effort.few, effort.transitions(), aims, scale)
 
 
@@ -136,7 +136,7 @@ def crowd(effort: Effort) -> Iterator[Match | Tally]:
 
 
 def _crowd_entries(effort: Effort, number: int) -> dict[str, Entry]:
-    setting = Setting(Colour.ASYNC, number=CROWD_HOOKS, turns=CROWD_TURNS)
+    setting = Setting(Mode.ASYNC, number=CROWD_HOOKS, turns=CROWD_TURNS)
     transitions = effort.transitions() if number <= FEW else judged()
     return {factory.name: (factory, setting) for factory in rivals(transitions)}
 

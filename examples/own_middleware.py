@@ -2,7 +2,7 @@
 
 Run: python examples/own_middleware.py
 
-The stack is printed as the plan it becomes, then runs twice: synchronously and asynchronously.
+It prints the plan of the stack, then runs it sync and async.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from agent_factory.testing import ScriptedChatModel
 
 
 class WordState(AgentState[Any]):
-    """The state of an agent, with one key more."""
+    """The state of an agent, with another key."""
 
     words_said: NotRequired[int]
 
 
 class WordBudget(AgentMiddleware[WordState, Any]):
-    """A class: hooks that share settings, with a state key of their own. Ends talkative runs."""
+    """A class: hooks that share settings and a state key. It ends long runs."""
 
     state_schema = WordState
 
@@ -52,14 +52,14 @@ class WordBudget(AgentMiddleware[WordState, Any]):
 
 @dynamic_prompt
 def counted_prompt(request: ModelRequest[Any]) -> str:
-    """A decorated function: one hook and no settings."""
+    """A decorated function: a single hook without settings."""
     return f"Be brief. You have seen {len(request.messages)} messages."
 
 
 class Patience(AgentMiddleware):
-    """A flow: a layer around the model's call, written once for sync and async runs.
+    """A flow: a layer around the model call, written once for sync and async.
 
-    `yield request` calls inward and gives the response, or raises what the call raised.
+    `yield request` makes the call and returns its response, or raises its exception.
     """
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
@@ -72,7 +72,7 @@ class Patience(AgentMiddleware):
 
 
 def shout(text: str) -> str:
-    """Say something loudly."""
+    """Write a text in capitals."""
     return text.upper()
 
 
@@ -81,7 +81,7 @@ def script() -> ScriptedChatModel:
         [
             ConnectionError("the provider hung up"),
             [{"name": "shout", "args": {"text": "hello"}}],
-            "HELLO is what came back.",
+            "The tool returned HELLO.",
         ]
     )
 

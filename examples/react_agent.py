@@ -71,7 +71,7 @@ def main(model: BaseChatModel) -> None:
         messages = agent.invoke(asked)["messages"]
     for message in messages:
         message.pretty_print()
-    # Five steps do not suffice for a turn with tools and hooks: it ends with words, not an error.
+    # Five steps are too few for a turn with tools and hooks: it ends with a message, not an error.
     again = {"messages": [("user", "Where is my order A-1001?")]}
     short = agent.invoke(again, {"recursion_limit": 5})
     print(f"\nwith five steps: {short['messages'][-1].text}")

@@ -1,9 +1,9 @@
-"""Tools that are known only when the run starts: from a plug-in, a server, a user's rights.
+"""Tools that are known only when the run starts, from a plug-in, a server or a user's rights.
 
 Run: python examples/runtime_tools.py [--model local | provider:name]
 
-One middleware offers them (a model layer) and runs them (a tool layer). The agent itself is built
-without any tool.
+A middleware adds them to the request (model layer) and runs them (tool layer). The agent is built
+without tools.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ HINTS = {"refund": ["I want my money back for order C-12."]}
 
 @dataclass
 class User:
-    """Who asks; the context of a run."""
+    """The user; the context of a run."""
 
     name: str
     is_staff: bool
 
 
 def tools_for(user: User) -> dict[str, BaseTool]:
-    """The tools of this user; a real one would ask a server, and remember the answer."""
+    """The tools of a user; a real function would ask a server and cache the result."""
 
     @tool
     def refund(order_id: str) -> str:
-        """Pay the money for an order back."""
+        """Refund an order."""
         return f"Order {order_id} was refunded by {user.name}."
 
     return {refund.name: refund} if user.is_staff else {}
@@ -54,7 +54,7 @@ class UsersTools(AgentMiddleware[AgentState[Any], User]):
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         user: Any = request.runtime.context
         found = tools_for(user).get(request.tool_call["name"])
-        # Without a tool the model is told that there is none of that name.
+        # Without a tool, the model gets an error that the name is unknown.
         return (yield request.override(tool=found) if found else request)
 
 

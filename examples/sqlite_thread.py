@@ -1,4 +1,4 @@
-"""A thread that survives its process: one process asks, another one answers the review.
+"""A thread that outlives its process: one process asks for a review, another answers it.
 
 Run: python examples/sqlite_thread.py
 
@@ -27,7 +27,7 @@ THREAD: RunnableConfig = {"configurable": {"thread_id": "order A-1001"}}
 
 
 def refund(order_id: str) -> str:
-    """Pay the money for an order back."""
+    """Refund an order."""
     return f"Order {order_id} was refunded by process {os.getpid()}."
 
 
@@ -39,7 +39,7 @@ def agent_with(saver: SqliteSaver, script: list[Any]) -> Any:
 
 
 def ask(database: str) -> None:
-    """The first process: it ends while a review is open."""
+    """The first process ends while a review is open."""
     with SqliteSaver.from_conn_string(database) as saver:
         agent = agent_with(saver, [[{"name": "refund", "args": {"order_id": "A-1001"}}]])
         result = agent.invoke(
@@ -50,7 +50,7 @@ def ask(database: str) -> None:
 
 
 def answer(database: str) -> None:
-    """The second process: it knows the thread by its id alone."""
+    """The second process knows only the id of the thread."""
     with SqliteSaver.from_conn_string(database) as saver:
         agent = agent_with(saver, ["Your money is on its way."])
         print(f"process {os.getpid()} finds {agent.get_state(THREAD).next} waiting and approves")

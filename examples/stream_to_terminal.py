@@ -1,9 +1,9 @@
-"""Words as they come, and steps as they happen.
+"""Stream tokens and state updates to a terminal.
 
 Run: python examples/stream_to_terminal.py [--model local | provider:name]
 
-`messages` gives the words of the agent's own model. What models inside middleware say stays out.
-`updates` gives what each step wrote.
+`messages` streams the tokens of the agent's model; models that middleware call are left out.
+`updates` streams what each step wrote.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HINTS = {"find_order": ["Where is my order C-12?"]}
 
 
 class Mood(AgentMiddleware):
-    """Asks a model of its own before each call. Its words are never streamed as the agent's."""
+    """Asks another model before each call. Its tokens are not in the stream."""
 
     def __init__(self) -> None:
         super().__init__()

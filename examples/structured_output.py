@@ -1,9 +1,9 @@
-"""An answer as an object: the model's first try does not fit, it is told so, the second does.
+"""A response as an object: the first answer does not fit the schema, the second one does.
 
 Run: python examples/structured_output.py [--model local | provider:name]
 
-A schema alone leaves the way to the model: the provider's own structured output where its profile
-says that it has it, and otherwise a tool whose arguments are the answer.
+With a plain schema, the model's profile decides how: the provider's structured output where it is
+supported, otherwise a tool whose arguments are the response.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent_factory import create_agent
 
 
 class Ticket(BaseModel):
-    """A customer's complaint, ready for the right desk."""
+    """A customer's complaint for one of the desks."""
 
     subject: str = Field(description="What it is about, in a few words")
     desk: Literal["delivery", "billing", "returns"]

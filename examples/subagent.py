@@ -28,18 +28,18 @@ BILLING = [
 
 
 def refund(order_id: str) -> str:
-    """Pay the money for an order back."""
+    """Refund an order."""
     return f"Order {order_id} was refunded."
 
 
 def main() -> None:
-    # No checkpointer of its own: it is kept with the thread of the agent that calls it.
+    # It needs no checkpointer: the thread of the agent that calls it keeps its state.
     billing = create_agent(
         ScriptedChatModel(BILLING),
         [refund],
         middleware=[HumanInTheLoopMiddleware({"refund": True})],
         name="billing",
-        ignore=["AF211"],  # that it has no checkpointer of its own
+        ignore=["AF211"],  # the warning that it has no checkpointer
     )
 
     def ask_billing(request: str) -> str:

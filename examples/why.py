@@ -1,9 +1,9 @@
-"""Why did the run go this way? The log of a run in which one call is repeated and one turned away.
+"""The decision log: why a run repeated one call and refused another.
 
 Run: python examples/why.py [--model local | provider:name]
 
-Each line says who decided what and why: hooks and layers in their authors' words, the agent itself
-where it chose a route. No line holds a word of what was asked or answered.
+Each line says who decided what and why: a hook or layer with the reason its author gives, or the
+agent where it chose an edge. No line has contents of messages.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ HINTS = {
     "find_order": ["Where is my order C-12?"],
     "refund": ["I want my money back for order C-12."],
 }
-NOT_ALONE = "I may not pay back money on my own: a colleague will call you."
+NOT_ALONE = "I cannot refund orders: a colleague will call you."
 
 
 class Shop:
-    """A shop whose line is dead when it is called for the first time."""
+    """A shop whose first call fails."""
 
     def __init__(self) -> None:
         self.called = 0
@@ -51,12 +51,12 @@ class Shop:
 
 
 def refund(order_id: str) -> str:
-    """Pay back the price of an order."""
+    """Refund an order."""
     return f"Order {order_id} was refunded."
 
 
 class Patience(AgentMiddleware):
-    """Calls a tool once more when its line was dead."""
+    """Calls a tool again after a connection error."""
 
     def around_tool(self, request: Any) -> Flow[Any]:
         try:
@@ -67,7 +67,7 @@ class Patience(AgentMiddleware):
 
 
 class Guard(AgentMiddleware):
-    """Lets no agent pay back money."""
+    """Ends a run that asks for a refund."""
 
     @hook_config(can_jump_to=["end"])
     def after_model(self, state: Any, runtime: Any) -> Jump | None:

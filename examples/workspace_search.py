@@ -1,8 +1,8 @@
-"""A model that searches a folder, and nothing beside it.
+"""A model that searches a folder, and nothing outside it.
 
 Run: python examples/workspace_search.py [--model local | provider:name]
 
-The folder is made here, with a link in it that leads out: it is not followed.
+The folder has a link that leads out of it; the search does not follow it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What many tests share: each behaviour is tried in both colours."""
+"""Fixtures that many tests share; `call` and `collect` run each test sync and async."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -38,21 +38,21 @@ FEW = 25 if settings.get_current_profile_name() == "test" else settings().max_ex
 settings.register_profile("costly", settings(), max_examples=FEW)
 
 
-def _ends(signum: int, frame: object) -> None:
+def _interrupt(signum: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-# Where Ctrl-C is Python's own, `asyncio.run` puts a handler in its place, and takes it away after
-# what it ran: `signal` then writes that out, messages and all, a twentieth of the tests' time.
+# With Python's own handler of Ctrl-C, each `asyncio.run` replaces and restores it, which takes a
+# twentieth of the tests' time.
 if (
     threading.current_thread() is threading.main_thread()
     and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 ):
-    signal.signal(signal.SIGINT, _ends)
+    signal.signal(signal.SIGINT, _interrupt)
 
 
 def pytest_collection_finish() -> None:
-    """What is imported stays: looking through it for garbage takes a tenth of the tests' time."""
+    """Exclude imported modules from garbage collection, which saves a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
@@ -60,7 +60,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m law` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Built-ins are tried in every order, also in those that a build warns of; laws are marked."""
+    """Mark laws, and ignore build warnings in tests of built-ins, which try every order."""
     builtins = Path(__file__).parent / "middleware"
     for item in items:
         if builtins in item.path.parents:
@@ -69,43 +69,59 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("law")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """Fail a skipped test where CI says that every tool is installed."""
+    return _no_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    """Fail a skipped module likewise."""
+    return _no_skip((yield))
+
+
+def _no_skip(report: Any) -> Any:
+    if report.skipped and os.environ.get("REQUIRE_TOOLS") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"REQUIRE_TOOLS is set, and this was skipped: {report.longrepr}"
+    return report
+
+
 LAWS_WITHIN = re.compile(r"^(?!@given|@settings|from |import ).*\b(given\(|settings[(.])", re.M)
 
 
 @cache
 def _laws_within(path: Path) -> bool:
-    """Whether a file draws examples, or reads how many, elsewhere than above a test.
-
-    Then more examples may prove more in any of its tests.
-    """
+    """Whether a file draws examples inside a test, so that more of them may prove more."""
     text = path.read_text(encoding="utf-8")
     return "hypothesis" in text and LAWS_WITHIN.search(text) is not None
 
 
-WATCHER = pytest.StashKey[Any]()
-"""The coverage of a run, where it is measured."""
+COVERAGE = pytest.StashKey[Any]()
+"""The coverage measurement of the session, or None."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Coverage watches imports, and what tests do, but not what pytest does in between."""
+    """Pause coverage between tests."""
     module = sys.modules.get("coverage")
-    session.stash[WATCHER] = module.Coverage.current() if module else None
-    if session.stash[WATCHER]:
-        session.stash[WATCHER].stop()
+    session.stash[COVERAGE] = module.Coverage.current() if module else None
+    if session.stash[COVERAGE]:
+        session.stash[COVERAGE].stop()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Coverage looks away from laws, too: before its eyes they take twice as long."""
-    watcher = item.session.stash[WATCHER]
-    if watcher is None or "law" in item.keywords:
+    """Measure coverage in tests, except in laws, which would take twice as long."""
+    coverage = item.session.stash[COVERAGE]
+    if coverage is None or "law" in item.keywords:
         return (yield)
-    watcher.start()
+    coverage.start()
     try:
         return (yield)
     finally:
-        watcher.stop()
+        coverage.stop()
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -138,7 +154,7 @@ def collect(request: pytest.FixtureRequest) -> Run:
 
 
 def plain(value: Any) -> Any:
-    """A value without what differs from run to run: ids, and what a model adds of itself."""
+    """A value without ids and response metadata, which differ from run to run."""
     if isinstance(value, BaseMessage):
         left_out = {"id", "response_metadata"} if isinstance(value, AIMessage) else {"id"}
         return value.model_dump(exclude=left_out)
@@ -150,7 +166,7 @@ def plain(value: Any) -> Any:
 
 
 def outcome(agent: Any, given: Any, call: Any) -> Any:
-    """What a run comes to: its state and what it waits for, or its error."""
+    """The result of a run: its state and interrupts, or its error."""
     try:
         result = dict(call(agent, given, {"configurable": {"thread_id": "1"}}))
     except Exception as error:
@@ -162,19 +178,19 @@ def outcome(agent: Any, given: Any, call: Any) -> Any:
 def story(
     create: Any, stack: Any, steps: Sequence[Any], inputs: Sequence[Any], call: Any, options: Any
 ) -> dict[str, Any]:
-    """All that can be seen of an agent: outcomes, the thread's state, and what the model saw."""
+    """Everything visible of an agent: results, the thread's state, and the model's requests."""
     model = ScriptedChatModel(list(steps))
     agent = create(model, middleware=stack(), checkpointer=InMemorySaver(), **options)
     outcomes = [outcome(agent, given, call) for given in inputs]
     state = plain(agent.get_state({"configurable": {"thread_id": "1"}}).values)
-    # The order of tools differs: ours begin with those of create_agent.
+    # The order of tools differs: here the tools of create_agent come first.
     seen = [(plain(r.messages), sorted(map(str, r.tools)), plain(r.kwargs)) for r in model.requests]
     return {"outcomes": outcomes, "state": state, "seen": seen}
 
 
 @pytest.fixture
 def alike(call: Run) -> Callable[..., dict[str, Any]]:
-    """Run a stack in langchain's agent and ours, see that all is the same, and return it."""
+    """Run a stack in langchain's agent and in this one, and compare everything visible."""
     theirs = pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
 
     def run(stack: Any, steps: Sequence[Any], *inputs: Any, **options: Any) -> dict[str, Any]:
@@ -189,17 +205,17 @@ def alike(call: Run) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture(params=[LangGraphToolNode, ToolNode], ids=["langgraph", "ours"])
 def kind(request: pytest.FixtureRequest) -> Any:
-    """LangGraph's ToolNode, on which everything rests, or ours in its place.
+    """LangGraph's ToolNode, and the one of this package.
 
-    Where they differ, a pair of tests says how, so that an upgrade of LangGraph that changes either
-    side is noticed. The numbers in the tests' names are those of the contract.
+    Where they differ, a pair of tests says how, so that a change in LangGraph is noticed. The
+    numbers in the names of tests are those of the contract.
     """
     return request.param
 
 
 @pytest.fixture
 def run(call: Run) -> Run:
-    """Run a node outside a graph, in either colour: `run(node, input, store=..., context=...)`."""
+    """Run a node outside a graph: `run(node, input, store=..., context=...)`."""
 
     def runs(node: Any, input: Any, config: Any = None, **known: Any) -> Any:
         return call(node, input, config or {}, runtime=Runtime(**known))

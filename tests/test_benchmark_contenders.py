@@ -27,7 +27,7 @@ from benchmarks.goals import GOALS
 from benchmarks.groups import GROUPS
 from benchmarks.latency import check
 from benchmarks.others import others
-from benchmarks.savers import CONFIG, Colour, Saver
+from benchmarks.savers import CONFIG, Mode, Saver
 from benchmarks.scripted import FreeModel, Gate, add, history, new_functions, wordy_add
 
 TINY = Effort(
@@ -151,9 +151,9 @@ def test_a_growth_needs_agents_with_none(effort: Effort) -> None:
     assert 16 in effort.numbers
 
 
-@pytest.mark.parametrize("colour", Colour)
+@pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("saver", Saver)
-def test_a_run_leaves_no_thread_behind(colour: Colour, saver: Saver) -> None:
+def test_a_run_leaves_no_thread_behind(mode: Mode, saver: Saver) -> None:
     kept: list[Any] = []
 
     def create_agent(*args: Any, checkpointer: Any, **kwargs: Any) -> Any:
@@ -161,9 +161,9 @@ def test_a_run_leaves_no_thread_behind(colour: Colour, saver: Saver) -> None:
         return contenders.ours().create_agent(*args, checkpointer=checkpointer, **kwargs)
 
     factory = replace(contenders.ours(), create_agent=create_agent)
-    with runs.runs({"a": (factory, runs.Setting(colour, saver, turns=1))}) as found:
+    with runs.runs({"a": (factory, runs.Setting(mode, saver, turns=1))}) as found:
         assert found["a"].timed(harness.now).wall > 0
-        if colour is Colour.SYNC and kept[0] is not None:
+        if mode is Mode.SYNC and kept[0] is not None:
             assert list(kept[0].list(None)) == []
 
 
@@ -186,7 +186,7 @@ def test_a_run_is_weighed_as_sqlite_stores_it() -> None:
 
 
 def test_memory_is_counted_while_all_runs_wait() -> None:
-    entry = (contenders.ours(), runs.Setting(Colour.ASYNC, turns=1))
+    entry = (contenders.ours(), runs.Setting(Mode.ASYNC, turns=1))
     assert 1_000 < runs.memory_per_run(entry, 3) < 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""The harness counts right, goals are judged and figures told. No speed is asserted."""
+"""The harness counts, goals are judged, figures are printed. No speed is asserted."""
 
 from __future__ import annotations
 
@@ -324,5 +324,5 @@ def test_without_a_terminal_each_group_is_a_line(
 ) -> None:
     quick.setattr(command, "GROUPS", measured(figure(Interval(1, 1, 1))))
     command.main([])
-    told = [line.split()[-1] for line in capsys.readouterr().err.splitlines()]
-    assert told == ["check", "ready"]
+    shown = [line.split()[-1] for line in capsys.readouterr().err.splitlines()]
+    assert shown == ["check", "ready"]

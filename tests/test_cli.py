@@ -138,8 +138,8 @@ def test_an_option_that_is_none_is_refused_in_words(options: list[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--model", "nonsense"], ["--model nonsense", "provider:name"]),
-        (["--ask", " "], ["--ask is empty", "--ask 'What is"]),
+        (["--model", "nonsense"], ["got nonsense", "provider:name"]),
+        (["--ask", " "], ["it is empty", "--ask 'What is"]),
     ],
 )
 def test_a_value_that_is_none_is_named_with_what_to_write(
@@ -294,7 +294,7 @@ def test_the_demo_shows_plan_review_summary_second_process_and_database(
     console = Console(width=100)
     run_demo(console=console, decide="approve", workspace=tmp_path / "w", model="fake:desk")
     shown = capfd.readouterr().out
-    titles = ["The plan", "A customer", "the run is paused", "older messages became this one"]
+    titles = ["The plan", "A customer", "the run is paused", "this replaces older messages"]
     found = [shown.index(title) for title in [*titles, "A second process", "The database"]]
     assert found == sorted(found)
     assert "They asked for a lamp." in shown
@@ -329,7 +329,7 @@ def test_ctrl_c_ends_a_run_with_a_word_and_the_usual_code(tmp_path: Path, provid
     assert done.returncode == STOPPED
     assert done.stderr.split("\n") == [
         "",
-        "Stopping; Ctrl-C again ends at once.",
+        "Stopping; press Ctrl-C again to end at once.",
         f"Stopped. The same command goes on in {tmp_path / 'w'}.",
         "",
     ]
@@ -347,7 +347,7 @@ except KeyboardInterrupt:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (STOPPED, "")
-    assert done.stderr.strip() == "Stopping; Ctrl-C again ends at once."
+    assert done.stderr.strip() == "Stopping; press Ctrl-C again to end at once."
 
 
 @posix
@@ -443,7 +443,7 @@ def test_the_embedded_model_serves_a_customer(tmp_path: Path) -> None:
     done = start("--workspace", place, "--ask", "Please refund 20 dollars for order A-1001.")
     assert (done.returncode, done.stderr) == (0, "")
     assert "calls refund_order(order_id='A-1001', amount=20)" in done.stdout
-    assert "nobody to ask without a terminal" in done.stdout
+    assert "no terminal to ask at" in done.stdout
     with sqlite3.connect(place / "shop.sqlite") as database:
         assert database.execute("select * from refunds").fetchall() == [("A-1001", 2000)]
     database.close()

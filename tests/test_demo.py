@@ -263,7 +263,7 @@ def test_a_long_thread_is_summarized_before_the_call_that_follows(shop: Shop) ->
         talk.say("Where is A-1001?")
     last = screen.text.rpartition("Customer")[2]
     summary, call = last.index("They asked about a lamp."), last.index("calls find_order")
-    assert last.index("older messages became this one") < summary < call
+    assert last.index("this replaces older messages") < summary < call
     assert len(talk.messages()) == 8
 
 
@@ -285,7 +285,7 @@ def test_a_review_that_was_left_open_is_asked_in_the_next_process(shop: Shop) ->
         talk.say("20 dollars back, please.")
     assert shop.refunds() == []
     talk, screen = conversation(shop, ["Paid."], saver=saver)
-    talk.go_on()
+    talk.resume()
     assert "An earlier run stopped" in screen.text
     assert screen.text.endswith("Desk Paid.\n")
     assert shop.refunds() == [("A-1001", 2000)]
@@ -297,16 +297,16 @@ def test_a_run_that_broke_off_goes_on(shop: Shop) -> None:
     with pytest.raises(ConnectionError, match="gone"):
         talk.say("Where is A-1001?")
     talk, screen = conversation(shop, ["On Monday."], saver=saver)
-    talk.go_on()
+    talk.resume()
     assert screen.text.endswith("Desk On Monday.\n")
     assert [type(message) for message in talk.messages()][-2:] == [ToolMessage, AIMessage]
 
 
 def test_nothing_goes_on_where_nothing_was_left_open(shop: Shop) -> None:
     talk, screen = conversation(shop, ["Hello!"])
-    talk.go_on()
+    talk.resume()
     talk.say("Hi")
-    talk.go_on()
+    talk.resume()
     assert "An earlier run" not in screen.text
 
 
@@ -324,7 +324,7 @@ class Terminal(io.StringIO):
 def test_a_given_decision_asks_nobody(decision: str) -> None:
     screen = Screen(force_terminal=True)
     assert decider(screen, decision)() == decision
-    assert f"Reviewer {decision} (as --decide says)" in screen.text
+    assert f"Reviewer {decision} (set by --decide)" in screen.text
 
 
 def test_a_person_at_the_terminal_is_asked_until_they_decide(
@@ -357,7 +357,7 @@ def test_without_a_terminal_reviews_are_approved_and_it_says_why(
     monkeypatch.setattr(sys, "stdin", stdin)
     screen = Screen(force_terminal=terminal)
     assert decider(screen, None)() == "approve"
-    assert "(nobody to ask without a terminal; see --decide)" in screen.text
+    assert "(no terminal to ask at; see --decide)" in screen.text
 
 
 # What is printed
@@ -400,7 +400,7 @@ def test_the_plan_is_shown_whole_on_any_terminal(shop: Shop, width: int) -> None
     ("model", "kept", "words"),
     [
         ("local", False, ["SmolLM2", "removed at the end", "--workspace DIR"]),
-        ("openai:gpt-5", True, ["decided by openai:gpt-5", "(kept)"]),
+        ("openai:gpt-5", True, ["openai:gpt-5 decides", "(kept)"]),
     ],
 )
 def test_the_introduction_names_model_and_workspace(
@@ -416,7 +416,7 @@ def test_the_introduction_names_model_and_workspace(
 def test_the_table_of_refunds_is_that_of_the_database(shop: Shop) -> None:
     screen = Screen()
     show_refunds(screen, shop.refunds())
-    assert "empty: nothing was paid back" in screen.text
+    assert "empty: nothing was refunded" in screen.text
     shop.refund("A-1001", 2000)
     show_refunds(screen, shop.refunds())
     assert "│ A-1001 │ 20.00 dollars │" in screen.text

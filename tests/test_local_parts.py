@@ -103,8 +103,8 @@ def test_candidates_come_from_enum_pattern_and_text() -> None:
     assert offer("name", {"type": "string"}, "Anna") is None
 
 
-def test_a_pattern_that_is_none_is_refused_by_parameter() -> None:
-    with pytest.raises(ValueError, match="parameter 'code' has the pattern '\\['"):
+def test_an_invalid_pattern_is_refused_by_parameter() -> None:
+    with pytest.raises(ValueError, match="parameter 'code' has an invalid pattern '\\['"):
         slots.candidates("code", {"type": "string", "pattern": "["}, "x")
 
 

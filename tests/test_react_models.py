@@ -309,9 +309,9 @@ def test_the_structured_answer_says_so_where_its_choice_is_awaited() -> None:
 
 
 @pytest.mark.parametrize("chosen", [None, "openai:gpt-4o", [model]])
-def test_a_choice_that_is_no_model_is_named(chosen: Any, call: Any) -> None:
+def test_a_choice_that_is_not_a_model_is_refused(chosen: Any, call: Any) -> None:
     agent = create_react_agent(lambda state, runtime: chosen, [])
-    with pytest.raises(BadReturn, match="the function given as model: chose"):
+    with pytest.raises(BadReturn, match="the function given as model: must return"):
         call(agent, ASK)
 
 

@@ -120,7 +120,7 @@ def test_a_prompt_may_give_one_message(given: Any, call: Any) -> None:
 @pytest.mark.parametrize("given", [None, 3, {"a": 1}])
 def test_what_a_prompt_gives_must_be_messages(given: Any, call: Any) -> None:
     agent = create_react_agent(model(), [], prompt=lambda state: given)
-    with pytest.raises(BadReturn, match="prompt: gave"):
+    with pytest.raises(BadReturn, match="prompt: must return messages"):
         call(agent, ASK)
 
 

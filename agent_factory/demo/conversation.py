@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -22,7 +22,7 @@ ANSWERS = {
     "approve": {"type": "approve"},
     "reject": {"type": "reject", "message": DECLINED},
 }
-"""What a paused run is told of a decision."""
+"""The responses that resume a paused run."""
 
 
 class Conversation:
@@ -32,7 +32,7 @@ class Conversation:
         agent: The agent.
         config: The thread.
         console: Where to print.
-        decide: Answers reviews.
+        decide: Returns "approve" or "reject" for each review.
     """
 
     def __init__(
@@ -49,95 +49,81 @@ class Conversation:
         self._desk = Typewriter(console, Text("Desk ", style="bold green"))
 
     def messages(self) -> list[BaseMessage]:
-        """What the thread holds."""
+        """The messages of the thread."""
         return list(self._agent.get_state(self._config).values.get("messages", ()))
 
-    def go_on(self) -> None:
-        """Finish what an earlier process left open: a review, or a run that was stopped."""
+    def resume(self) -> None:
+        """Finish a review or a run that an earlier process left open."""
         left = self._agent.get_state(self._config)
-        if left.tasks:  # `next` does not name a task whose results are in, but not yet applied
-            self._console.print("\nAn earlier run stopped in the middle; here it goes on.")
+        if left.tasks:  # `next` lacks tasks whose results are saved but not applied yet
+            self._console.print("\nAn earlier run stopped in the middle; it continues here.")
             self._run(self._review(left.interrupts) if left.interrupts else None)
 
     def say(self, text: str) -> None:
-        """The customer says something; everything that follows is shown."""
+        """Send a message of the customer, and show the run."""
         self._console.print(Text.assemble("\n", ("Customer ", "bold cyan"), text))
         self._run({"messages": [("user", text)]})
 
     def _run(self, given: Any) -> None:
-        """Run until nothing is left to do, nor to decide."""
-        while paused := self._stream(given):
+        """Run until nothing is left to do and nothing to review."""
+        while True:
+            paused: tuple[Interrupt, ...] = ()
+            stream: Any = self._agent.stream(
+                given, self._config, stream_mode=["messages", "updates"]
+            )
+            # A stream that an error leaves open would keep the process from ending.
+            with closing(stream):
+                for mode, chunk in stream:
+                    if mode == "updates":
+                        paused = chunk.get("__interrupt__", paused)
+                        self._show_update(chunk)
+                    elif isinstance(chunk[0], AIMessage):
+                        self._desk.write(chunk[0].text)
+            if not paused:
+                return
             given = self._review(paused)
 
-    def _stream(self, given: Any) -> tuple[Interrupt, ...]:
-        """Show a run until it ends or pauses; why it paused."""
-        paused: tuple[Interrupt, ...] = ()
-        stream: Any = self._agent.stream(given, self._config, stream_mode=["messages", "updates"])
-        # A stream left open by an error would keep the process from ending.
-        with closing(stream):
-            for mode, chunk in stream:
-                if mode == "messages":
-                    self._token(chunk[0])
-                else:
-                    paused = chunk.get("__interrupt__", paused)
-                    self._update(chunk)
-        return paused
-
-    def _token(self, message: BaseMessage) -> None:
-        if isinstance(message, AIMessage):
-            self._desk.write(message.text)
-
-    def _update(self, chunk: Mapping[str, Any]) -> None:
+    def _show_update(self, chunk: Mapping[str, Any]) -> None:
         self._desk.end()
         for node, update in chunk.items():
-            if isinstance(update, Mapping):
-                self._messages(node, update.get("messages", ()))
-
-    def _messages(self, node: str, messages: Iterable[BaseMessage]) -> None:
-        # The summary was made before the call that the same update brings.
-        for message in sorted(messages, key=_is_summary, reverse=True):
-            if _is_summary(message):
-                self._summary(message.text)
-            if isinstance(message, AIMessage) and node == "model":
-                self._calls(message)
-            if isinstance(message, ToolMessage):
-                self._aside(f"{message.name} -> {message.text}")
-
-    def _summary(self, text: str) -> None:
-        self._console.print(
-            Panel(
-                Text(text),
-                title="SummarizationMiddleware: older messages became this one",
-                subtitle="in the model's own words; a small one may be wrong",
-                style="dim",
-            )
-        )
-
-    def _calls(self, message: AIMessage) -> None:
-        for call in message.tool_calls:
-            self._aside(f"calls {_written(call['name'], call['args'])}")
-
-    def _aside(self, text: str) -> None:
-        self._console.print(Padding(Text(text, style="dim"), (0, 0, 0, 2), expand=False))
+            messages = update.get("messages", ()) if isinstance(update, Mapping) else ()
+            # A summary is made before the model call whose update holds it.
+            for message in sorted(messages, key=_is_summary, reverse=True):
+                lines = []
+                if _is_summary(message):
+                    self._console.print(
+                        Panel(
+                            Text(message.text),
+                            title="SummarizationMiddleware: this replaces older messages",
+                            subtitle="written by the model; a small one may be wrong",
+                            style="dim",
+                        )
+                    )
+                if isinstance(message, AIMessage) and node == "model":
+                    lines = [f"calls {_code(c['name'], c['args'])}" for c in message.tool_calls]
+                if isinstance(message, ToolMessage):
+                    lines = [f"{message.name} -> {message.text}"]
+                for line in lines:
+                    shown = Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False)
+                    self._console.print(shown)
 
     def _review(self, paused: Sequence[Interrupt]) -> Command[Any]:
-        """Have every call decided that the run waits for."""
-        actions = paused[0].value["action_requests"]
-        return Command(resume={"decisions": [self._decision(action) for action in actions]})
-
-    def _decision(self, action: Mapping[str, Any]) -> Mapping[str, Any]:
-        call = _written(action["name"], action["args"])
-        title = "HumanInTheLoopMiddleware: the run is paused"
-        self._console.print(
-            Panel(Text(f"{call}\n{action['description']}"), title=title, border_style="yellow")
-        )
-        return ANSWERS[self._decide()]
+        """Ask for a decision about every call that the run waits for."""
+        decisions = []
+        for action in paused[0].value["action_requests"]:
+            call = _code(action["name"], action["args"])
+            title = "HumanInTheLoopMiddleware: the run is paused"
+            self._console.print(
+                Panel(Text(f"{call}\n{action['description']}"), title=title, border_style="yellow")
+            )
+            decisions.append(ANSWERS[self._decide()])
+        return Command(resume={"decisions": decisions})
 
 
 def _is_summary(message: BaseMessage) -> bool:
     return message.additional_kwargs.get("lc_source") == "summarization"
 
 
-def _written(name: str, arguments: Mapping[str, Any]) -> str:
+def _code(name: str, arguments: Mapping[str, Any]) -> str:
     """A call as code."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"

@@ -1,4 +1,4 @@
-"""The desk: an agent with a stack of three, on the shop's tools."""
+"""The support desk: an agent with three middleware and the tools of the shop."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ QUESTIONS = [
     "Please refund 20 dollars for order A-1001, it arrived broken.",
     "Where is my order A-1002?",
 ]
-"""What the customer says, in order."""
+"""The messages of the customer, in order."""
 
 LATER = "What is the warranty of a lamp?"
-"""What the customer asks a second process."""
+"""The question for the second process."""
 
 DECLINED = "Nothing was refunded: a reviewer declined it."
-"""What the model is told of a refund that was rejected; a small one repeats it to the customer."""
+"""The result of a rejected refund; a small model repeats it to the customer."""
 
 SUMMARY = (
     "{messages}\n\nWrite a short summary of what the customer asked and what the shop answered."
 )
-"""What the model is asked where older turns give way to a summary: a small one needs few words."""
+"""The prompt for a summary; a small model needs a short one."""
 
 EXAMPLES = {
     "find_order": ["Where is my order C-3003?", "Has B-17 been sent yet?"],
@@ -55,8 +55,8 @@ def build_desk(
 
     Args:
         model: Decides which tool to call, writes answers and summaries.
-        shop: What the tools work on.
-        checkpointer: Keeps the customer's thread.
+        shop: The shop of its tools.
+        checkpointer: Saves the customer's thread.
     """
     return create_agent(
         model,

@@ -1,4 +1,4 @@
-"""Ctrl-C, while a model speaks in one thread and the terminal is served in another."""
+"""Ctrl-C, while the model runs in one thread and the terminal in another."""
 
 from __future__ import annotations
 
@@ -9,33 +9,29 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 STOPPED = 128 + signal.SIGINT
-"""The exit code of a process that Ctrl-C stopped, as shells have it."""
+"""The exit code of a process that Ctrl-C stopped, as in shells."""
 
 
 def end_on_ctrl_c() -> None:
-    """From now on, Ctrl-C raises KeyboardInterrupt once; a second one ends the process at once.
+    """Make the first Ctrl-C raise KeyboardInterrupt and the second one end the process.
 
-    Between the two lies the end of the model's sentence, and a clean-up that a second
-    KeyboardInterrupt would break into. Where Ctrl-C is ignored, it stays so.
+    After the first one the model finishes its sentence and the run cleans up; another
+    KeyboardInterrupt would break that. Where Ctrl-C is ignored, it stays ignored.
     """
+
+    def stop(*_: Any) -> None:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(STOPPED))
+        with suppress(OSError):  # unbuffered, because the handler may interrupt a print
+            os.write(2, b"\nStopping; press Ctrl-C again to end at once.")
+        raise KeyboardInterrupt
+
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _stop)
-
-
-def _stop(*_: Any) -> None:
-    signal.signal(signal.SIGINT, _leave)
-    with suppress(OSError):  # unbuffered: the handler may break into a print
-        os.write(2, b"\nStopping; Ctrl-C again ends at once.")
-    raise KeyboardInterrupt
-
-
-def _leave(*_: Any) -> None:
-    os._exit(STOPPED)
+        signal.signal(signal.SIGINT, stop)
 
 
 @contextmanager
 def left_to_child() -> Iterator[None]:
-    """Ctrl-C is for the process that is waited for, as in a shell."""
+    """Leave Ctrl-C to the child process that is waited for, like a shell."""
     ours = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What the demo loads: the model, and the saver of the thread."""
+"""Load the model and the saver of the demo."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent_factory.local_model.chat_model import LocalChatModel
 
 
 def load(console: Console, model: str) -> BaseChatModel:
-    """The chat model, with a progress bar while it loads; without a terminal, with a line.
+    """Load the chat model, with a progress bar on a terminal and a line elsewhere.
 
     Args:
         console: Where to print.
@@ -39,7 +39,7 @@ def load(console: Console, model: str) -> BaseChatModel:
 
 @contextmanager
 def saver_of(folder: Path) -> Iterator[Any]:
-    """Keeps the thread of a folder, in `thread.sqlite`.
+    """The saver of a folder's thread, on `thread.sqlite`.
 
     Raises:
         DemoError: The extra `sqlite` is not installed.
@@ -49,7 +49,7 @@ def saver_of(folder: Path) -> Iterator[Any]:
         from langgraph.checkpoint.sqlite import SqliteSaver
     except ImportError as error:
         raise DemoError(
-            "The demo keeps its thread in SQLite, by a package that is not installed. "
+            "The demo needs langgraph-checkpoint-sqlite, which is not installed. "
             "Install it with: pip install 'agent-factory[sqlite]'"
         ) from error
     with SqliteSaver.from_conn_string(str(folder / "thread.sqlite")) as saver:

@@ -1,4 +1,4 @@
-"""What the demo explains beside the conversation."""
+"""The introduction, the plan and the database, as the demo prints them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from rich.text import Text
 from agent_factory import Topology
 from agent_factory.demo.shop import dollars
 
-SMALL = "SmolLM2, a model of 135 million parameters inside this process"
+SMALL = "SmolLM2, a model of 135 million parameters in this process,"
 
 
 def introduce(console: Console, folder: Path, model: str, *, kept: bool) -> None:
-    """Say what will happen, and where.
+    """Print what will happen, and where.
 
     Args:
         console: Where to print.
         folder: The workspace.
         model: As `--model` names it.
-        kept: Whether the workspace outlives this run.
+        kept: Whether the workspace stays after the run.
     """
     who = SMALL if model == "local" else model
     fate = "kept" if kept else "removed at the end; keep one with --workspace DIR"
@@ -29,7 +29,7 @@ def introduce(console: Console, folder: Path, model: str, *, kept: bool) -> None
         Text.assemble(
             ("The support desk of a small shop. ", "bold"),
             "An agent answers a customer with three tools. "
-            f"Which one to call, and with what, is decided by {who}.\n\n"
+            f"{who} decides which one to call, and with which arguments.\n\n"
             f"Workspace: {folder} ({fate})",
         )
     )
@@ -41,10 +41,10 @@ def introduce(console: Console, folder: Path, model: str, *, kept: bool) -> None
 
 
 def show_plan(console: Console, topology: Topology) -> None:
-    """The plan of the agent: each node, and where a run may go from there."""
+    """Print the plan of the agent: its nodes and edges."""
     console.rule("The plan")
     console.print(
-        "The stack of middleware became this graph: from each node, where a run may go.\n"
+        "create_agent planned this graph for the middleware: its edges, layers and tools.\n"
     )
     text = topology.render()
     if max(map(len, text.splitlines())) > console.width:
@@ -53,10 +53,10 @@ def show_plan(console: Console, topology: Topology) -> None:
 
 
 def show_refunds(console: Console, refunds: list[tuple[str, int]]) -> None:
-    """The table of refunds, as the database has it at the end."""
+    """Print the table of refunds from the database."""
     console.rule("The database")
     if not refunds:
-        console.print("The table refunds of shop.sqlite is empty: nothing was paid back.")
+        console.print("The table refunds of shop.sqlite is empty: nothing was refunded.")
         return
     table = Table(title="refunds in shop.sqlite", title_justify="left")
     table.add_column("order")

@@ -1,4 +1,4 @@
-"""Who decides about a refund."""
+"""The reviewer of refunds."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from rich.prompt import Prompt
 from agent_factory.demo import DemoError
 
 Decide = Callable[[], str]
-"""Gives "approve" or "reject", each time somebody has to decide."""
+"""Returns "approve" or "reject" for each review."""
 
 
 def decider(console: Console, decide: str | None) -> Decide:
-    """Who answers reviews: the given decision, the person at the terminal, or approval.
+    """The reviewer: a fixed decision, the person at the terminal, or approval without one.
 
     Args:
-        console: Where a person is asked.
-        decide: "approve" or "reject", to ask nobody.
+        console: The console that asks the person.
+        decide: "approve" or "reject" for every review, or None.
     """
     if decide is not None:
-        return lambda: _told(console, decide, "as --decide says")
+        return lambda: _fixed(console, decide, "set by --decide")
     if console.is_terminal and sys.stdin is not None and sys.stdin.isatty():
         return lambda: _asked(console)
-    return lambda: _told(console, "approve", "nobody to ask without a terminal; see --decide")
+    return lambda: _fixed(console, "approve", "no terminal to ask at; see --decide")
 
 
-def _told(console: Console, decision: str, why: str) -> str:
+def _fixed(console: Console, decision: str, why: str) -> str:
     console.print(f"[yellow]Reviewer[/] {decision} [dim]({why})[/]")
     return decision
 
 
 def _asked(console: Console) -> str:
-    """The answer of the person at the terminal.
+    """Ask the person at the terminal.
 
     Raises:
         DemoError: The input ended (Ctrl-D).
@@ -51,5 +51,5 @@ def _asked(console: Console) -> str:
         console.print()
         raise DemoError(
             "The input ended before the refund was decided: answer approve or reject, "
-            "or give --decide beforehand."
+            "or pass --decide."
         ) from error

@@ -1,4 +1,4 @@
-"""Run the demo: load the model, serve a customer, and let a second process go on."""
+"""Run the demo: load the model, serve a customer, and continue in a second process."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import BaseMessage
 from langgraph.graph.state import CompiledStateGraph
 from rich.console import Console
 from rich.text import Text
@@ -44,43 +43,35 @@ def run_demo(
         console: Where to print.
         decide: The answer to reviews, "approve" or "reject"; None asks at the terminal.
         workspace: A folder for the shop and the thread; None makes one for this run.
-        ask: Only this question, on the thread that the workspace holds.
+        ask: Ask only this question, on the thread of the workspace.
         model: "local" for the embedded model, or "provider:name".
 
     Raises:
-        DemoError: Something is not installed, or the workspace, the question or the model is
-            of no use; the message says which, and what to change.
+        DemoError: A package is not installed, or the workspace, the question or the model
+            cannot be used; the message says which, and what to change.
         SystemExit: Ctrl-C stopped the second process.
     """
     if model != "local" and ":" not in model:
-        raise DemoError(f"--model {model} is none. Use local, or provider:name as in openai:gpt-5.")
+        raise DemoError(f"--model must be local or provider:name, as in openai:gpt-5, got {model}.")
     if ask is not None and not ask.strip():
-        raise DemoError(f"--ask is empty. Ask something, as in --ask {LATER!r}")
-    with _folder(workspace) as folder, explained(folder, model):
-        _open(folder)
+        raise DemoError(f"--ask must be a question, as in --ask {LATER!r}; it is empty.")
+    with ExitStack() as stack:
+        folder = workspace
+        if folder is None:
+            temporary = tempfile.TemporaryDirectory(prefix="agent-factory-demo-")
+            folder = Path(stack.enter_context(temporary))
+        stack.enter_context(explained(folder, model))
+        try:
+            Shop(folder).open()
+        except OSError as error:
+            raise _unusable(folder, error) from error
         demo = Demo(console, folder, decide, model)
         demo.serve(kept=workspace is not None) if ask is None else demo.answer(ask)
 
 
 @contextmanager
-def _folder(workspace: Path | None) -> Iterator[Path]:
-    if workspace is None:
-        with tempfile.TemporaryDirectory(prefix="agent-factory-demo-") as folder:
-            yield Path(folder)
-    else:
-        yield workspace
-
-
-def _open(folder: Path) -> None:
-    try:
-        Shop(folder).open()
-    except OSError as error:
-        raise _unusable(folder, error) from error
-
-
-@contextmanager
 def explained(folder: Path, model: str) -> Iterator[None]:
-    """Errors of what is installed, of the workspace and of the model become a DemoError.
+    """Turn errors of packages, of the workspace and of the model into a DemoError.
 
     Args:
         folder: The workspace.
@@ -95,7 +86,7 @@ def explained(folder: Path, model: str) -> Iterator[None]:
     except LocalContextOverflowError as error:
         raise DemoError(
             f"The thread in {folder} is too long for the embedded model: {error.tokens} tokens "
-            f"of {error.limit}. Begin another one: --workspace DIR"
+            f"of {error.limit}. Start another one with --workspace DIR."
         ) from error
     except Exception as error:
         if model != "local":
@@ -103,13 +94,13 @@ def explained(folder: Path, model: str) -> Iterator[None]:
             raise DemoError(f"The model {model} failed: {error!r}. {hint}") from error
         if isinstance(error, ImportError | LocalModelError):
             raise DemoError(str(error)) from error
-        raise  # a mistake of ours: there is nothing to change outside
+        raise  # a bug of the demo
 
 
 def _unusable(folder: Path, error: Exception) -> DemoError:
     return DemoError(
         f"The workspace {folder} cannot be used: {error}. "
-        "Name a folder that can be written: --workspace DIR"
+        "Pass a folder that can be written: --workspace DIR"
     )
 
 
@@ -130,15 +121,15 @@ class Demo:
     model: str = "local"
 
     def answer(self, question: str) -> None:
-        """Answer one question, on the thread that the folder holds."""
+        """Answer one question, on the thread of the folder."""
         with saver_of(self.folder) as saver:
             self._talk(self._desk(saver), [question])
 
     def serve(self, *, kept: bool) -> None:
-        """Serve the customer, let a second process go on, and show what the database holds.
+        """Serve the customer, continue in a second process, and show the database.
 
         Args:
-            kept: Whether the folder outlives this run.
+            kept: Whether the folder stays after the run.
         """
         with saver_of(self.folder) as saver:
             introduce(self.console, self.folder, self.model, kept=kept)
@@ -147,37 +138,31 @@ class Demo:
             self.console.rule("A customer")
             self._talk(agent, QUESTIONS)
         self.console.rule("A second process")
-        self.console.print("It is given the folder and a question, and goes on with the thread.")
-        self._second_process()
+        self.console.print("It gets the folder and a question, and continues the thread.")
+        command = [sys.executable, "-m", "agent_factory.cli", "demo", "--ask", LATER]
+        command += ["--workspace", str(self.folder), "--model", self.model]
+        if self.decide:
+            command += ["--decide", self.decide]
+        with left_to_child():
+            code = subprocess.run(command, check=False).returncode
+        if code == STOPPED:
+            raise SystemExit(STOPPED)
+        if code != 0:
+            raise DemoError(f"The second process ended with code {code}; see its output above.")
         show_refunds(self.console, Shop(self.folder).refunds())
 
     def _desk(self, saver: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
         return build_desk(load(self.console, self.model), Shop(self.folder), saver)
 
     def _talk(self, agent: Any, questions: Iterable[str]) -> None:
-        """Say what the thread holds, finish what was left open there, and ask."""
+        """Print the end of the thread, finish what is open there, and ask."""
         decide = decider(self.console, self.decide)
         talk = Conversation(agent, THREAD, self.console, decide)
-        self.console.print(Text(f"Process {os.getpid()} found {_outline(talk.messages())}"))
-        talk.go_on()
+        messages = talk.messages()
+        found = f"a thread of {len(messages)} messages." if messages else "an empty thread."
+        if messages and messages[-1].text:
+            found += f" The last: {messages[-1].text}"
+        self.console.print(Text(f"Process {os.getpid()} found {found}"))
+        talk.resume()
         for question in questions:
             talk.say(question)
-
-    def _second_process(self) -> None:
-        """Ask once more, in a process that knows only the folder."""
-        command = [sys.executable, "-m", "agent_factory.cli", "demo", "--ask", LATER]
-        options = ["--workspace", str(self.folder), "--model", self.model]
-        decided = ["--decide", self.decide] if self.decide else []
-        with left_to_child():
-            code = subprocess.run([*command, *options, *decided], check=False).returncode
-        if code == STOPPED:
-            raise SystemExit(STOPPED)
-        if code != 0:
-            raise DemoError(f"The second process ended with code {code}; see what it said above.")
-
-
-def _outline(messages: Sequence[BaseMessage]) -> str:
-    if not messages:
-        return "an empty thread."
-    last = f" The last: {messages[-1].text}" if messages[-1].text else ""
-    return f"a thread of {len(messages)} messages.{last}"

@@ -16,7 +16,7 @@ ORDERS = [
     ("A-1002", "Ada", "a pair of running shoes", 8900, "is on its way and arrives tomorrow"),
     ("B-2001", "Ben", "a coffee grinder", 5450, "is being packed"),
 ]
-"""What a new shop has sold: number, customer, item, price in cents, status."""
+"""The orders of a new shop: number, customer, item, price in cents, status."""
 
 POLICIES = {
     "returns": "Shoes and clothes can be returned within 30 days, unworn and in their box.",
@@ -33,7 +33,7 @@ create table if not exists orders (
 create table if not exists refunds (order_id text references orders, cents integer);
 """
 
-# One statement: two refunds at a time must not both find the same money left.
+# One statement, so that two refunds at a time cannot both spend the same money.
 _REFUND = """
 insert into refunds
 select id, :cents from orders
@@ -41,7 +41,7 @@ where id = :id and :cents <= price_cents
     - (select coalesce(sum(cents), 0) from refunds where order_id = :id)
 """
 
-_LITTLE = {
+_STOP_WORDS = {
     "the", "and", "are", "for", "can", "how", "what", "your", "you", "within", "have", "long",
     "is", "it", "be", "of", "to", "in", "on", "my", "do", "or", "an", "at", "their", "after",
 }  # fmt: skip
@@ -49,7 +49,7 @@ _LITTLE = {
 
 @dataclass(frozen=True)
 class Order:
-    """An order, with its price and what was paid back of it, in cents."""
+    """An order; price and refunds are in cents."""
 
     id: str
     item: str
@@ -59,7 +59,7 @@ class Order:
 
     @property
     def left(self) -> int:
-        """What can still be paid back, in cents."""
+        """The amount that can still be refunded, in cents."""
         return self.price - self.refunded
 
 
@@ -68,22 +68,24 @@ class Shop:
     """A shop in a folder.
 
     Args:
-        folder: Where `shop.sqlite` and the folder `policies` are; made where they are missing.
+        folder: The folder of `shop.sqlite` and `policies/`.
     """
 
     folder: Path
 
     def open(self) -> Shop:
-        """Make what is missing, and return the shop.
+        """Create missing files, and return the shop.
 
         Raises:
-            OSError: The folder cannot be made or written.
+            OSError: The folder cannot be created or written.
             sqlite3.Error: Its database cannot be opened.
         """
         policies = self.folder / "policies"
         policies.mkdir(parents=True, exist_ok=True)
         for name, text in POLICIES.items():
-            _write_new(policies / f"{name}.txt", f"{text}\n")
+            path = policies / f"{name}.txt"
+            if not path.exists():  # the user may have edited it
+                path.write_text(f"{text}\n", encoding="utf-8")
         with self._database() as database:
             database.executescript(_SCHEMA)
             database.executemany("insert or ignore into orders values (?, ?, ?, ?, ?)", ORDERS)
@@ -95,7 +97,7 @@ class Shop:
             yield database
 
     def order(self, order_id: str) -> Order | None:
-        """One order, as the database has it, or None."""
+        """An order of the database, or None."""
         query = """
             select id, item, price_cents, status, coalesce(sum(cents), 0)
             from orders left join refunds on order_id = id where id = ? group by id
@@ -105,20 +107,20 @@ class Shop:
             return row and Order(*row)
 
     def refund(self, order_id: str, cents: int) -> bool:
-        """Write a refund, if so much of the order was not yet paid back; whether it was."""
-        if not 0 < cents < 2**63:  # beyond, SQLite has no integers
+        """Write a refund if the order has that much left; returns whether it did."""
+        if not 0 < cents < 2**63:  # the range of integers in SQLite
             return False
         with self._database() as database:
             values = {"id": _key(order_id), "cents": cents}
             return database.execute(_REFUND, values).rowcount == 1
 
     def refunds(self) -> list[tuple[str, int]]:
-        """Every refund, oldest first: the order and how much, in cents."""
+        """Every refund, oldest first: the order and the amount in cents."""
         with self._database() as database:
             return database.execute("select order_id, cents from refunds order by rowid").fetchall()
 
     def search(self, query: str) -> str | None:
-        """The line of the policies that shares most words with a query, or None."""
+        """The line of the policies with the most words of a query, or None."""
         wanted = _words(query)
         files = sorted(self.folder.glob("policies/*.txt"))
         texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
@@ -127,24 +129,18 @@ class Shop:
         return best if wanted & _words(best) else None
 
 
-def _write_new(path: Path, text: str) -> None:
-    """Write a file unless it is there: who tries the demo may have changed it."""
-    if not path.exists():
-        path.write_text(text, encoding="utf-8")
-
-
 def _key(order_id: str) -> str:
     return order_id.strip().upper()
 
 
 def _words(text: str) -> set[str]:
-    """The words that carry meaning, without their plural."""
+    """The words of a text without stop words and plural endings."""
     found = set(re.findall(r"[a-z0-9]{2,}", text.lower()))
-    return {word.removesuffix("s") for word in found - _LITTLE}
+    return {word.removesuffix("s") for word in found - _STOP_WORDS}
 
 
 def dollars(cents: int) -> str:
-    """An amount as people write it.
+    """An amount in dollars.
 
     >>> dollars(3990)
     '39.90 dollars'
@@ -153,7 +149,7 @@ def dollars(cents: int) -> str:
 
 
 def tools_of(shop: Shop) -> list[Callable[..., Any]]:
-    """What the desk can do, as functions a model may call."""
+    """The tools of the support desk."""
 
     def find_order(order_id: str) -> str:
         """Find an order and say where it is.

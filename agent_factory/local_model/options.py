@@ -24,8 +24,8 @@ SAMPLING = frozenset(
         "top_p",
     }
 )
-# Known from other models and without meaning here: there is one tool call a turn, arguments
-# always fit their schema, and streaming is chosen by calling stream().
+# Settings of other models that have no effect here: a turn has one tool call, arguments always fit
+# their schema, and stream() streams.
 WITHOUT_EFFECT = frozenset({"parallel_tool_calls", "strict", "stream", "stream_usage"})
 READ_ELSEWHERE = frozenset({"tools", "tool_choice", "response_format"})
 
@@ -42,39 +42,38 @@ def openai_tools(tools: Sequence[Any]) -> list[dict[str, Any]]:
     """Tools of any kind as OpenAI describes them.
 
     Raises:
-        ValueError: one is no tool, or one that only a provider's server can run.
+        ValueError: one is not a tool, or only a provider's server can run it.
     """
-    converted = [_openai_tool(tool) for tool in tools]
-    for tool in converted:
-        if tool.get("type") != "function":
+    converted = []
+    for tool in tools:
+        try:
+            found = convert_to_openai_tool(tool)
+        except (TypeError, ValueError) as error:
             raise ValueError(
-                f"LocalChatModel can't run the provider tool {tool!r}: it has no server to run "
-                "it. Give it a function, a tool or a schema."
+                f"LocalChatModel can't use {tool!r} as a tool: {error} Pass a function with type "
+                "hints and a docstring, a BaseTool, a class, or an OpenAI function."
+            ) from error
+        if found.get("type") != "function":
+            raise ValueError(
+                f"LocalChatModel can't run the provider tool {found!r}: it has no server to run "
+                "it. Pass a function, a tool or a schema."
             )
+        converted.append(found)
     return converted
 
 
-def _openai_tool(tool: Any) -> dict[str, Any]:
-    try:
-        return convert_to_openai_tool(tool)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"LocalChatModel can't use {tool!r} as a tool: {error} Give it a function with type "
-            "hints and a docstring, a BaseTool, a class, or a function as OpenAI describes it."
-        ) from error
-
-
 def json_schema_of(schema: Any) -> dict[str, Any]:
-    """The JSON schema of a class, or a JSON schema as it is.
+    """The JSON schema of a class, or a JSON schema unchanged.
 
     Raises:
-        ValueError: it is no schema, or one with a type that JSON Schema does not have.
+        ValueError: it is not a schema, or has a type that JSON Schema does not have.
     """
     try:
         described = convert_to_json_schema(schema)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{schema!r} is no schema: {error} Give a pydantic model, a dataclass, a TypedDict "
+            f"schema must be a class or a JSON schema, got {schema!r}: {error} Pass a "
+            "pydantic model, a dataclass, a TypedDict "
             "or a JSON schema with a title."
         ) from error
     bounded(described)
@@ -82,10 +81,10 @@ def json_schema_of(schema: Any) -> dict[str, Any]:
 
 
 def read_offer(tools: Sequence[Any] | None, tool_choice: Any) -> Offer:
-    """Which of the tools are on offer in this call.
+    """The tools that the model may call.
 
     Raises:
-        ValueError: the choice names a tool that is not there, or is no choice.
+        ValueError: the choice names an unknown tool, or has another form.
     """
     functions = tuple(tool["function"] for tool in openai_tools(tools or ()))
     if tool_choice in ("none", False):
@@ -94,26 +93,22 @@ def read_offer(tools: Sequence[Any] | None, tool_choice: Any) -> Offer:
         return Offer(functions)
     if tool_choice in ("any", "required", True):
         return Offer(functions, forced=True)
-    wanted = _chosen_name(tool_choice)
+    wanted = tool_choice
+    if isinstance(wanted, Mapping):
+        function = wanted.get("function")
+        wanted = (function if isinstance(function, Mapping) else wanted).get("name")
     chosen = tuple(function for function in functions if function["name"] == wanted)
     if not chosen:
         names = ", ".join(str(function["name"]) for function in functions)
         raise ValueError(
-            f"tool_choice={tool_choice!r} names no tool of this call; it has {names}. Give one of "
-            "these names, 'auto', 'any', 'required' or 'none'."
+            f"tool_choice must be one of {names}, 'auto', 'any', 'required' or 'none', "
+            f"got {tool_choice!r}."
         )
     return Offer(chosen, forced=True)
 
 
-def _chosen_name(tool_choice: Any) -> Any:
-    if not isinstance(tool_choice, Mapping):
-        return tool_choice
-    function = tool_choice.get("function")
-    return function.get("name") if isinstance(function, Mapping) else tool_choice.get("name")
-
-
 def response_schema(response_format: Any) -> Mapping[str, Any] | None:
-    """The JSON schema in a `response_format` setting; None where plain text is asked for.
+    """The JSON schema in a `response_format` setting; None for plain text.
 
     Raises:
         ValueError: it is neither of type text nor json_schema, or has no schema.
@@ -124,7 +119,7 @@ def response_schema(response_format: Any) -> Mapping[str, Any] | None:
     schema = described.get("schema") if isinstance(described, Mapping) else None
     if not isinstance(schema, Mapping):
         raise ValueError(
-            f"response_format={response_format!r} is not understood. Write {{'type': "
+            f"response_format={response_format!r} is not supported. Pass {{'type': "
             "'json_schema', 'json_schema': {'name': ..., 'schema': {...}}}, or use "
             "with_structured_output(schema)."
         )
@@ -132,10 +127,10 @@ def response_schema(response_format: Any) -> Mapping[str, Any] | None:
 
 
 def sampling(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that go to the engine as they are.
+    """The settings for the engine.
 
     Raises:
-        ValueError: there is one that this model does not know.
+        ValueError: a setting is unknown.
     """
     known = SAMPLING | WITHOUT_EFFECT | READ_ELSEWHERE
     unknown = [name for name in options if name not in known and not name.startswith("ls_")]

@@ -1,4 +1,4 @@
-"""The texts that the local model reads or that speak in its place."""
+"""The prompts of the local model, and the texts it answers without a call."""
 
 from __future__ import annotations
 
@@ -101,36 +101,34 @@ def json_answer(schema: Schema) -> str:
 
 
 def ask_back(function: Function, missing: Sequence[str]) -> str:
-    """The question for what a message did not say.
+    """The question for the arguments that a message lacks.
 
     >>> tool = {"name": "refund", "parameters": {"properties": {"amount": {"type": "number"}}}}
     >>> ask_back(tool, ["amount"])
     'What is the amount?'
     """
     fields = (function.get("parameters") or {}).get("properties") or {}
-    names = [_label(name, fields.get(name) or {}) for name in missing]
+    names = []
+    for name in missing:
+        described = str((fields.get(name) or {}).get("description") or "").strip().rstrip(".")
+        names.append(f"the {name.replace('_', ' ')}" + (f" ({described})" if described else ""))
     if len(names) == 1:
         return f"What is {names[0]}?"
     return f"What are {', '.join(names[:-1])} and {names[-1]}?"
 
 
-def _label(name: str, schema: Schema) -> str:
-    description = str(schema.get("description") or "").strip().rstrip(".")
-    return f"the {name.replace('_', ' ')}" + (f" ({description})" if description else "")
-
-
 def one_line(text: str, longest: int | None = None) -> str:
-    """The text on one line, cut after `longest` characters, without the model's own marks."""
+    """The text on one line, cut after `longest` characters, without the model's control marks."""
     return unmarked(" ".join(text.split()))[:longest]
 
 
 def unmarked(text: str) -> str:
-    """The text with `<|` parted: what a user writes can't open or close a turn of the chat."""
+    """The text with `<|` split, so that a user's text can't open or close a turn of the chat."""
     return text.replace("<|", "< |")
 
 
 def in_words(result: str) -> str:
-    """A tool's result as a sentence would have it: JSON becomes `key: value`.
+    """A tool's result in words: JSON becomes `key: value`.
 
     >>> in_words('{"order_id": "A-1001", "items": ["mug", "lamp"]}')
     'order id: A-1001, items: mug, lamp'

@@ -1,4 +1,4 @@
-"""The request for an answer of the local model, in words or in JSON. Pure."""
+"""The engine request for an answer in prose or in JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_factory.local_model.messages import Turn, wire
 from agent_factory.local_model.slots import required
 
 LONGEST_RESULT = 1500  # characters of tool results that an answer is copied from
-LONGEST_QUESTION = 500  # characters of the user's question beside a tool's result
+LONGEST_QUESTION = 500  # characters of the question in front of a tool's result
 
 
 def chat(
@@ -22,7 +22,7 @@ def chat(
     schema: Mapping[str, Any] | None,
     settings: Mapping[str, Any],
 ) -> Request:
-    """Let the model write: in words, or in JSON that fits the schema."""
+    """A request that lets the model write: prose, or JSON that fits the schema."""
     instructions = [prompts.free_answer(turn.text)] if turn.results else []
     rules = {}
     if schema is not None:
@@ -35,30 +35,21 @@ def chat(
 def grounded(
     turn: Turn, schema: Mapping[str, Any] | None, settings: Mapping[str, Any]
 ) -> Request | None:
-    """Let the model copy from the tools' results; None where nothing can be copied."""
+    """A request that lets the model copy from tool results; None where nothing can be copied."""
     result = prompts.one_line(" ".join(map(prompts.in_words, turn.results)), LONGEST_RESULT)
     if not turn.results:
         return None
     if schema is None:
-        return _copied_words(turn, result or "Nothing.", settings)
-    return _copied_values(schema, result, settings)
-
-
-def _copied_words(turn: Turn, result: str, settings: Mapping[str, Any]) -> Request:
-    question = prompts.one_line(turn.text, LONGEST_QUESTION)
-    body = {
-        "prompt": prompts.grounded_answer(question, result),
-        "grammar": grammar.copying(result),
-        **settings,
-        "stop": [*settings.get("stop", ()), "\n"],
-    }
-    return Request("completion", body)
-
-
-def _copied_values(
-    schema: Mapping[str, Any], result: str, settings: Mapping[str, Any]
-) -> Request | None:
-    """The answer as the arguments of a function that is named like the schema."""
+        result = result or "Nothing."
+        question = prompts.one_line(turn.text, LONGEST_QUESTION)
+        prose = {
+            "prompt": prompts.grounded_answer(question, result),
+            "grammar": grammar.copying(result),
+            **settings,
+            "stop": [*settings.get("stop", ()), "\n"],
+        }
+        return Request("completion", prose)
+    # JSON is written like the arguments of a function that has the name of the schema.
     function = {
         "name": str(schema.get("title", "answer")),
         "description": schema.get("description"),

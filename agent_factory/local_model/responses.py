@@ -1,4 +1,4 @@
-"""What the local model decided or said, as LangChain's messages, chunks and values."""
+"""Decisions and replies of the local model as LangChain messages, chunks and values."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from agent_factory.local_model.prompts import ask_back
 from agent_factory.local_model.tool_calling import Call, Question
 
 
-def decided(decision: Call | Question, usage: UsageMetadata, about: Mapping[str, Any]) -> AIMessage:
-    """The message that calls a tool or asks for what a call lacks."""
+def decision_message(
+    decision: Call | Question, usage: UsageMetadata, about: Mapping[str, Any]
+) -> AIMessage:
+    """The message that calls a tool, or asks for missing arguments."""
     if isinstance(decision, Call):
         call = tool_call(name=decision.name, args=decision.arguments, id=f"call_{uuid.uuid4().hex}")
         metadata = {**about, "finish_reason": "tool_calls"}
@@ -30,7 +32,7 @@ def decided(decision: Call | Question, usage: UsageMetadata, about: Mapping[str,
     asked = {
         "tool": decision.function["name"],
         "missing": list(decision.missing),
-        "text": decision.said,
+        "text": decision.text,
     }
     return AIMessage(
         ask_back(decision.function, decision.missing),
@@ -39,8 +41,8 @@ def decided(decision: Call | Question, usage: UsageMetadata, about: Mapping[str,
     )
 
 
-def said(reply: Reply, usage: UsageMetadata, about: Mapping[str, Any]) -> AIMessage:
-    """The message of an answer in words; `usage` is what the decision before it took."""
+def answer_message(reply: Reply, usage: UsageMetadata, about: Mapping[str, Any]) -> AIMessage:
+    """The message of an answer in prose; `usage` counts the tokens of the decision before it."""
     return AIMessage(
         reply.text.strip(),
         usage_metadata=add_usage(usage, reply.usage),
@@ -48,8 +50,8 @@ def said(reply: Reply, usage: UsageMetadata, about: Mapping[str, Any]) -> AIMess
     )
 
 
-def whole_chunk(message: AIMessage) -> ChatGenerationChunk:
-    """A message that is streamed in one piece."""
+def single_chunk(message: AIMessage) -> ChatGenerationChunk:
+    """A message as the only chunk of a stream, or the last one."""
     calls = [
         tool_call_chunk(
             name=call["name"],
@@ -73,7 +75,7 @@ def whole_chunk(message: AIMessage) -> ChatGenerationChunk:
 def chunks(
     pieces: Iterator[Reply], usage: UsageMetadata, about: Mapping[str, Any]
 ) -> Iterator[ChatGenerationChunk]:
-    """The pieces of an answer in words; the last chunk has usage and metadata and no text."""
+    """The chunks of an answer in prose; the last one has usage and metadata and no text."""
     whole = Reply("", None, usage)
     for piece in trimmed(pieces):
         finish_reason = piece.finish_reason or whole.finish_reason
@@ -81,11 +83,11 @@ def chunks(
         if piece.text:
             yield ChatGenerationChunk(message=AIMessageChunk(content=piece.text))
     nothing = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
-    yield whole_chunk(said(whole, nothing, about))
+    yield single_chunk(answer_message(whole, nothing, about))
 
 
 def trimmed(pieces: Iterator[Reply]) -> Iterator[Reply]:
-    """The pieces without the space around their joined text, as an answer in one piece has it."""
+    """The pieces without leading and trailing space, like an answer that is not streamed."""
     held, started = "", False
     for piece in pieces:
         text = held + piece.text if started else piece.text.lstrip()
@@ -95,7 +97,7 @@ def trimmed(pieces: Iterator[Reply]) -> Iterator[Reply]:
 
 
 class Parser:
-    """Reads an answer in JSON as a value of a schema."""
+    """Parses an answer in JSON to a value of a schema."""
 
     def __init__(self, schema: Any) -> None:
         typed = isinstance(schema, type) and (issubclass(schema, BaseModel) or is_dataclass(schema))
@@ -110,8 +112,8 @@ class Parser:
                 llm_output=message.text,
             ) from error
 
-    def beside_raw(self, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """The value or the error, beside the message."""
+    def with_raw(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """The message with its value, or with the error."""
         try:
             return {**answer, "parsed": self(answer["raw"]), "parsing_error": None}
         except OutputParserException as error:

@@ -1,14 +1,14 @@
-"""What a message offers for the parameters of a tool: its numbers, codes and words.
+"""The values that a message has for the parameters of a tool: numbers, codes and words.
 
-The model never writes an argument freely: it chooses among what is found here. Pure functions on
-text and JSON schemas.
+The model never writes an argument freely: it chooses among these values. Pure functions on text
+and JSON schemas.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from itertools import chain
 from typing import Any
@@ -23,12 +23,12 @@ NUMBER = re.compile(
     r"(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+|,\d{1,2}(?!\d))?)"
     r"(?!\w*\d)(?!-?\d|[.:/]\d)"
 )
-# A word with its inner signs (A-1001, bob@example.com, don't), a space, or a sign on its own.
+# A word with its inner signs (A-1001, bob@example.com, don't), a space, or a single sign.
 PIECE = re.compile(r"\w+(?:[-./@:'&+]\w+)*|\s+|.", re.DOTALL)
 EDGE_SIGNS = " \t\n.,;:!?\"'()[]{}\\"
-LONGEST_MATCH = 12  # pieces (words, spaces and signs) in a value that has to match a pattern
+LONGEST_MATCH = 12  # pieces (words, spaces and signs) in a value that must match a pattern
 
-# Evidence beside the model's own likelihoods, in nats, chosen on 55 messages to seven tools.
+# Evidence added to the model's likelihoods, in nats, chosen on 55 messages to seven tools.
 NOTHING_TO_FILL_IN = -2.0
 CODE_WITHOUT_USE = -4.0
 ITS_OWN_WORD = 3.0
@@ -47,7 +47,7 @@ def pieces(text: str) -> list[str]:
 
 
 def has_words(text: str) -> bool:
-    """Whether there is anything in the text but spaces and signs at the edge of words."""
+    """Whether the text has more than spaces and signs."""
     return any(piece.strip(EDGE_SIGNS) for piece in pieces(text))
 
 
@@ -57,17 +57,15 @@ def numbers(text: str) -> list[str]:
     >>> numbers("$1,200.50 for A-1001 and 007, please")
     ['1200.50', '7']
     """
-    found = (sign + _plain_number(digits) for sign, digits in NUMBER.findall(text))
+    found = []
+    for sign, digits in NUMBER.findall(text):
+        point = "." if re.fullmatch(r"\d+,\d{1,2}", digits) else ""  # a decimal comma
+        found.append(f"{sign}{Decimal(digits.replace(',', point)):f}")
     return list(dict.fromkeys(found))
 
 
-def _plain_number(digits: str) -> str:
-    decimal_comma = re.fullmatch(r"\d+,\d{1,2}", digits)
-    return f"{Decimal(digits.replace(',', '.' if decimal_comma else '')):f}"
-
-
 def codes(text: str) -> list[str]:
-    """Words that look like the key of something; plain numbers only if there is nothing better.
+    """Words that look like a key; plain numbers only where there is no better one.
 
     >>> codes("refund 20 dollars for A-1001")
     ['A-1001']
@@ -91,7 +89,7 @@ def _words(text: str) -> list[str]:
 
 
 def required(function: Function) -> dict[str, Schema]:
-    """The parameters that a call must give, in their order; `X | None` counts as `X`."""
+    """The required parameters, in their order; `X | None` counts as `X`."""
     parameters = function.get("parameters") or {}
     wanted = parameters.get("required") or ()
     properties = parameters.get("properties") or {}
@@ -104,7 +102,9 @@ def required(function: Function) -> dict[str, Schema]:
 
 def _plain_schema(schema: Schema, root: Schema) -> Schema:
     if "$ref" in schema:
-        target = _referenced(str(schema["$ref"]), root)
+        target: Any = root
+        for part in str(schema["$ref"]).removeprefix("#/").split("/"):
+            target = target.get(part, {})
         return _plain_schema({**target, **_without(schema, "$ref")}, root)
     kinds = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
     if len(kinds) == 1:
@@ -115,21 +115,15 @@ def _plain_schema(schema: Schema, root: Schema) -> Schema:
     return schema
 
 
-def _referenced(reference: str, root: Any) -> Schema:
-    for part in reference.removeprefix("#/").split("/"):
-        root = root.get(part, {})
-    return dict(root)
-
-
 def _without(schema: Schema, key: str) -> Schema:
     return {name: value for name, value in schema.items() if name != key}
 
 
 def candidates(name: str, schema: Schema, text: str) -> list[str] | None:
-    """The values, as JSON, that the text offers for a parameter; None where any words will do.
+    """The values, as JSON, that the text has for a parameter; None where any words will do.
 
     Raises:
-        ValueError: the schema has a `pattern` that is no regular expression.
+        ValueError: the schema has an invalid `pattern`.
 
     >>> candidates("amount", {"type": "number"}, "20 dollars")
     ['20']
@@ -156,12 +150,12 @@ def candidates(name: str, schema: Schema, text: str) -> list[str] | None:
 
 
 def is_key(name: str) -> bool:
-    """Whether a parameter is the key of something: id, order_id, orderId."""
+    """Whether a parameter is a key: id, order_id, orderId."""
     return name == "id" or name.endswith(("_id", "Id"))
 
 
 def is_email(name: str, schema: Schema) -> bool:
-    """Whether a parameter is an address of electronic mail."""
+    """Whether a parameter is an email address."""
     return schema.get("format") == "email" or name.lower().endswith("email")
 
 
@@ -174,53 +168,52 @@ def _matches(name: str, pattern: str, text: str) -> list[str]:
         compiled = re.compile(pattern)
     except re.error as error:
         raise ValueError(
-            f"The parameter {name!r} has the pattern {pattern!r}, which is no regular "
-            f"expression: {error}. Correct it in the tool's schema."
+            f"The parameter {name!r} has an invalid pattern {pattern!r}: {error}. Correct it in "
+            "the schema of the tool."
         ) from error
-    found = (run for run in _runs(pieces(text)) if compiled.search(run))
-    return list(dict.fromkeys(found))
-
-
-def _runs(parts: Sequence[str]) -> Iterable[str]:
-    """Every run of neighbouring pieces that neither starts nor ends with a bare sign or space."""
-    starts = [at for at, part in enumerate(parts) if part.strip(EDGE_SIGNS)]
-    for start in starts:
-        for end in range(start + 1, min(start + LONGEST_MATCH, len(parts)) + 1):
-            if parts[end - 1].strip(EDGE_SIGNS):
-                yield "".join(parts[start:end])
+    parts = pieces(text)
+    words = [at for at, part in enumerate(parts) if part.strip(EDGE_SIGNS)]
+    # Every run of neighbouring pieces that starts and ends with a word.
+    runs = (
+        "".join(parts[start : end + 1])
+        for first, start in enumerate(words)
+        for end in words[first : first + LONGEST_MATCH]
+        if end < start + LONGEST_MATCH
+    )
+    return list(dict.fromkeys(run for run in runs if compiled.search(run)))
 
 
 def missing(function: Function, text: str) -> list[str]:
-    """The required parameters for which the text offers nothing."""
+    """The required parameters for which the text has no value."""
     return [
         name for name, schema in required(function).items() if candidates(name, schema, text) == []
     ]
 
 
 def fallback_arguments(function: Function, text: str) -> dict[str, Any]:
-    """Arguments of the right types without asking the model: the first that the text offers."""
-    return {name: _first(name, schema, text) for name, schema in required(function).items()}
-
-
-def _first(name: str, schema: Schema, text: str) -> Any:
-    offered = candidates(name, schema, text)
-    if offered:
-        return json.loads(offered[0])
-    match schema.get("type"):
-        case "integer" | "number":
-            return 0
-        case "array":
-            return []
-        case "object":
-            return fallback_arguments({"parameters": schema}, text)
-    return text
+    """Arguments of the right types without the model: the first values that the text has."""
+    arguments: dict[str, Any] = {}
+    for name, schema in required(function).items():
+        offered = candidates(name, schema, text)
+        match schema.get("type"):
+            case _ if offered:
+                arguments[name] = json.loads(offered[0])
+            case "integer" | "number":
+                arguments[name] = 0
+            case "array":
+                arguments[name] = []
+            case "object":
+                arguments[name] = fallback_arguments({"parameters": schema}, text)
+            case _:
+                arguments[name] = text
+    return arguments
 
 
 def evidence(function: Function, others: Iterable[Function], text: str) -> float:
-    """What speaks for a tool beside the model's opinion, in nats (mostly negative).
+    """The evidence for a tool, in nats (mostly negative), to add to the model's likelihood.
 
-    Its required numbers and keys are absent; the message names a key it has no use for; the
-    message has a word that only this tool's name and description have.
+    Against it: the message lacks a required number or key, or names a key that the tool does not
+    take. For it: a word that occurs in this tool's name and description alone.
     """
     own = _stems(function) - set(chain.from_iterable(map(_stems, others)))
     return (
@@ -231,12 +224,12 @@ def evidence(function: Function, others: Iterable[Function], text: str) -> float
 
 
 def has_useless_code(function: Function, text: str) -> bool:
-    """Whether the text names the key of something and the function asks for none."""
+    """Whether the text names a key and the function takes none."""
     return bool(marked_codes(text)) and not takes_codes(function)
 
 
 def takes_codes(function: Function) -> bool:
-    """Whether a call must name the key of something."""
+    """Whether a call must name a key."""
     return any(is_key(name) or schema.get("pattern") for name, schema in required(function).items())
 
 

@@ -1,8 +1,8 @@
-"""Tool calls of a model that can't write one: two decisions it can make.
+"""Tool calls for a model that can't write one, from two decisions that it can make.
 
-*Which tool* is a noisy channel: the tool under which the user's message is most likely wins
-(asking "which tool?" outright, a model of this size answers little better than chance). *With
-which arguments* is one decode under a grammar that knows what the message offers.
+*Which tool*: the one under which the user's message is most likely (a noisy channel). Asked
+"which tool?", a model of this size answers little better than chance. *Which arguments*: one
+decode under a grammar of the values in the message.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from agent_factory.local_model.slots import (
     required,
 )
 
-LONGEST_ROUTED = 240  # characters of a message that are scored; its gist comes early
+LONGEST_ROUTED = 240  # characters of a message that are scored; the request usually comes early
 LONGEST_ROUTED_TOKENS = 100
 LONGEST_READ = 1500  # characters of a message that arguments are taken from
 LONGEST_ARGUMENTS = 320  # tokens
-# A token's log-likelihood counts no less: one odd name would outweigh all other words.
+# Least log-likelihood of a token: one odd name would outweigh all other words.
 LEAST_LIKELY = -25.0
 
 
@@ -47,15 +47,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Question:
-    """Arguments that the user has to be asked for before the tool can be called."""
+    """A question for missing arguments, to ask instead of calling the tool."""
 
     function: Function
     missing: tuple[str, ...]
-    said: str
+    text: str
 
 
 class ToolCaller:
-    """Decides on the tool call of one turn; `usage` counts the tokens that this took."""
+    """Decides on the tool call of a turn; `usage` counts the tokens of the decision."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ToolCaller:
         self.usage = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
 
     def decide(self, turn: Turn, offer: Offer) -> Call | Question | None:
-        """The call to make, the question to ask first, or None: answer in words."""
+        """The call to make, the question to ask first, or None to answer in prose."""
         answered = answered_question(turn, offer)
         if answered is not None:
             return self._call(*answered, forced=offer.forced)
@@ -82,7 +82,16 @@ class ToolCaller:
         lacking = missing(function, text)
         if lacking and not forced:
             return Question(function, tuple(lacking), text)
-        return Call(str(function["name"]), self._arguments(function, text))
+        arguments: dict[str, Any] = {}
+        if required(function):
+            line = prompts.one_line(text, LONGEST_READ)
+            reply = self._decode(
+                prompts.argument_filling(function, line),
+                grammar.arguments(function, line),
+                max_tokens=LONGEST_ARGUMENTS,
+            )
+            arguments = parsed_arguments(reply.text, function, line)
+        return Call(str(function["name"]), arguments)
 
     def _route(self, text: str, offer: Offer) -> Function | None:
         actions: list[Function | None] = list(offer.functions)
@@ -96,17 +105,25 @@ class ToolCaller:
         return max(actions, key=lambda action: self._score(action, line, offer.functions))
 
     def _score(self, action: Function | None, line: str, functions: Sequence[Function]) -> float:
-        """How well the line fits the action, in nats. None is the action of replying in words."""
+        """How well the line fits the action, in nats; None is the action of replying in prose."""
+        if action is None:
+            prompt = prompts.routing(
+                prompts.REPLY_NAME, prompts.REPLY_DESCRIPTION, (), self._reply_examples
+            )
+        else:
+            name = str(action["name"])
+            examples = self._examples.get(name, ())
+            prompt = prompts.routing(name, headline(action), required(action), examples)
         reply = self._decode(
-            self._routing_prompt(action),
+            prompt,
             grammar.literal(f'{line}"'),
             max_tokens=LONGEST_ROUTED_TOKENS,
             n_probs=1,
         )
         if not reply.logprobs or not f'{line}"'.startswith(reply.text.rstrip("�")):
             raise LocalModelError(
-                f"The engine did not keep to its grammar: {reply.text!r} in place of {line!r}. "
-                "Is the model_path's tokenizer one that llama.cpp supports grammars for?"
+                f"The engine broke its grammar: it wrote {reply.text!r} instead of {line!r}. Does "
+                "llama.cpp support grammars for the tokenizer of model_path?"
             )
         likelihood = sum(max(score, LEAST_LIKELY) for score in reply.logprobs)
         if action is None:
@@ -114,28 +131,8 @@ class ToolCaller:
         others = [function for function in functions if function is not action]
         return likelihood + evidence(action, others, line)
 
-    def _routing_prompt(self, action: Function | None) -> str:
-        if action is None:
-            reply = prompts.REPLY_NAME, prompts.REPLY_DESCRIPTION
-            return prompts.routing(*reply, (), self._reply_examples)
-        name = str(action["name"])
-        return prompts.routing(
-            name, headline(action), required(action), self._examples.get(name, ())
-        )
-
-    def _arguments(self, function: Function, text: str) -> dict[str, Any]:
-        if not required(function):
-            return {}
-        line = prompts.one_line(text, LONGEST_READ)
-        reply = self._decode(
-            prompts.argument_filling(function, line),
-            grammar.arguments(function, line),
-            max_tokens=LONGEST_ARGUMENTS,
-        )
-        return parsed_arguments(reply.text, function, line)
-
     def _decode(self, prompt: str, rules: str, **settings: Any) -> Reply:
-        # Always the likeliest: a decision shall not change with the temperature of the prose.
+        # Temperature 0: the temperature of the prose must not change decisions.
         body = {"prompt": prompt, "grammar": rules, "temperature": 0, "seed": self._seed}
         reply = self._engine.ask(Request("completion", {**body, **settings}))
         self.usage = add_usage(self.usage, reply.usage)
@@ -143,9 +140,9 @@ class ToolCaller:
 
 
 def answered_question(turn: Turn, offer: Offer) -> tuple[Function, str] | None:
-    """The tool that was asked for and all that was said, if this turn has some of the answer.
+    """The tool of the last question and the user's messages, if this turn has some of the answer.
 
-    Whoever answers with something else has changed the subject, and is not held to the tool.
+    A message without any of the missing arguments has changed the subject.
     """
     asked = turn.asked
     function = next((f for f in offer.functions if asked and f["name"] == asked.tool), None)
@@ -158,7 +155,7 @@ def answered_question(turn: Turn, offer: Offer) -> tuple[Function, str] | None:
 
 
 def parsed_arguments(text: str, function: Function, message: str) -> dict[str, Any]:
-    """The arguments that the model wrote; where they are cut off, what the message offers."""
+    """The arguments that the model wrote; where they are cut off, the values of the message."""
     try:
         arguments = json.loads(text)
     except ValueError:

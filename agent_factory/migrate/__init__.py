@@ -1,7 +1,7 @@
-"""The way over from `create_react_agent` and from LangChain's `create_agent`, for source text.
+"""Migrate source text from `create_react_agent` and LangChain's `create_agent`.
 
-Text goes in; new text comes out, with what a person has to decide. No file is read or written here.
-It needs libcst, which the extra `cli` brings; `agent-factory migrate` is the command.
+Text goes in; new text comes out, with findings that a person has to decide. No file is read or
+written here. It needs libcst (the extra `cli`); the command is `agent-factory migrate`.
 
 >>> from agent_factory.migrate import migrate_source
 >>> done = migrate_source("from langgraph.prebuilt import ToolNode, create_react_agent\\n")

@@ -1,29 +1,29 @@
-"""What the imports of a source bind, and where it is used."""
+"""What the imports of a source bind, where it is used, and how it is called."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 from libcst.metadata import ImportAssignment
 
-from agent_factory.migrate.moves import is_known, leads_to_known
+from agent_factory.migrate.moves import Keyword, home_of, is_known, leads_to_known
 from agent_factory.migrate.source import Source, dotted
-from agent_factory.migrate.values import Symbol
+from agent_factory.migrate.values import Edit, Finding, Symbol
 
 Statement = cst.Import | cst.ImportFrom
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Use:
-    """A place where something imported is used.
+    """A place where an import is used.
 
     Args:
-        node: The whole of it: a name, or the attribute of a module.
-        symbol: What it is; None where the module itself is used, or a text names it.
-        certain: Whether nothing else can be meant, such as another import of that name.
+        node: The expression: a name, or an attribute of a module.
+        symbol: What is used; None for the module itself, and in a string.
+        certain: Whether the name has no other meaning, such as a second import.
     """
 
     node: cst.CSTNode
@@ -37,9 +37,9 @@ class Binding:
 
     Args:
         statement: The statement.
-        alias: What of the statement binds it.
-        module: The module that is bound; empty where it is a name of a module.
-        symbol: The name of a module that is bound; None where it is a module.
+        alias: The part of the statement that binds it.
+        module: The module that is bound; empty for a name of a module.
+        symbol: The name of a module that is bound; None for a module.
         uses: Where it is used.
     """
 
@@ -51,100 +51,72 @@ class Binding:
 
     @property
     def local(self) -> str:
-        """The name that is bound, or the dotted path that leads to the module."""
+        """The name that is bound, or the dotted path of the module."""
         return asname(self.alias) or dotted(self.alias.name)
 
     @property
     def is_one_name(self) -> bool:
-        """Whether a single name is bound, and not a path from a top-level package."""
+        """Whether a single name is bound, rather than a path from a top-level package."""
         return isinstance(self.statement, cst.ImportFrom) or bool(asname(self.alias))
 
 
 def asname(alias: cst.ImportAlias) -> str:
-    """The name after `as`; empty without one."""
+    """The name after `as`, or an empty string."""
     return dotted(alias.asname.name) if alias.asname else ""
 
 
-def statements(source: Source) -> Iterator[Statement]:
-    """All imports."""
-    yield from source.every(cst.Import)
-    yield from source.every(cst.ImportFrom)
-
-
-def bindings_of(source: Source) -> list[Binding]:
-    """What the imports bind that may move."""
-    accesses = _accesses(source)
-    return [
-        _binding(source, statement, alias, accesses)
-        for statement in statements(source)
-        if not isinstance(statement.names, cst.ImportStar)
-        for alias in statement.names
-        if _may_move(statement, alias)
-    ]
-
-
-_Accesses = dict[tuple[Statement, str], list[tuple[cst.CSTNode, bool]]]
-
-
-def _accesses(source: Source) -> _Accesses:
-    """For each import and name that it binds, who uses it, and whether nothing else is meant."""
-    found: _Accesses = defaultdict(list)
-    for scope in source.scopes():
-        for assignment in scope.assignments:
-            if isinstance(assignment, ImportAssignment) and isinstance(assignment.node, Statement):
-                found[assignment.node, assignment.name] += [
-                    (access.node, len(access.referents) == 1) for access in assignment.references
-                ]
-    return found
-
-
 def module_of(statement: cst.ImportFrom) -> str:
-    """The module that names are imported from; empty for one relative to the package."""
+    """The module that names are imported from; empty for a relative import."""
     return "" if statement.relative else dotted(statement.module)
 
 
-def _may_move(statement: Statement, alias: cst.ImportAlias) -> bool:
-    name = dotted(alias.name)
-    if isinstance(statement, cst.Import):
-        return leads_to_known(name)
-    module = module_of(statement)
-    return bool(module) and (is_known(module) or leads_to_known(f"{module}.{name}"))
-
-
-def _binding(
-    source: Source, statement: Statement, alias: cst.ImportAlias, accesses: _Accesses
-) -> Binding:
-    name = dotted(alias.name)
-    path = name if isinstance(statement, cst.Import) else f"{module_of(statement)}.{name}"
-    if isinstance(statement, cst.ImportFrom) and not leads_to_known(path):
-        symbol = Symbol(module_of(statement), name)
-        used = accesses[statement, asname(alias) or name]
-        uses = [Use(n, symbol if _is_code(n) else None, certain) for n, certain in used]
-        return Binding(statement, alias, "", symbol, uses)
-    return Binding(statement, alias, path, None, _module_uses(source, statement, alias, accesses))
-
-
-def _module_uses(
-    source: Source, statement: Statement, alias: cst.ImportAlias, accesses: _Accesses
-) -> list[Use]:
-    """The uses of a module: by its one name, or by the packages of its path."""
-    path = dotted(alias.name)
-    if isinstance(statement, cst.ImportFrom):
-        path = f"{module_of(statement)}.{path}"
-        heads = {asname(alias) or dotted(alias.name): path}
-    elif alias.asname:
-        heads = {asname(alias): path}
-    else:
-        parts = path.split(".")
-        heads = {p: p for p in (".".join(parts[:n]) for n in range(1, len(parts) + 1))}
-    return [
-        _module_use(source, node, module, certain)
-        for head, module in heads.items()
-        for node, certain in accesses[statement, head]
-    ]
+def bindings_of(source: Source) -> list[Binding]:
+    """The bindings of a source that may move."""
+    accesses: dict[tuple[Statement, str], list[tuple[cst.CSTNode, bool]]] = defaultdict(list)
+    for scope in source.scopes():
+        for assignment in scope.assignments:
+            if isinstance(assignment, ImportAssignment) and isinstance(assignment.node, Statement):
+                accesses[assignment.node, assignment.name] += [
+                    (access.node, len(access.referents) == 1) for access in assignment.references
+                ]
+    found = []
+    imports: list[Statement] = [*source.every(cst.Import), *source.every(cst.ImportFrom)]
+    for statement in imports:
+        if isinstance(statement.names, cst.ImportStar):
+            continue
+        module = module_of(statement) if isinstance(statement, cst.ImportFrom) else ""
+        for alias in statement.names:
+            name, local = dotted(alias.name), asname(alias)
+            if isinstance(statement, cst.Import):
+                path = name
+            elif module:
+                path = f"{module}.{name}"
+            else:
+                continue
+            if leads_to_known(path):
+                heads = {local or name: path}
+                if isinstance(statement, cst.Import) and not local:
+                    # `import a.b` binds a, and the source may use a, a.b or a longer path.
+                    parts = path.split(".")
+                    heads = {p: p for n in range(len(parts)) if (p := ".".join(parts[: n + 1]))}
+                uses = [
+                    _module_use(source, node, bound, certain)
+                    for head, bound in heads.items()
+                    for node, certain in accesses[statement, head]
+                ]
+                found.append(Binding(statement, alias, path, None, uses))
+            elif module and is_known(module):
+                symbol = Symbol(module, name)
+                uses = [
+                    Use(node, symbol if _is_code(node) else None, certain)
+                    for node, certain in accesses[statement, local or name]
+                ]
+                found.append(Binding(statement, alias, "", symbol, uses))
+    return found
 
 
 def _module_use(source: Source, node: cst.CSTNode, module: str, certain: bool) -> Use:
+    """Follow the attributes of a module to the name that is used."""
     if not _is_code(node):
         return Use(node, None, certain)
     while isinstance(around := source.parent(node), cst.Attribute) and around.value is node:
@@ -156,5 +128,55 @@ def _module_use(source: Source, node: cst.CSTNode, module: str, certain: bool) -
 
 
 def _is_code(node: cst.CSTNode) -> bool:
-    """Whether a use is written as code; an annotation may be a text, too."""
+    """Whether a use is code; an annotation may be a string."""
     return isinstance(node, cst.Name | cst.Attribute)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallSite:
+    """A call of something imported.
+
+    Args:
+        source: The source.
+        use: The use that is called.
+        call: The call.
+        symbol: What is called, by its name in agent_factory.
+    """
+
+    source: Source
+    use: Use
+    call: cst.Call
+    symbol: Symbol
+
+    def finding(self, node: cst.CSTNode, what: str, why: str, write: str) -> Finding:
+        """A finding about an argument."""
+        return self.source.finding(node, "argument", f"{self.symbol.name}({what})", why, write)
+
+
+def calls_of(source: Source, bindings: Sequence[Binding]) -> list[CallSite]:
+    """The calls of what moves or has moved, from top to bottom."""
+    found = [
+        CallSite(source, use, call, home)
+        for use in {use for binding in bindings for use in binding.uses}
+        if use.symbol and (home := home_of(use.symbol))
+        if isinstance(call := source.parent(use.node), cst.Call) and call.func is use.node
+    ]
+    return sorted(found, key=lambda site: source.span(site.call))
+
+
+def keyword_changes(site: CallSite, rows: Mapping[str, Keyword]) -> Iterator[Edit | Finding]:
+    """The keywords of a call that have another name in agent_factory: edits, or findings."""
+    given = {arg.keyword.value for arg in site.call.args if arg.keyword}
+    for arg in site.call.args:
+        if arg.keyword is None or (row := rows.get(arg.keyword.value)) is None:
+            continue
+        what = f"{site.source.text(arg.keyword)}=..."
+        if row.name in given:
+            yield site.finding(arg, what, f"{row.name} is given, too", f"only {row.name}=...")
+        elif row.name and row.value is None:
+            yield site.source.edit(arg.keyword, row.name)
+        elif row.name and row.value and isinstance(arg.value, cst.Integer):
+            yield site.source.edit(arg.keyword, row.name)
+            yield site.source.edit(arg.value, row.value.format(site.source.text(arg.value)))
+        else:
+            yield site.finding(arg, what, row.why, row.write)

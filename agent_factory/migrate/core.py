@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import io
 import re
+import threading
 import tokenize
-from collections.abc import Iterable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from concurrent.futures import Future
 
 import libcst as cst
 
-from agent_factory.migrate.bindings import Binding, bindings_of
-from agent_factory.migrate.calls import CallSite, calls_of, keyword_changes
-from agent_factory.migrate.deep_stack import with_deep_stack
+from agent_factory.migrate.bindings import bindings_of, calls_of, keyword_changes
 from agent_factory.migrate.imports import Imports, is_taken
 from agent_factory.migrate.moves import AGENT, KEYWORDS, REACTS, ROOT, TO_AGENT, home_of
 from agent_factory.migrate.source import Source, UnreadableSource
 from agent_factory.migrate.to_create_agent import problems_of
 from agent_factory.migrate.values import Edit, Factory, Finding, Migration, Symbol, apply
+
+STACK = 256 * 1024 * 1024
+"""Bytes of stack for the parser, which recurses in native code: a full stack ends the process.
+libcst 1.9 filled the usual 8 MB with a sum of 5,000 terms. Only what is used is taken."""
 
 _DOTTED = re.compile(r"(langgraph\.prebuilt|langchain\.agents)(\.\w+)*")
 
@@ -25,18 +28,21 @@ _WORDS = [
     [re.compile(rf"\b{word}\b") for word in group]
     for group in (("prebuilt",), ("langchain", "agents"), ("agent_factory", "create_react_agent"))
 ]
-"""What moves cannot be named without all words of one of these groups."""
+"""A source that names something to migrate has all words of one of these groups."""
 
 
 def migrate_bytes(data: bytes, to: Factory = Factory.REACT) -> tuple[bytes, Migration]:
-    """A file's new bytes, in its own encoding, and what became of its text.
+    """Migrate a file, in its own encoding.
 
     Args:
         data: The bytes of the file.
         to: What calls of `create_react_agent` become.
 
+    Returns:
+        The new bytes, and the migration of the text.
+
     Raises:
-        UnreadableSource: It is no Python, or not in the encoding that it names.
+        UnreadableSource: The file is not Python, or not in the encoding that it declares.
 
     >>> migrate_bytes(b"\\xef\\xbb\\xbffrom langchain.agents import AgentState\\r\\n")[0]
     b'\\xef\\xbb\\xbffrom agent_factory import AgentState\\r\\n'
@@ -47,22 +53,22 @@ def migrate_bytes(data: bytes, to: Factory = Factory.REACT) -> tuple[bytes, Migr
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise UnreadableSource(str(error)) from None
     if text.encode(encoding) != data:
-        raise UnreadableSource(f"{encoding} would not give back each of its bytes")
+        raise UnreadableSource(f"{encoding} would not reproduce each of its bytes")
     done = migrate_source(text, to)
     return done.text.encode(encoding), done
 
 
 def migrate_source(text: str, to: Factory = Factory.REACT) -> Migration:
-    """A source on agent_factory.
+    """Migrate source text to agent_factory.
 
     Imports from `langgraph.prebuilt` and `langchain.agents` become imports from agent_factory, and
-    keywords with another name are renamed. What is not rewritten stays byte for byte.
+    keywords with another name are renamed. Everything else stays byte for byte.
 
     Args:
-        text: Python source, with its line breaks as they are.
-        to: What calls of `create_react_agent` become. With `Factory.AGENT`, those whose parameters
-            all have a counterpart become calls of `create_agent`; each other one stays, and is
-            told as a finding.
+        text: Python source, with its line breaks.
+        to: What calls of `create_react_agent` become. With `Factory.AGENT`, a call whose parameters
+            all have a counterpart becomes a call of `create_agent`; each other call stays, and is
+            reported as a finding.
 
     Raises:
         UnreadableSource: It cannot be parsed.
@@ -74,87 +80,77 @@ def migrate_source(text: str, to: Factory = Factory.REACT) -> Migration:
     from agent_factory import create_agent
     create_agent(model, [], system_prompt="Be brief.")
     """
-    # Most files of a folder have nothing that moves, and parsing takes a hundred times as long.
+    # Most files of a folder have nothing to migrate, and parsing takes a hundred times as long.
     if not any(all(word.search(text) for word in group) for group in _WORDS):
         return Migration(text, text)
+    done: Future[Migration] = Future()
+
+    def migrate() -> None:
+        try:
+            source = Source(text)
+            changes = list(_changes(source, to))
+            edits = (change for change in changes if isinstance(change, Edit))
+            findings = sorted({change for change in changes if isinstance(change, Finding)})
+            new = apply(source.data, edits).decode()
+            done.set_result(Migration(source.data.decode(), new, tuple(findings)))
+        except BaseException as error:
+            done.set_exception(error)
+
+    usual = threading.stack_size(STACK)
     try:
-        return with_deep_stack(lambda: _migrated(Source(text), to))
+        threading.Thread(target=migrate, daemon=True).start()
+    finally:
+        threading.stack_size(usual)
+    try:
+        return done.result()
     except RecursionError:
         raise UnreadableSource("it is nested too deeply") from None
-
-
-def _migrated(source: Source, to: Factory) -> Migration:
-    changes = list(_changes(source, to))
-    data = apply(source.data, (change for change in changes if isinstance(change, Edit)))
-    findings = sorted({change for change in changes if isinstance(change, Finding)})
-    return Migration(source.data.decode(), data.decode(), tuple(findings))
 
 
 def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
     bindings = bindings_of(source)
     calls = calls_of(source, bindings)
-    problems = {
-        site: [*_doubts(site, bindings), *problems_of(site)]
-        for site in calls
-        if to is Factory.AGENT and site.symbol in REACTS
-    }
-    converted = {site for site, found in problems.items() if not found}
+    module_uses = {use for binding in bindings if not binding.symbol for use in binding.uses}
+    converted = set()
     for site in calls:
-        yield from problems.get(site, ())
-        rows = TO_AGENT if site in converted else KEYWORDS.get(site.symbol, {})
+        rows = KEYWORDS.get(site.symbol, {})
+        if to is Factory.AGENT and site.symbol in REACTS:
+            called = source.text(site.use.node)
+            name = ROOT if site.use in module_uses else AGENT.name
+            problems = list(problems_of(site))
+            if not site.use.certain:
+                why = "another statement gives this name a value, too"
+                problems.append(source.finding(site.call, "call", called, why, "import it once"))
+            elif is_taken(source, name):
+                why = f"this file uses the name {name} for something else"
+                write = "rename that, and run this again"
+                problems.append(source.finding(site.call, "name-taken", called, why, write))
+            yield from problems
+            if not problems:
+                converted.add(site.use)
+                rows = TO_AGENT
         yield from keyword_changes(site, rows)
     if to is Factory.AGENT:
-        yield from _uncalled(source, bindings, calls)
-    imports = Imports(source, bindings, frozenset(site.use for site in converted))
-    yield from imports.edits()
-    yield from imports.findings()
-    yield from map(
-        partial(_told, source), filter(_names_what_moves, source.every(cst.SimpleString))
-    )
-
-
-def _doubts(site: CallSite, bindings: Iterable[Binding]) -> Iterator[Finding]:
-    """What keeps a call of `create_react_agent` as it is, whatever its arguments are."""
-    called = site.source.text(site.use.node)
-    of_module = any(site.use in binding.uses for binding in bindings if not binding.symbol)
-    name = ROOT if of_module else AGENT.name
-    if not site.use.certain:
-        why = "another statement gives it a value, too"
-        yield site.source.finding(site.call, "call", called, why, "one import of it")
-    elif is_taken(site.source, name):
-        why = f"something of this file is called {name}, and is something else"
-        write = "another name for that; then run this again"
-        yield site.source.finding(site.call, "name-taken", called, why, write)
-
-
-def _uncalled(
-    source: Source, bindings: Iterable[Binding], calls: Iterable[CallSite]
-) -> Iterator[Finding]:
-    """Where `create_react_agent` is not called but passed on."""
-    called = {site.use for site in calls}
-    for use in {use for binding in bindings for use in binding.uses}:
-        if use not in called and use.symbol and home_of(use.symbol) in REACTS:
-            yield source.finding(
-                use.node,
-                "call",
-                source.text(use.node),
-                "it is passed on, and how it is called then cannot be seen here",
-                "create_agent, if it is called with what create_agent takes",
-            )
-
-
-def _names_what_moves(node: cst.SimpleString) -> bool:
-    found = _DOTTED.fullmatch(node.raw_value)
-    return bool(found) and not node.prefix
-
-
-def _told(source: Source, node: cst.SimpleString) -> Finding:
-    module, _, name = node.raw_value.rpartition(".")
-    home = home_of(Symbol(module, name))
-    return source.finding(
-        node,
-        "text",
-        source.text(node),
-        "it is a text, and what it is for cannot be seen here",
-        f"{home} if it names what is imported" if home else "the module that the names moved to",
-    )
+        called_uses = {site.use for site in calls}
+        for use in {use for binding in bindings for use in binding.uses} - called_uses:
+            if use.symbol and home_of(use.symbol) in REACTS:
+                yield source.finding(
+                    use.node,
+                    "call",
+                    source.text(use.node),
+                    "it is passed on, and this file does not show how it is called",
+                    "create_agent, if it is called with parameters of create_agent",
+                )
+    yield from Imports(source, bindings, frozenset(converted)).changes()
+    for node in source.every(cst.SimpleString):
+        if node.prefix or not _DOTTED.fullmatch(node.raw_value):
+            continue
+        module, _, name = node.raw_value.rpartition(".")
+        home = home_of(Symbol(module, name))
+        yield source.finding(
+            node,
+            "text",
+            source.text(node),
+            "it is a string, and its use is unknown",
+            f"{home} if it names an import" if home else "the module that the names moved to",
+        )

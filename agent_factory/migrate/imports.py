@@ -1,33 +1,57 @@
-"""The new imports of a source, and what uses of modules become."""
+"""New import statements in the layout of the old ones, and new names where modules are used."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import libcst as cst
 from libcst.metadata import ImportAssignment
 
-from agent_factory.migrate.bindings import (
-    Binding,
-    Statement,
-    Use,
-    asname,
-    module_of,
-)
-from agent_factory.migrate.import_text import Piece, as_it_is, import_edits
+from agent_factory.migrate.bindings import Binding, Statement, Use, asname, module_of
 from agent_factory.migrate.moves import AGENT, ROOT, advice_on, home_of, is_known
 from agent_factory.migrate.source import Source, dotted
 from agent_factory.migrate.values import Edit, Finding, Symbol
 
+WIDTH = 88
+"""The characters of a line, as Black has them: longer imports get a name per line."""
+
+_PRAGMA = re.compile(r"#\s*(noqa|type:|pylint:|pyright:|mypy:|ruff:|isort:|pragma:)")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One import.
+
+    Args:
+        module: The module.
+        name: The name of the module that is bound; empty for the module itself.
+        local: The name after `as`, or an empty string.
+    """
+
+    module: str
+    name: str = ""
+    local: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text after `import`."""
+        bound = self.name or self.module
+        return f"{bound} as {self.local}" if self.local else bound
+
+
+Pieces = Mapping[cst.ImportAlias, Sequence[Piece]]
+"""For each alias of a statement, the imports that replace it."""
+
 
 @dataclass(frozen=True)
 class Imports:
-    """The imports of a source, on their way over.
+    """The imports of a source that move.
 
     Args:
         source: The source.
-        bindings: What its imports bind that may move.
+        bindings: The bindings of its imports that may move.
         converted: The uses of `create_react_agent` that become `create_agent`.
     """
 
@@ -35,26 +59,35 @@ class Imports:
     bindings: Sequence[Binding]
     converted: frozenset[Use] = field(default_factory=frozenset)
 
-    def edits(self) -> Iterator[Edit]:
-        """Every change of an import, and of a name that needs another one by it."""
+    def changes(self) -> Iterator[Edit | Finding]:
+        """The edits of imports and of the names they bind, and what a person has to decide."""
         pieces: dict[Statement, dict[cst.ImportAlias, list[Piece]]] = {}
         for binding in self.bindings:
-            of_statement = pieces.setdefault(binding.statement, _unchanged(binding.statement))
-            of_statement[binding.alias] = self._pieces(binding)
-            yield from self._use_edits(binding)
-        for statement, of_statement in pieces.items():
-            yield from import_edits(self.source, statement, of_statement)
-
-    def findings(self) -> Iterator[Finding]:
-        """What a person has to decide about imports."""
-        yield from map(self._star, filter(_is_known_star, self.source.every(cst.ImportFrom)))
-        for binding in self.bindings:
-            yield from self._advice(binding.alias, binding.symbol)
-            if self._is_blocked(binding):
-                yield self._blocked(binding)
-            if not binding.symbol:
-                for use in binding.uses:
-                    yield from self._of_module_use(use, binding)
+            names = binding.statement.names
+            assert not isinstance(names, cst.ImportStar)
+            unchanged = {alias: [_piece(binding.statement, alias)] for alias in names}
+            replaced = pieces.setdefault(binding.statement, unchanged)
+            if binding.symbol:
+                replaced[binding.alias] = self._name(binding, binding.symbol)
+                yield from self._name_edits(binding)
+                yield from self._advice(binding.alias, binding.symbol)
+            else:
+                new = yield from self._module(binding)
+                replaced[binding.alias] = new
+        for statement, replaced in pieces.items():
+            yield from _statement_edits(self.source, statement, replaced)
+        for star in self.source.every(cst.ImportFrom):
+            module = module_of(star)
+            if not isinstance(star.names, cst.ImportStar) or not is_known(module):
+                continue
+            if not module.startswith(ROOT):
+                yield self.source.finding(
+                    star,
+                    "star-import",
+                    f"from {module} import *",
+                    "the names that are used cannot be distinguished from others",
+                    "the names that are used, one by one; then run this again",
+                )
 
     def target(self, use: Use) -> Symbol | None:
         """What a use becomes; None if it stays."""
@@ -63,143 +96,215 @@ class Imports:
         home = home_of(use.symbol) if use.symbol else None
         return None if home == use.symbol else home
 
-    def _pieces(self, binding: Binding) -> list[Piece]:
-        return self._of_name(binding) if binding.symbol else self._of_module(binding)
-
-    def _of_name(self, binding: Binding) -> list[Piece]:
-        assert binding.symbol is not None
-        home, alias = home_of(binding.symbol), asname(binding.alias)
+    def _name(self, binding: Binding, symbol: Symbol) -> list[Piece]:
+        """The imports that replace the import of a name."""
+        home, alias = home_of(symbol), asname(binding.alias)
         if home is None:
-            return [as_it_is(binding.statement, binding.alias)]
+            return [_piece(binding.statement, binding.alias)]
         moved = Piece(home.module, home.name, alias)
         if not self.converted.intersection(binding.uses):
             return [moved]
-        if self._converts_all(binding):
+        if self.converted.issuperset(binding.uses):
             return [Piece(AGENT.module, AGENT.name, alias)]
         return [Piece(AGENT.module, AGENT.name), moved]
 
-    def _converts_all(self, binding: Binding) -> bool:
-        return self.converted.issuperset(binding.uses)
+    def _name_edits(self, binding: Binding) -> Iterator[Edit]:
+        if asname(binding.alias) and self.converted.issuperset(binding.uses):
+            return  # the alias now stands for create_agent
+        for use in self.converted.intersection(binding.uses):
+            yield self.source.edit(use.node, AGENT.name)
 
-    def _of_module(self, binding: Binding) -> list[Piece]:
-        old = as_it_is(binding.statement, binding.alias)
-        homes = self._homes(binding)
-        if not homes or self._is_blocked(binding):
-            return [old]
-        if self._keeps_its_name(binding):
-            return [_module_piece(homes[0], binding.local)]
-        return [*([old] if self._is_still_used(binding) else []), *map(Piece, homes)]
-
-    def _homes(self, binding: Binding) -> list[str]:
-        """The modules that the uses of a module lead to now."""
-        found = (target.module for use in binding.uses if (target := self.target(use)))
-        return list(dict.fromkeys(found))
-
-    def _is_still_used(self, binding: Binding) -> bool:
-        return any(self.target(use) is None for use in binding.uses)
-
-    def _keeps_its_name(self, binding: Binding) -> bool:
-        """Whether the name of a module can be that of the only module which takes its place."""
-        alone = len(self._homes(binding)) == 1 and not self._is_still_used(binding)
-        return alone and binding.is_one_name
-
-    def _is_blocked(self, binding: Binding) -> bool:
-        """Whether new imports would be hidden by something of the name `agent_factory`."""
-        moves = not binding.symbol and bool(self._homes(binding))
-        return moves and not self._keeps_its_name(binding) and is_taken(self.source, ROOT)
-
-    def _use_edits(self, binding: Binding) -> Iterator[Edit]:
-        if self._is_blocked(binding):
-            return
-        keeps = self._keeps_its_name(binding)
-        renames = not (asname(binding.alias) and self._converts_all(binding))
+    def _module(self, binding: Binding) -> Generator[Edit | Finding, None, list[Piece]]:
+        """The edits where a module is used; returns the imports that replace its import."""
         for use in binding.uses:
-            target = self.target(use)
-            if target is None:
-                continue
-            if not binding.symbol:
-                name = f"{binding.local if keeps else target.module}.{target.name}"
-                yield self.source.edit(use.node, name)
-            elif use in self.converted and renames:
-                yield self.source.edit(use.node, target.name)
+            yield from self._advice(use.node, use.symbol)
+            if use.symbol is None and _is_whole_module(use, binding):
+                yield self.source.finding(
+                    use.node,
+                    "module",
+                    self.source.text(use.node),
+                    "the module itself is used, for an unknown purpose",
+                    "the module of agent_factory that has what is needed",
+                )
+        old = _piece(binding.statement, binding.alias)
+        targets = {use: target for use in binding.uses if (target := self.target(use))}
+        homes = list(dict.fromkeys(target.module for target in targets.values()))
+        still_used = len(targets) < len(binding.uses)
+        keeps_name = len(homes) == 1 and not still_used and binding.is_one_name
+        if not homes:
+            return [old]
+        if not keeps_name and is_taken(self.source, ROOT):
+            yield self.source.finding(
+                binding.alias,
+                "name-taken",
+                binding.local,
+                f"this file uses the name {ROOT} for something else, which would hide the package",
+                f"rename that, or import the names that are used, from {', '.join(homes)}",
+            )
+            return [old]
+        for use, target in targets.items():
+            module = binding.local if keeps_name else target.module
+            yield self.source.edit(use.node, f"{module}.{target.name}")
+        if not keeps_name:
+            return [*([old] if still_used else []), *map(Piece, homes)]
+        package, _, name = homes[0].rpartition(".")
+        if package and name == binding.local:
+            return [Piece(package, name)]
+        return [Piece(homes[0], local=binding.local)]
 
     def _advice(self, node: cst.CSTNode, symbol: Symbol | None) -> Iterator[Finding]:
         if symbol and (advice := advice_on(symbol)):
             yield self.source.finding(node, "name", str(symbol), *advice)
 
-    def _of_module_use(self, use: Use, binding: Binding) -> Iterator[Finding]:
-        yield from self._advice(use.node, use.symbol)
-        if use.symbol is None and _is_whole_module(use, binding):
-            yield self.source.finding(
-                use.node,
-                "module",
-                self.source.text(use.node),
-                "the module itself is used, and what is done with it cannot be seen here",
-                "the module of agent_factory that has what is needed",
-            )
-
-    def _blocked(self, binding: Binding) -> Finding:
-        homes = ", ".join(self._homes(binding))
-        return self.source.finding(
-            binding.alias,
-            "name-taken",
-            binding.local,
-            f"something of this file is called {ROOT} itself and would hide the package",
-            f"another name for that, or imports of the names that are used, from {homes}",
-        )
-
-    def _star(self, statement: cst.ImportFrom) -> Finding:
-        module = module_of(statement)
-        return self.source.finding(
-            statement,
-            "star-import",
-            f"from {module} import *",
-            "which of its names are used cannot be told apart from others",
-            "the names that are used, one by one; then run this again",
-        )
-
-
-def _module_piece(module: str, local: str) -> Piece:
-    package, _, name = module.rpartition(".")
-    return Piece(package, name) if package and name == local else Piece(module, local=local)
-
-
-def _unchanged(statement: Statement) -> dict[cst.ImportAlias, list[Piece]]:
-    assert not isinstance(statement.names, cst.ImportStar)
-    return {alias: [as_it_is(statement, alias)] for alias in statement.names}
-
 
 def _is_whole_module(use: Use, binding: Binding) -> bool:
-    """Whether a module that is left is used itself, and not the package around it."""
+    """Whether a langgraph or langchain module is used itself, and not a package around it."""
     path = dotted(use.node) if isinstance(use.node, cst.Name | cst.Attribute) else ""
     left = is_known(binding.module) and not binding.module.startswith(ROOT)
     return left and bool(path) and path.count(".") >= binding.local.count(".")
 
 
-def _is_known_star(statement: cst.ImportFrom) -> bool:
-    module = module_of(statement)
-    star = isinstance(statement.names, cst.ImportStar)
-    return star and is_known(module) and not module.startswith(ROOT)
-
-
 def is_taken(source: Source, name: str) -> bool:
-    """Whether a name is given to something else than what it means in agent_factory."""
+    """Whether the source gives a name another meaning than agent_factory does."""
+
+    def means_ours(statement: cst.CSTNode) -> bool:
+        if isinstance(statement, cst.Import):
+            return any(dotted(alias.name).split(".")[0] == name for alias in statement.names)
+        if not isinstance(statement, cst.ImportFrom) or isinstance(statement.names, cst.ImportStar):
+            return False
+        return any(
+            home_of(Symbol(module_of(statement), dotted(alias.name))) == AGENT
+            for alias in statement.names
+            if (asname(alias) or dotted(alias.name)) == name
+        )
+
     return any(
-        not isinstance(found, ImportAssignment) or not _means(found.node, name)
+        not isinstance(found, ImportAssignment) or not means_ours(found.node)
         for scope in source.scopes()
         for found in scope.assignments
         if found.name == name
     )
 
 
-def _means(statement: cst.CSTNode, name: str) -> bool:
-    """Whether an import gives a name what it means in agent_factory."""
+def _piece(statement: Statement, alias: cst.ImportAlias) -> Piece:
+    """The import of an alias as it stands."""
+    name, local = dotted(alias.name), asname(alias)
     if isinstance(statement, cst.Import):
-        return any(dotted(a.name).split(".")[0] == name for a in statement.names)
-    if not isinstance(statement, cst.ImportFrom) or isinstance(statement.names, cst.ImportStar):
-        return False
-    return any(
-        home_of(Symbol(module_of(statement), dotted(alias.name))) == AGENT
-        for alias in statement.names
-        if (asname(alias) or dotted(alias.name)) == name
-    )
+        return Piece(name, local=local)
+    module = "." * len(statement.relative) + dotted(statement.module)
+    return Piece(module, name, local)
+
+
+def _statement_edits(source: Source, statement: Statement, pieces: Pieces) -> Iterator[Edit]:
+    """The edits that make a statement import the pieces."""
+    if all([_piece(statement, alias)] == list(p) for alias, p in pieces.items()):
+        return
+    modules = {piece.module for several in pieces.values() for piece in several}
+    one_by_one = all(len(several) == 1 and several[0].name for several in pieces.values())
+    if isinstance(statement, cst.ImportFrom) and one_by_one and len(modules) == 1:
+        assert statement.module is not None
+        new = [(statement.module, modules.pop())]
+        new += [(alias.name, piece.name) for alias, (piece,) in pieces.items()]
+        yield from (source.edit(node, text) for node, text in new if dotted(node) != text)
+        return
+    start, end = source.span(statement)
+    line = source.parent(statement)
+    separator, indent = "; ", ""
+    if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1:
+        # A comment for a tool, such as noqa, goes to each of the new lines.
+        comment = line.trailing_whitespace.comment
+        pragma = f"  {comment.value}" if comment and _PRAGMA.match(comment.value) else ""
+        indent = source.line_start(start)
+        separator = f"{pragma}{source.newline_at(end)}{indent}"
+    layout = _Layout(source, statement, source.newline_at(end), indent)
+    yield source.edit(statement, separator.join(dict.fromkeys(layout.statements(pieces))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Comments:
+    """The comments at a name: on lines before it, on its line, and on lines after the last name."""
+
+    before: Sequence[str] = ()
+    same_line: Sequence[str] = ()
+    after: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The layout of a statement."""
+
+    source: Source
+    statement: Statement
+    newline: str
+    indent: str
+
+    def statements(self, pieces: Pieces) -> list[str]:
+        """The new statements, in the order of the old one's names."""
+        comments = _comments(self.statement)
+        groups: dict[str, list[tuple[Piece, _Comments]]] = {}
+        for alias, several in pieces.items():
+            for piece in several:
+                key = piece.module if piece.name else f"import {piece.text}"
+                groups.setdefault(key, []).append((piece, comments.get(alias, _Comments())))
+        return [self._one(group) for group in groups.values()]
+
+    def _one(self, group: Sequence[tuple[Piece, _Comments]]) -> str:
+        first = group[0][0]
+        if not first.name:
+            return f"import {first.text}"
+        head = f"from {first.module} import "
+        short = head + ", ".join(piece.text for piece, _ in group)
+        lpar = self.statement.lpar if isinstance(self.statement, cst.ImportFrom) else None
+        if not lpar or "\n" not in self.source.text(self.statement).replace("\r", "\n"):
+            return short  # it stood on one line
+        opening = _same_line(lpar.whitespace_after)
+        commented = opening or any(c.before or c.same_line or c.after for _, c in group)
+        if not commented and len(self.indent + short) <= WIDTH:
+            return short
+        names = self.statement.names
+        assert not isinstance(names, cst.ImportStar)
+        deeper = self.source.line_start(self.source.span(names[0])[0])
+        if deeper.strip():  # the first name does not begin its line
+            deeper = self.indent + self.source.module.default_indent
+        lines = ["  ".join([f"{head}(", *opening])]
+        for piece, found in group:
+            named = "  ".join([f"{piece.text},", *found.same_line])
+            lines += [f"{deeper}{line}" for line in (*found.before, named, *found.after)]
+        return self.newline.join([*lines, f"{self.indent})"])
+
+
+def _comments(statement: Statement) -> dict[cst.ImportAlias, _Comments]:
+    """The comments at each name of a statement."""
+    if isinstance(statement, cst.Import) or isinstance(statement.names, cst.ImportStar):
+        return {}
+    before = _own_lines(statement.lpar.whitespace_after) if statement.lpar else []
+    found = {}
+    for alias in statement.names:
+        comma = alias.comma if isinstance(alias.comma, cst.Comma) else None
+        inside: list[cst.CSTNode] = [comma.whitespace_before] if comma else []
+        if alias.asname:
+            inside += [alias.asname.whitespace_before_as, alias.asname.whitespace_after_as]
+        same_line = [c for space in inside for c in [*_same_line(space), *_own_lines(space)]]
+        after = []
+        if comma:
+            same_line += _same_line(comma.whitespace_after)
+            after = _own_lines(comma.whitespace_after)
+        found[alias] = _Comments(before, same_line)
+        before = after
+    last = statement.names[-1]
+    closing = statement.rpar.whitespace_before if statement.rpar else None
+    same_line = [*found[last].same_line, *_same_line(closing)]
+    found[last] = _Comments(found[last].before, same_line, [*before, *_own_lines(closing)])
+    return found
+
+
+def _same_line(space: cst.CSTNode | None) -> list[str]:
+    """The comment on the first line of some white space."""
+    comment = getattr(getattr(space, "first_line", None), "comment", None)
+    return [comment.value] if comment else []
+
+
+def _own_lines(space: cst.CSTNode | None) -> list[str]:
+    """The comments on lines of their own in some white space."""
+    lines = getattr(space, "empty_lines", ())
+    return [line.comment.value for line in lines if line.comment]

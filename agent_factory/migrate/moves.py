@@ -1,4 +1,4 @@
-"""What moves where, as data: names, keywords, and names that have no counterpart."""
+"""The new modules of names, the new names of keywords, and names without a counterpart."""
 
 from __future__ import annotations
 
@@ -160,16 +160,15 @@ MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     PREBUILT: {PREBUILT: (REACT.name,)},
     ROOT: {ROOT: (AGENT.name, REACT.name)},
 }
-"""For each module that is left: where its names live here."""
+"""For each old module: the new modules of its names."""
 
 STAYS: Final = ("langgraph.prebuilt", "langgraph.prebuilt.tool_node", PREBUILT, ROOT)
-"""Modules that are not left: names of theirs that do not move stay without a word."""
+"""Modules that may still be imported: their other names stay, without a finding."""
 
 _ADVICE: Final[Mapping[str, tuple[str, str]]] = {
     "langgraph.prebuilt.interrupt": (
-        "reviews ask and are answered in other forms here",
-        "HumanInTheLoopMiddleware, whose requests and answers are HITLRequest and HITLResponse "
-        "of agent_factory.middleware",
+        "reviews have other request and response types here",
+        "HumanInTheLoopMiddleware, with HITLRequest and HITLResponse of agent_factory.middleware",
     ),
     "langgraph.prebuilt.chat_agent_executor.create_tool_calling_executor": (
         "it is an older name of create_react_agent, with other parameters",
@@ -186,13 +185,13 @@ _ADVICE: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 _NO_COUNTERPART: Final = (
-    "agent_factory has nothing of that name",
-    "what takes its place (docs/migration.md); the import stays as it is",
+    "agent_factory has no such name",
+    "its replacement (docs/migration.md); the import stays",
 )
 
 
 def home_of(symbol: Symbol) -> Symbol | None:
-    """Where a name lives here; None if it does not move.
+    """The new module and name of a name; None if it does not move.
 
     >>> print(home_of(Symbol("langchain.agents.middleware.types", "ModelRequest")))
     agent_factory.middleware.ModelRequest
@@ -220,7 +219,7 @@ def leads_to_known(module: str) -> bool:
 
 
 def advice_on(symbol: Symbol) -> tuple[str, str] | None:
-    """Why a name has no counterpart, and what to write; None where nothing is to be decided."""
+    """Why a name has no counterpart, and what to write; None for all other names."""
     if not is_known(symbol.module) or symbol.module in STAYS or home_of(symbol):
         return None
     return _ADVICE.get(str(symbol)) or _ADVICE.get(symbol.module) or _NO_COUNTERPART
@@ -228,11 +227,11 @@ def advice_on(symbol: Symbol) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """What becomes of a keyword argument.
+    """The counterpart of a keyword argument.
 
     Args:
-        name: Its name here; None if it has none.
-        value: How a whole number is written here, around `{}`; None: as it is, whatever it is.
+        name: Its new name; None if it has none.
+        value: The new form of a whole number, around `{}`; None keeps any value.
         why: Why it cannot always be rewritten.
         write: What to write instead.
     """
@@ -249,7 +248,7 @@ _OF_REACT: Final = {
     "messages_modifier": Keyword(
         None,
         why="a function for it takes messages, and one for `prompt` takes the state",
-        write="prompt=..., with a text, or with a function of the state",
+        write="prompt=..., with a string or a function of the state",
     ),
 }
 
@@ -259,29 +258,29 @@ KEYWORDS: Final[Mapping[Symbol, Mapping[str, Keyword]]] = {
         "max_tokens_before_summary": Keyword(
             "trigger",
             '("tokens", {})',
-            why="the number cannot be seen here",
-            write='trigger=("tokens", number), or nothing where it is None',
+            why="this file does not show the number",
+            write='trigger=("tokens", number), or leave it out if it is None',
         ),
         "messages_to_keep": Keyword(
             "keep",
             '("messages", {})',
-            why="the number cannot be seen here",
+            why="this file does not show the number",
             write='keep=("messages", number)',
         ),
     },
     Symbol(MIDDLEWARE, "HostExecutionPolicy"): {
         "create_process_group": Keyword(
             None,
-            why="the shell always gets a process group of its own here",
-            write="nothing: leave it out",
+            why="the shell always gets its own process group here",
+            write="leave it out",
         )
     },
 }
-"""Keyword arguments that have another name here, or none."""
+"""Keyword arguments with another name here, or without a counterpart."""
 
 TO_AGENT: Final[Mapping[str, Keyword]] = {
     "config_schema": Keyword("context_schema"),
     "prompt": Keyword("system_prompt"),
     "state_modifier": Keyword("system_prompt"),
 }
-"""Keyword arguments of `create_react_agent` that have another name in `create_agent`."""
+"""Keyword arguments of `create_react_agent` with another name in `create_agent`."""

@@ -1,4 +1,4 @@
-"""A source text, parsed: spans, places, who uses which name, and what a name was given."""
+"""A parsed source: spans, lines, scopes, and the values of names."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from agent_factory.migrate.values import Edit, Finding
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
 MOST_BRACKETS = 200
-"""Brackets in each other, as many as CPython takes. libcst takes minutes for some thousands, and
-ends the process for some more."""
+"""Nested brackets; CPython allows as many. libcst takes minutes for some thousands, and ends the
+process for some more."""
 
 _BRACKET = re.compile(r"[][(){}]")
 _QUOTED = re.compile(r"(\"{3}|'{3})[\s\S]*?\1|\"[^\"\n]*\"|'[^'\n]*'|#.*")
@@ -42,14 +42,22 @@ class Source:
         text: Python source, with its line breaks as they are.
 
     Raises:
-        UnreadableSource: It cannot be parsed, or not so that all of it is kept.
+        UnreadableSource: It cannot be parsed, or its parse tree loses a part of it.
     """
 
     def __init__(self, text: str) -> None:
         self.data = text.encode()
-        module = _parsed(text)
+        # Brackets in strings and comments do not count; most sources need not be searched for them.
+        if _nesting(text) > MOST_BRACKETS and _nesting(_QUOTED.sub("", text)) > MOST_BRACKETS:
+            raise UnreadableSource(f"more than {MOST_BRACKETS} brackets are open at once")
+        try:
+            module = cst.parse_module(text)
+        except (cst.ParserSyntaxError, cst.CSTValidationError) as error:
+            # CSTValidationError: letters that this Python's Unicode tables do not have yet.
+            place = f"line {error.raw_line}: " if isinstance(error, cst.ParserSyntaxError) else ""
+            raise UnreadableSource(f"{place}{getattr(error, 'message', error)}") from None
         if module.code != text:
-            raise UnreadableSource("its parse tree would not give back each of its bytes")
+            raise UnreadableSource("its parse tree would not reproduce each of its bytes")
         wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
         self.module = module
         self._spans: Mapping[cst.CSTNode, CodeSpan] = wrapper.resolve(ByteSpanPositionProvider)
@@ -67,17 +75,17 @@ class Source:
         return self.data[start:end].decode()
 
     def edit(self, node: cst.CSTNode, text: str) -> Edit:
-        """Another text for a node."""
+        """An edit that gives a node another text."""
         return Edit(*self.span(node), text)
 
     def finding(self, node: cst.CSTNode, kind: str, what: str, why: str, write: str) -> Finding:
-        """What a person has to decide about a node."""
+        """A finding about a node."""
         before = self.data[: self.span(node)[0]]
         lines = _BREAK.split(before)
         return Finding(len(lines), len(lines[-1].decode()) + 1, kind, what, why, write)
 
     def line_start(self, position: int) -> str:
-        """What stands in a line before a position."""
+        """The text of a line before a position."""
         return _BREAK.split(self.data[:position])[-1].decode()
 
     def newline_at(self, position: int) -> str:
@@ -98,37 +106,25 @@ class Source:
         return {scope for scope in self._scopes.values() if scope is not None}
 
     def value_of(self, node: cst.BaseExpression) -> cst.CSTNode:
-        """What a name was given, where it is given something just once; else the node itself."""
+        """The value of a name that is assigned once; otherwise the node itself."""
         scope = self._scopes.get(node)
         if not isinstance(node, cst.Name) or scope is None:
             return node
         found = list(scope[node.value])
         if len(found) != 1 or not isinstance(found[0], Assignment):
             return node
-        return self._given(found[0].node) or node
-
-    def _given(self, target: Any) -> cst.CSTNode | None:
+        target: Any = found[0].node
         if isinstance(target, cst.FunctionDef | cst.ClassDef):
             return target
         holder = self.parent(target)
-        if isinstance(holder, cst.AnnAssign):
-            return holder.value
-        statement = self.parent(holder) if isinstance(holder, cst.AssignTarget) else None
-        return statement.value if isinstance(statement, cst.Assign) else None
+        if isinstance(holder, cst.AssignTarget):
+            holder = self.parent(holder)
+        if isinstance(holder, cst.AnnAssign | cst.Assign):
+            return holder.value or node
+        return node
 
 
-def _parsed(text: str) -> cst.Module:
-    if _brackets(text) > MOST_BRACKETS and _brackets(_QUOTED.sub("", text)) > MOST_BRACKETS:
-        raise UnreadableSource(f"more than {MOST_BRACKETS} brackets are open at once")
-    try:
-        return cst.parse_module(text)
-    except (cst.ParserSyntaxError, cst.CSTValidationError) as error:
-        # The latter for letters that this Python's tables of Unicode do not have yet.
-        place = f"line {error.raw_line}: " if isinstance(error, cst.ParserSyntaxError) else ""
-        raise UnreadableSource(f"{place}{getattr(error, 'message', error)}") from None
-
-
-def _brackets(text: str) -> int:
+def _nesting(text: str) -> int:
     """How many brackets are open at once."""
     steps = (1 if bracket in "([{" else -1 for bracket in _BRACKET.findall(text))
     return max(accumulate(steps), default=0)

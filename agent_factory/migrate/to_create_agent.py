@@ -1,4 +1,4 @@
-"""Calls of `create_react_agent` that can be calls of `create_agent`, and why others cannot."""
+"""Whether a call of `create_react_agent` can become one of `create_agent`, and why not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent_factory.migrate.calls import CallSite, keyword_changes
+from agent_factory.migrate.bindings import CallSite, keyword_changes
 from agent_factory.migrate.moves import TO_AGENT
 from agent_factory.migrate.source import Source, dotted
 from agent_factory.migrate.values import Finding
@@ -25,39 +25,30 @@ Rule = Callable[[Source, cst.BaseExpression], Problem | None]
 
 
 def problems_of(site: CallSite) -> Iterator[Finding]:
-    """What keeps a call from becoming one of `create_agent`; nothing if it can."""
+    """The arguments that keep a call from becoming one of `create_agent`."""
     for position, arg in enumerate(site.call.args):
-        name = _name_of(arg, position)
+        name = arg.star or (arg.keyword.value if arg.keyword else "")
+        if not name and position < len(_POSITIONS):
+            name = _POSITIONS[position]
         rule = _RULES.get(name, _unknown)
         if problem := rule(site.source, arg.value):
-            yield site.finding(arg, _shown(arg, name), problem.why, problem.write)
+            shown = f"{arg.star}..." if arg.star else f"{name or '...'}=..."
+            yield site.finding(arg, shown, problem.why, problem.write)
     yield from (f for f in keyword_changes(site, TO_AGENT) if isinstance(f, Finding))
 
 
-def _name_of(arg: cst.Arg, position: int) -> str:
-    if arg.star:
-        return arg.star
-    if arg.keyword:
-        return arg.keyword.value
-    return _POSITIONS[position] if position < len(_POSITIONS) else ""
-
-
-def _shown(arg: cst.Arg, name: str) -> str:
-    return f"{arg.star}..." if arg.star else f"{name or '...'}=..."
-
-
 def _same(source: Source, value: cst.BaseExpression) -> None:
-    """The argument means the same, whatever it is."""
+    """The argument means the same in both factories."""
 
 
 def _unknown(source: Source, value: cst.BaseExpression) -> Problem:
-    return Problem("create_agent has no such parameter", "nothing, or what it stood for")
+    return Problem("create_agent has no such parameter", "leave it out, or find its counterpart")
 
 
 def _starred(source: Source, value: cst.BaseExpression) -> Problem:
     return Problem(
-        "which parameters are in it cannot be seen here",
-        "create_agent with parameters of its own names: system_prompt for prompt, "
+        "it hides which parameters are passed",
+        "create_agent with the names of its parameters: system_prompt for prompt, "
         "context_schema for config_schema, middleware for hooks",
     )
 
@@ -66,21 +57,21 @@ def _model(source: Source, value: cst.BaseExpression) -> Problem | None:
     given = source.value_of(value)
     if isinstance(given, cst.Lambda | cst.FunctionDef):
         return Problem(
-            "create_agent takes one model, and this is a function that chooses one",
-            "the usual model here, and a @wrap_model_call that passes "
-            "request.override(model=...) on",
+            "create_agent takes a model, and this is a function that chooses one",
+            "the default model, and a @wrap_model_call that calls the handler with "
+            "request.override(model=...)",
         )
     method = given.func if isinstance(given, cst.Call) else None
     if isinstance(method, cst.Attribute) and method.attr.value in ("bind", "bind_tools"):
         return Problem(
             "create_agent binds the tools itself",
-            "the model as it was before, and a @wrap_model_call that passes "
-            "request.override(model_settings=...) on",
+            "the model without bound arguments, and a @wrap_model_call that calls the handler with "
+            "request.override(model_settings=...)",
         )
     if isinstance(given, cst.BinaryOperation):
         return Problem(
             "create_agent takes a model, and this is a chain",
-            "the model alone; what stands before or behind it as a middleware",
+            "the model alone, and a middleware for the other steps",
         )
     return None
 
@@ -89,7 +80,7 @@ def _tools(source: Source, value: cst.BaseExpression) -> Problem | None:
     given = source.value_of(value)
     if isinstance(given, cst.Call) and dotted(given.func).rpartition(".")[2] == "ToolNode":
         return Problem(
-            "create_agent makes its ToolNode itself",
+            "create_agent builds its own ToolNode",
             "the list of tools, and handle_tool_errors=... if the node had it",
         )
     return None
@@ -99,15 +90,15 @@ def _prompt(source: Source, value: cst.BaseExpression) -> Problem | None:
     given = source.value_of(value)
     if isinstance(given, cst.Lambda | cst.FunctionDef):
         return Problem(
-            "system_prompt is a text, and this is a function",
-            "middleware=[...] with a @dynamic_prompt; a function that chose the messages, too, "
-            "becomes a @wrap_model_call with request.override(messages=...)",
+            "system_prompt is a string, and this is a function",
+            "middleware=[...] with a @dynamic_prompt; for a function that returns messages, a "
+            "@wrap_model_call with request.override(messages=...)",
         )
     if _is_text(source, value):
         return None
     return Problem(
-        "whether it is a text or a SystemMessage cannot be seen here",
-        "create_agent(..., system_prompt=...) if it is",
+        "this file does not show whether it is a string or a SystemMessage",
+        "create_agent(..., system_prompt=...) if it is one",
     )
 
 
@@ -137,7 +128,7 @@ def _is_none(node: cst.CSTNode) -> bool:
 def _response_format(source: Source, value: cst.BaseExpression) -> Problem | None:
     if isinstance(source.value_of(value), cst.Tuple):
         return Problem(
-            "create_agent asks for the answer inside its loop, without a prompt for it alone",
+            "create_agent asks for the response in its loop, without a separate prompt",
             "response_format=<the schema>, and the prompt as a part of system_prompt",
         )
     return None
@@ -146,7 +137,7 @@ def _response_format(source: Source, value: cst.BaseExpression) -> Problem | Non
 def _hook(name: str) -> Rule:
     def rule(source: Source, value: cst.BaseExpression) -> Problem:
         return Problem(
-            "create_agent has middleware in place of hooks",
+            "create_agent has middleware instead of hooks",
             f"middleware=[...] with a @{name}; docs/migration.md shows how",
         )
 
@@ -168,20 +159,19 @@ def _interrupts(source: Source, value: cst.BaseExpression) -> Problem | None:
     if _is_none(given):
         return None
     nodes = given.elements if isinstance(given, cst.List | cst.Tuple) else None
-    if nodes is not None and all(_names_tools(node.value) for node in nodes):
+    if nodes is not None and all(
+        isinstance(node.value, cst.SimpleString) and node.value.raw_value == "tools"
+        for node in nodes
+    ):
         return None
     return Problem(
         "nodes have other names in create_agent",
-        "'model' for 'agent'; a hook's node is called Class.before_model or Class.after_model",
+        "'model' for 'agent'; the nodes of hooks are Class.before_model and Class.after_model",
     )
 
 
-def _names_tools(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.SimpleString) and node.raw_value == "tools"
-
-
 def _version(source: Source, value: cst.BaseExpression) -> Problem:
-    return Problem("create_agent has one version, which sends calls as v2 does", "nothing")
+    return Problem("create_agent has one version, which sends calls as v2 does", "leave it out")
 
 
 _POSITIONS = ("model", "tools")

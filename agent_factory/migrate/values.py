@@ -1,4 +1,4 @@
-"""What a migration is made of: names, edits of a text, and what is left to a person."""
+"""The values of a migration: names, edits, findings, and the result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
-    """Other text for a span of a source, in bytes of its UTF-8 form."""
+    """A new text for a span of a source; the span is in bytes of UTF-8."""
 
     start: int
     end: int
@@ -37,12 +37,12 @@ class Edit:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """What a person has to decide.
+    """A place that a person has to decide about.
 
     Args:
-        line: Where it is; the first line is 1.
-        column: The character of the line; the first is 1.
-        kind: What it is about, in a word that stays the same: `argument`, `name`, ...
+        line: The line, from 1.
+        column: The character of the line, from 1.
+        kind: A stable word for the kind: `argument`, `name`, ...
         what: What was found.
         why: Why it cannot be decided here.
         write: What to write.
@@ -62,11 +62,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What became of a source.
+    """A migrated source.
 
     Args:
-        before: The source as it was.
-        text: The source as it is then; the same where nothing moves.
+        before: The old source.
+        text: The new source; equal where nothing moves.
         findings: What a person has to decide, from top to bottom of `before`.
     """
 
@@ -81,7 +81,7 @@ class Migration:
 
 
 def apply(data: bytes, edits: Iterable[Edit]) -> bytes:
-    """Bytes after some edits; what no edit names stays as it is.
+    """Apply edits to bytes.
 
     >>> apply(b"a, b", {Edit(3, 4, "c"), Edit(0, 1, "x")})
     b'x, c'

@@ -1,4 +1,4 @@
-"""create_react_agent: what langgraph has deprecated, built from the parts of `create_agent`."""
+"""create_react_agent: langgraph's deprecated factory, on the parts of `create_agent`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from agent_factory.prebuilt.react_middleware import Choice, Conversation, Prompt
 from agent_factory.prebuilt.react_models import (
     ChosenModel,
     chat_model_of,
-    part,
+    invocable,
     read_model,
     takes_tools,
 )
@@ -34,7 +34,7 @@ from agent_factory.prebuilt.react_state import View, chosen_schema, model_schema
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.registry import Toolbox, sort_tools
 from agent_factory.topology.model import AgentStyle, Hook, Shape
-from agent_factory.topology.topology import Topology, plan
+from agent_factory.topology.topology import plan
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -59,7 +59,7 @@ VERSIONS = ("v1", "v2")
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What `create_react_agent` was given of the agent itself."""
+    """The arguments of `create_react_agent` that describe the agent."""
 
     model: Any
     tools: Any
@@ -74,7 +74,7 @@ class Arguments:
 
 
 def react_spec(given: Arguments) -> AgentSpec:
-    """Check and normalise the arguments.
+    """Check and normalize the arguments.
 
     Raises:
         SpecError: Something cannot be built.
@@ -83,7 +83,11 @@ def react_spec(given: Arguments) -> AgentSpec:
     _check(given)
     structured, hooked = given.response_format is not None, given.pre_model_hook is not None
     schema = chosen_schema(given.state_schema, structured=structured)
-    toolbox = _toolbox(given.tools)
+    if isinstance(given.tools, ToolNode):
+        toolbox = Toolbox(dict(given.tools.tools_by_name), (), {}, node=given.tools)
+    else:
+        toolbox, mistakes = sort_tools((None, tool) for tool in given.tools)
+        raise_all(mistakes)
     model = read_model(given.model)
     if isinstance(model, Runnable):
         takes = takes_tools(model, list(toolbox.client.values()), len(toolbox.provider))
@@ -97,7 +101,15 @@ def react_spec(given: Arguments) -> AgentSpec:
         reviewed=given.post_model_hook is not None,
     )
     hooks = tuple(_hooks(given, model, view))
-    topology = _topology(given, hooks, toolbox)
+    together = given.version == "v1" and toolbox.client
+    topology = plan(
+        Shape(
+            hooks=tuple(hook.definition for hook in hooks),
+            has_tools=bool(toolbox.client),
+            tools=toolbox.tool_definitions(),
+            style=AgentStyle.REACT_V1 if together else AgentStyle.REACT,
+        )
+    )
     raise_all([*unknown_interrupts(given.interrupts, topology)])
     return AgentSpec(
         model=model if isinstance(model, Runnable) else None,
@@ -131,12 +143,12 @@ def _check(given: Arguments) -> None:
     if given.version == "v1" and given.post_model_hook is not None:
         raise ReactArgumentError(
             "post_model_hook",
-            "post_model_hook needs version 'v2': with 'v1' the calls of a turn are run together, "
-            "before a hook could have a say on each.",
-            "Leave version out.",
+            "post_model_hook needs version 'v2': with 'v1' the calls of a turn run together, so a "
+            "hook cannot decide about each of them.",
+            "Leave out version.",
         )
     if given.tools is None:
-        raise ReactArgumentError("tools", "None is no list of tools", "Give a list, even [].")
+        raise ReactArgumentError("tools", "`tools` must be a list, got None", "Pass a list, or [].")
     tools = [] if isinstance(given.tools, ToolNode) else given.tools
     raise_all([*wrong_types(tools, None, given.interrupts, given.name)])
     for name in ("pre_model_hook", "post_model_hook"):
@@ -145,19 +157,11 @@ def _check(given: Arguments) -> None:
             raise ReactArgumentError(name, f"Got unexpected type for `{name}`: {type(hook)}")
 
 
-def _toolbox(tools: Any) -> Toolbox:
-    if isinstance(tools, ToolNode):
-        return Toolbox(dict(tools.tools_by_name), (), {}, node=tools)
-    toolbox, mistakes = sort_tools((None, tool) for tool in tools)
-    raise_all(mistakes)
-    return toolbox
-
-
 def _system_message(prompt: Any) -> SystemMessage | None:
-    """A prompt that never changes.
+    """The prompt, where it is the same for every call.
 
     Raises:
-        ReactArgumentError: It is no prompt at all.
+        ReactArgumentError: It has another type.
     """
     if prompt is None or isinstance(prompt, SystemMessage):
         return prompt
@@ -168,7 +172,7 @@ def _system_message(prompt: Any) -> SystemMessage | None:
     raise ReactArgumentError(
         "prompt",
         f"Got unexpected type for `prompt`: {type(prompt)}",
-        "Give a text, a SystemMessage, a function of the state, or a runnable.",
+        "Pass a string, a SystemMessage, a function of the state, or a runnable.",
     )
 
 
@@ -177,10 +181,10 @@ def _hooks(
 ) -> Iterator[Bound[Hook]]:
     for name in ("pre_model_hook", "post_model_hook"):
         if (hook := getattr(given, name)) is not None:
-            yield bound(name, UserHook(part(hook, name), view))
+            yield bound(name, UserHook(invocable(hook, name), view))
     if given.response_format is not None:
         if isinstance(model, Runnable):
-            chat_model_of(model)  # refused now, and not at the end of the first run
+            chat_model_of(model)  # raises now rather than at the end of the first run
         yield bound("generate_structured_response", Extraction(model, given.response_format, view))
 
 
@@ -200,19 +204,7 @@ def _members(
         yield Choice(model, shown)
     yield Conversation(shown, hooked=hooked)
     if given.prompt is not None and not isinstance(given.prompt, str | SystemMessage):
-        yield Prompt(part(given.prompt, "Prompt"), shown)
-
-
-def _topology(given: Arguments, hooks: tuple[Bound[Hook], ...], toolbox: Toolbox) -> Topology:
-    together = given.version == "v1" and toolbox.client
-    return plan(
-        Shape(
-            hooks=tuple(hook.definition for hook in hooks),
-            has_tools=bool(toolbox.client),
-            tools=toolbox.tool_definitions(),
-            style=AgentStyle.REACT_V1 if together else AgentStyle.REACT,
-        )
-    )
+        yield Prompt(invocable(given.prompt, "Prompt"), shown)
 
 
 CONFIG_SCHEMA = (
@@ -241,39 +233,39 @@ def create_react_agent(
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Build an agent as langgraph's `create_react_agent` does: a model in a loop with tools.
 
-    For code that stands on it. New code is better off with `create_agent`, whose middleware say
-    what hooks, prompts and formats say here: docs/react_agent.md compares the two.
+    It is for code that uses langgraph's. New code should use `create_agent`, where middleware
+    takes the place of hooks and prompts: docs/react_agent.md compares the two.
 
     Args:
         model: A chat model, one with tools bound, a chain that ends in one, "provider:name" where
-            langchain is installed, or a function (state, runtime) that chooses the model of each
-            call and binds tools to it, which have to be among `tools`.
+            langchain is installed, or a function (state, runtime) that returns the model of each
+            call with its tools bound; those must be among `tools`.
         tools: Functions with a docstring, BaseTools, provider tools as dicts, or a ToolNode.
-            Without one that the agent runs there is no loop: the model is asked once.
-        prompt: What the model is told first: a text or a message before all others, or a function
-            or runnable that makes of the state all that the model sees.
-        response_format: A schema, or (system prompt, schema): when the loop is over, the model is
-            asked once more, for `structured_response`.
+            Without a tool that the agent runs there is no loop: the model is called once.
+        prompt: A string or a system message that precedes all others, or a function or runnable
+            that gets the state and returns all the messages that the model sees.
+        response_format: A schema, or (system prompt, schema): after the loop the model is called
+            once more, for `structured_response`.
         pre_model_hook: Runs before each call of the model, as a node. It writes `messages`, or
-            `llm_input_messages`, which the model sees once in their place.
-        post_model_hook: Runs after each call of the model, as a node, before its tool calls. For
-            version "v2" only.
+            `llm_input_messages`, which replace them for this call.
+        post_model_hook: Runs after each call of the model, as a node, before its tool calls.
+            Version "v2" only.
         state_schema: A TypedDict or pydantic model with `messages`, `remaining_steps`, and
-            `structured_response` where there is a `response_format`.
+            `structured_response` if there is a `response_format`.
         context_schema: The type of `context`, the data of one run (a user's id, say).
         checkpointer: Keeps threads.
         store: Keeps data across threads.
         interrupt_before: Nodes before which a run pauses, or "*" for all.
         interrupt_after: Nodes after which a run pauses, or "*" for all.
-        debug: Log every step.
-        version: "v2" runs each tool call as a task of its own, "v1" all calls of a turn in one.
-        name: The agent's name, written on what it says.
+        debug: Print every step.
+        version: "v2" runs each tool call as a separate task, "v1" all calls of a turn in one.
+        name: The agent's name, which its messages carry.
         **deprecated_kwargs: `config_schema`, the old name of `context_schema`.
 
     Returns:
         A compiled LangGraph graph: invoke, stream and inspect it like any other. A run whose
-        `recursion_limit` leaves too few steps for what its model asks ends with words, and not
-        with a GraphRecursionError.
+        `recursion_limit` leaves too few steps for the tool calls ends with a message instead of a
+        GraphRecursionError.
 
     Raises:
         SpecError: Something cannot be built.
@@ -291,7 +283,14 @@ def create_react_agent(
     >>> agent.invoke({"messages": [("user", "2 + 3?")]})["messages"][-1].text
     'It is 5.'
     """
-    context_schema = _context_schema(context_schema, deprecated_kwargs)
+    if others := {k: v for k, v in deprecated_kwargs.items() if k != "config_schema"}:
+        raise ReactArgumentError(
+            "create_react_agent",
+            f"create_react_agent() got unexpected keyword arguments: {others}",
+        )
+    if "config_schema" in deprecated_kwargs:
+        warnings.warn(CONFIG_SCHEMA, LangGraphDeprecatedSinceV10, stacklevel=2)
+        context_schema = context_schema or deprecated_kwargs["config_schema"]
     services = {"checkpointer": checkpointer, "store": store, "cache": None, "transformers": None}
     check_services(model, services)
     spec = react_spec(
@@ -317,18 +316,3 @@ def create_react_agent(
         name=name,
     )
     return agent.with_config(CONFIG)
-
-
-def _context_schema(given: type[Any] | None, deprecated: dict[str, Any]) -> type[Any] | None:
-    """The schema of the context, by its name of today or by the one it had."""
-    others = {name: value for name, value in deprecated.items() if name != "config_schema"}
-    if others:
-        raise ReactArgumentError(
-            "create_react_agent",
-            f"create_react_agent() got unexpected keyword arguments: {others}",
-        )
-    if "config_schema" not in deprecated:
-        return given
-    # Past this function and the one that builds, to the line of the user.
-    warnings.warn(CONFIG_SCHEMA, LangGraphDeprecatedSinceV10, stacklevel=3)
-    return given if given is not None else deprecated["config_schema"]

@@ -1,4 +1,4 @@
-"""Mistakes in `create_react_agent`, in the words that its users know and may look for in logs."""
+"""Errors of `create_react_agent`, with the messages langgraph's users know."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from agent_factory.errors import (
 
 
 def _reason_alone(self: AgentFactoryError) -> str:
-    """The text that users know; culprit, remedy and code are attributes, as ever."""
+    """The message as langgraph gives it; `subject`, `hint` and `code` are attributes."""
     return self.reason
 
 
 class ReactArgumentError(ArgumentError):
-    """An argument of `create_react_agent` that nothing can be built from."""
+    """An argument of `create_react_agent` cannot be used."""
 
     code = "AF140"
     __str__ = _reason_alone
 
 
 class ModelTakesNoTools(ArgumentError, NotImplementedError, AttributeError):
-    """The model of `create_react_agent` has no `bind_tools`, and there are tools."""
+    """There are tools, and the model of `create_react_agent` has no `bind_tools`."""
 
     code = "AF141"
     __str__ = _reason_alone
 
 
 class ReactHistoryError(HistoryError):
-    """The messages of a `create_react_agent` cannot be shown to a model."""
+    """The messages cannot be sent to a model."""
 
     code = "AF321"
     __str__ = _reason_alone
 
 
 class ReactPathNotSupported(HookPathNotSupported):
-    """A synchronous run of a `create_react_agent` met something asynchronous only."""
+    """A sync run needs a model, hook or prompt that is async only."""
 
     code = "AF322"
     __str__ = _reason_alone

@@ -1,4 +1,4 @@
-"""The nodes beside the model of a `create_react_agent`, as ordinary node hooks of fixed names."""
+"""The hook nodes of `create_react_agent`: its two hooks, and the structured response at the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from langchain_core.messages import SystemMessage
-from langgraph.types import Command
 from pydantic import BaseModel
 
 from agent_factory.hooks.base import AgentMiddleware
@@ -22,11 +21,11 @@ View = Callable[[Mapping[str, Any]], Any]
 
 
 class UserHook:
-    """Calls a hook of the user's with the state as it knows it.
+    """A `pre_model_hook` or `post_model_hook`, called with the state in its own schema.
 
     Args:
-        function: The hook: a function, a coroutine function or a runnable, as a part.
-        view: What it sees of the state.
+        function: The hook, made invocable by `invocable`.
+        view: Converts the state to its schema.
     """
 
     def __init__(self, function: CanInvoke, view: View) -> None:
@@ -34,28 +33,22 @@ class UserHook:
         self._view = view
 
     def flow(self, state: Mapping[str, Any], runtime: Any) -> Flow[Any]:
-        """Call it."""
-        return _update((yield Invoke(self._function, self._view(state))))
-
-
-def _update(result: Any) -> Any:
-    """What a hook returned, as an update: of a model what was set, and nothing that is managed."""
-    if isinstance(result, Command):
+        """Call the hook and return its update, without the managed `remaining_steps`."""
+        result = yield Invoke(self._function, self._view(state))
+        if isinstance(result, BaseModel):
+            result = {key: getattr(result, key) for key in result.model_fields_set}
+        if isinstance(result, Mapping):
+            return {key: value for key, value in result.items() if key != STEPS}
         return result
-    if isinstance(result, BaseModel):
-        result = {key: getattr(result, key) for key in result.model_fields_set}
-    if isinstance(result, Mapping):
-        return {key: value for key, value in result.items() if key != STEPS}
-    return result
 
 
 class Extraction:
-    """Asks a model for the structured answer, once, when the loop is over.
+    """The call that asks for the structured response, once, after the loop.
 
     Args:
-        model: The agent's model, or what chooses it.
-        response_format: A schema, or a system prompt and a schema.
-        view: What the choice of a model sees of the state.
+        model: The agent's model, or the function that chooses it.
+        response_format: A schema, or a pair of system prompt and schema.
+        view: Converts the state for the function that chooses the model.
     """
 
     def __init__(self, model: CanInvoke | ChosenModel, response_format: Any, view: View) -> None:
@@ -66,7 +59,7 @@ class Extraction:
         self._view = view
 
     def flow(self, state: Mapping[str, Any], runtime: Any) -> Flow[Any]:
-        """Ask it."""
+        """Ask the model."""
         model: Any = self._model
         if isinstance(model, ChosenModel):
             model = yield Invoke(model, (self._view(state), runtime))
@@ -76,21 +69,16 @@ class Extraction:
 
 
 def bound(name: str, given: UserHook | Extraction) -> Bound[Hook]:
-    """What is called with state and runtime as the hook of a node, in both colours.
+    """The hook of a node of this name, sync and async.
 
     Args:
-        name: The name of its node.
-        given: It.
+        name: The name of the node.
+        given: Its flow.
     """
-    func, afunc = (partial(_call, driver, given) for driver in (run, arun))
-    return Bound(Hook(name, REACT_HOOKS[name], at=name), AgentMiddleware(name=name), func, afunc)
 
+    def call(driver: Callable[[Flow[Any]], Any], state: Mapping[str, Any], runtime: Any) -> Any:
+        # Hook nodes disable token streaming; these nodes are the user's own, so it stays on.
+        return call_with_streaming(lambda known: driver(given.flow(known, runtime)), state)
 
-def _call(
-    driver: Callable[[Flow[Any]], Any],
-    given: UserHook | Extraction,
-    state: Mapping[str, Any],
-    runtime: Any,
-) -> Any:
-    # Models that are asked here are heard in streams: these nodes are the user's, or the agent's.
-    return call_with_streaming(lambda known: driver(given.flow(known, runtime)), state)
+    hook = Hook(name, REACT_HOOKS[name], at=name)
+    return Bound(hook, AgentMiddleware(name=name), partial(call, run), partial(call, arun))

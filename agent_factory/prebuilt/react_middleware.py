@@ -1,7 +1,6 @@
-"""What a `create_react_agent` puts around each call of its model, as ordinary middleware.
+"""The layers of `create_react_agent` around each model call.
 
-Outermost first: is there time for the calls that are asked for, which model, which messages, and
-the prompt.
+Outermost first: the steps that are left, the model, the messages and the prompt.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
-    AnyMessage,
     BaseMessage,
     ToolMessage,
     convert_to_messages,
@@ -29,18 +27,18 @@ from agent_factory.prebuilt.react_state import MODEL_INPUT, STEPS
 from agent_factory.types import ModelRequest, ModelResponse
 
 NEED_MORE_STEPS = "Sorry, need more steps to process this request."
-"""How a run ends whose steps do not suffice for what its model asked for."""
+"""The last message of a run that has too few steps left for the tool calls its model asked for."""
 
 Answer = ModelResponse[Any] | AIMessage
 View = Callable[[Mapping[str, Any]], Any]
 
 
 class StepsLeft(AgentMiddleware[Any, Any]):
-    """Ends a run with words where the steps that are left would not suffice.
+    """Ends a run with a message where too few steps are left for its tool calls.
 
     Args:
         rules: Which calls end the run.
-        steps: How many steps it takes.
+        steps: How many steps each way out takes.
     """
 
     def __init__(self, rules: ReactRules, steps: Steps) -> None:
@@ -49,28 +47,26 @@ class StepsLeft(AgentMiddleware[Any, Any]):
         self._steps = steps
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Answer]:
-        """Ask the model, and look at what it asks for."""
+        """Ask the model, and replace tool calls that there are no steps for."""
         response: ModelResponse[Any] = yield request
         message = response.result[0]
         left: Any = request.state.get(STEPS)
-        if left is None or not isinstance(message, AIMessage) or left >= self._needed(message):
+        if left is None or not isinstance(message, AIMessage) or not message.tool_calls:
             return response
-        # The same id: the message takes the place of the one with calls that will not be run.
-        return AIMessage(NEED_MORE_STEPS, id=message.id, name=message.name)
-
-    def _needed(self, message: AIMessage) -> int:
-        if not message.tool_calls:
-            return 0  # there is no shorter way out than this one
         steps = self._steps
-        return steps.to_return() if self._rules.ends_with(message) else steps.to_go_on()
+        needed = steps.to_return() if self._rules.ends_with(message) else steps.to_go_on()
+        if left >= needed:
+            return response
+        # The same id, so that this message replaces the one whose calls will not run.
+        return AIMessage(NEED_MORE_STEPS, id=message.id, name=message.name)
 
 
 class Choice(AgentMiddleware[Any, Any]):
-    """Has a function choose the model of each call, which has its tools bound.
+    """Lets a function choose the model of each call; that model has its tools bound.
 
     Args:
         models: The function.
-        view: What it sees of the state.
+        view: Converts the state to its schema.
     """
 
     def __init__(self, models: ChosenModel, view: View) -> None:
@@ -79,18 +75,18 @@ class Choice(AgentMiddleware[Any, Any]):
         self._view = view
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Answer]:
-        """Ask the model that the function chooses."""
+        """Ask the model that the function returns."""
         state = self._view(request.state)
         model = yield Invoke(self._models, (state, request.runtime))
         return (yield request.override(model=model, tools=[]))  # type: ignore[no-any-return]
 
 
 class Conversation(AgentMiddleware[Any, Any]):
-    """Shows the model the messages of the state, or those that a hook has chosen.
+    """Sends the messages of the state, or `llm_input_messages` where a hook wrote them.
 
     Args:
-        view: How the state is shown.
-        hooked: A hook may choose.
+        view: Converts the state to the user's schema.
+        hooked: There is a `pre_model_hook`.
     """
 
     def __init__(self, view: View, *, hooked: bool) -> None:
@@ -99,33 +95,33 @@ class Conversation(AgentMiddleware[Any, Any]):
         self._hooked = hooked
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Answer]:
-        """Ask the model about the messages it may see."""
-        # A model of the state refuses what does not fit, where no code of its author's sees it too.
-        self._view(request.state)
-        messages = self._chosen(request.state)
-        refuse_unanswered(messages)
-        state = {**request.state, "messages": messages}
-        return (yield request.override(messages=messages, state=state))  # type: ignore[no-any-return]
+        """Ask the model with these messages.
 
-    def _chosen(self, state: Mapping[str, Any]) -> list[AnyMessage]:
-        chosen = state.get(MODEL_INPUT) if self._hooked else None
-        messages = chosen or state.get("messages")
+        Raises:
+            ReactHistoryError: There are none, or a tool call in them has no result.
+        """
+        state = self._view(request.state)  # a pydantic state validates itself here
+        chosen = request.state.get(MODEL_INPUT) if self._hooked else None
+        messages: Any = chosen or request.state.get("messages")
         if messages is None:
             keys = f"'{MODEL_INPUT}' or 'messages'" if self._hooked else "'messages'"
             raise ReactHistoryError(
                 "messages",
-                f"Expected input to call_model to have {keys} key, but got {self._view(state)}",
-                "Pass messages in.",
+                f"Expected input to call_model to have {keys} key, but got {state}",
+                "Pass messages in the input.",
             )
-        # What a hook has chosen was folded by no reducer: it may be in any form.
-        return convert_to_messages(messages) if chosen else messages  # type: ignore[return-value]
+        if chosen:  # no reducer has converted what a hook wrote
+            messages = convert_to_messages(messages)
+        refuse_unanswered(messages)
+        state = {**request.state, "messages": messages}
+        return (yield request.override(messages=messages, state=state))  # type: ignore[no-any-return]
 
 
 def refuse_unanswered(messages: Sequence[BaseMessage]) -> None:
-    """Refuse a history that providers would refuse, and name the call that breaks it.
+    """Refuse a history with an unanswered tool call, which providers refuse, and name the call.
 
     Raises:
-        ReactHistoryError: A tool call has no answer.
+        ReactHistoryError: A tool call has no result.
     """
     answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
     asked = (call for m in messages if isinstance(m, AIMessage) for call in m.tool_calls)
@@ -140,16 +136,16 @@ def refuse_unanswered(messages: Sequence[BaseMessage]) -> None:
         raise ReactHistoryError(
             "messages",
             create_error_message(message=text, error_code=ErrorCode.INVALID_CHAT_HISTORY),
-            "Answer each call, or take the message with the calls out.",
+            "Add a ToolMessage for each call, or remove the message with the calls.",
         )
 
 
 class Prompt(AgentMiddleware[Any, Any]):
-    """Has a function or a runnable make what the model is told out of the state.
+    """Lets a function or a runnable write the messages of each model call.
 
     Args:
-        prompt: It; what it gives is all that the model sees.
-        view: What it sees of the state.
+        prompt: Gets the state, and returns all the messages that the model sees.
+        view: Converts the state to its schema.
     """
 
     def __init__(self, prompt: CanInvoke, view: View) -> None:
@@ -158,18 +154,22 @@ class Prompt(AgentMiddleware[Any, Any]):
         self._view = view
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Answer]:
-        """Ask the model with what the prompt made."""
+        """Ask the model with the messages that the prompt returns.
+
+        Raises:
+            BadReturn: The prompt returns something else.
+        """
         prompted = yield Invoke(self._prompt, self._view(request.state))
-        return (yield request.override(messages=_messages_of(prompted)))  # type: ignore[no-any-return]
-
-
-def _messages_of(prompted: Any) -> list[Any]:
-    if isinstance(prompted, PromptValue):
-        return prompted.to_messages()
-    several = isinstance(prompted, Sequence) and not isinstance(prompted, str)
-    try:
-        return convert_to_messages(prompted if several else [prompted])
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise BadReturn(
-            "prompt", f"gave {describe(prompted)}: {error}.", "Return a list of messages."
-        ) from error
+        if isinstance(prompted, PromptValue):
+            messages: list[Any] = prompted.to_messages()
+        else:
+            several = isinstance(prompted, Sequence) and not isinstance(prompted, str)
+            try:
+                messages = convert_to_messages(prompted if several else [prompted])
+            except (NotImplementedError, TypeError, ValueError) as error:
+                raise BadReturn(
+                    "prompt",
+                    f"must return messages, got {describe(prompted)}: {error}.",
+                    "Return a list of messages.",
+                ) from error
+        return (yield request.override(messages=messages))  # type: ignore[no-any-return]

@@ -1,9 +1,9 @@
-"""The models of a `create_react_agent`: those that know their tools, and those chosen in a run."""
+"""The models of `create_react_agent`: given with or without their tools, or chosen in a run."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -29,43 +29,48 @@ _INJECTED: Mapping[str, Callable[[], Any]] = {
     "store": lambda: get_runtime().store,
     "writer": lambda: get_runtime().stream_writer,
 }
-"""What LangGraph gives a function of a node by the names of its parameters."""
+"""What LangGraph passes to the function of a node, by the names of its parameters."""
 
 
 def is_coroutine(function: Any) -> bool:
-    """Whether a call has to be awaited."""
-    call = getattr(function, "__call__", None)  # noqa: B004  # of which kind, not whether
+    """Whether a call must be awaited."""
+    call = getattr(function, "__call__", None)  # noqa: B004  # its kind matters, not whether it has one
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-def part(given: Any, name: str) -> CanInvoke:
-    """What a user gave, to be invoked.
+def invocable(given: Any, name: str) -> CanInvoke:
+    """A hook or prompt of the user's as something to invoke.
 
     Args:
-        given: A function of the state, a coroutine function, or a runnable.
-        name: What traces and errors call it.
+        given: A function of the state, a coroutine function or a runnable.
+        name: Its name in traces and errors.
     """
     if isinstance(given, Runnable):
         return given.with_config(run_name=name)
-    return FunctionPart(given, name)
+    return StateFunction(given, name)
 
 
-class FunctionPart:
-    """A function of the state, synchronous or not, that may ask for more by name.
+class StateFunction:
+    """A function of the state, sync or async; it may name `runtime`, `store` ... as parameters.
 
     Args:
-        function: It.
-        name: What errors call it.
+        function: The function.
+        name: Its name in errors.
     """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function = function
         self._name = name
-        self._wants = _wanted(function)
         self._asynchronous = is_coroutine(function)
+        try:
+            (_, *others) = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError):  # no signature, or no parameter
+            others = []
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        self._wants = [p.name for p in others if p.name in _INJECTED and p.kind not in variable]
 
     def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
-        """Call it in a synchronous run.
+        """Call the function in a sync run.
 
         Raises:
             ReactPathNotSupported: It is a coroutine function.
@@ -79,22 +84,12 @@ class FunctionPart:
         return self._call(input)()
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
-        """Call it in an asynchronous run, in a thread if it is synchronous."""
+        """Call the function in an async run; a sync one runs in a thread."""
         call = self._call(input)
         return await (call() if self._asynchronous else run_in_executor(None, call))
 
     def _call(self, input: Any) -> Callable[[], Any]:
         return partial(self._function, input, **{name: _INJECTED[name]() for name in self._wants})
-
-
-def _wanted(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The parameters after the first that LangGraph fills in."""
-    try:
-        (_, *others) = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # one without a signature, or without a parameter
-        return ()
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return tuple(p.name for p in others if p.name in _INJECTED and p.kind not in variable)
 
 
 ASYNC_MODEL = (
@@ -107,7 +102,7 @@ class ChosenModel:
     """A function that chooses the model of a call from the state and the runtime.
 
     Args:
-        choose: It; synchronous or not.
+        choose: The function, sync or async.
     """
 
     def __init__(self, choose: Callable[[Any, Any], Any]) -> None:
@@ -115,41 +110,40 @@ class ChosenModel:
         self._asynchronous = is_coroutine(choose)
 
     def invoke(self, input: tuple[Any, Any], config: RunnableConfig | None = None) -> Any:
-        """The model for a state and a runtime, in a synchronous run.
+        """Choose the model for a state and a runtime, in a sync run.
 
         Raises:
             ReactPathNotSupported: The function is a coroutine function.
-            BadReturn: It chose what is no model.
+            BadReturn: It returned something other than a model.
         """
         if self._asynchronous:
             raise ReactPathNotSupported("model", ASYNC_MODEL)
-        return _checked(self._choose(*input))
+        return self._checked(self._choose(*input))
 
     async def ainvoke(self, input: tuple[Any, Any], config: RunnableConfig | None = None) -> Any:
-        """The model for a state and a runtime, in an asynchronous run.
+        """Choose the model for a state and a runtime, in an async run.
 
         Raises:
-            BadReturn: The function chose what is no model.
+            BadReturn: The function returned something other than a model.
         """
         call = partial(self._choose, *input)
-        return _checked(await (call() if self._asynchronous else run_in_executor(None, call)))
+        return self._checked(await (call() if self._asynchronous else run_in_executor(None, call)))
 
-
-def _checked(model: Any) -> Runnable[Any, Any]:
-    if isinstance(model, Runnable):
-        return model
-    raise BadReturn(
-        "the function given as model",
-        f"chose {describe(model)}, which is no model.",
-        "Return a chat model, with its tools bound: `return model.bind_tools(tools)`.",
-    )
+    def _checked(self, model: Any) -> Runnable[Any, Any]:
+        if isinstance(model, Runnable):
+            return model
+        raise BadReturn(
+            "the function given as model",
+            f"must return a chat model, got {describe(model)}.",
+            "Bind the tools to the model: `return model.bind_tools(tools)`.",
+        )
 
 
 def read_model(given: Any) -> Runnable[Any, Any] | ChosenModel:
-    """What was given as a model.
+    """The model, or the function that chooses one.
 
     Raises:
-        ReactArgumentError: It is none.
+        ReactArgumentError: The argument is neither.
         ImportError: It is a string, and langchain is not installed.
     """
     if isinstance(given, str):
@@ -160,42 +154,40 @@ def read_model(given: Any) -> Runnable[Any, Any] | ChosenModel:
         return ChosenModel(given)
     raise ReactArgumentError(
         "model",
-        f"{describe(given)} is no model",
-        "Give a chat model, 'provider:name', or a function (state, runtime) that chooses one.",
+        f"`model` must be a chat model, got {describe(given)}",
+        "Pass a chat model, 'provider:name', or a function (state, runtime) that returns a model.",
     )
 
 
 def takes_tools(model: Runnable[Any, Any], tools: Sequence[BaseTool], provided: int) -> bool:
-    """Whether tools are still to be bound to a model.
+    """Whether the agent binds the tools to the model; otherwise they are bound already.
 
     Args:
-        model: The model as it was given.
+        model: The model as the user gave it.
         tools: The tools that the agent runs.
         provided: How many tools the provider runs.
 
     Raises:
-        ReactArgumentError: It knows other tools already.
-        ModelTakesNoTools: It knows none, and cannot be told of any.
+        ReactArgumentError: Other tools are bound to it.
+        ModelTakesNoTools: It has no `bind_tools`.
     """
     step = _model_step(model)
     if isinstance(step, RunnableBinding) and "tools" in step.kwargs:
         _compare(step.kwargs["tools"], tools, provided)
         return False
-    if (tools or provided) and not _binds(model):
+    method = getattr(type(model), "bind_tools", None)
+    if method is None:  # a binding, or a configurable model, delegates to the model inside
+        binds = callable(getattr(model, "bind_tools", None))
+    else:
+        binds = method is not BaseChatModel.bind_tools
+    if (tools or provided) and not binds:
         raise ModelTakesNoTools(
             "model",
-            f"{type(model).__name__!r} object has no attribute 'bind_tools': it cannot be told of "
-            "the tools",
+            f"{type(model).__name__!r} object has no attribute 'bind_tools': no tools can be bound "
+            "to it",
             "Bind them to the chat model inside: prompt | model.bind_tools(tools).",
         )
     return True
-
-
-def _binds(model: Any) -> bool:
-    method = getattr(type(model), "bind_tools", None)
-    if method is None:  # delegated by a binding, or by a model that is configured later
-        return callable(getattr(model, "bind_tools", None))
-    return method is not BaseChatModel.bind_tools
 
 
 def _compare(bound: Sequence[Any], tools: Sequence[BaseTool], provided: int) -> None:
@@ -204,29 +196,23 @@ def _compare(bound: Sequence[Any], tools: Sequence[BaseTool], provided: int) -> 
             "model",
             "Number of tools in the model.bind_tools() and tools passed to create_react_agent "
             f"must match Got {len(tools)} tools, expected {len(bound) - provided}",
-            "Give create_react_agent the tools that were bound, or a model without any.",
+            "Pass the tools that are bound, or a model without tools.",
         )
-    if missing := {tool.name for tool in tools} - set(_names(bound)):
+    names = set()
+    for tool in bound:  # in the forms of OpenAI and Anthropic; other forms have no name to compare
+        if isinstance(tool, dict):
+            function = tool["function"] if tool.get("type") == "function" else tool
+            names.add(function.get("name"))
+    if missing := {tool.name for tool in tools} - names:
         raise ReactArgumentError(
             "model",
             f"Missing tools '{missing}' in the model.bind_tools()",
-            "Bind them, or give a model without tools.",
+            "Bind them, or pass a model without tools.",
         )
 
 
-def _names(bound: Sequence[Any]) -> Iterator[str]:
-    """The names of bound tools in the forms of OpenAI and Anthropic; others say nothing."""
-    for tool in bound:
-        if not isinstance(tool, dict):
-            continue
-        if tool.get("type") == "function":
-            yield tool["function"]["name"]
-        elif name := tool.get("name"):
-            yield name
-
-
 def _model_step(model: Any) -> Any:
-    """The step of a chain that is the model."""
+    """The step of a chain that holds the model."""
     if not isinstance(model, RunnableSequence):
         return model
     models = (step for step in model.steps if isinstance(step, RunnableBinding | BaseChatModel))
@@ -248,5 +234,5 @@ def chat_model_of(model: Any) -> Any:
         "model",
         "Expected `model` to be a ChatModel or RunnableBinding (e.g. model.bind_tools(...)), got "
         f"{type(inner)}",
-        "Give a chat model, or leave out response_format.",
+        "Pass a chat model, or leave out response_format.",
     )

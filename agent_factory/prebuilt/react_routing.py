@@ -1,4 +1,4 @@
-"""Where a run of a `create_react_agent` goes, and how many steps it needs to get to its end."""
+"""Routing of `create_react_agent`, and how many steps its ways out take."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallWithContext
 from langgraph.types import Send
 
@@ -16,14 +16,14 @@ from agent_factory.topology.model import TOOLS
 
 
 class ReactRules(Rules):
-    """What routing knows of a `create_react_agent`.
+    """The routing rules of `create_react_agent`.
 
     Args:
         known: The names of its tools.
-        direct: Those whose result ends the run.
-        view: What tools are shown of the state.
-        together: One run of the tools node holds all calls of a turn: version v1.
-        reviewed: A hook sees the calls before they are run, and may answer them.
+        direct: The names of its return_direct tools.
+        view: Converts the state to the schema that tools read.
+        together: One run of the tools node takes all calls of a turn (version v1).
+        reviewed: A `post_model_hook` sees the calls before they run, and may answer them.
     """
 
     def __init__(
@@ -43,47 +43,49 @@ class ReactRules(Rules):
     def sends(
         self, message: AIMessage, tail: Sequence[AnyMessage], state: State
     ) -> str | list[Send]:
-        """The tools node with all calls, or one task for each that nothing answers."""
-        # A hook's answer counts wherever it stands, a reviewer's after the calls.
+        """The tools node with all calls, or a task for each call without an answer."""
+        # A post_model_hook may write an answer anywhere in the history.
         answered = answers_of(state["messages"] if self._reviewed else tail)
         calls = [call for call in message.tool_calls if call["id"] not in answered]
         if not calls:
             return []
-        # Together the node would run all calls of the message, those answered by a reviewer too.
+        # One run of the node takes all calls of the message, answered ones included.
         if self._together and len(calls) == len(message.tool_calls):
             return TOOLS
         shown = self._view(state)
-        return [_task(call, shown) for call in calls]
+        # The task carries the whole state: remaining_steps, say, is in no channel it could read.
+        return [
+            Send(
+                TOOLS,
+                ToolCallWithContext(__type="tool_call_with_context", tool_call=call, state=shown),
+            )
+            for call in calls
+        ]
 
     def answered(self, state: State) -> bool:
-        """Never: the structured answer is made after the loop."""
+        """Whether the structured response is there: never, since it is made after the loop."""
         return False
 
     def leaves(self, state: State, tail: Sequence[AnyMessage]) -> bool:
-        """Whether a turn whose calls are answered is the last one: not while the model is to read
-        an answer."""
+        """Whether the run ends after a turn whose calls are answered.
+
+        It goes on while the model has a result to read.
+        """
         return not (tail and isinstance(tail[-1], ToolMessage))
 
     def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
-        """Whether a tool whose result ends the run is among those of this turn."""
+        """Whether a return_direct tool is among those of this turn."""
         for answer in reversed(tail):
             if not isinstance(answer, ToolMessage):
                 return False
             if answer.name in self.direct:
                 return True
-        # Tasks of one turn see only their own answer: the calls tell each of them the same.
+        # A task sees only its own result, so the calls decide, alike for all tasks of a turn.
         return self.ends_with(message)
 
     def ends_with(self, message: AIMessage) -> bool:
-        """Whether one of a message's calls is of such a tool."""
+        """Whether the message calls a return_direct tool."""
         return any(call["name"] in self.direct for call in message.tool_calls)
-
-
-def _task(call: ToolCall, state: Any) -> Send:
-    # With the whole state: what is not in a channel, such as remaining_steps, is lost otherwise.
-    return Send(
-        TOOLS, ToolCallWithContext(__type="tool_call_with_context", tool_call=call, state=state)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Steps:
         return 1 + self.after + self.structured
 
     def to_return(self) -> int:
-        """From calls whose results are the answer to the end: the model, its hook, the tools."""
+        """From return_direct calls to the end: the model, its hook, the tools."""
         return 2 + self.after
 
     def to_go_on(self) -> int:

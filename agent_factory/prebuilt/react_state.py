@@ -1,4 +1,4 @@
-"""The state of a `create_react_agent`: its schemas, and how code of its user's sees it."""
+"""The state of `create_react_agent`: its schemas, and the form in which user code gets it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from agent_factory.prebuilt.react_errors import ReactArgumentError
 from agent_factory.state.schema import TOOL_SIGNALS, Schemas, engine_hints
 
 MODEL_INPUT = "llm_input_messages"
-"""What a `pre_model_hook` writes to show the model other messages than those of the state."""
+"""The key in which a `pre_model_hook` writes messages for one model call."""
 
 STEPS = "remaining_steps"
-"""How many super-steps are left to the run, counting the one that reads it."""
+"""The key of the super-steps that are left to the run, the one that reads it included."""
 
 
 class AgentState(TypedDict):
-    """What the state of a `create_react_agent` holds; extend it for keys of your own."""
+    """The state of `create_react_agent`; extend it with your own keys."""
 
     messages: Annotated[Sequence[BaseMessage], add_messages]
     remaining_steps: NotRequired[RemainingSteps]
@@ -51,10 +51,10 @@ class AgentStateWithStructuredResponsePydantic(AgentStatePydantic):
 
 
 def chosen_schema(given: Any, *, structured: bool) -> type[Any]:
-    """The schema that was given, if it has the keys it must have, or the usual one.
+    """The user's schema, or the default one.
 
     Raises:
-        ReactArgumentError: It lacks one, or is no schema.
+        ReactArgumentError: It lacks a required key, or is not a schema.
     """
     if given is None:
         return AgentStateWithStructuredResponse if structured else AgentState
@@ -70,42 +70,37 @@ def chosen_schema(given: Any, *, structured: bool) -> type[Any]:
 
 
 def keys_of(schema: Any) -> dict[str, Any]:
-    """The keys of a schema with their hints.
+    """The keys of a schema with their type hints.
 
     Raises:
-        ReactArgumentError: It is no schema, or its annotations cannot be read.
+        ReactArgumentError: It is not a schema, or its annotations cannot be read.
     """
+    hint = "Pass a TypedDict, a dataclass or a pydantic model."
     try:
         hints = get_type_hints(schema, include_extras=True)
-    except Exception as error:  # whatever an annotation may raise while it is read
-        raise _no_schema(schema, str(error)) from error
+    except Exception as error:  # evaluating an annotation may raise anything
+        reason = f"{describe(schema)} cannot be read as a state schema: {error}"
+        raise ReactArgumentError("state_schema", reason, hint) from error
     if not (is_typeddict(schema) or is_dataclass(schema) or hasattr(schema, "model_fields")):
-        raise _no_schema(schema, "it is of another kind")
+        reason = f"{describe(schema)} cannot be read as a state schema: it is of another kind"
+        raise ReactArgumentError("state_schema", reason, hint)
     fields = getattr(schema, "model_fields", hints)
     return {key: hint for key, hint in hints.items() if key in fields}
 
 
-def _no_schema(schema: Any, reason: str) -> ReactArgumentError:
-    return ReactArgumentError(
-        "state_schema",
-        f"{describe(schema)} cannot be read as a state schema: {reason}",
-        "Write a TypedDict or a pydantic model.",
-    )
-
-
 def schemas_of(schema: type[Any], *, has_tools: bool, hooked: bool) -> Schemas:
-    """What each part of the graph reads of the state.
+    """The schemas of the graph, of its hooks, and of its input and output.
 
     Args:
-        schema: The schema of its author.
-        has_tools: Tools may have a word on where the run goes.
-        hooked: A hook may choose what the model reads.
+        schema: The user's schema.
+        has_tools: There is a tools node, whose signals need a channel.
+        hooked: There is a `pre_model_hook`, which may write `llm_input_messages`.
     """
     make: Any = TypedDict
     keys = keys_of(schema)
     own = engine_hints(TOOL_SIGNALS) if has_tools else {}
     if hooked:
-        # For one step: what a hook chose for one call is nothing to the next.
+        # Ephemeral: the messages of one call do not reach the next.
         own[MODEL_INPUT] = NotRequired[Annotated[list[AnyMessage], EphemeralValue(list)]]
     return Schemas(
         state=make("ReactTurn", {**own, **keys}),
@@ -117,7 +112,7 @@ def schemas_of(schema: type[Any], *, has_tools: bool, hooked: bool) -> Schemas:
 
 
 def model_schema(schema: type[Any], *, hooked: bool) -> type[Any]:
-    """What a prompt and a choice of models see: the state, with the messages a hook has chosen."""
+    """The schema that a prompt and a choice of models get: with the messages a hook wrote."""
     if not hooked or MODEL_INPUT in keys_of(schema):
         return schema
     name = "CallModelInputSchema"
@@ -132,7 +127,7 @@ def model_schema(schema: type[Any], *, hooked: bool) -> type[Any]:
 
 
 class View:
-    """How code of the user's sees the state: as a dict, or as an instance of its model.
+    """Converts the state for user code: to a dict, or to an instance of its schema.
 
     Args:
         schema: The schema.
@@ -143,10 +138,9 @@ class View:
         self._make = dict if is_typeddict(schema) else schema
 
     def __call__(self, state: Mapping[str, Any]) -> Any:
-        """The state as its author knows it."""
-        return self._make(**{key: state[key] for key in self._keys if _is_there(state, key)})
-
-
-def _is_there(state: Mapping[str, Any], key: str) -> bool:
-    # An answer of an earlier run that was taken back is not there; None may be no value of it.
-    return key in state and not (key == "structured_response" and state[key] is None)
+        """The state in the user's schema."""
+        values = {key: state[key] for key in self._keys if key in state}
+        # A new run resets the response of the last one to None, which the schema may not allow.
+        if values.get("structured_response", ...) is None:
+            del values["structured_response"]
+        return self._make(**values)

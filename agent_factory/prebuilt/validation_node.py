@@ -1,4 +1,4 @@
-"""A node that checks tool calls against schemas, and runs none of them."""
+"""ValidationNode: a node that checks tool calls against schemas and runs none of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import isroutine
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import (
@@ -19,20 +19,25 @@ from langchain_core.utils.pydantic import is_basemodel_subclass, is_pydantic_v1_
 from pydantic import BaseModel, ValidationError
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
-from agent_factory.errors import ArgumentError, SpecError, TurnError, describe, raise_all
+from agent_factory.errors import (
+    ArgumentError,
+    SpecError,
+    TurnError,
+    describe,
+    raise_all,
+)
 
 Schema = type[BaseModel]
 """A model class of pydantic 2, or one of pydantic 1, which type checkers cannot name beside it."""
 
 FormatError = Callable[[BaseException, ToolCall, Schema], str]
-"""Writes what the model reads about a call that does not fit."""
+"""Writes the message to the model about a call that does not fit its schema."""
 
-_REMEDY = "Respond after fixing all validation errors."
-_IS_ERROR = {"is_error": True}
+_FIX = "Respond after fixing all validation errors."
 
 
 class NothingToValidate(TurnError, ValueError):
-    """A ValidationNode received no message of a model whose calls it could check."""
+    """The last message that a ValidationNode received is not a model's."""
 
     code = "AF320"
 
@@ -40,25 +45,25 @@ class NothingToValidate(TurnError, ValueError):
 class ValidationNode(Runnable[Any, Any]):
     """Checks the tool calls of the last message against schemas; it never runs a tool.
 
-    For extraction and for loops of your own: a graph routes back to the model while a result is
+    Use it for extraction and in custom loops: the graph routes back to the model while a result is
     an error. Each call gets one ToolMessage, in the order of the calls: the validated arguments as
-    JSON, or what is wrong with them and `additional_kwargs={"is_error": True}`. A call of an
-    unknown name, and one whose arguments the model wrote unreadably, is answered with an error too.
+    JSON, or the error and `additional_kwargs={"is_error": True}`. A call with an unknown name or
+    with invalid JSON arguments gets an error, too.
 
-    As a node, or called directly, with `invoke` or `ainvoke`: a list of messages gives a list of
+    It works as a node, or called with `invoke` or `ainvoke`: a list of messages gives a list of
     results, a state with `messages` gives `{"messages": [...]}`. Validators run in threads.
 
     Args:
         schemas: Model classes of pydantic 2 or 1 (the call's name is the class's), tools (by their
-            name; arguments that are injected are not asked of the model), or functions (by theirs).
-        format_error: What the model reads, from the error, the call and the schema. Default: the
-            error, and that it should respond after fixing it.
+            name; injected arguments are left out), or functions (by their name).
+        format_error: Writes the message to the model, from the error, the call and the schema.
+            Default: the error, and a request to respond after fixing it.
         name: The node's name.
-        tags: Tags of its runs in traces.
+        tags: The tags of its runs in traces.
 
     Raises:
-        ArgumentError: A schema that cannot be used, a ValueError.
-        SpecError: Two different schemas have one name.
+        ArgumentError: A schema cannot be used.
+        SpecError: Two different schemas have the same name (AF113).
 
     >>> class Add(BaseModel):
     ...     a: int
@@ -85,23 +90,40 @@ class ValidationNode(Runnable[Any, Any]):
         """Check the calls of the last message.
 
         Raises:
-            NothingToValidate: There is no message, or the last one is no AIMessage.
+            NothingToValidate: There is no message, or the last one is not an AIMessage.
         """
-        # The config alone may be asked for, too; the annotation does not say so.
+        # langchain-core also passes the config alone; its annotation leaves that out.
         return self._call_with_config(self._answer, input, self._tagged(config))  # type: ignore[arg-type]
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        """As `invoke`; the validators, which cannot be awaited, run in a thread."""
-        return await self._acall_with_config(self._aanswer, input, self._tagged(config))  # type: ignore[arg-type]
+        """Check the calls of the last message in a thread, since validators are sync."""
+
+        async def answer(input: Any, config: RunnableConfig) -> Any:
+            return await run_in_executor(config, self._answer, input, config)
+
+        return await self._acall_with_config(answer, input, self._tagged(config))  # type: ignore[arg-type]
 
     def _tagged(self, config: RunnableConfig | None) -> RunnableConfig:
         return merge_configs(config, {"tags": self.tags or []})
 
-    async def _aanswer(self, input: Any, config: RunnableConfig) -> Any:
-        return await run_in_executor(config, self._answer, input, config)
-
     def _answer(self, input: Any, config: RunnableConfig) -> Any:
-        message = _last_of(input)
+        if isinstance(input, list):
+            messages = input
+        elif isinstance(input, Mapping):
+            messages = input.get("messages") or []
+        else:
+            messages = getattr(input, "messages", None) or []
+        if not messages:
+            raise NothingToValidate(
+                "validation", "No message found in input.", "Call the model first."
+            )
+        message = messages[-1]
+        if not isinstance(message, AIMessage):
+            raise NothingToValidate(
+                "validation",
+                f"Last message is not an AIMessage: {describe(message)}.",
+                "Put the node right after the model.",
+            )
         with get_executor_for_config(config) as executor:
             results = [
                 *executor.map(self._check, message.tool_calls),
@@ -112,21 +134,30 @@ class ValidationNode(Runnable[Any, Any]):
     def _check(self, call: ToolCall) -> ToolMessage:
         schema = self.schemas_by_name.get(call["name"])
         if schema is None:
-            return _refused(call, _unknown(call["name"], self.schemas_by_name))
+            known = ", ".join(self.schemas_by_name)
+            text = f"Error: {call['name']} is not a valid tool, try one of [{known}].\n\n{_FIX}"
+            return _refused(call, text)
+        validated: Any = schema
         try:
-            return _result(call, _validated(schema, call["args"]))
+            if is_pydantic_v1_subclass(schema):
+                content = validated.validate(call["args"]).json()
+            else:
+                content = validated.model_validate(call["args"]).model_dump_json()
+            return ToolMessage(content, name=call["name"], tool_call_id=call["id"])
         except (ValidationError, ValidationErrorV1) as error:
             return _refused(call, self._format_error(error, call, schema))
 
 
 def default_error(error: BaseException, call: ToolCall, schema: Schema) -> str:
-    """The error, and what to do; "fix first, then respond" guides models better than "please"."""
-    return f"{error!r}\n\n{_REMEDY}"
+    """The error, and a request to fix it and respond."""
+    return f"{error!r}\n\n{_FIX}"
 
 
 def _by_name(schemas: Iterable[Any]) -> dict[str, Schema]:
     if isinstance(schemas, str) or not isinstance(schemas, Iterable):
-        raise ArgumentError("schemas", f"{describe(schemas)} is no list.", "Give a list of them.")
+        raise ArgumentError(
+            "schemas", f"must be a list, got {describe(schemas)}.", "Pass a list of schemas."
+        )
     found: dict[str, Schema] = {}
     taken = []
     for given in schemas:
@@ -162,7 +193,7 @@ def _schema_of_tool(tool: BaseTool) -> Schema:
             f"Got {tool.name} with args_schema: {schema}."
         )
     shown: Any = tool.tool_call_schema
-    # The model cannot give what is injected: held to it, none of its calls would ever fit.
+    # The model cannot write injected arguments, so they are not asked of it.
     return schema if _fields(shown) == _fields(schema) else shown
 
 
@@ -179,51 +210,18 @@ def _schema_of_function(function: Callable[..., Any]) -> Schema:
 
 
 def _unusable(reason: str) -> ArgumentError:
-    return ArgumentError("schemas", reason, "Give a model class, a tool or a function.")
-
-
-def _last_of(input: Any) -> AIMessage:
-    messages = _messages_of(input)
-    if not messages:
-        raise NothingToValidate(
-            "validation", "No message found in input.", "Let a model answer first."
-        )
-    last = messages[-1]
-    if not isinstance(last, AIMessage):
-        raise NothingToValidate(
-            "validation",
-            f"Last message is not an AIMessage: {describe(last)}.",
-            "Put the node right after the model.",
-        )
-    return last
-
-
-def _messages_of(input: Any) -> Sequence[AnyMessage]:
-    if isinstance(input, list):
-        return input
-    if isinstance(input, Mapping):
-        return input.get("messages") or ()
-    return getattr(input, "messages", None) or ()
-
-
-def _validated(schema: Any, args: Mapping[str, Any]) -> str:
-    if is_pydantic_v1_subclass(schema):
-        return str(schema.validate(args).json())
-    return str(schema.model_validate(args).model_dump_json())
-
-
-def _unknown(name: str, known: Iterable[str]) -> str:
-    return f"Error: {name} is not a valid tool, try one of [{', '.join(known)}].\n\n{_REMEDY}"
+    return ArgumentError("schemas", reason, "Pass a model class, a tool or a function.")
 
 
 def _unreadable(call: Mapping[str, Any]) -> ToolMessage:
     why = call["error"] or "they are not valid JSON"
-    return _refused(call, f"Error: the arguments cannot be read: {why}\n\n{_REMEDY}")
-
-
-def _result(call: Mapping[str, Any], content: str, **more: Any) -> ToolMessage:
-    return ToolMessage(content, name=call["name"], tool_call_id=call["id"], **more)
+    return _refused(call, f"Error: the arguments cannot be read: {why}\n\n{_FIX}")
 
 
 def _refused(call: Mapping[str, Any], content: str) -> ToolMessage:
-    return _result(call, content, additional_kwargs=dict(_IS_ERROR))
+    return ToolMessage(
+        content,
+        name=call["name"],
+        tool_call_id=call["id"],
+        additional_kwargs={"is_error": True},
+    )

@@ -11,7 +11,7 @@ from agent_factory import AgentMiddleware, Flow, ModelRequest, Runtime, hook_con
 
 
 class Manners(AgentMiddleware):
-    """Tells the model how to speak."""
+    """Sets the tone of the answers."""
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
         """Ask with a system prompt."""
