@@ -79,7 +79,7 @@ def build(effort: Effort) -> Iterator[Match]:
 
 @contextmanager
 def _checking() -> Iterator[dict[str, Contender]]:
-    """The warnings of a build, and a build with them."""
+    """The warnings of a build alone, and the build with them."""
     factory = ours()
     members = factory.middleware(HOOKS, MANY)
     topology = plan_agent([add], middleware=members)

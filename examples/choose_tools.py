@@ -1,8 +1,8 @@
-"""Too many tools to show a model at once: another call of a model chooses which to offer.
+"""Let another model call choose which tools to offer, if there are too many to show at once.
 
 Run: python examples/choose_tools.py [--model local | provider:name]
 
-The middleware inside the selector only prints what came out of the choice.
+The middleware inside the selector only prints the tools that were chosen.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def play_music(song: str) -> str:
     return f"Now playing: {song}"
 
 
-class Shown(AgentMiddleware[Any, Any]):
-    """Prints which tools a call of the model offers."""
+class PrintTools(AgentMiddleware[Any, Any]):
+    """Prints the tools that a model call offers."""
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
         print("offered:", *(getattr(tool, "name", tool) for tool in request.tools))
@@ -53,7 +53,7 @@ def main(model: BaseChatModel) -> None:
         # One model does both here; in a product, give the selector a smaller one.
         middleware=[
             LLMToolSelectorMiddleware(max_tools=2, on_parsing_failure="all"),
-            Shown(),
+            PrintTools(),
         ],
     )
     request = "I want my money back for order A-1001."

@@ -1,9 +1,9 @@
-"""Ask a model again until the arguments of its call are right; no tool is run.
+"""Ask a model again until the arguments of its tool call are valid; no tool runs.
 
 Run: python examples/reprompt.py
 
-A graph of two nodes: the model fills in a form by a tool call, and a ValidationNode checks it. The
-edge after it leads back to the model while something is wrong. What comes out is the form.
+The graph has two nodes: the model fills in a form by a tool call, and a ValidationNode checks it.
+The edge after it goes back to the model until the form is valid. The result is the form.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Booking(BaseModel):
 
 
 def next_step(state: MessagesState) -> Literal["model", "__end__"]:
-    """Back to the model while one of the results after its message is an error."""
+    """Go back to the model while one of the results after its message is an error."""
     for message in reversed(state["messages"]):
         if not isinstance(message, ToolMessage):
             break

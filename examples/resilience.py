@@ -1,10 +1,10 @@
-"""What fails now and then is tried again; what fails for good is told to the model.
+"""Retry temporary failures, and report permanent ones to the model.
 
 Run: python examples/resilience.py [--model local | provider:name]
 
-The line to the orders breaks twice, and the tool is run again until it holds. An order that does
-not exist will not exist the next time either, so the model is told at once, in plain words. The
-scripted model's first call fails as well, and is made again.
+The connection to the orders breaks twice, and the tool is run again until it works. An order that
+does not exist would not exist the next time either, so the error is reported to the model at once,
+in plain words. The scripted model's first call fails as well, and is retried.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SCRIPT = [
     [{"name": "find_order", "args": {"order_id": "A-1001"}}],
     "Order A-1001 arrives on Thursday.",
     [{"name": "find_order", "args": {"order_id": "C-77"}}],
-    "There is no order C-77. Is the number right?",
+    "Order C-77 does not exist. Is the number right?",
 ]
 HINTS = {"find_order": ["Where is order D-12?"]}
 QUESTIONS = ["Where is order A-1001?", "Where is order C-77?"]
@@ -45,20 +45,20 @@ def find_order(order_id: str) -> str:
 
 def in_plain_words(error: Exception, request: ToolCallRequest) -> str:
     if isinstance(error, KeyError):
-        return f"There is no order {error.args[0]}."
+        return f"Order {error.args[0]} does not exist."
     return f"The orders cannot be reached: {error}."
 
 
 def main(model: BaseChatModel) -> None:
-    passing = (ConnectionError, TimeoutError)
+    temporary = (ConnectionError, TimeoutError)
     agent = create_agent(
         model,
         [find_order],
         middleware=[
-            ModelRetryMiddleware(retry_on=passing, initial_delay=0.01),
-            # Outside the retries: it hears of what they let pass, and of what they gave up on.
+            ModelRetryMiddleware(retry_on=temporary, initial_delay=0.01),
+            # Outside the retries: it reports what they do not retry, and what they give up on.
             ToolErrorMiddleware(in_plain_words),
-            ToolRetryMiddleware(retry_on=passing, initial_delay=0.01, on_failure="error"),
+            ToolRetryMiddleware(retry_on=temporary, initial_delay=0.01, on_failure="error"),
         ],
     )
     for question in QUESTIONS:

@@ -1,7 +1,7 @@
-"""Ask the model again when its call failed.
+"""Call a model again after a failure.
 
-A layer, so that it takes no step of the graph: a failed attempt leaves nothing in the thread, and
-what layers further in wrote is only that of the attempt which succeeded.
+The middleware is a layer: it adds no step to the graph, and nothing of a failed attempt reaches the
+thread. Updates of layers further in are kept only for the attempt that succeeded.
 """
 
 from __future__ import annotations
@@ -16,42 +16,41 @@ from agent_factory.middleware._shared.retry import Backoff, OnFailure, Retries, 
 
 __all__ = ["ModelRetryMiddleware"]
 
-_ADVICE = "Nothing is lost: ask again later."
-
 
 class ModelRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
-    """Calls the model again when a call raised, with growing waits.
+    """Calls the model again if a call raises, with growing waits.
 
-    After the last attempt the run ends with a message that says so, or with the exception. With a
-    `response_format` it ends as well: the message is not taken for an answer in prose, the model
-    is not asked for a better one, and `structured_response` is None.
+    After the last attempt the run ends with a message that names the failure, or with the
+    exception. With a `response_format` the run ends as well: the message is not parsed as an
+    answer, the model is not asked again, and `structured_response` is None.
 
-    Interrupts, handoffs, cancellation and KeyboardInterrupt are never retried. Errors that this
-    library names (`AgentFactoryError`: an unknown tool, a limit that is used up, a structured
-    answer that never fitted) would come again, so `Exception` does not mean them; they are retried
-    where `retry_on` names one of their classes, or is a predicate.
+    Interrupts, handoffs, cancellation and KeyboardInterrupt are never retried. This library's own
+    errors (`AgentFactoryError`: an unknown tool, a limit that is used up, a structured answer that
+    never fitted) would be raised again, so `Exception` does not cover them. They are retried if
+    `retry_on` names one of their classes, or is a predicate.
 
-    A stream has sent the words of a failed attempt before it failed; those of the next one follow
-    under another message id.
+    If an attempt fails while it streams, its tokens have been streamed already. Those of the next
+    attempt follow under another message id.
 
     Args:
-        max_retries: Attempts after the first; 0 only turns the failure into `on_failure`.
-        retry_on: The exceptions that are retried: a type, a tuple of them, or a function of the
-            exception. Any other is raised at once, as it is.
+        max_retries: Attempts after the first; with 0, a failure only becomes `on_failure`.
+        retry_on: The exceptions that are retried: a type, a tuple of types, or a function of the
+            exception. Any other exception is raised at once.
         on_failure: What the last failure leads to. "continue": an AIMessage that names it ends the
-            run, marked by `additional_kwargs["lc_source"] == "model_retry"`; "error": its
-            exception is raised, with a note of the attempts; a function of the exception: an
-            AIMessage with the text it returns.
-        backoff_factor: How much longer each wait is than the one before; 0 keeps them the same.
-        initial_delay: The first wait, in seconds.
-        max_delay: The longest wait, in seconds, jitter included. A minute, as providers count
-            their rates by the minute.
-        jitter: Draw each wait from between its half and its whole, so that clients which failed
-            together do not come back together.
-        name: Tells several instances apart.
+            run, marked by `additional_kwargs["lc_source"] == "model_retry"`. "error": its exception
+            is raised, with a note of the attempts. A function of the exception: an AIMessage with
+            the text that it returns.
+        backoff_factor: How much longer each wait is than the one before; 0 keeps all waits the
+            same.
+        initial_delay: The first wait in seconds.
+        max_delay: The longest wait in seconds, jitter included. The default is a minute, because
+            providers limit calls per minute.
+        jitter: Draw each wait from between half of it and all of it, so that clients which failed
+            together do not retry together.
+        name: The name of this instance, if a stack has several.
 
     Raises:
-        ValueError: An argument that is none of these; the message says what to write.
+        ValueError: An argument has an unusable value.
 
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
@@ -81,12 +80,13 @@ class ModelRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     def around_model(
         self, request: ModelRequest[Any]
     ) -> Generator[Any, Any, ModelResponse[Any] | AIMessage]:
-        """Asks until there is an answer, or no attempt is left."""
-        answer: ModelResponse[Any] | AIMessage = yield from self._retries.around(
-            request, self._failed
-        )
-        return answer
+        """Call the model until it answers, or no attempt is left."""
 
-    def _failed(self, error: Exception) -> AIMessage:
-        text = self._retries.last_words(error, "The call of the model", _ADVICE)
-        return AIMessage(text, additional_kwargs={"lc_source": "model_retry"})
+        def failed(error: Exception) -> AIMessage:
+            text = self._retries.failure_text(
+                error, "The model call", "Nothing is lost: ask again later."
+            )
+            return AIMessage(text, additional_kwargs={"lc_source": "model_retry"})
+
+        answer: ModelResponse[Any] | AIMessage = yield from self._retries.around(request, failed)
+        return answer

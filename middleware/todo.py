@@ -1,30 +1,27 @@
-"""A to-do list that the model keeps for itself, and that outlives what it was written in.
+"""A to-do list that the model maintains and that survives when messages are summarized.
 
-The list lies in the state, so neither a summary nor a cleared result can lose it, and it is shown
-at each call at the end of the last message. There the provider's prompt cache suffers least: all
-that stood before is read from the cache, whereas a list in the system prompt would make the
-provider read the whole conversation anew with each change. It is not a message of its own, since
-text between tool results and the model's answer leads models to end their turn, and since layers
-that look for the user's last message would find the list. What is shown is not written to the
-thread.
+The list is a key of the state, so neither a summary nor a cleared result can lose it. At each call
+it is shown at the end of the last message. There it costs the provider's prompt cache least:
+everything before it is read from the cache, whereas a change of the system prompt would invalidate
+the whole conversation. It is not a message by itself, because text between tool results and the
+model's answer leads models to end their turn, and because layers that look for the user's last
+message would find it. What is shown is not written to the thread.
 
-There is no layer around tools and no hook: the tool itself refuses a second list in one turn, so
-no way to it leads past that.
+The tool itself refuses a second list in one turn, so no hook and no tool layer is needed, and no
+jump bypasses the check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal, NotRequired
 
 from langchain_core.messages import (
     AIMessage,
-    AnyMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
 )
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import StructuredTool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command
 from pydantic import ValidationError
@@ -59,15 +56,15 @@ Each item has a content, what is to be done in one sentence, and a status:
 
 Call it at most once in a message."""
 
-_NAME: Final = "write_todos"
+_TOOL_NAME: Final = "write_todos"
 
-_SHOWN = """\
+_REMINDER = """\
 <todo_list>
-Your to-do list as it stands; write_todos replaces it.
+Your current to-do list; write_todos replaces it.
 {items}
 </todo_list>"""
 
-_SECOND = (
+_SECOND_CALL = (
     "Error: this list was not written. write_todos was called more than once in one message, and "
     "each call replaces the whole list, so only the first one counts. Call it again, alone, if "
     "the list should change."
@@ -78,12 +75,12 @@ _MALFORMED = (
     "content (text) and a status (pending, in_progress or completed)."
 )
 
-_TOLD: Final = 3
-"""Problems that the model is told at once: a long list may have hundreds of the same kind."""
+_MAX_PROBLEMS: Final = 3
+"""Problems that are reported to the model at once: a long list may have hundreds of one kind."""
 
 
 class Todo(TypedDict):
-    """An item of a to-do list: what is to be done, and how far it is."""
+    """An item of a to-do list: what is to be done, and its status."""
 
     content: str
     status: Literal["pending", "in_progress", "completed"]
@@ -100,23 +97,23 @@ class PlanningState(AgentState[Any]):
 
 
 class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
-    """Gives the model a to-do list: a tool to write it, and its newest form at each call.
+    """Gives the model a to-do list: a tool that writes it, and its current state at each call.
 
-    The list is the state's `todos`, kept with the thread and handed back with the result. Of
-    several lists in one message the first is written; the other calls are answered with an error,
-    and so is a list that is malformed, which leaves the old one as it was.
+    The list is the key `todos` of the state. It is kept with the thread and part of the result. If
+    one message holds several lists, the first is written and the other calls get an error. A
+    malformed list gets an error too and leaves the old list unchanged.
 
-    It works wherever it stands in a stack. After (inside) summarization and context editing the
-    list is not counted by them.
+    The middleware works at any position of a stack. After (inside) summarization and context
+    editing, these do not count the list.
 
     Args:
-        system_prompt: When to use the list; put at the end of the system prompt. Empty: nothing
-            is said.
-        tool_description: What the model is told of the tool.
-        name: Tells several instances apart. An agent has one list, so it needs one instance.
+        system_prompt: When to use the list; added at the end of the system prompt. An empty string
+            adds nothing.
+        tool_description: The description of the tool that the model reads.
+        name: The name of this instance. An agent has one list, so it needs one instance.
 
     Raises:
-        TypeError: An argument is no string.
+        TypeError: An argument is not a string.
         ValueError: `tool_description` is empty.
 
     >>> [tool.name for tool in TodoListMiddleware().tools]
@@ -138,96 +135,79 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
             ("tool_description", tool_description),
         ):
             if not isinstance(value, str):
-                raise TypeError(f"{argument} must be a string, not {value!r}.")
+                raise TypeError(f"{argument} must be a string, got {value!r}.")
         if not tool_description.strip():
             raise ValueError("tool_description must say what the tool does; it is empty.")
         self.system_prompt = system_prompt
         self.tool_description = tool_description
-        self.tools = [_tool(tool_description)]
-        self._told: tuple[SystemMessage | None, str, SystemMessage | None] | None = None
+        self.tools = [
+            StructuredTool.from_function(
+                func=write_todos,
+                coroutine=awrite_todos,  # without it, an async run would call `func` in a thread
+                name=_TOOL_NAME,
+                description=tool_description,
+                handle_validation_error=_report_malformed,
+            )
+        ]
+        self._cached: tuple[SystemMessage | None, str, SystemMessage | None] | None = None
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
-        """Asks the model with the instructions and the list."""
+        """Ask the model with the instructions and the list."""
+        # Cached, because both are usually the same objects in each turn.
+        system, prompt, cached = request.system_message, self.system_prompt, self._cached
+        if cached is None or cached[0] is not system or cached[1] != prompt:
+            instructed = system
+            if prompt:
+                instructed = _append(system, prompt) if system else SystemMessage(prompt)
+            cached = self._cached = system, prompt, instructed
+        messages = request.messages
         state: Any = request.state
-        system = self._instructed(request.system_message)
-        messages = _reminded(request.messages, state.get("todos") or [])
-        return (yield request.override(system_message=system, messages=messages))
-
-    def _instructed(self, system: SystemMessage | None) -> SystemMessage | None:
-        """The system message with the instructions; the same one for the same in each turn."""
-        told, prompt = self._told, self.system_prompt
-        if told is None or told[0] is not system or told[1] != prompt:
-            told = self._told = system, prompt, _instructed(system, prompt)
-        return told[2]
-
-
-def _tool(description: str) -> BaseTool:
-    return StructuredTool.from_function(
-        func=write_todos,
-        coroutine=awrite_todos,  # or it would take a thread
-        name=_NAME,
-        description=description,
-        handle_validation_error=_explained,
-    )
+        if todos := state.get("todos"):
+            items = "\n".join(f"- [{todo['status']}] {todo['content']}" for todo in todos)
+            reminder = _REMINDER.format(items=items)
+            if not messages or isinstance(messages[-1], AIMessage):
+                messages = [*messages, HumanMessage(reminder)]
+            else:
+                messages = [*messages[:-1], _append(messages[-1], reminder)]
+        return (yield request.override(system_message=cached[2], messages=messages))
 
 
 def write_todos(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
     """Write the list, unless an earlier call of the same message does so."""
+
+    def result(text: str, status: Literal["success", "error"]) -> ToolMessage:
+        return ToolMessage(text, tool_call_id=call_id, name=_TOOL_NAME, status=status)
+
     call_id = runtime.tool_call_id
-    lists = [c["id"] for c in unanswered(*last_turn(runtime.state["messages"])) if _is_list(c)]
-    if lists and call_id != lists[0]:
-        return _answer(call_id, _SECOND, "error")
+    calls = unanswered(*last_turn(runtime.state["messages"]))
+    ids = [call["id"] for call in calls if call["name"] == _TOOL_NAME]
+    if ids and call_id != ids[0]:
+        return result(_SECOND_CALL, "error")
     if empty := [index for index, todo in enumerate(todos) if not todo["content"].strip()]:
         problems = f"todos.{empty[0]}.content: it is empty"
-        return _answer(call_id, _MALFORMED.format(problems=problems), "error")
+        return result(_MALFORMED.format(problems=problems), "error")
     done = sum(todo["status"] == "completed" for todo in todos)
-    said = f"The list is written: {done} of {len(todos)} completed."
-    return Command(update={"todos": todos, "messages": [_answer(call_id, said)]})
+    written = result(f"The list is written: {done} of {len(todos)} completed.", "success")
+    return Command(update={"todos": todos, "messages": [written]})
 
 
 async def awrite_todos(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolMessage:
-    """As `write_todos`; there is nothing to wait for."""
+    """Write the list in an asynchronous run; `write_todos` waits for nothing."""
     return write_todos(todos, runtime)
 
 
-def _is_list(call: Any) -> bool:
-    return bool(call["name"] == _NAME)
+def _report_malformed(error: ValidationError) -> str:
+    problems = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
+    rest = len(problems) - _MAX_PROBLEMS
+    more = f"; and {rest} more" if rest > 0 else ""
+    return _MALFORMED.format(problems="; ".join(problems[:_MAX_PROBLEMS]) + more)
 
 
-def _answer(
-    call_id: str | None, text: str, status: Literal["success", "error"] = "success"
-) -> ToolMessage:
-    return ToolMessage(text, tool_call_id=call_id, name=_NAME, status=status)
-
-
-def _explained(error: ValidationError) -> str:
-    problems = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
-    more = f"; and {len(problems) - _TOLD} more" if len(problems) > _TOLD else ""
-    return _MALFORMED.format(problems="; ".join(problems[:_TOLD]) + more)
-
-
-def _instructed(system: SystemMessage | None, prompt: str) -> SystemMessage | None:
-    if not prompt:
-        return system
-    return SystemMessage(prompt) if system is None else _with_text(system, prompt)
-
-
-def _reminded(messages: list[AnyMessage], todos: Sequence[Todo]) -> list[AnyMessage]:
-    """The messages with the list at the end of the last one."""
-    if not todos:
-        return messages
-    items = "\n".join(f"- [{todo['status']}] {todo['content']}" for todo in todos)
-    shown = _SHOWN.format(items=items)
-    if not messages or isinstance(messages[-1], AIMessage):
-        return [*messages, HumanMessage(shown)]
-    return [*messages[:-1], _with_text(messages[-1], shown)]
-
-
-def _with_text(message: Any, text: str) -> Any:
+def _append(message: Any, text: str) -> Any:
     """A copy of the message with a text at its end."""
     content = message.content
     if isinstance(content, str):
-        told: Any = f"{content}\n\n{text}" if content else text
+        extended: Any = f"{content}\n\n{text}" if content else text
     else:
-        told = [*content, {"type": "text", "text": text}]
-    return message.model_copy(update={"content": told})
+        extended = [*content, {"type": "text", "text": text}]
+    return message.model_copy(update={"content": extended})

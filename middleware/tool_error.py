@@ -1,13 +1,14 @@
-"""Tell the model of a tool that raised, in words of one's own, instead of ending the run.
+"""Report the exception of a tool to the model, instead of ending the run.
 
-The handler may exist in both colours. The flow asks it as it would ask a model, by `Invoke`, so
-that the driver of the run picks the colour and the layer is still written once.
+The handler may be a function, a coroutine function, or one of each. The flow yields it in an
+`Invoke`, as it would a model, so the driver of the run calls the one that fits.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from langchain_core.messages import ToolMessage
@@ -29,31 +30,30 @@ from agent_factory.middleware._shared.messages import tool_names
 __all__ = ["ToolErrorMiddleware"]
 
 Result = ToolMessage | Command[Any]
-Told = str | ToolMessage
-OnError = Callable[[Exception, ToolCallRequest], Told]
-AOnError = Callable[[Exception, ToolCallRequest], Awaitable[Told]]
+OnError = Callable[[Exception, ToolCallRequest], str | ToolMessage]
+AOnError = Callable[[Exception, ToolCallRequest], Awaitable[str | ToolMessage]]
 
 
 class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
-    """Turns the exception of a tool into a result that the model reads, with status "error".
+    """Turns the exception of a tool into a result with status "error", which the model reads.
 
-    Interrupts, handoffs, cancellation and KeyboardInterrupt pass, and so do the errors that this
-    library names (`AgentFactoryError`): a limit that should end the run, a layer that returned
-    junk. They are no tool's errors, and no model could mend them.
+    Interrupts, handoffs, cancellation and KeyboardInterrupt propagate. So do this library's own
+    errors (`AgentFactoryError`), such as a limit that should end the run or a layer that returned
+    an invalid value: no tool raised them, and no model could correct them.
 
     Args:
-        on_error: What the model is told: a function of the exception and the request that returns
-            a text, or a ToolMessage (taken as it is, status included, as the result of this call).
-            It may raise the exception again to let it pass. In an asynchronous run it is called
-            in a thread. Default: the exception's type and message, without a traceback, and what
-            the model can do.
-        aon_error: The same as a coroutine, for asynchronous runs. Without an `on_error` beside it
-            the agent can only run asynchronously.
-        tools: The tools it is about, as names or BaseTool instances; None: all.
-        name: Tells several instances apart.
+        on_error: A function of the exception and the request that returns what the model reads: a
+            string, or a ToolMessage, which keeps its status and becomes the result of this call.
+            It may raise the exception again to let it propagate. In an asynchronous run it is
+            called in a thread. Default: the type and text of the exception, without a traceback,
+            and what the model can do.
+        aon_error: The same as a coroutine function, for asynchronous runs. If only `aon_error` is
+            given, the agent can only run asynchronously.
+        tools: The tools whose exceptions are handled, as names or BaseTool instances; None: all.
+        name: The name of this instance, if a stack has several.
 
     Raises:
-        ValueError: A handler that is no function, or of the other colour.
+        ValueError: `on_error` is not a plain function, or `aon_error` not a coroutine function.
         TypeError: `tools` holds something that is neither a name nor a tool.
 
     >>> from agent_factory import create_agent
@@ -63,7 +63,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
     ...     return a / b
     >>> call = [{"name": "divide", "args": {"a": 1, "b": 0}}]
     >>> agent = create_agent(
-    ...     ScriptedChatModel([call, "There is no answer."]),
+    ...     ScriptedChatModel([call, "It has no answer."]),
     ...     [divide],
     ...     middleware=[ToolErrorMiddleware(lambda error, request: f"No: {error}.")],
     ... )
@@ -82,92 +82,81 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        _check_handlers(on_error, aon_error)
+        arguments = (("on_error", on_error, False), ("aon_error", aon_error, True))
+        for argument, handler, is_coroutine in arguments:
+            is_function = callable(handler) and not isinstance(handler, type)
+            if handler is None or (is_function and is_async(handler) == is_coroutine):
+                continue
+            kind = "an `async def` function" if is_coroutine else "a plain function"
+            raise ValueError(
+                f"{argument} must be {kind} of the exception and the request, got {handler!r}. "
+                "Pass a plain function as on_error, a coroutine function as aon_error."
+            )
         self.tool_names = tool_names(tools)
         self.expected_tools = self.tool_names or ()
-        if aon_error is None:
-            on_error = on_error or _tell
+        if on_error is None and aon_error is None:
+            on_error = _default_text
         self._handler = _Handler(on_error, aon_error)
 
     def around_tool(self, request: ToolCallRequest) -> Generator[Any, Any, Result]:
-        """Runs the call; what it raises becomes its result."""
-        if self.tool_names is not None and request.tool_call["name"] not in self.tool_names:
+        """Run the call, and turn what it raises into its result."""
+        call = request.tool_call
+        if self.tool_names is not None and call["name"] not in self.tool_names:
             return cast("Result", (yield request))
-        if self._handler.sync is None:
-            yield Invoke(_OnlyAsync(self.name), None)
+        if self._handler.on_error is None:
+            yield Invoke(_AsyncOnly(self.name), None)
         try:
             return cast("Result", (yield request))
         except AgentFactoryError:
             raise
         except Exception as error:
-            told = yield Invoke(self._handler, (error, request))
-            return self._as_message(told, request)
-
-    def _as_message(self, told: Any, request: ToolCallRequest) -> ToolMessage:
-        call = request.tool_call
-        if isinstance(told, ToolMessage):
-            own = {"tool_call_id": call["id"], "name": told.name or call["name"]}
-            return told.model_copy(update=own)
-        text = checked_text(self.name, "on_error", told)
-        return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
+            answer = yield Invoke(self._handler, (error, request))
+            if isinstance(answer, ToolMessage):
+                fields = {"tool_call_id": call["id"], "name": answer.name or call["name"]}
+                return answer.model_copy(update=fields)
+            text = checked_text(self.name, "on_error", answer)
+            return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
 
 
+@dataclass(frozen=True, slots=True)
 class _Handler:
-    """Both colours of a handler, to be asked by `Invoke`.
+    """The handlers in the form that `Invoke` takes. One of them is always given."""
 
-    Args:
-        sync: The plain function; None where there is only the other.
-        a: The coroutine function, if there is one.
-    """
-
-    def __init__(self, sync: OnError | None, a: AOnError | None) -> None:
-        self.sync = sync
-        self.a = a
+    on_error: OnError | None
+    aon_error: AOnError | None
 
     def invoke(self, input: tuple[Exception, ToolCallRequest], config: Any = None) -> Any:
-        assert self.sync  # without it, a synchronous run was refused before the tool was called
-        return self.sync(*input)
+        assert self.on_error  # without it, `_AsyncOnly` refused the run before the tool was called
+        return self.on_error(*input)
 
     async def ainvoke(self, input: tuple[Exception, ToolCallRequest], config: Any = None) -> Any:
-        if self.a is not None:
-            return await self.a(*input)
-        assert self.sync  # there is always one of the two
-        return await asyncio.to_thread(self.sync, *input)
+        if self.aon_error is not None:
+            return await self.aon_error(*input)
+        assert self.on_error
+        return await asyncio.to_thread(self.on_error, *input)
 
 
-class _OnlyAsync:
-    """Refuses a synchronous run before the first tool, not only once one has failed."""
+@dataclass(frozen=True, slots=True)
+class _AsyncOnly:
+    """Refuses a synchronous run before the first tool call, not only after one has failed."""
 
-    def __init__(self, owner: str) -> None:
-        self.owner = owner
+    owner: str
 
     def invoke(self, input: None, config: Any = None) -> None:
         raise TurnError(
             self.owner,
-            "has an aon_error and no on_error, so no error of a tool could be told in a "
-            "synchronous run.",
-            "Give on_error as well, or run the agent with ainvoke or astream.",
+            "has an aon_error and no on_error, so a synchronous run could not report the error of "
+            "a tool.",
+            "Pass on_error as well, or run the agent with ainvoke or astream.",
         )
 
     async def ainvoke(self, input: None, config: Any = None) -> None:
-        """An asynchronous run may go on."""
+        """Do nothing."""
 
 
-def _tell(error: Exception, request: ToolCallRequest) -> str:
+def _default_text(error: Exception, request: ToolCallRequest) -> str:
     return (
         f"{request.tool_call['name']} failed with {format_error(error)}\nIf the arguments are the "
-        "cause, correct them and call it again; else try another way, or say what could not be "
-        "done."
+        "cause, correct them and call it again; otherwise try another way, or say what could not "
+        "be done."
     )
-
-
-def _check_handlers(on_error: Any, aon_error: Any) -> None:
-    for name, handler, wanted in (("on_error", on_error, False), ("aon_error", aon_error, True)):
-        if handler is None:
-            continue
-        if not callable(handler) or isinstance(handler, type) or is_async(handler) != wanted:
-            kind = "an `async def` function" if wanted else "a plain function"
-            raise ValueError(
-                f"{name} must be {kind} of the exception and the request, not {handler!r}. "
-                "A plain function goes to on_error, a coroutine to aon_error."
-            )

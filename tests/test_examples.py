@@ -123,7 +123,7 @@ def test_resilience_tries_again_what_passes_and_tells_the_model_what_does_not(sh
     assert out.startswith("  find_order: the line is dead\n  find_order: no answer after 2 s\n")
     assert "Order A-1001 arrives on Thursday." in out
     assert out.count("find_order:") == 2
-    assert "\nThere is no order C-77.\n" in out
+    assert "\nOrder C-77 does not exist.\n" in out
 
 
 @pytest.mark.long
@@ -132,7 +132,7 @@ def test_resilience_holds_with_the_local_model_too(show: Show) -> None:
     out = show("resilience", "--model", "local")
     assert "find_order: no answer after 2 s" in out
     assert out.count("Order A-1001 arrives on Thursday.") == 2
-    assert out.count("There is no order C-77.") == 2
+    assert out.count("Order C-77 does not exist.") == 2
 
 
 def test_limits_end_with_an_answer_and_not_with_another_call(show: Show) -> None:

@@ -52,7 +52,7 @@ def test_a_built_in_keeps_all_laws() -> None:
     check_middleware(TodoListMiddleware, max_examples=2)
 
 
-class Colourful(AgentMiddleware):
+class Inconsistent(AgentMiddleware):
     def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
         return {"messages": [HumanMessage("blue")]}
 
@@ -132,7 +132,11 @@ class Confusing(AgentMiddleware):
 @pytest.mark.parametrize(
     ("make", "law", "words"),
     [
-        (Colourful, "sync_equals_async", r"Colourful.before_model: .*'blue' in the synchronous"),
+        (
+            Inconsistent,
+            "sync_equals_async",
+            r"Inconsistent.before_model: .*'blue' in the synchronous",
+        ),
         (Counting, "idempotent", r"run twice on one state: .*'Run 1' the first time, 'Run 2'"),
         (Meddling, "leaves_states_alone", r"changed its state in place: messages\[\d\]: nothing b"),
         (Chatty, "leaves_agents_alone", r"messages\[4\]: nothing without it, .* with it"),
@@ -155,7 +159,7 @@ def test_a_broken_law_says_which_where_and_on_what(make: Any, law: str, words: s
 SMALL: dict[Any, Any] = {
     make: strategies.states(messages=strategies.messages(phase, max_turns=0))
     for make, phase in (
-        (Colourful, "before_agent"),
+        (Inconsistent, "before_agent"),
         (Counting, "before_agent"),
         (Meddling, "after_agent"),
         (Cutting, "before_model"),
@@ -164,19 +168,21 @@ SMALL: dict[Any, Any] = {
 }
 
 
-def test_a_law_that_is_not_meant_to_hold_can_be_left_out() -> None:
+def test_a_law_can_be_left_out() -> None:
     check_middleware(Chatty, laws=["leaves_agents_alone"], without=["leaves_agents_alone"])
 
 
 @pytest.mark.parametrize(
     ("args", "kwargs", "words"),
     [
-        ((Good(),), {}, r"Give a class, or lambda"),
-        ((lambda: 5,), {}, r"is no middleware"),
-        ((Good,), {"laws": ["gravity"]}, r"gravity: is no law. The laws are sync_equals_async"),
+        ((Good(),), {}, r"Pass the class, or lambda"),
+        ((lambda: 5,), {}, r"must be an AgentMiddleware, got int"),
+        ((Good,), {"laws": ["gravity"]}, r"gravity: is not a law. The laws are sync_equals_async"),
     ],
 )
-def test_what_cannot_be_checked_is_refused(args: Any, kwargs: Any, words: str) -> None:
+def test_invalid_arguments_of_check_middleware_are_refused(
+    args: Any, kwargs: Any, words: str
+) -> None:
     with pytest.raises(ArgumentError, match=words):
         check_middleware(*args, **kwargs)
 
@@ -195,12 +201,12 @@ def test_context_store_and_answers_reach_the_hooks() -> None:
 
 @few
 @given(strategies.messages())
-def test_histories_are_valid_but_for_calls_that_wait(history: Any) -> None:
+def test_histories_are_valid_except_for_pending_calls(history: Any) -> None:
     assert_valid_history(history, pending=True)
 
 
 @pytest.mark.parametrize("phase", Phase)
-def test_histories_end_as_a_hook_of_their_phase_meets_them(phase: Phase) -> None:
+def test_histories_end_as_at_their_phase(phase: Phase) -> None:
     ends = {
         Phase.BEFORE_AGENT: {"human"},
         Phase.BEFORE_MODEL: {"human", "tool"},
@@ -242,13 +248,13 @@ def test_states_have_the_keys_their_schema_requires() -> None:
 
 @settings(few, max_examples=6)
 @given(strategies.stacks())
-def test_an_agent_of_any_stack_of_bystanders_answers_alike_in_both_colours(stack: Any) -> None:
+def test_idle_stacks_do_not_change_an_answer(stack: Any) -> None:
     assert len({member.name for member in stack}) == len(stack)
     agent = create_agent(ScriptedChatModel(["Hi!"]), middleware=stack)
     assert both_ways(agent, {"messages": [("user", "Hi")]})["messages"][-1].text == "Hi!"
 
 
-def test_stacks_of_ones_own_members() -> None:
+def test_stacks_of_given_members() -> None:
     @few
     @given(strategies.stacks({"good": Good}, max_size=1))
     def law(stack: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from langgraph.channels import (
     AnyValue,
@@ -150,29 +150,25 @@ class StateView:
 
     def _apply(self, key: str, values: list[Any]) -> Any:
         """Return the value of a key after some writes."""
-        channel = self._channels[key]
+        channel: Any = self._channels[key]
         if not is_reduced(channel):
             channel = channel.copy()
         elif key in self._reduced:
             channel = self._reduced[key]
         else:
-            channel = self._reduced[key] = self._with_value(key)
+            if key not in self.now.persistent:
+                channel = channel.copy()
+            elif is_messages(channel):
+                value = self.now.persistent[key]
+                channel = self._cached.get(key) or channel.from_checkpoint(value)
+                channel.value = value
+                self._cached[key] = channel
+            else:
+                # A reducer may change its first argument, and LangGraph folds that again.
+                channel = channel.from_checkpoint(copy(self.now.persistent[key]))
+            self._reduced[key] = channel
         channel.update(values)
         return channel.get()
-
-    def _with_value(self, key: str) -> Channel:
-        """Return a channel that holds the current value of a key."""
-        channel = self._channels[key]
-        if key not in self.now.persistent:
-            return channel.copy()
-        value = self.now.persistent[key]
-        if not is_messages(channel):
-            # A reducer may change its first argument, and LangGraph folds that again.
-            return channel.from_checkpoint(copy(value))
-        cached: Any = self._cached.get(key) or channel.from_checkpoint(value)
-        cached.value = value
-        self._cached[key] = cached
-        return cast("Channel", cached)
 
 
 def _overwrites(value: Any) -> bool:

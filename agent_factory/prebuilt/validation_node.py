@@ -19,7 +19,13 @@ from langchain_core.utils.pydantic import is_basemodel_subclass, is_pydantic_v1_
 from pydantic import BaseModel, ValidationError
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
-from agent_factory.errors import ArgumentError, SpecError, TurnError, describe, raise_all
+from agent_factory.errors import (
+    ArgumentError,
+    SpecError,
+    TurnError,
+    describe,
+    raise_all,
+)
 
 Schema = type[BaseModel]
 """A model class of pydantic 2, or one of pydantic 1, which type checkers cannot name beside it."""
@@ -56,8 +62,8 @@ class ValidationNode(Runnable[Any, Any]):
         tags: The tags of its runs in traces.
 
     Raises:
-        ArgumentError: A schema that cannot be used, a ValueError.
-        SpecError: Two different schemas have one name.
+        ArgumentError: A schema cannot be used.
+        SpecError: Two different schemas have the same name (AF113).
 
     >>> class Add(BaseModel):
     ...     a: int

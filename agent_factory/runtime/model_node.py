@@ -84,17 +84,11 @@ class ModelNode(Runnable[Any, Any]):
         self._offered = spec.toolbox.offered
         self._repair = recorder.repairing(repair if spec.repairs_history else no_repair)
         self._pending_exit = recorder.pending_exit("", MODEL, pending_exit, ended_by_tools)
-
-    # An agent runs sync or async, and many are built that never run: what only runs need is made
-    # when the first run needs it.
-
-    @cached_property
-    def _call(self) -> ModelCall:
-        return self._composed(asynchronous=False)
-
-    @cached_property
-    def _acall(self) -> ModelCall:
-        return self._composed(asynchronous=True)
+        self._call: ModelCall = self._ask
+        self._acall: ModelCall = self._ask_async
+        if self._layers:
+            self._call = self._composed(asynchronous=False)
+            self._acall = self._composed(asynchronous=True)
 
     def _composed(self, *, asynchronous: bool) -> ModelCall:
         if missing := first_without_mode(self._layers, asynchronous=asynchronous):
@@ -106,6 +100,8 @@ class ModelNode(Runnable[Any, Any]):
             self._recorder,
             lambda layers: compose_model_call(layers, innermost),
         )
+
+    # Many agents are built that never run, so what only runs need is made in the first run.
 
     @cached_property
     def _reader(self) -> ResponseReader:

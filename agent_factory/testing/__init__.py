@@ -1,8 +1,8 @@
-"""For tests of agents and middleware: models that follow a script, single hooks, laws, snapshots.
+"""Tools for tests: scripted models, single hooks and layers, laws, recordings, snapshots.
 
 >>> from agent_factory.testing import ScriptedChatModel, run_hook
 
-Names are loaded when they are first used: pytest imports this package at every start.
+Names are loaded at first use, because pytest imports this package at every start.
 """
 
 from __future__ import annotations
@@ -11,44 +11,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agent_factory.testing.fake_model import ModelCallRecord as ModelCallRecord
+    from agent_factory.testing.fake_model import Reply as Reply
+    from agent_factory.testing.fake_model import ScriptedChatModel as ScriptedChatModel
+    from agent_factory.testing.fake_model import ScriptError as ScriptError
+    from agent_factory.testing.harness import LayerRun as LayerRun
+    from agent_factory.testing.harness import arun_hook as arun_hook
+    from agent_factory.testing.harness import arun_layer as arun_layer
+    from agent_factory.testing.harness import run_hook as run_hook
+    from agent_factory.testing.harness import run_layer as run_layer
     from agent_factory.testing.histories import InvalidHistory as InvalidHistory
     from agent_factory.testing.histories import assert_valid_history as assert_valid_history
-    from agent_factory.testing.hooks import arun_hook as arun_hook
-    from agent_factory.testing.hooks import run_hook as run_hook
     from agent_factory.testing.laws import LAWS as LAWS
     from agent_factory.testing.laws import LawViolation as LawViolation
     from agent_factory.testing.laws import check_middleware as check_middleware
-    from agent_factory.testing.layers import LayerRun as LayerRun
-    from agent_factory.testing.layers import arun_layer as arun_layer
-    from agent_factory.testing.layers import run_layer as run_layer
-    from agent_factory.testing.recordings.cassette import CassetteError as CassetteError
-    from agent_factory.testing.recordings.cassette import CassetteMismatch as CassetteMismatch
-    from agent_factory.testing.recordings.record import RecordingChatModel as RecordingChatModel
-    from agent_factory.testing.recordings.record import record as record
-    from agent_factory.testing.recordings.replay import ReplayChatModel as ReplayChatModel
-    from agent_factory.testing.recordings.replay import ReplayedError as ReplayedError
-    from agent_factory.testing.recordings.replay import replay as replay
+    from agent_factory.testing.recordings import CassetteError as CassetteError
+    from agent_factory.testing.recordings import CassetteMismatch as CassetteMismatch
+    from agent_factory.testing.recordings import RecordingChatModel as RecordingChatModel
+    from agent_factory.testing.recordings import ReplayChatModel as ReplayChatModel
+    from agent_factory.testing.recordings import ReplayedError as ReplayedError
+    from agent_factory.testing.recordings import record as record
+    from agent_factory.testing.recordings import replay as replay
     from agent_factory.testing.replay_diff import Divergence as Divergence
     from agent_factory.testing.replay_diff import areplay_with as areplay_with
     from agent_factory.testing.replay_diff import replay_with as replay_with
-    from agent_factory.testing.responses import Reply as Reply
-    from agent_factory.testing.responses import ScriptError as ScriptError
-    from agent_factory.testing.scripted import ModelCallRecord as ModelCallRecord
-    from agent_factory.testing.scripted import ScriptedChatModel as ScriptedChatModel
     from agent_factory.testing.strategies import each_stack as each_stack
     from agent_factory.testing.sync_async import both_ways as both_ways
 
 _HOME = {
+    "fake_model": ("ModelCallRecord", "Reply", "ScriptError", "ScriptedChatModel"),
+    "harness": ("LayerRun", "arun_hook", "arun_layer", "run_hook", "run_layer"),
     "histories": ("InvalidHistory", "assert_valid_history"),
-    "hooks": ("arun_hook", "run_hook"),
     "laws": ("LAWS", "LawViolation", "check_middleware"),
-    "layers": ("LayerRun", "arun_layer", "run_layer"),
-    "recordings.cassette": ("CassetteError", "CassetteMismatch"),
-    "recordings.record": ("RecordingChatModel", "record"),
-    "recordings.replay": ("ReplayChatModel", "ReplayedError", "replay"),
+    "recordings": (
+        "CassetteError",
+        "CassetteMismatch",
+        "RecordingChatModel",
+        "ReplayChatModel",
+        "ReplayedError",
+        "record",
+        "replay",
+    ),
     "replay_diff": ("Divergence", "areplay_with", "replay_with"),
-    "responses": ("Reply", "ScriptError"),
-    "scripted": ("ModelCallRecord", "ScriptedChatModel"),
     "strategies": ("each_stack",),
     "sync_async": ("both_ways",),
 }

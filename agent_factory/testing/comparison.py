@@ -1,12 +1,12 @@
-"""Values without what differs from run to run, and the first place where two of them differ.
+"""Normalize values so that equal runs compare equal, and find the first difference of two values.
 
-Message ids are left out, and the ids of tool calls are numbered as they come: LangChain makes them
-by chance. What is left is plain data where it can be.
+LangChain draws the ids of messages and tool calls at random. So message ids are left out, and the
+ids of tool calls are numbered in the order in which they appear.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import singledispatch
@@ -33,22 +33,21 @@ _MESSAGE_FIELDS = (
     "additional_kwargs",
     "response_metadata",
 )
-_SHOWN = 60  # characters of a value in the words of a difference
+_MAX_CHARACTERS = 60  # of a value in the description of a difference
 
 
-def plain(value: Any) -> Any:
-    """The value as data that is equal wherever two runs did the same.
+def normalize(value: Any) -> Any:
+    """The value as plain data that is equal for runs that did the same.
 
     >>> from langchain_core.messages import AIMessage
-    >>> plain([AIMessage("Hi", id="1")])
+    >>> normalize([AIMessage("Hi", id="1")])
     [{'type': 'ai', 'content': 'Hi'}]
     """
-    found = _plain(value)
-    ids = dict.fromkeys(_ids(value))
-    return _renamed(found, {id_: f"call_{n}" for n, id_ in enumerate(ids, 1)})
+    ids = dict.fromkeys(_call_ids(value))
+    return replace_strings(_normalize(value), {id_: f"call_{n}" for n, id_ in enumerate(ids, 1)})
 
 
-def _ids(value: Any) -> Iterator[str]:
+def _call_ids(value: Any) -> Iterator[str]:
     """The ids of tool calls, in the order in which they appear."""
     if isinstance(value, AIMessage):
         yield from call_ids(value)
@@ -56,35 +55,33 @@ def _ids(value: Any) -> Iterator[str]:
         yield value.tool_call_id
     elif isinstance(value, ToolCallRequest):
         yield str(value.tool_call["id"])
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _ids(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _ids(item)
     elif isinstance(value, ModelRequest):
-        yield from _ids(value.messages)
+        yield from _call_ids(value.messages)
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _call_ids(item)
     elif is_dataclass(value) and not isinstance(value, type):
-        yield from _ids([getattr(value, f.name) for f in fields(value)])
+        yield from _call_ids([getattr(value, f.name) for f in fields(value)])
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+def replace_strings(value: Any, names: Mapping[str, str]) -> Any:
+    """Plain data with some strings replaced, at any depth."""
     if isinstance(value, str):
         return names.get(value, value)
     if isinstance(value, dict):
-        return {key: _renamed(item, names) for key, item in value.items()}
-    return [_renamed(item, names) for item in value] if isinstance(value, list) else value
+        return {key: replace_strings(item, names) for key, item in value.items()}
+    return [replace_strings(item, names) for item in value] if isinstance(value, list) else value
 
 
 @singledispatch
-def _plain(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        found = {f.name: _plain(getattr(value, f.name)) for f in fields(value) if f.repr}
+        found = {f.name: _normalize(getattr(value, f.name)) for f in fields(value) if f.repr}
         return {name: item for name, item in found.items() if item not in (None, (), [], {})}
     return value
 
 
-@_plain.register(BaseMessage)
+@_normalize.register
 def _(message: BaseMessage) -> Any:
     if isinstance(message, RemoveMessage):
         return {"type": "remove"}
@@ -92,94 +89,57 @@ def _(message: BaseMessage) -> Any:
     for name in _MESSAGE_FIELDS:
         value = getattr(message, name, None)
         if value or name == "content":
-            found[name] = [_call(call) for call in value or ()] if "calls" in name else value
+            found[name] = [_tool_call(call) for call in value or ()] if "calls" in name else value
     if getattr(message, "status", "success") != "success":
         found["status"] = "error"
-    return _plain(found)
+    return _normalize(found)
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in call.items() if key != "type"}
-
-
-@_plain.register(dict)
-@_plain.register(Mapping)
-def _(mapping: Mapping[Any, Any]) -> Any:
-    return {str(key): _plain(value) for key, value in mapping.items()}
-
-
-@_plain.register(list)
-@_plain.register(tuple)
-def _(items: Any) -> Any:
-    return [_plain(item) for item in items]
-
-
-@_plain.register(set)
-@_plain.register(frozenset)
-@_plain.register(Set)
-def _(items: Any) -> Any:
-    return sorted((_plain(item) for item in items), key=repr)
-
-
-@_plain.register
+@_normalize.register
 def _(request: ModelRequest) -> Any:
+    tools: list[Any] = []
+    for tool in request.tools:
+        name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+        tools.append(tool if isinstance(tool, dict) else name)
     found = {
         "model": type(request.model).__name__,
         "messages": request.messages,
         "system": request.system_prompt,
-        "tools": [_tool(tool) for tool in request.tools],
+        "tools": tools,
         "tool_choice": request.tool_choice,
         "settings": request.model_settings,
     }
-    return {name: _plain(item) for name, item in found.items() if item not in (None, [], {})}
+    return {name: _normalize(item) for name, item in found.items() if item not in (None, [], {})}
 
 
-def _tool(tool: Any) -> Any:
-    return tool if isinstance(tool, dict) else getattr(tool, "name", None) or tool.__name__
+def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in call.items() if key != "type"}
 
 
-@_plain.register
-def _(request: ToolCallRequest) -> Any:
-    return _call(request.tool_call)
+_FORMS: dict[type[Any], Callable[[Any], Any]] = {
+    Mapping: lambda mapping: {str(key): _normalize(value) for key, value in mapping.items()},
+    list: lambda items: [_normalize(item) for item in items],
+    tuple: lambda items: [_normalize(item) for item in items],
+    Set: lambda items: sorted((_normalize(item) for item in items), key=repr),
+    ToolCallRequest: lambda request: _tool_call(request.tool_call),
+    Interrupt: lambda interrupt: {"interrupt": _normalize(interrupt.value)},
+    BaseException: lambda error: {"error": type(error).__name__, "text": str(error)},
+    Enum: lambda member: member.value,
+    BaseTool: lambda tool: tool.name,
+    BaseChatModel: lambda model: type(model).__name__,
+    BaseModel: lambda model: {type(model).__name__: _normalize(model.model_dump())},
+}
+for _kind, _form in _FORMS.items():
+    _normalize.register(_kind, _form)
 
 
-@_plain.register
-def _(interrupt: Interrupt) -> Any:
-    return {"interrupt": _plain(interrupt.value)}
-
-
-@_plain.register
-def _(error: BaseException) -> Any:
-    return {"error": type(error).__name__, "text": str(error)}
-
-
-@_plain.register
-def _(value: Enum) -> Any:
-    return value.value
-
-
-@_plain.register
-def _(tool: BaseTool) -> Any:
-    return tool.name
-
-
-@_plain.register
-def _(model: BaseChatModel) -> Any:
-    return type(model).__name__
-
-
-@_plain.register
-def _(value: BaseModel) -> Any:
-    return {type(value).__name__: _plain(value.model_dump())}
-
-
-class _Nothing:
+class _Missing:
     def __repr__(self) -> str:
         return "nothing"
 
 
-NOTHING = _Nothing()
-"""Stands where one of two values has no part at all."""
+MISSING = _Missing()
+"""Stands for a part that only the other value has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,46 +147,40 @@ class Difference:
     """The first place where two values differ.
 
     Args:
-        path: Where it is, such as `messages[2].content`; empty for the whole.
-        one: What is there in the first.
-        other: What is there in the second.
+        path: The place, such as `messages[2].content`; empty if the values differ as a whole.
+        one: The part of the first value.
+        other: The part of the second value.
     """
 
     path: str
     one: Any
     other: Any
 
-    def words(self, one: str, other: str) -> str:
-        """The difference in words, with names for the two sides."""
+    def describe(self, one: str, other: str) -> str:
+        """The difference as text, with names for the two values."""
+        texts = [
+            text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
+            for text in (repr(self.one), repr(self.other))
+        ]
         where = f"{self.path}: " if self.path else ""
-        return f"{where}{_short(self.one)} {one}, {_short(self.other)} {other}"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+        return f"{where}{texts[0]} {one}, {texts[1]} {other}"
 
 
 def first_difference(one: Any, other: Any, path: str = "") -> Difference | None:
-    """The first place where two plain values differ; None where they are equal.
+    """The first place where two normalized values differ; None if they are equal.
 
     >>> first_difference({"a": [1, 2]}, {"a": [1, 3]}).path
     'a[1]'
     """
-    if isinstance(one, dict) and isinstance(other, dict):
-        return _first_of(one, other, dict.fromkeys([*one, *other]), f"{path}." if path else "")
     if isinstance(one, list) and isinstance(other, list):
-        pair = dict(enumerate(one)), dict(enumerate(other))
-        return _first_of(*pair, dict.fromkeys([*pair[0], *pair[1]]), path)
-    return None if one is other or one == other else Difference(path, one, other)
-
-
-def _first_of(
-    one: Mapping[Any, Any], other: Mapping[Any, Any], keys: Mapping[Any, Any], path: str
-) -> Difference | None:
-    for key in keys:
-        step = f"{path}[{key}]" if isinstance(key, int) else f"{path}{key}"
-        found = first_difference(one.get(key, NOTHING), other.get(key, NOTHING), step)
+        steps = {index: f"{path}[{index}]" for index in range(max(len(one), len(other)))}
+        one, other = dict(enumerate(one)), dict(enumerate(other))
+    elif isinstance(one, dict) and isinstance(other, dict):
+        steps = {key: f"{path}.{key}" if path else str(key) for key in [*one, *other]}
+    else:
+        return None if one is other or one == other else Difference(path, one, other)
+    for key, step in steps.items():
+        found = first_difference(one.get(key, MISSING), other.get(key, MISSING), step)
         if found:
             return found
     return None

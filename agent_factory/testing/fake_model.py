@@ -1,39 +1,208 @@
-"""A chat model whose answers come from elsewhere: a script, or a file. In all four ways."""
+"""Chat models that answer without a provider: by a script, or (in `recordings`) from a file."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
+from threading import Lock
+from typing import Any, Self
+from uuid import uuid4
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel, Field, PrivateAttr
 
-from agent_factory.testing.responses import Said
+Step = str | AIMessage | Sequence[Any] | Exception | BaseModel | Callable[[list[BaseMessage]], Any]
+"""One answer of a model, in any of the forms that `ScriptedChatModel` takes."""
 
 
-class SpeakingModel(BaseChatModel):
-    """Says what `_say` decides."""
+class ScriptError(AssertionError):
+    """The model was called more often than its script has steps, or less often."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer of a model in full detail.
+
+    Args:
+        text: The text of the message.
+        calls: Its tool calls: dicts with `name`, `args` and optionally `id`.
+        usage: Input and output tokens, `(12, 5)` or LangChain's usage dict.
+        delay: Seconds until the model begins to answer.
+        chunks: The pieces in which the text is streamed; default: word by word.
+        error: The exception that the model raises: at once, or after the chunks were streamed.
+
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> model = ScriptedChatModel([Reply("It is five.", usage=(12, 5))])
+    >>> model.invoke("2 + 3?").usage_metadata["total_tokens"]
+    17
+    """
+
+    text: str = ""
+    calls: Sequence[Mapping[str, Any]] = ()
+    usage: tuple[int, int] | Mapping[str, Any] | None = None
+    delay: float = 0.0
+    chunks: Sequence[str] | None = None
+    error: BaseException | None = None
+
+    @property
+    def message(self) -> AIMessage:
+        """The reply as a message."""
+        usage: Any = self.usage
+        if isinstance(usage, tuple):
+            usage = {"input_tokens": usage[0], "output_tokens": usage[1]}
+        if usage is not None:
+            total = usage["input_tokens"] + usage["output_tokens"]
+            usage = UsageMetadata(**{"total_tokens": total, **usage})  # type: ignore[typeddict-item]
+        return AIMessage(
+            self.text or "".join(self.chunks or ()),
+            tool_calls=[tool_call(call) for call in self.calls],
+            usage_metadata=usage,
+        )
+
+
+@dataclass(frozen=True)
+class FakeResponse:
+    """A message, and how the model delivers it.
+
+    Args:
+        message: The message.
+        reply: The delay, the chunks and the error.
+    """
+
+    message: AIMessage
+    reply: Reply = Reply()
+
+    def complete(self) -> AIMessage:
+        """The message, or the error raised."""
+        if self.reply.error is not None:
+            raise self.reply.error
+        return self.message
+
+    def stream(self) -> Iterator[ChatGenerationChunk]:
+        """The message as a provider would stream it: piece by piece, then its tool calls.
+
+        The name of a message and its invalid tool calls get lost: LangChain leaves them out when it
+        adds up chunks.
+        """
+        message = self.message
+        id_ = message.id or f"run-{uuid4()}"
+        texts: Sequence[str] = ()
+        if self.reply.chunks is not None:
+            texts = self.reply.chunks
+        elif isinstance(message.content, str):
+            *words, last = message.content.split(" ")
+            texts = [*(f"{word} " for word in words), last]
+        for text in texts:
+            if text:
+                yield ChatGenerationChunk(message=AIMessageChunk(content=text, id=id_))
+        if self.reply.error is not None:
+            raise self.reply.error
+        calls = [
+            tool_call_chunk(name=c["name"], args=json.dumps(c["args"]), id=c["id"], index=index)
+            for index, c in enumerate(message.tool_calls)
+        ]
+        last_chunk = AIMessageChunk(
+            content="" if texts else message.content or "",
+            id=id_,
+            tool_call_chunks=calls,
+            usage_metadata=message.usage_metadata,
+            response_metadata=message.response_metadata,
+            additional_kwargs=message.additional_kwargs,
+            chunk_position="last",
+        )
+        yield ChatGenerationChunk(message=last_chunk)
+
+
+def fake_response(
+    step: Any, messages: list[BaseMessage], tools: Collection[str], number: int
+) -> FakeResponse:
+    """A step of a script as a response.
+
+    Args:
+        step: The step.
+        messages: The messages of the request.
+        tools: The names of the tools in the request; a structured answer calls one of them.
+        number: The number of the step, for the error.
+
+    Raises:
+        ScriptError: The step has none of the possible forms.
+    """
+    match step:
+        case Reply():
+            return FakeResponse(step.message, step)
+        case AIMessage():
+            # A copy, because a script may repeat a step, and LangGraph sets the id of a message.
+            return FakeResponse(step.model_copy())
+        case str():
+            return FakeResponse(AIMessage(step))
+        case BaseException():
+            return FakeResponse(AIMessage(""), Reply(error=step))
+    is_answer = isinstance(step, BaseModel) or is_dataclass(step)
+    if is_answer and not isinstance(step, type | BaseMessage):
+        data = step.model_dump(mode="json") if isinstance(step, BaseModel) else asdict(step)
+        name = type(step).__name__
+        if name in tools:
+            return FakeResponse(AIMessage("", tool_calls=[tool_call({"name": name, "args": data})]))
+        return FakeResponse(AIMessage(json.dumps(data)))
+    if callable(step):
+        return fake_response(step(messages), messages, tools, number)
+    if isinstance(step, Sequence) and all(isinstance(c, Mapping) and "name" in c for c in step):
+        return FakeResponse(AIMessage("", tool_calls=[tool_call(call) for call in step]))
+    raise ScriptError(
+        f"step {number} must be a str, a Reply, an AIMessage, a list of tool calls such as "
+        "{'name': ..., 'args': {...}}, a structured answer, an exception, or a function that "
+        f"returns one of these, got {step!r}."
+    )
+
+
+def tool_call(call: Mapping[str, Any]) -> ToolCall:
+    """A tool call, with an id if it has none."""
+    return ToolCall(
+        name=call["name"],
+        args=call.get("args", {}),
+        id=call.get("id") or f"call_{uuid4().hex[:8]}",
+        type="tool_call",
+    )
+
+
+def tool_name(tool: dict[str, Any]) -> str:
+    """The name of a tool in a request; its type if a provider's own tool has no name."""
+    return str(tool.get("function", tool).get("name") or tool.get("type"))
+
+
+class FakeChatModel(BaseChatModel):
+    """Chat model whose subclass decides on each response. It can stream and run asynchronously."""
 
     @abstractmethod
-    def _say(
+    def _respond(
         self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
-    ) -> Said:
-        """The answer to one request."""
+    ) -> FakeResponse:
+        """The response to one request."""
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
     ) -> Runnable[Any, AIMessage]:
-        """Offer tools."""
+        """Offer tools; a provider's own tool, a dict that is not a function, passes unchanged."""
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
-        return self.bind(tools=[offered(tool) for tool in tools], **kwargs)
+        schemas = [
+            tool
+            if isinstance(tool, dict) and tool.get("type") != "function"
+            else convert_to_openai_tool(tool)
+            for tool in tools
+        ]
+        return self.bind(tools=schemas, **kwargs)
 
     def _generate(
         self,
@@ -42,9 +211,9 @@ class SpeakingModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        said = self._say(messages, stop, kwargs)
-        time.sleep(said.reply.delay)
-        return _result(said)
+        response = self._respond(messages, stop, kwargs)
+        time.sleep(response.reply.delay)
+        return ChatResult(generations=[ChatGeneration(message=response.complete())])
 
     async def _agenerate(
         self,
@@ -53,9 +222,9 @@ class SpeakingModel(BaseChatModel):
         run_manager: Any = None,
         **kwargs: Any,
     ) -> ChatResult:
-        said = self._say(messages, stop, kwargs)
-        await asyncio.sleep(said.reply.delay)
-        return _result(said)
+        response = self._respond(messages, stop, kwargs)
+        await asyncio.sleep(response.reply.delay)
+        return ChatResult(generations=[ChatGeneration(message=response.complete())])
 
     def _stream(
         self,
@@ -64,9 +233,9 @@ class SpeakingModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        said = self._say(messages, stop, kwargs)
-        time.sleep(said.reply.delay)
-        yield from said.chunks()
+        response = self._respond(messages, stop, kwargs)
+        time.sleep(response.reply.delay)
+        yield from response.stream()
 
     async def _astream(
         self,
@@ -75,23 +244,120 @@ class SpeakingModel(BaseChatModel):
         run_manager: Any = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        said = self._say(messages, stop, kwargs)
-        await asyncio.sleep(said.reply.delay)
-        for chunk in said.chunks():
+        response = self._respond(messages, stop, kwargs)
+        await asyncio.sleep(response.reply.delay)
+        for chunk in response.stream():
             yield chunk
 
 
-def _result(said: Said) -> ChatResult:
-    return ChatResult(generations=[ChatGeneration(message=said.whole())])
+@dataclass(frozen=True)
+class ModelCallRecord:
+    """One request as the model received it.
+
+    Args:
+        messages: The messages, the system message included.
+        tools: The names of the tools.
+        kwargs: All other arguments that were bound or passed.
+    """
+
+    messages: list[BaseMessage]
+    tools: list[str] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
 
 
-def offered(tool: Any) -> dict[str, Any]:
-    """A tool as a model is told of it; a provider's own tool as it is."""
-    if isinstance(tool, dict) and tool.get("type") != "function":
-        return tool
-    return convert_to_openai_tool(tool)
+class ScriptedChatModel(FakeChatModel):
+    """Chat model that answers by a script, in order.
+
+    A step is a text, a `Reply`, an AIMessage, a list of tool calls (dicts with `name` and `args`;
+    missing ids are made), a structured answer (a pydantic model or dataclass), an exception to
+    raise, or a function of the messages that returns one of these. A request beyond the script
+    fails. `assert_done` fails while steps are left; a `with` block calls it at its end.
+
+    >>> with ScriptedChatModel(["Hello!"]) as model:
+    ...     model.invoke("Hi").text
+    'Hello!'
+    >>> model.requests[0].messages[0].text
+    'Hi'
+    """
+
+    steps: list[Any] = Field(default_factory=list)
+    _position: int = PrivateAttr(default=0)
+    _requests: list[ModelCallRecord] = PrivateAttr(default_factory=list)
+    _beyond_script: list[str] = PrivateAttr(default_factory=list)
+    _lock: Any = PrivateAttr(default_factory=Lock)
+
+    def __init__(self, steps: Sequence[Step | Any] = (), **kwargs: Any) -> None:
+        super().__init__(**{"steps": list(steps), **kwargs})
+
+    @property
+    def requests(self) -> list[ModelCallRecord]:
+        """Every request so far, in order."""
+        return self._requests
+
+    @property
+    def position(self) -> int:
+        """The number of steps that were requested so far."""
+        return self._position
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def rewind(self, position: int = 0) -> None:
+        """Go back to a step, and forget the requests from there on.
+
+        Args:
+            position: The number of steps that count as requested.
+        """
+        with self._lock:
+            self._position = position
+            self._beyond_script.clear()
+            del self._requests[position:]
+
+    def assert_done(self) -> None:
+        """Fail if steps of the script were not requested, or if a request went beyond them.
+
+        A retrying layer may have caught the error of a request beyond the script; it counts here.
+
+        Raises:
+            ScriptError: Steps are left, or there were too few.
+        """
+        if self._beyond_script:
+            raise ScriptError(self._beyond_script[0])
+        left = self.steps[self._position :]
+        if left:
+            raise ScriptError(
+                f"the script has {_steps(len(self.steps))}, and {self._position} were requested; "
+                f"the next is {left[0]!r}."
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is None:
+            self.assert_done()
+
+    def _respond(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> FakeResponse:
+        with self._lock:
+            tools = [tool_name(tool) for tool in kwargs.get("tools", ())]
+            rest = {key: value for key, value in kwargs.items() if key != "tools"}
+            rest |= {} if stop is None else {"stop": stop}
+            self._requests.append(ModelCallRecord(list(messages), tools, rest))
+            if self._position >= len(self.steps):
+                last = messages[-1] if messages else None
+                self._beyond_script.append(
+                    f"the script has {_steps(len(self.steps))}, and this is request "
+                    f"{len(self._requests)}; the last message was {last!r}."
+                )
+                raise ScriptError(self._beyond_script[-1])
+            step = self.steps[self._position]
+            self._position += 1
+            number = self._position
+        return fake_response(step, messages, tools, number)
 
 
-def tool_name(tool: dict[str, Any]) -> str:
-    """The name of an offered tool; of a provider's tool without one, its type."""
-    return str(tool.get("function", tool).get("name") or tool.get("type"))
+def _steps(number: int) -> str:
+    return f"{number} step{'' if number == 1 else 's'}"

@@ -1,29 +1,29 @@
-"""Whether a model may be shown a history; and if not, which message is to blame."""
+"""Check that a history is valid, and report which message breaks it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 
 class InvalidHistory(AssertionError):
-    """A history that providers refuse: a call without its answer, or the reverse."""
+    """A history that providers refuse, such as a tool call without a result."""
 
 
 def assert_valid_history(messages: Sequence[BaseMessage], *, pending: bool = False) -> None:
     """Fail unless a model may be shown these messages.
 
-    Each tool call has exactly one answer, before the next message that is none; each answer has
-    its call; calls have ids, and no two messages share one.
+    Each tool call has exactly one result, before the next message that is not a result. Each result
+    has a call. Calls have ids, and no two messages share an id.
 
     Args:
         messages: The history.
-        pending: The calls of the last turn may still wait for their answers.
+        pending: Whether the calls of the last turn may still be without results.
 
     Raises:
-        InvalidHistory: It is broken; the error names the message, the culprit and the remedy.
+        InvalidHistory: The history is invalid; the error names the message and says how to fix it.
 
     >>> from langchain_core.messages import HumanMessage
     >>> call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "1"}])
@@ -35,88 +35,64 @@ def assert_valid_history(messages: Sequence[BaseMessage], *, pending: bool = Fal
     messages[0] calls add (id '1') and nothing answers it before messages[1]
     """
     __tracebackhide__ = True
-    for mistake in _mistakes(list(messages), pending):
-        raise InvalidHistory(mistake)
-
-
-def _mistakes(messages: list[BaseMessage], pending: bool) -> Iterator[str]:
-    yield from _strangers(messages)
-    yield from _shared_ids(messages)
+    seen: dict[str, int] = {}
     waiting: dict[str, tuple[int, str]] = {}
     answered: set[str] = set()
     for index, message in enumerate(messages):
-        if isinstance(message, ToolMessage):
-            yield from _answer(index, message, waiting, answered)
-            continue
-        yield from _unanswered(waiting, f"before messages[{index}]")
-        if isinstance(message, AIMessage):
-            yield from _calls(index, message)
-            waiting = {call["id"]: (index, call["name"]) for call in _called(message)}
-            answered = set()
-    if not pending:
-        yield from _unanswered(waiting, "before the end")
-
-
-def _strangers(messages: list[Any]) -> Iterator[str]:
-    for index, message in enumerate(messages):
         if not isinstance(message, BaseMessage):
-            yield (
-                f"messages[{index}] is a {type(message).__name__}, and no message. "
+            raise InvalidHistory(
+                f"messages[{index}] must be a message, got {type(message).__name__}. "
                 "Convert it with langchain_core.messages.convert_to_messages."
             )
-
-
-def _shared_ids(messages: list[BaseMessage]) -> Iterator[str]:
-    seen: dict[str, int] = {}
-    for index, message in enumerate(messages):
         if message.id and seen.setdefault(message.id, index) != index:
-            yield (
+            raise InvalidHistory(
                 f"messages[{index}] has the id {message.id!r} of messages[{seen[message.id]}]. "
-                "Give each message an id of its own, or none: add_messages makes one."
+                "Give each message a unique id, or none: add_messages makes one."
             )
+        if not isinstance(message, ToolMessage):
+            _check_answered(waiting, f"before messages[{index}]")
+            if isinstance(message, AIMessage):
+                calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
+                _check_ids(index, calls)
+                waiting = {call["id"]: (index, call["name"]) for call in calls}
+                answered = set()
+        elif (id_ := message.tool_call_id) in waiting:
+            del waiting[id_]
+            answered.add(id_)
+        elif id_ in answered:
+            raise InvalidHistory(
+                f"messages[{index}] answers the call {id_!r} a second time. "
+                "Keep one result for each call."
+            )
+        else:
+            raise InvalidHistory(
+                f"messages[{index}] answers the call {id_!r}, which the AI message before it does "
+                "not make. Remove it, or keep the AI message with that call right before it."
+            )
+    if not pending:
+        _check_answered(waiting, "before the end")
 
 
-def _called(message: AIMessage) -> list[Any]:
-    return [*message.tool_calls, *message.invalid_tool_calls]
-
-
-def _calls(index: int, message: AIMessage) -> Iterator[str]:
-    ids = [call["id"] for call in _called(message)]
-    for call in _called(message):
+def _check_ids(index: int, calls: list[Any]) -> None:
+    __tracebackhide__ = True
+    ids = [call["id"] for call in calls]
+    for call in calls:
         if not call["id"]:
-            yield (
+            raise InvalidHistory(
                 f"messages[{index}] calls {call['name']} without an id, so nothing can answer it. "
                 "Give the call an id."
             )
-        elif ids.count(call["id"]) > 1:
-            yield (
-                f"messages[{index}] has several calls with the id {call['id']!r}, and one answer "
-                "can only be meant for one. Give each call an id of its own."
+        if ids.count(call["id"]) > 1:
+            raise InvalidHistory(
+                f"messages[{index}] has several calls with the id {call['id']!r}, so a result "
+                "could belong to any of them. Give each call a unique id."
             )
 
 
-def _answer(
-    index: int, message: ToolMessage, waiting: dict[str, Any], answered: set[str]
-) -> Iterator[str]:
-    id_ = message.tool_call_id
-    if id_ in waiting:
-        del waiting[id_]
-        answered.add(id_)
-    elif id_ in answered:
-        yield (
-            f"messages[{index}] answers the call {id_!r} a second time. "
-            "Keep one answer for each call."
-        )
-    else:
-        yield (
-            f"messages[{index}] answers the call {id_!r}, which the AI message before it does not "
-            "make. Remove it, or keep the AI message with that call right before it."
-        )
-
-
-def _unanswered(waiting: dict[str, tuple[int, str]], until: str) -> Iterator[str]:
+def _check_answered(waiting: dict[str, tuple[int, str]], until: str) -> None:
+    __tracebackhide__ = True
     for id_, (index, name) in waiting.items():
-        yield (
+        raise InvalidHistory(
             f"messages[{index}] calls {name} (id {id_!r}) and nothing answers it {until}. "
             "Put a ToolMessage with that tool_call_id right after it."
         )

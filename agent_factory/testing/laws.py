@@ -1,12 +1,13 @@
-"""Laws that any middleware can be held to, each tried on many states."""
+"""Laws that any middleware should keep, each checked on many states."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph.message import add_messages
@@ -19,16 +20,20 @@ from agent_factory.factory.agent import create_agent, topology_of
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound, hooks_of, layers_of
 from agent_factory.state.updates import pairs_of
-from agent_factory.testing.comparison import first_difference, plain
-from agent_factory.testing.fixtures import Middleware, finish, usable_middleware
+from agent_factory.testing.comparison import first_difference, normalize
+from agent_factory.testing.fake_model import ScriptedChatModel
+from agent_factory.testing.harness import (
+    DONE,
+    Middleware,
+    run_coroutine,
+    run_hook,
+    run_layer,
+    usable_middleware,
+)
 from agent_factory.testing.histories import assert_valid_history
-from agent_factory.testing.hooks import run_hook
-from agent_factory.testing.layers import DONE, LayerRun, run_layer
-from agent_factory.testing.scripted import ScriptedChatModel
-from agent_factory.testing.subjects import LawViolation, Subject, conversation_of
+from agent_factory.testing.law_cases import LawCase, LawViolation
 from agent_factory.testing.sync_async import both_ways, disagreement, outcome_of
 from agent_factory.topology.model import Call, Hook, Layer, Phase
-from agent_factory.topology.topology import Topology
 
 __all__ = ["LAWS", "LawViolation", "check_middleware"]
 
@@ -47,35 +52,36 @@ def check_middleware(
     resume: Sequence[Any] = (),
     max_examples: int = 20,
 ) -> None:
-    """Hold a middleware to laws, on states that hypothesis makes up.
+    """Check that a middleware keeps some laws, on states that hypothesis generates.
 
-    - `sync_equals_async`: a hook or layer does the same in both colours.
+    - `sync_equals_async`: a hook or layer does the same synchronously and asynchronously.
     - `idempotent`: a hook that runs again on the same state writes the same. LangGraph runs a node
       again after an interrupt and after a crash.
-    - `leaves_states_alone`: a hook returns what it wants changed, and changes nothing in place:
-      that would be lost, or seen by others at a time of its own.
-    - `leaves_agents_alone`: in a short conversation in which it has nothing to do, an agent with it
-      has the same plan but for its own parts, and gives the same messages.
-    - `passes_interrupts`: an interrupt inside of its layers goes through them at once.
-    - `keeps_histories_valid`: what it writes, and what it shows a model, has an answer for each
-      call.
+    - `leaves_states_alone`: a hook returns its changes and does not change the state in place. A
+      change in place is lost, or parallel nodes see it at an arbitrary time.
+    - `leaves_agents_alone`: in a short conversation that gives the middleware no reason to act, an
+      agent with it has the same plan except for the middleware's own nodes, and gives the same
+      messages.
+    - `passes_interrupts`: an interrupt inside its layers propagates at once.
+    - `keeps_histories_valid`: in the messages that it writes, and that it shows a model, each tool
+      call has a result.
 
     Args:
         make: Makes the middleware: its class, or a function without arguments.
         laws: The names of laws; default: all of `LAWS`.
-        without: The names of those that are not meant to hold.
-        states: A hypothesis strategy for the states its hooks see; default: by its state schema.
-        tools: The tools that are called in the states made up.
-        handler: What the call inside its layers gives, as for `run_layer`.
+        without: The names of laws that the middleware need not keep.
+        states: A hypothesis strategy for the states of its hooks; default: by its state schema.
+        tools: The names of the tools that are called in the generated states.
+        handler: The answer of the inner call of its layers, as for `run_layer`.
         context: `runtime.context`.
         store: `runtime.store`.
         config: A RunnableConfig.
         resume: Answers to the interrupts it raises, in order.
-        max_examples: How many states each hook and layer is tried on.
+        max_examples: The number of states that each hook and layer is run on.
 
     Raises:
-        LawViolation: It does not keep one; the error shows the simplest state found.
-        ArgumentError: There is no such law, or `make` makes no middleware.
+        LawViolation: The middleware breaks a law; the error shows the simplest state found.
+        ArgumentError: A law is unknown, or `make` does not make a middleware.
         ImportError: hypothesis is not installed.
 
     >>> from agent_factory import before_model
@@ -88,63 +94,38 @@ def check_middleware(
     ...     print(str(error).partition(": messages")[0])
     leaves_states_alone: forgetful.before_model: it changed its state in place
     """
+    if isinstance(make, AgentMiddleware) or not callable(make):
+        raise ArgumentError(
+            "make",
+            f"must be a class or a function that makes the middleware, got {describe(make)}.",
+            "Pass the class, or lambda: Guard(...).",
+        )
+    usable_middleware(make())
+    for name in [*(laws or ()), *without]:
+        if name not in LAWS:
+            raise ArgumentError(name, "is not a law.", f"The laws are {', '.join(LAWS)}.")
     options = {"context": context, "store": store, "config": config, "resume": resume}
-    _check_maker(make)
-    subject = Subject(
+    case = LawCase(
         lambda: from_langchain_middleware(make()), states, tools, handler, options, max_examples
     )
-    for name in _chosen(laws, without):
+    for name in LAWS if laws is None else laws:
+        if name in without:
+            continue
         try:
-            LAWS[name](subject)
+            LAWS[name](case)
         except LawViolation as broken:
             raise LawViolation(f"{name}: {broken}") from None
 
 
-def _check_maker(make: Any) -> None:
-    if isinstance(make, AgentMiddleware) or not callable(make):
-        raise ArgumentError(
-            "make", f"{describe(make)} makes nothing.", "Give a class, or lambda: Guard(...)."
-        )
-    usable_middleware(make())
-
-
-def _chosen(laws: Sequence[str] | None, without: Sequence[str]) -> list[str]:
-    for name in [*(laws or ()), *without]:
-        if name not in LAWS:
-            raise ArgumentError(name, "is no law.", f"The laws are {', '.join(LAWS)}.")
-    return [name for name in (LAWS if laws is None else laws) if name not in without]
-
-
 def _place(bound: Bound[Any]) -> str:
-    fact = bound.definition
-    return f"{fact.owner}.{fact.phase if isinstance(fact, Hook) else fact.method}"
+    """The name of a hook or layer in messages."""
+    definition = bound.definition
+    name = definition.phase if isinstance(definition, Hook) else definition.method
+    return f"{definition.owner}.{name}"
 
 
-def _sync_equals_async(subject: Subject) -> None:
-    for hook in [hook for hook in subject.hooks if hook.func is not None]:
-        phase = hook.definition.phase
-        check = _same_both_ways(subject, run_hook, phase.value)
-        subject.for_all(_place(hook), subject.states_at(phase), check)
-    for layer in [layer for layer in subject.layers if layer.func and layer.afunc]:
-        call = layer.definition.call
-        check = _same_both_ways(subject, run_layer, handler=subject.handler, call=call.value)
-        subject.for_all(_place(layer), subject.requests_to(call), check)
-
-
-def _same_both_ways(
-    subject: Subject, run: Callable[..., Any], *args: Any, **kwargs: Any
-) -> Callable[[Any], None]:
-    # both_ways takes a function for what makes the middleware, and a class is as good as one.
-    def make() -> Middleware:
-        return subject.make()
-
-    return _expecting_errors(
-        lambda example: both_ways(run, make, *args, example, **kwargs, **subject.options)
-    )
-
-
-def _expecting_errors(run: Callable[[Any], Any]) -> Callable[[Any], None]:
-    """A middleware may raise, if it does so in both colours; a law is an AssertionError."""
+def _allowing_errors(run: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """A check that passes if the middleware raises, unless it is an assertion that fails."""
 
     def check(example: Any) -> None:
         try:
@@ -157,117 +138,157 @@ def _expecting_errors(run: Callable[[Any], Any]) -> Callable[[Any], None]:
     return check
 
 
-def _idempotent(subject: Subject) -> None:
-    for hook in subject.hooks:
-
-        def check(state: Any, hook: Bound[Hook] = hook) -> None:
-            middleware = subject.make()
-            first, second = (
-                outcome_of(lambda: subject.hook(hook, state, middleware)) for _ in range(2)
-            )
-            words = disagreement(first, second, ("the first time", "the second time"))
-            assert not words, f"run twice on one state: {words}"
-
-        subject.for_all(_place(hook), subject.states_at(hook.definition.phase), check)
+def _check_hooks(case: LawCase, check: Callable[[Bound[Hook], Any], None]) -> None:
+    for hook in case.hooks:
+        states = case.states_at(hook.definition.phase)
+        case.for_all(_place(hook), states, _allowing_errors(partial(check, hook)))
 
 
-def _leaves_states_alone(subject: Subject) -> None:
-    for hook in subject.hooks:
+def sync_equals_async(case: LawCase) -> None:
+    """Check that hooks and layers do the same synchronously and asynchronously."""
 
-        def check(state: Any, hook: Bound[Hook] = hook) -> None:
-            seen = subject.hook_in_place(hook, state)
-            found = first_difference(plain(seen["before"]), plain(seen["after"]))
-            words = found.words("before", "after") if found else ""
-            assert not words, f"it changed its state in place: {words}"
+    # `both_ways` makes the middleware for each run only if it gets a plain function.
+    def make() -> Middleware:
+        return case.make()
 
-        place = _place(hook)
-        subject.for_all(place, subject.states_at(hook.definition.phase), _expecting_errors(check))
+    def check_hook(hook: Bound[Hook], state: Any) -> None:
+        if hook.func is not None:
+            both_ways(run_hook, make, hook.definition.phase.value, state, **case.options)
+
+    _check_hooks(case, check_hook)
+    for layer in case.layers:
+        if layer.func is None or layer.afunc is None:
+            continue
+        call = layer.definition.call
+        options = {"handler": case.handler, "call": call.value, **case.options}
+
+        def check_layer(request: Any, options: dict[str, Any] = options) -> None:
+            both_ways(run_layer, make, request, **options)
+
+        case.for_all(_place(layer), case.requests_to(call), _allowing_errors(check_layer))
 
 
-def _passes_interrupts(subject: Subject) -> None:
-    for layer in subject.layers:
+def idempotent(case: LawCase) -> None:
+    """Check that a hook that runs again on the same state writes the same."""
+
+    def check(hook: Bound[Hook], state: Any) -> None:
+        middleware = case.make()
+        first, second = (outcome_of(lambda: case.hook(hook, state, middleware)) for _ in range(2))
+        difference = disagreement(first, second, ("the first time", "the second time"))
+        assert not difference, f"run twice on one state: {difference}"
+
+    _check_hooks(case, check)
+
+
+def leaves_states_alone(case: LawCase) -> None:
+    """Check that no hook changes its state in place."""
+
+    def check(hook: Bound[Hook], state: Any) -> None:
+        before, after = case.hook_in_place(hook, state)
+        found = first_difference(normalize(before), normalize(after))
+        text = found.describe("before", "after") if found else ""
+        assert not text, f"it changed its state in place: {text}"
+
+    _check_hooks(case, check)
+
+
+def passes_interrupts(case: LawCase) -> None:
+    """Check that an interrupt inside a layer propagates at once."""
+    for layer in case.layers:
         request: Any = "Go on."
         if layer.definition.call is Call.TOOL:
-            request = {"name": subject.tools[0], "args": {}, "id": "call_1"}
+            request = {"name": case.tools[0], "args": {}, "id": "call_1"}
         asked: list[Any] = []
 
-        def ask(request: Any, asked: list[Any] = asked) -> str:
+        def handler(request: Any, asked: list[Any] = asked) -> str:
             asked.append(request)
             return f"The answer was {interrupt('May I?')}."
 
-        for run in subject.layer(layer, request, handler=ask, resume=()):
+        for run in case.layer(layer, request, handler=handler, resume=()):
             asked.clear()
-            stopped = isinstance(outcome_of(run).error, GraphInterrupt)
-            if asked and not stopped:
+            is_interrupted = isinstance(outcome_of(run).error, GraphInterrupt)
+            if asked and not is_interrupted:
                 raise LawViolation(f"{_place(layer)}: it swallowed an interrupt and went on.")
             if len(asked) > 1:
-                again = f"it asked {len(asked)} times before it let an interrupt pass."
-                raise LawViolation(f"{_place(layer)}: {again}")
+                raise LawViolation(
+                    f"{_place(layer)}: it asked {len(asked)} times before it let an interrupt pass."
+                )
 
 
-def _keeps_histories_valid(subject: Subject) -> None:
-    for hook in subject.hooks:
+def keeps_histories_valid(case: LawCase) -> None:
+    """Check that hooks and layers leave no tool call without a result."""
 
-        def check(state: Any, hook: Bound[Hook] = hook) -> None:
-            update = dict(_pairs(subject.hook(hook, state)))
-            history = add_messages(state["messages"], update.get("messages", []))
-            stays = update.get("jump_to") not in ("end", "model")
-            pending = hook.definition.phase is Phase.AFTER_MODEL and stays
-            assert_valid_history(history, pending=pending)  # type: ignore[arg-type]
-
-        place = _place(hook)
-        subject.for_all(place, subject.states_at(hook.definition.phase), _expecting_errors(check))
-    for layer in subject.layers:
-
-        def check_layer(request: Any, layer: Bound[Layer] = layer) -> None:
-            for run in subject.layer(layer, request):
-                _check_layer_run(layer.definition.call, request, run())
-
-        asks = subject.requests_to(layer.definition.call)
-        subject.for_all(_place(layer), asks, _expecting_errors(check_layer))
-
-
-def _pairs(update: Any) -> list[tuple[str, Any]]:
-    if isinstance(update, Command):
-        return pairs_of(update, "a hook")
-    return list((update or {}).items())
-
-
-def _check_layer_run(call: Call, request: Any, run: LayerRun) -> None:
-    if call is Call.TOOL:
-        said = run.response if isinstance(run.response, list) else [run.response]
-        answers = [m for part in said for m in _messages_in(part)]
-        assert_valid_history([*conversation_of(request), *answers])
-        return
-    for asked in run.asked:
-        assert_valid_history(asked.messages)
-    assert_valid_history([*request, *run.response.result], pending=True)
-
-
-def _messages_in(part: Any) -> list[Any]:
-    if isinstance(part, ToolMessage):
-        return [part]
-    return list(dict(_pairs(part)).get("messages", []))
-
-
-def _leaves_agents_alone(subject: Subject) -> None:
-    middleware = subject.make()
-    beside, alone = _plans(middleware)
-    own = {*beside.nodes} - {*alone.nodes}
-    strange = own - {bound.definition.node for bound in hooks_of(middleware)}
-    if strange:
-        raise LawViolation(f"{middleware.name}: it adds the nodes {', '.join(sorted(strange))}.")
-    with_it = plain(_talk(subject, [subject.make()])["messages"])
-    found = first_difference(plain(_talk(subject, [])["messages"]), with_it, "messages")
-    if found:
-        words = found.words("without it", "with it")
-        raise LawViolation(
-            f"{middleware.name}: a conversation that is none of its business: {words}"
+    def check_hook(hook: Bound[Hook], state: Any) -> None:
+        update = _update_of(case.hook(hook, state))
+        history: Any = add_messages(state["messages"], update.get("messages", []))
+        goes_on = update.get("jump_to") not in ("end", "model")
+        assert_valid_history(
+            history, pending=hook.definition.phase is Phase.AFTER_MODEL and goes_on
         )
 
+    _check_hooks(case, check_hook)
+    for layer in case.layers:
 
-def _plans(middleware: Middleware) -> tuple[Topology, Topology]:
-    return topology_of(_agent([middleware])), topology_of(_agent([]))
+        def check_layer(request: Any, layer: Bound[Layer] = layer) -> None:
+            for run in case.layer(layer, request):
+                result = run()
+                if layer.definition.call is Call.MODEL:
+                    for asked in result.asked:
+                        assert_valid_history(asked.messages)
+                    assert_valid_history([*request, *result.response.result], pending=True)
+                    continue
+                calls = AIMessage("", tool_calls=[dict(request)])
+                history: list[Any] = [HumanMessage("Go on."), calls]
+                is_list = isinstance(result.response, list)
+                for part in result.response if is_list else [result.response]:
+                    is_message = isinstance(part, ToolMessage)
+                    history += [part] if is_message else _update_of(part).get("messages", [])
+                assert_valid_history(history)
+
+        requests = case.requests_to(layer.definition.call)
+        case.for_all(_place(layer), requests, _allowing_errors(check_layer))
+
+
+def _update_of(result: Any) -> dict[str, Any]:
+    """The state update that a hook or a tool returned."""
+    return dict(pairs_of(result, "a hook") if isinstance(result, Command) else result or {})
+
+
+def leaves_agents_alone(case: LawCase) -> None:
+    """Check that an agent with nothing to do for the middleware behaves as without it."""
+
+    def agent(*stack: Middleware) -> Any:
+        call = {"name": "look_up", "args": {"order": "A1"}, "id": "call_1"}
+        model = ScriptedChatModel([[call], AIMessage("It is on its way.")])
+        with warnings.catch_warnings():
+            # A stack of one cannot satisfy every declared order, which does not matter here.
+            warnings.simplefilter("ignore", AgentFactoryWarning)
+            return create_agent(model, [look_up], middleware=stack, checkpointer=InMemorySaver())
+
+    def messages(*stack: Middleware) -> Any:
+        given = {"messages": [("user", "Where is order A1?")]}
+        config = {"configurable": {"thread_id": "law"}}
+        context = case.options.get("context")
+        bound: list[Bound[Any]] = []
+        for middleware in stack:
+            bound += [*hooks_of(middleware), *layers_of(middleware)]
+        if all(part.func is not None for part in bound):
+            result = agent(*stack).invoke(given, config, context=context)
+        else:
+            result = run_coroutine(agent(*stack).ainvoke(given, config, context=context))
+        return normalize(result["messages"])
+
+    middleware = case.make()
+    added = {*topology_of(agent(middleware)).nodes} - {*topology_of(agent()).nodes}
+    foreign = added - {bound.definition.node for bound in hooks_of(middleware)}
+    if foreign:
+        raise LawViolation(f"{middleware.name}: it adds the nodes {', '.join(sorted(foreign))}.")
+    found = first_difference(messages(), messages(case.make()), "messages")
+    if found:
+        raise LawViolation(
+            f"{middleware.name}: it changes a conversation in which it has nothing to do: "
+            f"{found.describe('without it', 'with it')}"
+        )
 
 
 def look_up(order: str) -> str:
@@ -275,33 +296,15 @@ def look_up(order: str) -> str:
     return f"{order} is on its way."
 
 
-def _agent(stack: list[Middleware]) -> Any:
-    call = {"name": "look_up", "args": {"order": "A1"}, "id": "call_1"}
-    model = ScriptedChatModel([[call], AIMessage("It is on its way.")])
-    with warnings.catch_warnings():
-        # A stack of one cannot satisfy every wish, and nothing is to be learnt from it here.
-        warnings.simplefilter("ignore", AgentFactoryWarning)
-        return create_agent(model, [look_up], middleware=stack, checkpointer=InMemorySaver())
-
-
-def _talk(subject: Subject, stack: list[Middleware]) -> Any:
-    agent = _agent(stack)
-    config = {"configurable": {"thread_id": "law"}}
-    said = {"messages": [("user", "Where is order A1?")]}
-    bound: list[Bound[Any]] = []
-    for middleware in stack:
-        bound += [*hooks_of(middleware), *layers_of(middleware)]
-    if all(part.func is not None for part in bound):
-        return agent.invoke(said, config, context=subject.options.get("context"))
-    return finish(agent.ainvoke(said, config, context=subject.options.get("context")))
-
-
-LAWS: Mapping[str, Callable[[Subject], None]] = {
-    "sync_equals_async": _sync_equals_async,
-    "idempotent": _idempotent,
-    "leaves_states_alone": _leaves_states_alone,
-    "leaves_agents_alone": _leaves_agents_alone,
-    "passes_interrupts": _passes_interrupts,
-    "keeps_histories_valid": _keeps_histories_valid,
+LAWS: Mapping[str, Callable[[LawCase], None]] = {
+    law.__name__: law
+    for law in (
+        sync_equals_async,
+        idempotent,
+        leaves_states_alone,
+        leaves_agents_alone,
+        passes_interrupts,
+        keeps_histories_valid,
+    )
 }
 """Every law by its name, for `pytest.mark.parametrize("law", LAWS)`."""

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from agent_factory.testing.scripted import ScriptedChatModel
+    from agent_factory.testing.fake_model import ScriptedChatModel
     from agent_factory.testing.snapshots import TopologySnapshot
-    from agent_factory.testing.sync_async import Colour
+    from agent_factory.testing.sync_async import SyncOrAsync
 
 
 def needs(package: str, module: str = "") -> Any:
@@ -54,11 +54,11 @@ def topology_snapshot(request: pytest.FixtureRequest) -> TopologySnapshot:
 
 
 @pytest.fixture(params=["sync", "async"])
-def sync_or_async(request: pytest.FixtureRequest) -> Colour:
+def sync_or_async(request: pytest.FixtureRequest) -> SyncOrAsync:
     """Runs agents, hooks and layers in one colour; the test runs once in each."""
-    from agent_factory.testing.sync_async import Colour
+    from agent_factory.testing.sync_async import SyncOrAsync
 
-    return Colour(request.param)
+    return SyncOrAsync(request.param)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def agent_stack(request: pytest.FixtureRequest) -> list[Any]:
 @pytest.fixture
 def scripted_model() -> Iterator[Callable[..., ScriptedChatModel]]:
     """Makes a `ScriptedChatModel`; the test fails if a step of its script was never asked for."""
-    from agent_factory.testing.scripted import ScriptedChatModel
+    from agent_factory.testing.fake_model import ScriptedChatModel
 
     made: list[ScriptedChatModel] = []
 

@@ -1,20 +1,19 @@
-"""Run an agent again with another stack, and find the first decision that differs."""
+"""Run an agent from a cassette with another stack, and find the first decision that differs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from agent_factory.testing.comparison import first_difference, plain
-from agent_factory.testing.fixtures import Middleware
-from agent_factory.testing.recordings.cassette import Redact
-from agent_factory.testing.recordings.replay import ReplayChatModel, replay
+from agent_factory.testing.comparison import first_difference, normalize
+from agent_factory.testing.harness import Middleware
+from agent_factory.testing.recordings import Redact, ReplayChatModel, replay
 
 Build = Callable[[ReplayChatModel, list[Middleware]], Any]
-"""What builds the agent, out of a model and a stack."""
+"""A function that builds the agent from a model and a stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +21,9 @@ class Divergence:
     """The first decision that differs.
 
     Args:
-        step: The step of the run it was made in, from 1.
+        step: The step of the run in which it was made, from 1.
         node: The node that made it.
-        what: What differed, in words.
+        what: The difference as text.
     """
 
     step: int
@@ -33,15 +32,6 @@ class Divergence:
 
     def __str__(self) -> str:
         return f"step {self.step}, {self.node}: {self.what}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    """What a node wrote."""
-
-    step: int
-    node: str
-    wrote: Any
 
 
 def replay_with(
@@ -57,26 +47,26 @@ def replay_with(
 ) -> Divergence | None:
     """Run an agent that was recorded with one stack again with another one.
 
-    Both runs take the model's answers from the cassette, and their tools run anew: give tools that
-    do no harm. Nodes that write nothing have decided nothing, so a stack with more of them does not
-    differ for that.
+    Both runs take the answers of the model from the cassette and run their tools again: use tools
+    without side effects. A node that writes nothing makes no decision, so additional nodes of that
+    kind are not a difference.
 
     Args:
         path: The cassette.
-        build: Builds the agent of a model and a stack:
+        build: Builds the agent from a model and a stack:
             `lambda model, stack: create_agent(model, tools, middleware=stack)`.
         input: The input of the recorded run.
-        recorded: The stack it was recorded with.
+        recorded: The stack of the recorded run.
         middleware: The other stack.
         config: A RunnableConfig for both runs.
-        redact: The function that was given to `record`, if there was one.
+        redact: The function that was passed to `record`, if any.
         **kwargs: Further arguments of `stream`, such as `context`.
 
     Returns:
-        The first decision that differs, which reads as words; None where there is none.
+        The first decision that differs; `str` describes it. None if there is none.
 
     Raises:
-        CassetteMismatch: The recorded stack itself asks something else than was recorded.
+        CassetteMismatch: Even the recorded stack sends requests that are not in the cassette.
     """
     options = {"config": config, "stream_mode": "debug", **kwargs}
     runs = [_Run(replay(path, redact=redact)) for _ in range(2)]
@@ -84,8 +74,8 @@ def replay_with(
         agent = build(run.model, list(stack))
         with run:
             for event in agent.stream(input, **options):
-                run.note(event)
-    return _first(*runs)
+                run.add(event)
+    return _divergence(*runs)
 
 
 async def areplay_with(
@@ -99,85 +89,86 @@ async def areplay_with(
     redact: Redact | None = None,
     **kwargs: Any,
 ) -> Divergence | None:
-    """As `replay_with`, in asynchronous runs."""
+    """Compare two asynchronous runs; otherwise as `replay_with`."""
     options = {"config": config, "stream_mode": "debug", **kwargs}
     runs = [_Run(replay(path, redact=redact)) for _ in range(2)]
     for run, stack in zip(runs, (recorded, middleware), strict=True):
         agent = build(run.model, list(stack))
         with run:
             async for event in agent.astream(input, **options):
-                run.note(event)
-    return _first(*runs)
+                run.add(event)
+    return _divergence(*runs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What a node wrote."""
+
+    step: int
+    node: str
+    written: Any
 
 
 @dataclass
 class _Run:
-    """A run, and what was decided in it until it ended, asked something new, or failed."""
+    """The decisions of a run until it ended, failed, or sent a request that was not recorded."""
 
     model: ReplayChatModel
     decisions: list[_Decision] = field(default_factory=list)
     error: Exception | None = None
-    _under_way: tuple[int, str] = (1, "the start")
+    _current: tuple[int, str] = (1, "the start")
 
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
         if isinstance(error, Exception):
             self.error = error
-            self.decisions.append(_Decision(*self._under_way, {"raised": plain(error)}))
+            self.decisions.append(_Decision(*self._current, {"raised": normalize(error)}))
         return isinstance(error, Exception)
 
-    def note(self, event: Mapping[str, Any]) -> None:
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Add what a debug event of LangGraph says about a node."""
         payload, step = event["payload"], event["step"]
         if event["type"] == "task":
-            self._under_way = (step, payload["name"])
+            self._current = (step, payload["name"])
         elif event["type"] == "task_result" and not self.model.mismatch:
-            wrote = _wrote(payload)
-            if wrote:
-                self.decisions.append(_Decision(step, payload["name"], wrote))
+            written = {
+                **dict(payload["result"] or {}),
+                "interrupts": [interrupt["value"] for interrupt in payload["interrupts"]],
+                "error": payload["error"],
+            }
+            written = normalize({k: v for k, v in written.items() if v not in (None, [], {})})
+            if written:
+                self.decisions.append(_Decision(step, payload["name"], written))
+
+    def in_order(self) -> list[_Decision]:
+        """The decisions in a fixed order: tools of one step end in any order."""
+        return sorted(self.decisions, key=lambda made: (made.step, made.node, repr(made.written)))
 
 
-def _wrote(payload: Mapping[str, Any]) -> Any:
-    result = dict(payload["result"] or {})
-    interrupts = [interrupt["value"] for interrupt in payload["interrupts"]]
-    found = {**result, "interrupts": interrupts, "error": payload["error"]}
-    return plain({key: value for key, value in found.items() if value not in (None, [], {})})
-
-
-def _first(recorded: _Run, other: _Run) -> Divergence | None:
+def _divergence(recorded: _Run, other: _Run) -> Divergence | None:
     if recorded.model.mismatch:
         recorded.model.assert_done()
     if recorded.error and not other.error:
         raise recorded.error
-    pairs = zip_longest(_in_order(recorded.decisions), _in_order(other.decisions))
-    for one, another in pairs:
-        if words := _words(one, another):
-            made = another or one
-            return Divergence(made.step, made.node, _because(words, other.model, another))
+    for one, another in zip_longest(recorded.in_order(), other.in_order()):
+        if one is None or another is None or one.node != another.node:
+            difference = f"{_describe(one)} in the recorded run, {_describe(another)} in this one"
+        elif found := first_difference(one.written, another.written):
+            difference = found.describe("in the recorded run", "in this one")
+        else:
+            continue
+        if other.model.mismatch and (another is None or "raised" in another.written):
+            difference = f"the model is asked something else: {other.model.mismatch}"
+        decision = another or one
+        return Divergence(decision.step, decision.node, difference)
     return None
 
 
-def _in_order(decisions: list[_Decision]) -> Iterator[_Decision]:
-    """Tools of one step end in any order."""
-    yield from sorted(decisions, key=lambda made: (made.step, made.node, repr(made.wrote)))
-
-
-def _because(words: str, model: ReplayChatModel, made: _Decision | None) -> str:
-    asked_anew = model.mismatch and (made is None or "raised" in made.wrote)
-    return f"the model is asked something else: {model.mismatch}" if asked_anew else words
-
-
-def _words(one: _Decision | None, other: _Decision | None) -> str:
-    if one is None or other is None or one.node != other.node:
-        return f"{_told(one)} in the recorded run, {_told(other)} in this one"
-    found = first_difference(one.wrote, other.wrote)
-    return found.words("in the recorded run", "in this one") if found else ""
-
-
-def _told(made: _Decision | None) -> str:
-    if made is None:
+def _describe(decision: _Decision | None) -> str:
+    if decision is None:
         return "the run ends"
-    # What stands in a list, messages above all, would be too much for a line.
-    wrote = [k if isinstance(v, list) else f"{k}: {v!r}" for k, v in made.wrote.items()]
-    return f"{made.node} writes {', '.join(wrote)}"
+    # Only the names of lists, because messages would be too long for a line.
+    written = [k if isinstance(v, list) else f"{k}: {v!r}" for k, v in decision.written.items()]
+    return f"{decision.node} writes {', '.join(written)}"

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: histories, states and stacks of middleware. Needs the extra `testing`.
+"""Hypothesis strategies for histories, states and stacks of middleware (extra `testing`).
 
 >>> from agent_factory.testing import assert_valid_history, strategies
 >>> from hypothesis import given
@@ -34,7 +34,7 @@ from agent_factory.hooks.decorators import (
     wrap_model_call,
     wrap_tool_call,
 )
-from agent_factory.testing.fixtures import Middleware
+from agent_factory.testing.harness import Middleware
 from agent_factory.testing.plugin import needs
 from agent_factory.topology.model import Phase
 from agent_factory.types import AgentState
@@ -48,13 +48,13 @@ Stack = Sequence[Middleware] | Callable[[], Sequence[Middleware]]
 
 
 def each_stack(stacks: Mapping[str, Stack]) -> pytest.MarkDecorator:
-    """A decorator: the test runs once for each stack, which it takes as `agent_stack`.
+    """Decorate a test to run once for each stack, which it takes as the fixture `agent_stack`.
 
     Args:
-        stacks: Each stack by its name, or a function that makes it anew for each test.
+        stacks: Each stack by its name, or a function that makes the stack for each test.
 
     Raises:
-        ArgumentError: It is no such mapping.
+        ArgumentError: `stacks` is not such a mapping.
         ImportError: pytest is not installed.
 
     ```python
@@ -65,12 +65,16 @@ def each_stack(stacks: Mapping[str, Stack]) -> pytest.MarkDecorator:
     """
     if not isinstance(stacks, Mapping) or not stacks:
         raise ArgumentError(
-            "each_stack", f"{describe(stacks)} names no stack.", "Give {'base': [...], ...}."
+            "stacks",
+            f"must be a dict of stacks by name, got {describe(stacks)}.",
+            "Pass {'base': [...], ...}.",
         )
     for name, stack in stacks.items():
         if not callable(stack) and not isinstance(stack, Sequence):
             raise ArgumentError(
-                name, f"{describe(stack)} is no stack.", "Give a list, or a function that makes it."
+                f"stacks[{name!r}]",
+                f"must be a list of middleware or a function that makes it, got {describe(stack)}.",
+                "Pass [...], or lambda: [...].",
             )
     decorator: pytest.MarkDecorator = needs("pytest").mark.parametrize(
         "agent_stack", list(stacks.values()), ids=list(stacks), indirect=True
@@ -78,15 +82,14 @@ def each_stack(stacks: Mapping[str, Stack]) -> pytest.MarkDecorator:
     return decorator
 
 
-ENDS = ("user", "tool", "calls", "answer")
-"""How a history may end: the user speaks, results are in, calls wait, the model has answered."""
-
-_ENDS_AT = {
+_ENDS = {
     Phase.BEFORE_AGENT: ("user",),
     Phase.BEFORE_MODEL: ("user", "tool"),
     Phase.AFTER_MODEL: ("calls", "answer"),
     Phase.AFTER_AGENT: ("answer",),
 }
+"""How a history may end at each phase: with a user message, tool results, calls without results, or
+an answer of the model."""
 
 
 def messages(
@@ -95,60 +98,52 @@ def messages(
     tools: Sequence[str] = ("search", "add"),
     max_turns: int = 2,
 ) -> SearchStrategy[list[AnyMessage]]:
-    """Histories that a model may be shown, as they are when a hook of a phase runs.
+    """Histories as they are when a hook of a phase runs.
 
     Args:
-        phase: "before_agent", "before_model", "after_model" or "after_agent"; None: of any of them.
-            Only at an after_model hook are there calls without an answer.
-        tools: The tools that are called.
-        max_turns: How many turns come before the last one, at most.
+        phase: "before_agent", "before_model", "after_model" or "after_agent"; None: any of them.
+            Only a history at "after_model" may have calls without results.
+        tools: The names of the tools that are called.
+        max_turns: The most turns before the last one.
 
     Raises:
         ImportError: hypothesis is not installed.
     """
     st = needs("hypothesis", "strategies")
-    ends = _ENDS_AT[Phase(phase)] if phase else ENDS
-    turns = st.lists(_turn(st, tools), max_size=max_turns)
-    last = st.sampled_from(ends).flatmap(lambda end: _last_turn(st, tools, end))
-    joined: SearchStrategy[list[AnyMessage]] = st.builds(
-        lambda turns, last: _numbered([*turns, last]), turns, last
+    text = st.text(max_size=20)
+    args = st.dictionaries(st.sampled_from("abq"), st.integers() | text, max_size=2)
+    call = st.tuples(st.sampled_from(tools), args, text, st.booleans())
+    round_ = st.tuples(text, st.lists(call, min_size=1, max_size=2))
+
+    def turn(end: str) -> Any:
+        least = 1 if end in ("tool", "calls") else 0
+        rounds = st.lists(round_, min_size=least, max_size=2)
+        return st.tuples(st.just(end), text, st.just([]) if end == "user" else rounds, text)
+
+    ends = _ENDS[Phase(phase)] if phase else ("user", "tool", "calls", "answer")
+    turns = st.lists(turn("answer"), max_size=max_turns)
+    last = st.sampled_from(ends).flatmap(turn)
+    history: SearchStrategy[list[AnyMessage]] = st.builds(
+        lambda turns, last: _history([*turns, last]), turns, last
     )
-    return joined
+    return history
 
 
-def _texts(st: Any) -> Any:
-    return st.text(max_size=20)
-
-
-def _turn(st: Any, tools: Sequence[str]) -> Any:
-    return st.tuples(st.just("answer"), _texts(st), _rounds(st, tools, 0), _texts(st))
-
-
-def _last_turn(st: Any, tools: Sequence[str], end: str) -> Any:
-    least = 1 if end in ("tool", "calls") else 0
-    rounds = st.just([]) if end == "user" else _rounds(st, tools, least)
-    return st.tuples(st.just(end), _texts(st), rounds, _texts(st))
-
-
-def _rounds(st: Any, tools: Sequence[str], least: int) -> Any:
-    """Rounds of calls: a text, and calls with their results."""
-    call = st.tuples(
-        st.sampled_from(tools),
-        st.dictionaries(st.sampled_from("abq"), st.integers() | _texts(st), max_size=2),
-        _texts(st),
-        st.booleans(),
-    )
-    one = st.tuples(_texts(st), st.lists(call, min_size=1, max_size=2))
-    return st.lists(one, min_size=least, max_size=2)
-
-
-def _numbered(turns: Sequence[Any]) -> list[AnyMessage]:
-    """The turns as messages, with ids in order."""
+def _history(turns: Sequence[Any]) -> list[AnyMessage]:
+    """The messages of turns: each has an end, a question, rounds of tool calls, and an answer."""
     found: list[AnyMessage] = []
     for end, question, rounds, answer in turns:
         found.append(HumanMessage(question))
         for text, calls in rounds:
-            found += _round(text, calls, len(found))
+            start = len(found)
+            made: list[Any] = []
+            results: list[AnyMessage] = []
+            for index, (name, args, result, failed) in enumerate(calls):
+                id_ = f"call-{start}-{index}"
+                status: Any = "error" if failed else "success"
+                made.append({"name": name, "args": args, "id": id_})
+                results.append(ToolMessage(result, tool_call_id=id_, name=name, status=status))
+            found += [AIMessage(text, tool_calls=made), *results]
         if end == "answer":
             found.append(AIMessage(answer))
         while end == "calls" and isinstance(found[-1], ToolMessage):
@@ -158,19 +153,6 @@ def _numbered(turns: Sequence[Any]) -> list[AnyMessage]:
     return found
 
 
-def _round(text: str, calls: Sequence[Any], start: int) -> list[AnyMessage]:
-    ids = [f"call-{start}-{index}" for index in range(len(calls))]
-    made: list[Any] = [
-        {"name": name, "args": args, "id": id_}
-        for id_, (name, args, _, _) in zip(ids, calls, strict=True)
-    ]
-    results = [
-        ToolMessage(result, tool_call_id=id_, name=name, status="error" if failed else "success")
-        for id_, (name, _, result, failed) in zip(ids, calls, strict=True)
-    ]
-    return [AIMessage(text, tool_calls=made), *results]
-
-
 def states(
     schema: type[Any] = AgentState,
     phase: str | None = None,
@@ -178,33 +160,34 @@ def states(
     optional: bool = False,
     **keys: SearchStrategy[Any],
 ) -> SearchStrategy[dict[str, Any]]:
-    """States that a hook may see.
+    """States that a hook may receive.
 
     Args:
-        schema: The state schema; keys that it requires are drawn from their types.
+        schema: The state schema; the keys that it requires are drawn from their types.
         phase: As for `messages`.
-        optional: Keys that are not required are there now and then. A middleware may rely on what
-            it writes there itself, so by default they are left out.
-        **keys: Strategies for keys of which the type does not say enough, `messages` too.
+        optional: Whether some states also have keys that are not required. They are left out by
+            default, because a middleware may rely on having written them itself.
+        **keys: Strategies for keys whose type is not specific enough, `messages` included.
 
     Raises:
         ImportError: hypothesis is not installed.
     """
     st = needs("hypothesis", "strategies")
     standard = get_type_hints(AgentState)
-    hints = get_type_hints(schema, include_extras=True)
-    own = {key: hint for key, hint in hints.items() if key not in {*standard, *keys}}
-    required = {k: _drawn(st, h) for k, h in own.items() if get_origin(h) is not NotRequired}
-    more = {k: _drawn(st, h) for k, h in own.items() if k not in required and optional}
-    known = {"messages": messages(phase), **required, **keys}
-    found: SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(known, optional=more)
+    required: dict[str, Any] = {"messages": messages(phase)}
+    more: dict[str, Any] = {}
+    for key, hint in get_type_hints(schema, include_extras=True).items():
+        if key in standard or key in keys:
+            continue
+        is_required = get_origin(hint) is not NotRequired
+        while get_origin(hint) in (Required, NotRequired, Annotated):
+            hint = get_args(hint)[0]
+        if is_required or optional:
+            (required if is_required else more)[key] = st.from_type(hint)
+    found: SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+        {**required, **keys}, optional=more
+    )
     return found
-
-
-def _drawn(st: Any, hint: Any) -> Any:
-    while get_origin(hint) in (Required, NotRequired, Annotated):
-        hint = get_args(hint)[0]
-    return st.from_type(hint)
 
 
 def stacks(
@@ -212,18 +195,18 @@ def stacks(
     *,
     max_size: int = 4,
 ) -> SearchStrategy[list[AgentMiddleware[Any, Any]]]:
-    """Stacks of middleware, in any order, each member once.
+    """Stacks of middleware in any order, each member at most once.
 
     Args:
-        members: What makes each member; default: one that does nothing for each kind of hook and
-            layer, which is what a middleware of yours should work beside.
-        max_size: How many at most.
+        members: A function for each member that makes it; default: for each kind of hook and layer
+            a member that does nothing, with which any middleware should work.
+        max_size: The most members of a stack.
 
     Raises:
         ImportError: hypothesis is not installed.
     """
     st = needs("hypothesis", "strategies")
-    makers = dict(_BYSTANDERS if members is None else members)
+    makers = dict(_IDLE_MEMBERS if members is None else members)
     names = st.lists(st.sampled_from(sorted(makers)), unique=True, max_size=max_size)
     found: SearchStrategy[list[AgentMiddleware[Any, Any]]] = names.map(
         lambda chosen: [makers[name]() for name in chosen]
@@ -231,20 +214,20 @@ def stacks(
     return found
 
 
-def _idle(state: Any, runtime: Any) -> None:
+def _idle_hook(state: Any, runtime: Any) -> None:
     """Do nothing."""
 
 
-def _pass(request: Any) -> Any:
+def _idle_layer(request: Any) -> Any:
     return (yield request)
 
 
-_BYSTANDERS: dict[str, Callable[[], AgentMiddleware[Any, Any]]] = {
-    "opens": lambda: before_agent(name="opens")(_idle),
-    "looks": lambda: before_model(name="looks")(_idle),
-    "stops": lambda: before_model(name="stops", can_jump_to=["end"])(_idle),
-    "reads": lambda: after_model(name="reads", can_jump_to=["model", "end"])(_idle),
-    "closes": lambda: after_agent(name="closes")(_idle),
-    "wraps": lambda: wrap_model_call(name="wraps")(_pass),
-    "guards": lambda: wrap_tool_call(name="guards")(_pass),
+_IDLE_MEMBERS: dict[str, Callable[[], AgentMiddleware[Any, Any]]] = {
+    "opens": lambda: before_agent(name="opens")(_idle_hook),
+    "looks": lambda: before_model(name="looks")(_idle_hook),
+    "stops": lambda: before_model(name="stops", can_jump_to=["end"])(_idle_hook),
+    "reads": lambda: after_model(name="reads", can_jump_to=["model", "end"])(_idle_hook),
+    "closes": lambda: after_agent(name="closes")(_idle_hook),
+    "wraps": lambda: wrap_model_call(name="wraps")(_idle_layer),
+    "guards": lambda: wrap_tool_call(name="guards")(_idle_layer),
 }

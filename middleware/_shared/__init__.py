@@ -1,1 +1,1 @@
-"""What several built-in middleware share."""
+"""Code that several built-in middleware share."""

@@ -1,4 +1,4 @@
-"""A model that is asked in the place of another: made when it is needed, asked in its own terms."""
+"""A model that is called in place of the request's model, in the form that fits it."""
 
 from __future__ import annotations
 
@@ -12,141 +12,128 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
 
 from agent_factory import ModelRequest, ModelResponse, init_model
-from agent_factory.middleware._shared.errors import is_async
-from agent_factory.middleware._shared.portable_request import (
-    WRITER,
-    bare,
+from agent_factory.middleware._shared.errors import is_sync_function
+from agent_factory.middleware._shared.provider_conversion import (
+    WRITTEN_BY,
     portable_request,
     provider_of,
-    readable,
+    readable_messages,
     same_provider,
+    unbound,
 )
 
 Model = str | BaseChatModel | Runnable[Any, Any]
 """A chat model, perhaps with arguments bound to it, or "provider:name"."""
 
-Terms = Mapping[str, Any] | Callable[[ModelRequest[Any]], ModelRequest[Any]]
-"""A model's own settings, or what makes the request it is asked."""
+RequestChange = Mapping[str, Any] | Callable[[ModelRequest[Any]], ModelRequest[Any]]
+"""`model_settings` that replace those of the request, or a function that makes the request."""
 
-ModelEntry = Model | tuple[Model, Terms]
-"""A model, alone or with its own terms."""
+ModelEntry = Model | tuple[Model, RequestChange]
+"""A model, alone or with its own settings."""
 
 
-class OtherModel:
-    """A model with how it is asked.
+class AlternateModel:
+    """A model that is made when it is first needed, and the form in which it is asked.
 
     Args:
-        owner: What it was given to, for messages: "ModelFallbackMiddleware first_model".
-        entry: A chat model or "provider:name"; or a pair of one and its terms: `model_settings`
-            that replace those of the request, or a function of the request, in which only the
-            model is changed yet, that returns the request to make.
+        owner: The argument it was passed as, for messages: "ModelFallbackMiddleware model 1".
+        entry: A chat model or "provider:name"; or a pair of one and either `model_settings` that
+            replace those of the request, or a function that takes the request, in which only the
+            model is changed, and returns the request to send.
 
     Raises:
-        TypeError: It is none of these.
+        TypeError: The model, or what is paired with it, has an unusable type.
     """
 
     def __init__(self, owner: str, entry: ModelEntry) -> None:
-        given, terms = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, None)
-        _check_model(owner, given)
-        _check_terms(owner, terms)
+        model, change = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, None)
+        is_name = isinstance(model, str) and model.strip()
+        binds_tools = isinstance(model, Runnable) and callable(getattr(model, "bind_tools", None))
+        if not (is_name or isinstance(model, BaseChatModel) or binds_tools):
+            raise TypeError(
+                f"{owner} must be a chat model or 'provider:name', or a pair of one and its "
+                f"settings, got {model!r}."
+            )
+        is_settings = isinstance(change, Mapping) and all(isinstance(key, str) for key in change)
+        if not (change is None or is_settings or is_sync_function(change)):
+            raise TypeError(
+                f"{owner} must come with a dict of model_settings, or with a plain function of the "
+                f"request that returns a request, got {change!r}."
+            )
         self._owner = owner
-        self._given: Any = given
-        self._terms = terms
+        self._given: Any = model
+        self._change = change
 
     @cached_property
     def model(self) -> Any:
-        """The chat model, made from its name when it is first asked for.
+        """The chat model, made from its name at the first access.
 
         Raises:
-            Exception: It cannot be made: a package is missing, or a key.
+            Exception: It cannot be made: a package or an API key is missing.
         """
         try:
             return init_model(self._given)
         except Exception as error:
-            error.add_note(f"This is of {self._owner}, {self._given!r}.")
+            error.add_note(f"Raised while making {self._owner}, {self._given!r}.")
             raise
 
     def __str__(self) -> str:
-        return self._given if isinstance(self._given, str) else label(self._given)
+        return self._given if isinstance(self._given, str) else model_label(self._given)
 
-    def asked(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """The request as this model is to be asked it.
+    def request_for(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        """The request to send to this model.
 
         Raises:
-            TypeError: The function among its terms returned something else than a request.
+            TypeError: The function paired with the model did not return a request.
         """
-        if not callable(self._terms):
-            other = portable_request(request, self.model)
-            own = self._terms
-            return other if own is None else other.override(model_settings=dict(own))
-        made = self._terms(request.override(model=self.model))
-        if isinstance(made, ModelRequest):
-            return made
+        if not callable(self._change):
+            portable = portable_request(request, self.model)
+            if self._change is None:
+                return portable
+            return portable.override(model_settings=dict(self._change))
+        changed = self._change(request.override(model=self.model))
+        if isinstance(changed, ModelRequest):
+            return changed
         raise TypeError(
-            f"The function given with {self._owner} returned {made!r}; return the request it was "
-            "given, or request.override(...)."
+            f"The function paired with {self._owner} must return a ModelRequest, got {changed!r}. "
+            "Return the request it was passed, or request.override(...)."
         )
 
-    def signed(
-        self, response: ModelResponse[Any], request: ModelRequest[Any]
-    ) -> ModelResponse[Any]:
-        """A response of this model, with a mark where the request's own provider did not write it.
+    def mark(self, response: ModelResponse[Any], request: ModelRequest[Any]) -> ModelResponse[Any]:
+        """A response of this model, marked if the request's own provider did not write it.
 
         Args:
-            response: What it answered.
-            request: The call as it was meant for another model.
+            response: The response.
+            request: The request as it was made for its own model.
         """
         if same_provider(request.model, self.model):
             return response
         writer = provider_of(self.model) or "unknown"
-        return replace(response, result=[_marked(message, writer) for message in response.result])
+        result: list[Any] = []
+        for message in response.result:
+            if isinstance(message, AIMessage) and WRITTEN_BY not in message.response_metadata:
+                metadata = {**message.response_metadata, WRITTEN_BY: writer}
+                message = message.model_copy(update={"response_metadata": metadata})
+            result.append(message)
+        return replace(response, result=result)
 
 
-def own(request: ModelRequest[Any]) -> ModelRequest[Any]:
-    """The request for its own model; what other providers' models said is made readable for it."""
-    messages = readable(request, request.model, at_home=True)
+def request_for_own_model(request: ModelRequest[Any]) -> ModelRequest[Any]:
+    """The request with messages that its own model can read, whichever providers wrote them."""
+    messages = readable_messages(request, request.model, is_same_provider=True)
     return request if messages is request.messages else request.override(messages=messages)
 
 
-def label(model: Any) -> str:
-    """A model as a message calls it: its class, and its name where it has one.
+def model_label(model: Any) -> str:
+    """The class of a model, and its name where it has one, for messages.
 
     >>> from langchain_core.language_models import FakeListChatModel
-    >>> label(FakeListChatModel(responses=[]))
+    >>> model_label(FakeListChatModel(responses=[]))
     'FakeListChatModel'
     """
-    if isinstance(model, OtherModel):
+    if isinstance(model, AlternateModel):
         return str(model)
-    model = bare(model)
-    found = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
-    name = next((value for value in found if isinstance(value, str)), "")
+    model = unbound(model)
+    names = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
+    name = next((value for value in names if isinstance(value, str)), "")
     return f"{type(model).__name__} {name}".strip()
-
-
-def _marked(message: Any, writer: str) -> Any:
-    if not isinstance(message, AIMessage) or WRITER in message.response_metadata:
-        return message
-    metadata = {**message.response_metadata, WRITER: writer}
-    return message.model_copy(update={"response_metadata": metadata})
-
-
-def _check_model(owner: str, model: Any) -> None:
-    if isinstance(model, str) and model.strip():
-        return
-    is_model = isinstance(model, Runnable) and callable(getattr(model, "bind_tools", None))
-    if isinstance(model, BaseChatModel) or is_model:
-        return
-    raise TypeError(
-        f"{owner} must be a chat model or 'provider:name', or a pair of one and its settings, not "
-        f"{model!r}."
-    )
-
-
-def _check_terms(owner: str, terms: Any) -> None:
-    if terms is None or (isinstance(terms, Mapping) and all(isinstance(k, str) for k in terms)):
-        return
-    if not callable(terms) or isinstance(terms, type) or is_async(terms):
-        raise TypeError(
-            f"{owner} must come with a dict of model_settings, or with a plain function of the "
-            f"request that returns a request, not with {terms!r}."
-        )

@@ -1,19 +1,21 @@
-"""What is told of an exception: to a model, which has no use for a traceback, or to a person."""
+"""Exceptions as text, and the functions and exception types that users pass to handle them."""
 
 from __future__ import annotations
 
 import inspect
 from typing import Any
 
+from langgraph.errors import GraphBubbleUp
+
 from agent_factory import TurnError
 
-LONGEST_REASON = 1000
-"""Characters of an exception's text. A provider's message fits; a web server's error page, which
-would fill the window at every failure, does not."""
+MAX_ERROR_TEXT = 1000
+"""Characters of an exception's text that are kept. A provider's error message fits; the HTML error
+page of a web server does not, and would fill the context window at every failure."""
 
 
 def format_error(error: Exception) -> str:
-    """An exception in one line or a few: its type, and the beginning of what it says.
+    """The type of an exception and the beginning of its text, without a traceback.
 
     >>> format_error(ConnectionError("the line is dead"))
     'ConnectionError: the line is dead'
@@ -21,32 +23,50 @@ def format_error(error: Exception) -> str:
     kind = type(error).__name__
     try:
         text = str(error).strip()
-    except Exception:  # an exception too broken to be read is still to be named
+    except Exception:  # `__str__` of a foreign exception may itself raise
         return kind
-    # A lone surrogate could not be sent to any provider, nor be written to a checkpoint.
+    # A lone surrogate can neither be sent to a provider nor be written to a checkpoint.
     text = text.encode("utf-8", "replace").decode("utf-8")
-    if len(text) > LONGEST_REASON:
-        text = f"{text[:LONGEST_REASON]}..."
+    if len(text) > MAX_ERROR_TEXT:
+        text = f"{text[:MAX_ERROR_TEXT]}..."
     return f"{kind}: {text}" if text else kind
 
 
 def is_async(function: Any) -> bool:
-    """Whether a function, or an object that is called like one, gives a coroutine."""
+    """Whether calling a function, or an object with `__call__`, returns a coroutine."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)  # noqa: B004  # its kind is asked, not whether
+        getattr(type(function), "__call__", None)  # noqa: B004  # reads the method
+    )
+
+
+def is_sync_function(value: Any) -> bool:
+    """Whether a value is a function that is called without `await`; classes do not count."""
+    return callable(value) and not isinstance(value, type) and not is_async(value)
+
+
+def are_exception_types(value: Any) -> bool:
+    """Whether a value is an exception type, or a tuple of them, that a layer may handle.
+
+    LangGraph's control flow (`GraphBubbleUp`) does not count, nor do exceptions that are not
+    derived from `Exception`, such as KeyboardInterrupt.
+    """
+    kinds = value if isinstance(value, tuple) else (value,)
+    return bool(kinds) and all(
+        isinstance(kind, type)
+        and issubclass(kind, Exception)
+        and not issubclass(kind, GraphBubbleUp)
+        for kind in kinds
     )
 
 
 def checked_text(owner: str, argument: str, text: Any) -> str:
-    """What a user's function gave, where a text is needed.
+    """The return value of a user's function that must return a string.
 
     Raises:
-        TurnError: It is something else.
+        TurnError: It returned something else.
     """
     if isinstance(text, str):
         return text
     raise TurnError(
-        f"{owner} {argument}",
-        f"gave {type(text).__name__}, and a text is needed.",
-        "Return a str.",
+        f"{owner} {argument}", f"must return a str, got {type(text).__name__}.", "Return a str."
     )

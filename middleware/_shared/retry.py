@@ -1,19 +1,37 @@
-"""Call again what failed: the part that a model's call and a tool's call share."""
+"""Retries with growing waits, as the layers around models and around tools use them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import Any, Final, Literal
+from typing import Final, Literal, TypeVar
 
-from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from tenacity import RetryCallState, Retrying, wait_exponential, wait_random_exponential
 
 from agent_factory import AgentFactoryError, Flow, Sleep
-from agent_factory.middleware._shared.errors import checked_text, format_error, is_async
+from agent_factory.middleware._shared.errors import (
+    are_exception_types,
+    checked_text,
+    format_error,
+    is_sync_function,
+)
 from agent_factory.middleware._shared.validation import check_count, check_number
+
+RetryOn = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
+"""The exceptions that are retried: types, or a predicate."""
+
+OnFailure = Literal["continue", "error"] | Callable[[Exception], str]
+"""What the last failed attempt leads to: a standard text, the exception, or the caller's text."""
+
+NOT_TRANSIENT: Final = (AgentFactoryError, ToolInvocationError)
+"""Errors that the same call would raise again: an unknown tool, a limit that is used up, arguments
+that do not fit. A base class such as Exception does not cover them; naming their class, or a
+predicate, does."""
+
+RequestT = TypeVar("RequestT")
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +39,18 @@ class Backoff:
     """How long to wait before each retry, in seconds.
 
     The wait before retry n (from 0) is `initial_delay * backoff_factor**n`, at most `max_delay`.
-    With jitter, half of that is waited for certain and up to as much again is drawn by chance, so
-    that clients which failed together do not come back together, also where the cap is reached.
+    With jitter, each wait is drawn from between half of that and all of it, so that clients which
+    failed together do not retry together.
 
     Args:
-        backoff_factor: How much longer each wait is than the one before; 0 (as 1) keeps all the
-            same.
+        backoff_factor: How much longer each wait is than the one before; 0 and 1 keep all waits
+            the same.
         initial_delay: The first wait in seconds.
         max_delay: The longest wait in seconds, jitter included.
-        jitter: Whether chance takes up to half of a wait away.
+        jitter: Whether the waits are drawn at random.
 
     Raises:
-        ValueError: A number that is negative, not finite or no number; a jitter that is no bool.
+        ValueError: A number is negative, not finite or not a number, or jitter is not a bool.
 
     >>> from itertools import islice
     >>> list(islice(Backoff(2.0, 1.0, 5.0, jitter=False).delays(), 4))
@@ -45,66 +63,38 @@ class Backoff:
     jitter: bool
 
     def __post_init__(self) -> None:
-        for name, value, unit in (
-            ("backoff_factor", self.backoff_factor, ""),
-            ("initial_delay", self.initial_delay, "seconds"),
-            ("max_delay", self.max_delay, "seconds"),
-        ):
-            _refuse_none(name, value)
-            check_number(name, value, unit=unit)
+        check_number("backoff_factor", self.backoff_factor, required=True)
+        check_number("initial_delay", self.initial_delay, unit="seconds", required=True)
+        check_number("max_delay", self.max_delay, unit="seconds", required=True)
         if not isinstance(self.jitter, bool):
-            raise ValueError(f"jitter must be True or False, not {self.jitter!r}.")
+            raise ValueError(f"jitter must be True or False, got {self.jitter!r}.")
 
     def delays(self) -> Iterator[float]:
         """The waits in seconds, one for each retry, without end."""
-        wait = self._strategy()
+        base = self.backoff_factor or 1.0
+        share = 0.5 if self.jitter else 1.0
+        first, longest = self.initial_delay * share, self.max_delay * share
+        wait = wait_exponential(multiplier=first, max=longest, exp_base=base)
+        drawn = wait_random_exponential(multiplier=first, max=longest, exp_base=base)
         state = RetryCallState(Retrying(), None, (), {})
         for attempt in count(1):
             state.attempt_number = attempt
-            yield wait(state)
-
-    def _strategy(self) -> Any:
-        base = self.backoff_factor or 1.0
-        if not self.jitter:
-            return wait_exponential(
-                multiplier=self.initial_delay, max=self.max_delay, exp_base=base
-            )
-        half, most = self.initial_delay / 2, self.max_delay / 2
-        return wait_exponential(multiplier=half, max=most, exp_base=base) + wait_random_exponential(
-            multiplier=half, max=most, exp_base=base
-        )
-
-
-def _refuse_none(name: str, value: Any) -> None:
-    if value is None:
-        raise ValueError(f"{name} must be a number, not None.")
-
-
-RetryOn = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
-"""Which exceptions are worth another attempt: types, or a predicate."""
-
-OnFailure = Literal["continue", "error"] | Callable[[Exception], str]
-"""What the last failed attempt leads to: words, the exception itself, or words of one's own."""
-
-NOT_BY_CHANCE: Final = (AgentFactoryError, ToolInvocationError)
-"""Mistakes that the same call would meet again: a tool that nothing can run, a limit that is used
-up, an answer that did not fit however often it was explained, arguments that do not fit. A base
-class such as Exception does not mean them; only naming them, or a predicate, does."""
+            yield wait(state) + (drawn(state) if self.jitter else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """When to call again, how long to wait before, and what to say in the end.
+    """When to call again, how long to wait before that, and what follows the last failure.
 
     Args:
-        owner: The middleware, for messages.
+        owner: The name of the middleware, for messages.
         max_retries: Attempts after the first.
-        retry_on: Which exceptions are worth one.
+        retry_on: The exceptions that are retried.
         on_failure: What the last failure leads to.
         backoff: The waits.
 
     Raises:
-        ValueError: An argument that is none of what it may be.
+        ValueError: An argument has an unusable value.
     """
 
     owner: str
@@ -114,97 +104,72 @@ class Retries:
     backoff: Backoff
 
     def __post_init__(self) -> None:
-        if self.max_retries is None:
-            raise ValueError("max_retries must be a whole number of at least 0, not None.")
-        check_count("max_retries", self.max_retries)
-        _check_retry_on(self.retry_on)
-        _check_on_failure(self.on_failure)
+        check_count("max_retries", self.max_retries, required=True)
+        if not are_exception_types(self.retry_on) and not is_sync_function(self.retry_on):
+            raise ValueError(
+                "retry_on must be an exception type, a tuple of them, or a plain function of the "
+                f"exception that returns whether to try again, got {self.retry_on!r}. Write "
+                "retry_on=(ConnectionError, TimeoutError). Only subclasses of Exception can be "
+                "retried: an interrupt or a cancellation never is."
+            )
+        is_word = isinstance(self.on_failure, str) and self.on_failure in ("continue", "error")
+        if not is_word and not is_sync_function(self.on_failure):
+            raise ValueError(
+                "on_failure must be 'continue', 'error' or a plain function of the exception that "
+                f"returns a str, got {self.on_failure!r}."
+            )
 
-    @property
-    def attempts(self) -> str:
-        """How often it is tried at most, in words."""
-        number = self.max_retries + 1
-        return f"{number} attempt{'s' if number > 1 else ''}"
-
-    def around(self, request: Any, give_up: Callable[[Exception], Any]) -> Flow[Any]:
-        """Call inward until it succeeds.
+    def around(self, request: RequestT, failed: Callable[[Exception], ResultT]) -> Flow[ResultT]:
+        """Call inward until an attempt succeeds.
 
         Args:
-            request: What is called with, each time.
-            give_up: What the flow returns for the exception of the last attempt.
+            request: The request, the same for each attempt.
+            failed: Makes the result out of the exception of the last attempt.
 
         Raises:
-            Exception: What the call raised, at once, where it is not worth an attempt.
+            Exception: The call raised an exception that `retry_on` does not cover.
         """
         waits: Iterator[float] | None = None
         while True:
             try:
-                return (yield request)
+                result: ResultT = yield request
+                return result
             except Exception as error:
                 if not self.covers(error):
                     raise
-                # Only here: most calls succeed, and need no waits.
+                # Made here because most calls succeed and need no waits.
                 waits = waits or islice(self.backoff.delays(), self.max_retries)
                 seconds = next(waits, None)
                 if seconds is None:
-                    return give_up(error)
+                    return failed(error)
             yield Sleep(seconds)
 
     def covers(self, error: Exception) -> bool:
-        """Whether an exception is worth another attempt."""
+        """Whether an exception is retried."""
         chosen = self.retry_on
         if not isinstance(chosen, type | tuple):
             return bool(chosen(error))
         kinds = chosen if isinstance(chosen, tuple) else (chosen,)
-        if isinstance(error, NOT_BY_CHANCE):
-            kinds = tuple(kind for kind in kinds if issubclass(kind, NOT_BY_CHANCE))
+        if isinstance(error, NOT_TRANSIENT):
+            kinds = tuple(kind for kind in kinds if issubclass(kind, NOT_TRANSIENT))
         return isinstance(error, kinds)
 
-    def last_words(self, error: Exception, subject: str, advice: str) -> str:
-        """What is said after the last attempt.
+    def failure_text(self, error: Exception, subject: str, advice: str) -> str:
+        """The text that stands in for a result after the last attempt.
 
         Args:
-            error: What it raised.
+            error: What the attempt raised.
             subject: What failed.
-            advice: What whoever reads it can do.
+            advice: What the reader of the text can do.
 
         Raises:
             Exception: The error itself, with a note, where `on_failure` is "error".
         """
+        number = self.max_retries + 1
+        attempts = f"{number} attempt{'s' if number > 1 else ''}"
         if self.on_failure == "error":
-            error.add_note(f"{self.owner} gave up on {subject} after {self.attempts}.")
+            error.add_note(f"{self.owner}: {subject} failed after {attempts}.")
             raise error
         if self.on_failure == "continue":
-            return f"{subject} failed after {self.attempts} with {format_error(error)}\n{advice}"
+            return f"{subject} failed after {attempts} with {format_error(error)}\n{advice}"
         return checked_text(self.owner, "on_failure", self.on_failure(error))
-
-
-def _check_retry_on(retry_on: Any) -> None:
-    kinds = retry_on if isinstance(retry_on, tuple) else (retry_on,)
-    if kinds and all(map(_is_retryable, kinds)):
-        return
-    if not callable(retry_on) or isinstance(retry_on, type) or is_async(retry_on):
-        raise ValueError(
-            f"retry_on must be an exception type, a tuple of them, or a plain function of the "
-            f"exception that says whether to try again, not {retry_on!r}. Write "
-            "retry_on=(ConnectionError, TimeoutError). Only subclasses of Exception can be "
-            "retried: an interrupt or a cancellation never is."
-        )
-
-
-def _is_retryable(kind: Any) -> bool:
-    return (
-        isinstance(kind, type)
-        and issubclass(kind, Exception)
-        and not issubclass(kind, GraphBubbleUp)
-    )
-
-
-def _check_on_failure(on_failure: Any) -> None:
-    if isinstance(on_failure, str) and on_failure in ("continue", "error"):
-        return
-    if not callable(on_failure) or isinstance(on_failure, type) or is_async(on_failure):
-        raise ValueError(
-            "on_failure must be 'continue', 'error' or a plain function of the exception that "
-            f"returns a text, not {on_failure!r}."
-        )

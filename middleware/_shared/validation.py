@@ -1,4 +1,4 @@
-"""Arguments of constructors, checked where they are given; each error says what to write."""
+"""Checks of constructor arguments. Each error says what was expected and what came."""
 
 from __future__ import annotations
 
@@ -7,39 +7,48 @@ from collections.abc import Collection
 from typing import Any
 
 
-def check_count(name: str, value: Any, least: int = 0) -> None:
-    """A whole number, or None.
+def check_count(name: str, value: Any, least: int = 0, *, required: bool = False) -> None:
+    """Check that an argument is a whole number; None passes unless it is required.
 
     Raises:
         ValueError: It is something else, or too small.
     """
-    if value is None:
+    if value is None and not required:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
 
 
-def check_number(name: str, value: Any, least: float = 0.0, *, unit: str = "") -> None:
-    """A finite number, or None; `unit` is named in the error.
+def check_number(
+    name: str, value: Any, least: float = 0.0, *, unit: str = "", required: bool = False
+) -> None:
+    """Check that an argument is a finite number; None passes unless it is required.
+
+    Args:
+        name: The argument.
+        value: What was passed for it.
+        least: The smallest number that is accepted.
+        unit: What the number counts, for the error message.
+        required: Whether None is refused.
 
     Raises:
         ValueError: It is something else, or too small.
     """
-    if value is None:
+    if value is None and not required:
         return
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or value < least:
         kind = f"a number of {unit}" if unit else "a number"
-        raise ValueError(f"{name} must be {kind} of at least {least:g}, not {value!r}.")
+        raise ValueError(f"{name} must be {kind} of at least {least:g}, got {value!r}.")
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
-    """One of some words.
+    """Check that an argument is one of several strings.
 
     Raises:
-        ValueError: It is none of them.
+        ValueError: It is not one of them.
     """
     if value not in choices:
         *most, last = map(repr, choices)
         words = f"{', '.join(most)} or {last}" if most else last
-        raise ValueError(f"{name} must be {words}, not {value!r}.")
+        raise ValueError(f"{name} must be {words}, got {value!r}.")

@@ -1,4 +1,4 @@
-"""Where a model fails another one answers, asked in terms that it understands."""
+"""Another model answers if one fails, and receives a request that it understands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
 
 from agent_factory import (
     AgentMiddleware,
@@ -30,6 +29,7 @@ from agent_factory.middleware import (
 )
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer, add, last_text
 
 Call = Callable[..., Any]
 ASK: Any = {"messages": [HumanMessage("Go on")]}
@@ -45,20 +45,11 @@ class Gpt(ScriptedChatModel):
     model_name: str = "gpt-5"
 
 
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
-
-
 def down(times: int = 1) -> ScriptedChatModel:
     return ScriptedChatModel([ConnectionError("first is down")] * times)
 
 
-def last(result: Any) -> str:
-    return str(result["messages"][-1].text)
-
-
-def test_the_next_model_answers_where_one_fails(call: Call) -> None:
+def test_another_model_answers_when_one_fails(call: Call) -> None:
     second, third = ScriptedChatModel([TimeoutError("slow")]), ScriptedChatModel(["Hello!"])
     agent = create_agent(down(), middleware=[ModelFallbackMiddleware(second, third)])
     result = call(agent, ASK)
@@ -68,7 +59,7 @@ def test_the_next_model_answers_where_one_fails(call: Call) -> None:
 def test_a_model_that_answers_is_left_alone(call: Call) -> None:
     fallback = ScriptedChatModel([])
     agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[ModelFallbackMiddleware(fallback)])
-    assert last(call(agent, ASK)) == "Hi."
+    assert last_text(call(agent, ASK)) == "Hi."
     assert not fallback.requests
 
 
@@ -78,11 +69,11 @@ def test_every_call_begins_with_the_agents_own_model(call: Call) -> None:
     agent = create_agent(first, [add], middleware=[ModelFallbackMiddleware(fallback)])
     result = call(agent, ASK)
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
-    assert last(result) == "Three."
+    assert last_text(result) == "Three."
     assert fallback.requests[0].tools == ["add"]
 
 
-def test_when_all_fail_the_last_error_is_raised_and_tells_of_every_model(call: Call) -> None:
+def test_when_all_models_fail_the_last_error_lists_every_failure(call: Call) -> None:
     other = Gpt(steps=[KeyError("quota")])
     agent = create_agent(down(), middleware=[ModelFallbackMiddleware(other)])
     with pytest.raises(KeyError, match="quota") as caught:
@@ -94,7 +85,7 @@ def test_when_all_fail_the_last_error_is_raised_and_tells_of_every_model(call: C
     ]
 
 
-def test_an_exception_object_that_is_raised_again_gathers_no_more_notes(call: Call) -> None:
+def test_an_exception_object_raised_again_gets_no_more_notes(call: Call) -> None:
     error = ConnectionError("always the same")
     first, second = ScriptedChatModel([error] * 2), ScriptedChatModel([error] * 2)
     agent = create_agent(first, middleware=[ModelFallbackMiddleware(second)])
@@ -105,7 +96,7 @@ def test_an_exception_object_that_is_raised_again_gathers_no_more_notes(call: Ca
 
 
 @pytest.mark.parametrize("handle", [TimeoutError, (TimeoutError, KeyError), lambda e: False])
-def test_other_exceptions_than_those_to_handle_are_raised_at_once(call: Call, handle: Any) -> None:
+def test_exceptions_outside_handle_are_raised_at_once(call: Call, handle: Any) -> None:
     fallback = ScriptedChatModel([])
     agent = create_agent(down(), middleware=[ModelFallbackMiddleware(fallback, handle=handle)])
     with pytest.raises(ConnectionError) as caught:
@@ -114,11 +105,11 @@ def test_other_exceptions_than_those_to_handle_are_raised_at_once(call: Call, ha
     assert not [n for n in getattr(caught.value, "__notes__", ()) if n.startswith("Model ")]
 
 
-def test_a_predicate_says_which_exceptions_lead_to_another_model(call: Call) -> None:
+def test_a_predicate_selects_the_exceptions_that_lead_to_another_model(call: Call) -> None:
     fallback = ModelFallbackMiddleware(
         ScriptedChatModel(["Hi."]), handle=lambda error: "down" in str(error)
     )
-    assert last(call(create_agent(down(), middleware=[fallback]), ASK)) == "Hi."
+    assert last_text(call(create_agent(down(), middleware=[fallback]), ASK)) == "Hi."
 
 
 # Models by name
@@ -144,13 +135,13 @@ def test_a_name_becomes_a_model_when_it_is_needed_and_only_once(
     installed(monkeypatch, make)
     first = ScriptedChatModel(["zero", ConnectionError(), ConnectionError()])
     agent = create_agent(first, middleware=[ModelFallbackMiddleware("openai:gpt-5")])
-    assert last(call(agent, ASK)) == "zero"
+    assert last_text(call(agent, ASK)) == "zero"
     assert made == []
-    assert [last(call(agent, ASK)) for _ in range(2)] == ["one", "two"]
+    assert [last_text(call(agent, ASK)) for _ in range(2)] == ["one", "two"]
     assert made == ["openai:gpt-5"]
 
 
-def test_a_model_that_cannot_be_made_is_named_among_the_failures(
+def test_a_model_that_cannot_be_made_is_listed_among_the_failures(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make(name: str) -> Any:
@@ -158,7 +149,7 @@ def test_a_model_that_cannot_be_made_is_named_among_the_failures(
 
     installed(monkeypatch, make)
     stack = [ModelFallbackMiddleware("nowhere:a", ScriptedChatModel(["Hi."]))]
-    assert last(call(create_agent(down(), middleware=stack), ASK)) == "Hi."
+    assert last_text(call(create_agent(down(), middleware=stack), ASK)) == "Hi."
     with pytest.raises(ConnectionError, match="first is down") as caught:
         call(create_agent(down(), middleware=[ModelFallbackMiddleware("nowhere:a")]), ASK)
     assert "Model 2, nowhere:a: ImportError: no package for nowhere:a" in caught.value.__notes__
@@ -190,7 +181,7 @@ def test_settings_and_tools_of_one_provider_do_not_leak_to_another(call: Call) -
     assert other.requests[0].tools == ["add"]
 
 
-def test_within_a_provider_all_goes_along(call: Call) -> None:
+def test_a_fallback_of_the_same_provider_receives_everything(call: Call) -> None:
     first, other = (
         Claude(steps=[ConnectionError("down")]),
         Claude(steps=["Hi."], model_name="claude-4"),
@@ -200,7 +191,7 @@ def test_within_a_provider_all_goes_along(call: Call) -> None:
     assert other.requests[0] == first.requests[0]
 
 
-def test_own_settings_of_a_fallback_replace_those_of_the_request(call: Call) -> None:
+def test_settings_of_a_fallback_replace_those_of_the_request(call: Call) -> None:
     other = Gpt(steps=["Hi."])
     stack = [for_the_first, ModelFallbackMiddleware((other, {"seed": 1}))]
     call(create_agent(Claude(steps=[ConnectionError()]), [add], middleware=stack), ASK)
@@ -220,16 +211,18 @@ def test_a_function_makes_the_request_of_a_fallback(call: Call) -> None:
     assert other.requests[0].tools == ["add", "web_search"]
 
 
-def test_a_function_that_forgets_the_request_is_named_and_no_models_failure(call: Call) -> None:
+def test_a_function_without_a_return_value_is_reported(
+    call: Call,
+) -> None:
     terms: Any = lambda request: None  # noqa: E731  # the mistake is that it returns nothing
     third = ScriptedChatModel([])
     stack = [ModelFallbackMiddleware((ScriptedChatModel([]), terms), third)]
-    with pytest.raises(TypeError, match="ModelFallbackMiddleware model 1 returned None"):
+    with pytest.raises(TypeError, match="model 1 must return a ModelRequest, got None"):
         call(create_agent(down(), middleware=stack), ASK)
     assert not third.requests
 
 
-def test_arguments_bound_to_a_fallback_are_its_own(call: Call) -> None:
+def test_a_fallback_keeps_the_arguments_bound_to_it(call: Call) -> None:
     other = Gpt(steps=["Hi."])
     stack: list[Any] = [ModelFallbackMiddleware(other.bind(seed=7))]
     call(create_agent(Claude(steps=[ConnectionError()]), [add], middleware=stack), ASK)
@@ -240,7 +233,7 @@ def test_arguments_bound_to_a_fallback_are_its_own(call: Call) -> None:
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "abc"}
 
 
-def test_thoughts_go_back_to_the_provider_that_had_them_and_to_no_other(call: Call) -> None:
+def test_thoughts_are_sent_only_to_the_provider_that_wrote_them(call: Call) -> None:
     """In a tool loop where the first model comes back, fails again, and comes back."""
     other_says = AIMessage([THOUGHT, {"type": "text", "text": "Adding."}], tool_calls=[call_add()])
     first = Claude(steps=[ConnectionError(), ConnectionError(), "Three."])
@@ -261,10 +254,6 @@ def call_add() -> Any:
 
 
 # Structured answers
-
-
-class Answer(BaseModel):
-    number: int
 
 
 GIVEN = [{"name": "Answer", "args": {"number": 3}}]
@@ -316,7 +305,7 @@ def test_a_model_that_cannot_give_the_structured_answer_has_failed(call: Call) -
     assert call(agent, ASK)["structured_response"] == Answer(number=3)
 
 
-def test_where_no_model_gives_it_the_error_is_that_of_a_structured_answer(call: Call) -> None:
+def test_when_no_model_gives_a_structured_answer_the_output_error_is_raised(call: Call) -> None:
     stack = [ModelFallbackMiddleware(ScriptedChatModel(["more prose"]))]
     strategy = ToolStrategy(Answer, handle_errors=False)
     agent = create_agent(ScriptedChatModel(["prose"]), middleware=stack, response_format=strategy)
@@ -329,7 +318,7 @@ def test_where_no_model_gives_it_the_error_is_that_of_a_structured_answer(call: 
 # Control flow, limits, streams, other layers
 
 
-def test_an_interrupt_is_no_failure(call: Call) -> None:
+def test_an_interrupt_does_not_count_as_a_failure(call: Call) -> None:
     @wrap_model_call
     def asks(request: ModelRequest[Any]) -> Flow[Any]:
         interrupt("Shall I?")
@@ -342,7 +331,7 @@ def test_an_interrupt_is_no_failure(call: Call) -> None:
         checkpointer=InMemorySaver(),
     )
     assert call(agent, ASK, ONE)["__interrupt__"][0].value == "Shall I?"
-    assert last(call(agent, Command(resume=True), ONE)) == "Done."
+    assert last_text(call(agent, Command(resume=True), ONE)) == "Done."
     assert not fallback.requests
 
 
@@ -354,7 +343,7 @@ class UsedUp(AgentMiddleware[Any, Any]):
         raise ModelCallLimitExceededError(1, 1, 1, None)
 
 
-def test_a_limit_that_is_used_up_is_no_failure_of_a_model(call: Call) -> None:
+def test_a_limit_that_is_used_up_does_not_count_as_a_failure(call: Call) -> None:
     fallback = ScriptedChatModel([])
     stack = [ModelFallbackMiddleware(fallback), UsedUp()]
     with pytest.raises(ModelCallLimitExceededError) as caught:
@@ -362,12 +351,12 @@ def test_a_limit_that_is_used_up_is_no_failure_of_a_model(call: Call) -> None:
     assert not [n for n in caught.value.__notes__ if n.startswith("Model ")]
 
 
-def test_a_model_without_tool_calling_gives_way(call: Call) -> None:
+def test_a_model_without_tool_calling_is_replaced(call: Call) -> None:
     from langchain_core.language_models import FakeListChatModel
 
     toolless = FakeListChatModel(responses=["never"])
     stack = [ModelFallbackMiddleware(ScriptedChatModel(["Hi."]))]
-    assert last(call(create_agent(toolless, [add], middleware=stack), ASK)) == "Hi."
+    assert last_text(call(create_agent(toolless, [add], middleware=stack), ASK)) == "Hi."
 
 
 class HalfWay(ScriptedChatModel):
@@ -382,13 +371,13 @@ class HalfWay(ScriptedChatModel):
             yield chunk
 
 
-def test_a_stream_has_heard_the_failed_words_and_the_history_has_not(collect: Call) -> None:
+def test_tokens_of_a_failed_model_are_in_the_stream_but_not_in_the_history(collect: Call) -> None:
     stack = [ModelFallbackMiddleware(ScriptedChatModel(["All is well."]))]
     agent = create_agent(HalfWay(), middleware=stack, checkpointer=InMemorySaver())
-    heard: dict[str, str] = {}
+    streamed: dict[str, str] = {}
     for chunk, _ in collect(agent, ASK, ONE, stream_mode="messages"):
-        heard[chunk.id] = heard.get(chunk.id, "") + chunk.text
-    assert sorted(heard.values()) == ["All is well.", "Half "]
+        streamed[chunk.id] = streamed.get(chunk.id, "") + chunk.text
+    assert sorted(streamed.values()) == ["All is well.", "Half "]
     assert [m.text for m in agent.get_state(ONE).values["messages"]] == ["Go on", "All is well."]
 
 
@@ -404,7 +393,7 @@ def test_a_retry_further_in_tries_each_model_again_before_the_next(
     """Also where it gives up in words, as it does by default."""
     first, second = down(2), ScriptedChatModel([ConnectionError(), "Hi."])
     agent = create_agent(first, middleware=[ModelFallbackMiddleware(second), retry(**settings)])
-    assert last(call(agent, ASK)) == "Hi."
+    assert last_text(call(agent, ASK)) == "Hi."
     first.assert_done()
     second.assert_done()
 
@@ -412,16 +401,18 @@ def test_a_retry_further_in_tries_each_model_again_before_the_next(
 def test_a_retry_further_out_goes_through_all_models_again(call: Call) -> None:
     first, second = down(2), ScriptedChatModel([ConnectionError(), "Hi."])
     agent = create_agent(first, middleware=[retry(), ModelFallbackMiddleware(second)])
-    assert last(call(agent, ASK)) == "Hi."
+    assert last_text(call(agent, ASK)) == "Hi."
     first.assert_done()
     second.assert_done()
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_the_last_words_of_a_retry_stand_where_all_models_failed(call: Call, inside: bool) -> None:
+def test_the_failure_message_of_a_retry_is_kept_when_all_models_fail(
+    call: Call, inside: bool
+) -> None:
     fallback = ModelFallbackMiddleware(ScriptedChatModel([KeyError("second is down")] * 2))
     stack: list[Any] = [fallback, retry()] if inside else [retry(), fallback]
-    assert "second is down" in last(call(create_agent(down(2), middleware=stack), ASK))
+    assert "second is down" in last_text(call(create_agent(down(2), middleware=stack), ASK))
 
 
 def test_two_fallbacks_nest(call: Call) -> None:
@@ -446,18 +437,18 @@ def test_two_fallbacks_nest(call: Call) -> None:
         (([ScriptedChatModel(), {}],), "model 1 must be a chat model"),
     ],
 )
-def test_what_is_no_model_is_refused(arguments: Any, problem: str) -> None:
+def test_a_value_that_is_not_a_model_is_refused(arguments: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
         ModelFallbackMiddleware(*arguments)
 
 
 @pytest.mark.parametrize("handle", [5, (), KeyboardInterrupt, (ValueError, int), "all", None])
-def test_what_handles_no_exception_is_refused(handle: Any) -> None:
+def test_an_invalid_handle_is_refused(handle: Any) -> None:
     with pytest.raises(TypeError, match="handle must be an exception type"):
         ModelFallbackMiddleware(ScriptedChatModel(), handle=handle)
 
 
-async def test_a_predicate_that_would_have_to_be_awaited_is_refused() -> None:
+async def test_an_async_predicate_is_refused() -> None:
     async def handle(error: Exception) -> bool:
         return True
 

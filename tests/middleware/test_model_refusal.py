@@ -10,7 +10,6 @@ from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
 
 from agent_factory import Flow, ModelRequest, TurnError, create_agent, wrap_model_call
 from agent_factory.middleware import (
@@ -21,17 +20,13 @@ from agent_factory.middleware import (
 )
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer, add
 
 Call = Callable[..., Any]
 ASK: Any = {"messages": [HumanMessage("Go on")]}
 ONE: Any = {"configurable": {"thread_id": "1"}}
 SORRY = "I'm sorry, I can't help with that."
 ADD: Any = {"name": "add", "args": {"a": 1, "b": 2}, "id": "1", "type": "tool_call"}
-
-
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 def refusing(text: str = SORRY, **fields: Any) -> AIMessage:
@@ -80,7 +75,7 @@ def test_another_model_answers_what_one_refused(call: Call) -> None:
         ),
     ],
 )
-def test_a_refusal_beside_or_in_the_content_is_one(no: AIMessage) -> None:
+def test_a_refusal_in_additional_kwargs_or_content_counts(no: AIMessage) -> None:
     assert refusal_of(no) == "refusal"
 
 
@@ -98,11 +93,11 @@ def test_a_refusal_beside_or_in_the_content_is_one(no: AIMessage) -> None:
         AIMessage(["refusal", {"type": "text", "text": "refusal"}]),
     ],
 )
-def test_prose_and_other_endings_are_none(answer: AIMessage) -> None:
+def test_prose_and_other_stop_reasons_do_not_count(answer: AIMessage) -> None:
     assert refusal_of(answer) is None
 
 
-def test_a_predicate_may_judge_the_words(call: Call) -> None:
+def test_a_predicate_may_judge_the_text(call: Call) -> None:
     stack = [ModelRefusalMiddleware(says("Gladly."), is_refusal=lambda m: "sorry" in m.text)]
     result = call(create_agent(says(SORRY), middleware=stack), ASK)
     assert result["messages"][-1].text == "Gladly."
@@ -110,7 +105,7 @@ def test_a_predicate_may_judge_the_words(call: Call) -> None:
     assert refusal["reason"] == "is_refusal"
 
 
-def test_the_tokens_of_a_refusal_are_told_with_the_answer(call: Call) -> None:
+def test_the_answer_lists_the_tokens_of_refusals(call: Call) -> None:
     second = says(refusing(), "Yes.")
     agent = create_agent(
         says(refusing()), middleware=[ModelRefusalMiddleware(second, says("Gladly."))]
@@ -124,7 +119,7 @@ def test_the_tokens_of_a_refusal_are_told_with_the_answer(call: Call) -> None:
     assert counted.usage_metadata["strict"]["total_tokens"] == 14
 
 
-def test_an_answer_without_a_refusal_is_left_as_it_is(call: Call) -> None:
+def test_an_answer_without_a_refusal_is_not_changed(call: Call) -> None:
     agent = create_agent(says(SORRY), middleware=[ModelRefusalMiddleware(says())])
     answer = call(agent, ASK)["messages"][-1]
     assert answer.text == SORRY
@@ -137,14 +132,14 @@ def test_the_next_model_does_not_see_what_was_refused(call: Call) -> None:
     assert [m.text for m in second.requests[0].messages] == ["Go on"]
 
 
-def test_where_all_refuse_the_first_refusal_stands(call: Call) -> None:
+def test_when_all_refuse_the_first_refusal_is_the_answer(call: Call) -> None:
     stack = [ModelRefusalMiddleware(says(refusing("Nor will I.")))]
     result = call(create_agent(says(refusing()), middleware=stack), ASK)
     assert [m.text for m in result["messages"]] == ["Go on", SORRY]
     assert len(result["messages"][-1].response_metadata["refusals"]) == 2
 
 
-def test_where_all_refuse_an_error_tells_of_all(call: Call) -> None:
+def test_when_all_refuse_the_error_lists_all_refusals(call: Call) -> None:
     stack = [ModelRefusalMiddleware(says(refusing("Nor will I.")), on_refusal="error")]
     agent = create_agent(says(refusing()), middleware=stack, checkpointer=InMemorySaver())
     with pytest.raises(ModelRefusalError, match="stop_reason: refusal") as caught:
@@ -163,7 +158,7 @@ def test_without_another_model_a_refusal_may_still_be_an_error(call: Call) -> No
         call(create_agent(says(refusing()), middleware=stack), ASK)
 
 
-def test_calls_in_an_answer_that_turned_into_a_refusal_are_not_run(call: Call) -> None:
+def test_tool_calls_of_a_refusal_do_not_run(call: Call) -> None:
     ran: list[int] = []
 
     def note(number: int) -> str:
@@ -188,10 +183,6 @@ def test_another_model_may_use_the_tools(call: Call) -> None:
     assert second.requests[0].tools == ["add"]
 
 
-class Answer(BaseModel):
-    number: int
-
-
 GIVEN = [{"name": "Answer", "args": {"number": 3}}]
 FORMATS = [
     Answer,
@@ -214,7 +205,7 @@ def test_another_model_gives_the_structured_answer(call: Call, format_: Any, too
 
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("tools", [(), (add,)])
-def test_a_refusal_that_stands_is_not_asked_again_for_an_answer(
+def test_a_final_refusal_is_not_retried_for_a_structured_answer(
     call: Call, format_: Any, tools: Any
 ) -> None:
     stack = [ModelRefusalMiddleware(says(refusing()))]
@@ -224,7 +215,7 @@ def test_a_refusal_that_stands_is_not_asked_again_for_an_answer(
     assert result["structured_response"] is None
 
 
-def test_a_bad_structured_answer_is_no_refusal(call: Call) -> None:
+def test_an_invalid_structured_answer_does_not_count_as_a_refusal(call: Call) -> None:
     stack = [ModelRefusalMiddleware(says())]
     agent = create_agent(says("prose", GIVEN), middleware=stack, response_format=Answer)
     assert call(agent, ASK)["structured_response"] == Answer(number=3)
@@ -242,7 +233,7 @@ def test_an_interrupt_passes(call: Call) -> None:
     call(agent, Command(resume=True), ONE)
 
 
-def test_an_exception_is_no_refusal_and_a_fallback_sees_to_it(call: Call) -> None:
+def test_an_exception_is_left_to_a_fallback(call: Call) -> None:
     down = ConnectionError("down")
     alone = create_agent(says(refusing()), middleware=[ModelRefusalMiddleware(says(down))])
     with pytest.raises(ConnectionError):
@@ -262,7 +253,7 @@ def test_a_refusal_by_all_may_lead_to_a_fallback(call: Call) -> None:
     )
 
 
-def test_what_one_providers_model_is_told_does_not_leak_to_another(call: Call) -> None:
+def test_settings_of_one_provider_do_not_leak_to_another(call: Call) -> None:
     @wrap_model_call
     def cached(request: ModelRequest[Any]) -> Flow[Any]:
         return (yield request.override(model_settings={"cache_control": {}, "temperature": 0}))
@@ -274,7 +265,7 @@ def test_what_one_providers_model_is_told_does_not_leak_to_another(call: Call) -
     assert result["messages"][-1].response_metadata["lc_written_by"] == "unknown"
 
 
-def test_a_models_thoughts_do_not_come_back_to_the_one_that_refused(call: Call) -> None:
+def test_thoughts_of_another_model_are_not_sent_to_the_one_that_refused(call: Call) -> None:
     thought = AIMessage([{"type": "thinking", "thinking": "Hm."}], tool_calls=[ADD])
     first = says(refusing(), "Three.")
     agent = create_agent(first, [add], middleware=[ModelRefusalMiddleware(says(thought))])
@@ -282,24 +273,24 @@ def test_a_models_thoughts_do_not_come_back_to_the_one_that_refused(call: Call) 
     assert first.requests[1].messages[1].content == ""
 
 
-def test_a_stream_hears_both_and_they_can_be_told_apart(collect: Call) -> None:
+def test_a_stream_has_both_answers_under_different_ids(collect: Call) -> None:
     agent = create_agent(says(refusing()), middleware=[ModelRefusalMiddleware(says("Gladly."))])
-    heard: dict[str, str] = {}
+    streamed: dict[str, str] = {}
     for chunk, _ in collect(agent, ASK, stream_mode="messages"):
-        heard[chunk.id] = heard.get(chunk.id, "") + chunk.text
-    assert sorted(heard.values()) == ["Gladly.", SORRY]
+        streamed[chunk.id] = streamed.get(chunk.id, "") + chunk.text
+    assert sorted(streamed.values()) == ["Gladly.", SORRY]
 
 
 @pytest.mark.parametrize(
     ("arguments", "settings", "error", "problem"),
     [
-        ((), {}, ValueError, "Give a model to ask after a refusal"),
+        ((), {}, ValueError, "Pass a model to ask after a refusal"),
         ((says(),), {"on_refusal": "stop"}, ValueError, "on_refusal must be 'keep' or 'error'"),
         ((5,), {}, TypeError, "ModelRefusalMiddleware model 1 must be a chat model"),
         ((says(),), {"is_refusal": "no"}, TypeError, "is_refusal must be a plain function"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(
+def test_invalid_arguments_are_refused(
     arguments: Any, settings: Any, error: Any, problem: str
 ) -> None:
     with pytest.raises(error, match=problem):

@@ -12,7 +12,6 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
 
 from agent_factory import (
     AgentMiddleware,
@@ -25,6 +24,7 @@ from agent_factory import (
 from agent_factory.middleware import ModelRetryMiddleware
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer, add
 
 GO: Any = {"messages": "Go"}
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -33,11 +33,6 @@ DOWN = ConnectionError("down")
 
 def retry(**settings: Any) -> ModelRetryMiddleware:
     return ModelRetryMiddleware(**{"initial_delay": 0.0001, **settings})
-
-
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
@@ -59,7 +54,7 @@ def test_the_last_failure_ends_the_run_with_a_message(call: Any) -> None:
     model = ScriptedChatModel([ADD, DOWN, DOWN, ValueError("gone")])
     result = call(create_agent(model, [add], middleware=[retry(), Closing()]), GO)
     *_, last, closing = result["messages"]
-    assert last.text.startswith("The call of the model failed after 3 attempts with ValueError")
+    assert last.text.startswith("The model call failed after 3 attempts with ValueError")
     assert "gone" in last.text
     assert last.additional_kwargs == {"lc_source": "model_retry"}
     assert closing.text == "closed"
@@ -79,19 +74,19 @@ def test_the_exception_itself_is_raised_with_a_note_of_the_attempts(call: Any) -
     agent = create_agent(model, middleware=[retry(max_retries=1, on_failure="error", name="R")])
     with pytest.raises(ConnectionError, match="last") as caught:
         call(agent, GO)
-    note = "R gave up on The call of the model after 2 attempts."
+    note = "R: The model call failed after 2 attempts."
     assert note in caught.value.__notes__
 
 
-def test_ones_own_words_end_the_run(call: Any) -> None:
+def test_a_custom_text_ends_the_run(call: Any) -> None:
     words = retry(max_retries=0, on_failure=lambda error: f"Sorry ({error}).")
     result = call(create_agent(ScriptedChatModel([DOWN]), middleware=[words]), GO)
     assert result["messages"][-1].text == "Sorry (down)."
 
 
-def test_words_that_are_no_text_are_named(call: Any) -> None:
+def test_an_on_failure_that_returns_no_text_is_reported(call: Any) -> None:
     words: Any = retry(max_retries=0, on_failure=lambda error: None, name="Mine")
-    with pytest.raises(TurnError, match="Mine on_failure: gave NoneType"):
+    with pytest.raises(TurnError, match="Mine on_failure: must return a str, got NoneType"):
         call(create_agent(ScriptedChatModel([DOWN]), middleware=[words]), GO)
 
 
@@ -112,12 +107,8 @@ def test_only_what_matches_is_retried_and_the_rest_is_raised_at_once(
     with pytest.raises(type(raised)) as caught:
         call(agent, GO)
     assert caught.value is raised
-    assert not any("gave up" in note for note in getattr(raised, "__notes__", ()))
+    assert not any("attempt" in note for note in getattr(raised, "__notes__", ()))
     model.assert_done()
-
-
-class Answer(BaseModel):
-    number: int
 
 
 WRONG = [{"name": "Answer", "args": {"number": "many"}}]
@@ -126,7 +117,7 @@ WRONG = [{"name": "Answer", "args": {"number": "many"}}]
 @pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
 @pytest.mark.parametrize("tools", [[], [add]])
 @pytest.mark.parametrize("before", [[], ["prose"]])
-def test_an_outage_beside_a_structured_answer_ends_the_run(
+def test_an_outage_ends_a_run_with_a_response_format(
     call: Any, strategy: Any, tools: list[Any], before: list[Any]
 ) -> None:
     """Its message is not taken for prose that came instead of an answer."""
@@ -149,7 +140,7 @@ def test_an_answer_that_never_fits_is_not_asked_for_beyond_its_cap(call: Any) ->
 
 
 @pytest.mark.parametrize("retry_on", [OutputError, (ValueError, TurnError), lambda error: True])
-def test_an_error_of_the_library_is_retried_where_it_is_named(call: Any, retry_on: Any) -> None:
+def test_an_error_of_the_library_is_retried_if_it_is_named(call: Any, retry_on: Any) -> None:
     model = ScriptedChatModel([WRONG, [{"name": "Answer", "args": {"number": 5}}]])
     format_ = ToolStrategy(Answer, max_retries=0)
     stack = [retry(retry_on=retry_on)]
@@ -158,7 +149,7 @@ def test_an_error_of_the_library_is_retried_where_it_is_named(call: Any, retry_o
 
 
 @pytest.mark.parametrize("retry_on", [RuntimeError, Exception, (ValueError, OSError)])
-def test_a_base_class_does_not_mean_the_errors_of_the_library(call: Any, retry_on: Any) -> None:
+def test_a_base_class_does_not_cover_errors_of_the_library(call: Any, retry_on: Any) -> None:
     format_ = ToolStrategy(Answer, max_retries=0)
     stack = [retry(retry_on=retry_on)]
     agent = create_agent(ScriptedChatModel([WRONG]), middleware=stack, response_format=format_)
@@ -208,7 +199,7 @@ class Asks(AgentMiddleware[Any, Any]):
         return (yield request)
 
 
-def test_an_interrupt_in_a_layer_is_no_failure(call: Any) -> None:
+def test_an_interrupt_in_a_layer_does_not_count_as_a_failure(call: Any) -> None:
     model = ScriptedChatModel(["Thanks."])
     agent = create_agent(model, middleware=[retry(), Asks()], checkpointer=InMemorySaver())
     asked = call(agent, GO, ONE)
@@ -259,11 +250,11 @@ class Stutters(BaseChatModel):
         yield ChatGenerationChunk(message=AIMessageChunk(content="morning"))
 
 
-def test_a_failed_attempt_is_heard_in_the_stream_under_another_id(collect: Any) -> None:
+def test_tokens_of_a_failed_attempt_are_streamed_under_another_id(collect: Any) -> None:
     agent = create_agent(Stutters(), middleware=[retry()])
-    heard = collect(agent, GO, stream_mode="messages")
+    streamed = collect(agent, GO, stream_mode="messages")
     words: dict[Any, str] = {}
-    for chunk, _ in heard:
+    for chunk, _ in streamed:
         words[chunk.id] = words.get(chunk.id, "") + chunk.text
     assert list(words.values()) == ["Good ", "Good morning"]
 
@@ -297,9 +288,7 @@ class Broken(Exception):
         (Broken(), "with Broken\n"),
     ],
 )
-def test_whatever_an_exception_says_the_message_stays_readable(
-    call: Any, error: Exception, said: str
-) -> None:
+def test_the_message_is_readable_for_any_exception(call: Any, error: Exception, said: str) -> None:
     agent = create_agent(ScriptedChatModel([error]), middleware=[retry(max_retries=0)])
     text = call(agent, GO)["messages"][-1].text
     assert said in text

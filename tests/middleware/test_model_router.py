@@ -31,15 +31,11 @@ from agent_factory.middleware import (
     SummarizationMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import add, last_text
 
 Call = Callable[..., Any]
 ONE: Any = {"configurable": {"thread_id": "1"}}
 ADD = [{"name": "add", "args": {"a": 1, "b": 2}}]
-
-
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 def says(*steps: Any) -> ScriptedChatModel:
@@ -48,10 +44,6 @@ def says(*steps: Any) -> ScriptedChatModel:
 
 def ask(text: str = "Go on") -> Any:
     return {"messages": [HumanMessage(text)]}
-
-
-def last(result: Any) -> str:
-    return str(result["messages"][-1].text)
 
 
 def router(
@@ -78,7 +70,7 @@ def test_a_turn_goes_to_the_model_that_the_classifier_names(call: Call) -> None:
     agent = create_agent(
         own(), middleware=[router(classifier, deep=says("42."))], system_prompt="Secret."
     )
-    assert last(call(agent, ask("6 times 7?"))) == "42."
+    assert last_text(call(agent, ask("6 times 7?"))) == "42."
     (request,) = classifier.requests
     system, human = request.messages
     assert isinstance(system, SystemMessage)
@@ -91,31 +83,28 @@ def test_a_turn_goes_to_the_model_that_the_classifier_names(call: Call) -> None:
 )
 def test_a_name_is_found_in_what_a_chatty_model_says(call: Call, answer: str) -> None:
     agent = create_agent(own(), middleware=[router(says(answer), deep=says("42."))])
-    assert last(call(agent, ask())) == "42."
+    assert last_text(call(agent, ask())) == "42."
 
 
 UNPLACED = ["", "neither", "quick or deep", "deeper", AIMessage([{"type": "thinking"}])]
 
 
 @pytest.mark.parametrize("answer", UNPLACED)
-def test_where_a_model_names_no_choice_the_turn_stays_with_the_agents_own(
-    call: Call, answer: Any
-) -> None:
-    assert last(call(create_agent(own("Mine."), middleware=[router(says(answer))]), ask())) == (
-        "Mine."
-    )
+def test_without_a_named_choice_the_agents_own_model_answers(call: Call, answer: Any) -> None:
+    agent = create_agent(own("Mine."), middleware=[router(says(answer))])
+    assert last_text(call(agent, ask())) == "Mine."
 
 
 @pytest.mark.parametrize("answer", UNPLACED)
-def test_or_it_goes_to_the_default(call: Call, answer: Any) -> None:
+def test_without_a_named_choice_the_default_answers(call: Call, answer: Any) -> None:
     stack = [router(says(answer), quick=says("Hi."), default="quick")]
-    assert last(call(create_agent(own(), middleware=stack), ask())) == "Hi."
+    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "Hi."
 
 
-def test_a_choice_whose_name_holds_anothers_can_be_named(call: Call) -> None:
+def test_a_choice_whose_name_contains_another_can_be_named(call: Call) -> None:
     choices = {"deep": ModelChoice(says(), "a"), "deep-math": ModelChoice(says("42."), "b")}
     stack = [ModelRouterMiddleware(choices=choices, classifier=says("Use deep-math"))]
-    assert last(call(create_agent(own(), middleware=stack), ask())) == "42."
+    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "42."
 
 
 # Once for a turn of the user's
@@ -124,23 +113,23 @@ def test_a_choice_whose_name_holds_anothers_can_be_named(call: Call) -> None:
 def test_a_loop_of_tools_stays_with_one_model(call: Call) -> None:
     classifier, deep = says("deep"), says(ADD, ADD, "Three.")
     agent = create_agent(own(), [add], middleware=[router(classifier, deep=deep)])
-    assert last(call(agent, ask())) == "Three."
+    assert last_text(call(agent, ask())) == "Three."
     classifier.assert_done()
     deep.assert_done()
     assert deep.requests[0].tools == ["add"]
 
 
-def test_the_users_next_message_is_routed_anew(call: Call) -> None:
+def test_the_next_user_message_is_routed_again(call: Call) -> None:
     stack = [router(says("deep", "quick"), quick=says("Hi."), deep=says("42."))]
     agent = create_agent(own(), middleware=stack, checkpointer=InMemorySaver())
-    assert last(call(agent, ask("6 times 7?"), ONE)) == "42."
-    assert last(call(agent, ask("Thanks"), ONE)) == "Hi."
+    assert last_text(call(agent, ask("6 times 7?"), ONE)) == "42."
+    assert last_text(call(agent, ask("Thanks"), ONE)) == "Hi."
 
 
-def test_a_choice_of_no_choice_is_kept_too(call: Call) -> None:
+def test_the_choice_of_the_agents_own_model_is_kept_too(call: Call) -> None:
     classifier = says("neither")
     agent = create_agent(own(ADD, "Three."), [add], middleware=[router(classifier)])
-    assert last(call(agent, ask())) == "Three."
+    assert last_text(call(agent, ask())) == "Three."
 
 
 def test_the_choice_outlives_an_interrupt_and_the_process(call: Call) -> None:
@@ -155,10 +144,10 @@ def test_the_choice_outlives_an_interrupt_and_the_process(call: Call) -> None:
     assert "__interrupt__" in call(before, ask(), ONE)
     stack = [router(says(), deep=says("Done."))]
     after = create_agent(own(), [confirm], middleware=stack, checkpointer=saver)
-    assert last(call(after, Command(resume="yes"), ONE)) == "Done."
+    assert last_text(call(after, Command(resume="yes"), ONE)) == "Done."
 
 
-def test_a_choice_that_no_longer_exists_is_made_anew(call: Call) -> None:
+def test_a_choice_that_no_longer_exists_is_made_again(call: Call) -> None:
     saver = InMemorySaver()
     stack = [router(says("deep"), deep=says(ADD))]
     before = create_agent(
@@ -169,15 +158,15 @@ def test_a_choice_that_no_longer_exists_is_made_anew(call: Call) -> None:
         choices={"math": ModelChoice(says("Three."), "mathematics")}, classifier=says("math")
     )
     after = create_agent(own(), [add], middleware=[renamed], checkpointer=saver)
-    assert last(call(after, None, ONE)) == "Three."
+    assert last_text(call(after, None, ONE)) == "Three."
 
 
-def test_the_choice_is_the_middlewares_own_business(call: Call) -> None:
+def test_the_choice_is_private_state(call: Call) -> None:
     agent = create_agent(own(), middleware=[router(says("deep"), deep=says("42."))])
     assert set(call(agent, ask())) == {"messages"}
     forged = {**ask(), "model_routes": {"ModelRouterMiddleware": {"turn": None, "choice": "quick"}}}
     agent = create_agent(own(), middleware=[router(says("deep"), deep=says("42."))])
-    assert last(call(agent, forged)) == "42."
+    assert last_text(call(agent, forged)) == "42."
 
 
 def test_two_routers_keep_their_choices_apart(call: Call) -> None:
@@ -186,10 +175,10 @@ def test_two_routers_keep_their_choices_apart(call: Call) -> None:
         router(says("quick"), name="outer"),
         router(says("deep"), deep=says(ADD, "Three."), name="inner"),
     ]
-    assert last(call(create_agent(own(), [add], middleware=stack), ask())) == "Three."
+    assert last_text(call(create_agent(own(), [add], middleware=stack), ask())) == "Three."
 
 
-def test_what_middleware_says_as_the_user_begins_no_turn(call: Call) -> None:
+def test_a_message_written_by_middleware_does_not_begin_a_turn(call: Call) -> None:
     """A structured answer that did not fit is explained by a message of the user's kind."""
 
     class Answer(BaseModel):
@@ -200,13 +189,13 @@ def test_what_middleware_says_as_the_user_begins_no_turn(call: Call) -> None:
     assert call(agent, ask())["structured_response"] == Answer(number=3)
 
 
-def test_a_summary_that_takes_the_users_message_in_does_not_end_the_turn(call: Call) -> None:
+def test_a_summary_of_the_user_message_does_not_end_the_turn(call: Call) -> None:
     writer = says("They add.", "They add.")
     summaries = SummarizationMiddleware(writer, trigger=("messages", 3), keep=("messages", 1))
     stack: list[Any] = [router(says("deep"), deep=says(ADD, ADD, "Three.")), summaries]
     agent = create_agent(own(), [add], middleware=stack)
     result = call(agent, ask())
-    assert last(result) == "Three."
+    assert last_text(result) == "Three."
     assert result["messages"][0].additional_kwargs["lc_source"] == "summarization"
 
 
@@ -216,7 +205,7 @@ def test_a_call_that_failed_is_routed_again(call: Call) -> None:
     agent = create_agent(own(), middleware=stack, checkpointer=InMemorySaver())
     with pytest.raises(ConnectionError, match="down"):
         call(agent, ask(), ONE)
-    assert last(call(agent, None, ONE)) == "Hi."
+    assert last_text(call(agent, None, ONE)) == "Hi."
 
 
 # Classifiers
@@ -229,17 +218,17 @@ def test_a_function_of_the_request_may_choose(call: Call, text: str) -> None:
 
     stack = [router(classify, quick=says("Hi."), deep=says("42."))]
     expected = "42." if "times" in text else "Hi."
-    assert last(call(create_agent(own(), middleware=stack), ask(text))) == expected
+    assert last_text(call(create_agent(own(), middleware=stack), ask(text))) == expected
 
 
 @pytest.mark.parametrize("classifier", [deeply, lambda request: deeply(request)])
 async def test_an_asynchronous_function_may_choose(classifier: Any) -> None:
     agent = create_agent(own(), middleware=[router(classifier, deep=says("42."))])
-    assert last(await agent.ainvoke(ask())) == "42."
+    assert last_text(await agent.ainvoke(ask())) == "42."
 
 
 @pytest.mark.parametrize("classifier", [deeply, lambda request: deeply(request)])
-def test_in_a_synchronous_run_it_is_refused_by_name(classifier: Any) -> None:
+def test_an_async_function_is_refused_in_a_synchronous_run(classifier: Any) -> None:
     agent = create_agent(own(), middleware=[router(classifier, deep=says("42."))])
     with pytest.raises(TypeError, match="classifier is a coroutine function"):
         agent.invoke(ask())
@@ -248,11 +237,11 @@ def test_in_a_synchronous_run_it_is_refused_by_name(classifier: Any) -> None:
 def test_a_runnable_of_the_request_may_choose(call: Call) -> None:
     chain = RunnableLambda(lambda request: request.messages[-1].text) | (lambda text: text)
     agent = create_agent(own(), middleware=[router(chain, deep=says("42."))])
-    assert last(call(agent, ask("deep"))) == "42."
+    assert last_text(call(agent, ask("deep"))) == "42."
 
 
 @pytest.mark.parametrize("wrong", ["Deep", "", None, 5, says()])
-def test_a_function_that_names_no_choice_is_a_mistake(call: Call, wrong: Any) -> None:
+def test_a_function_that_names_no_choice_raises(call: Call, wrong: Any) -> None:
     agent = create_agent(own(), middleware=[router(lambda request: wrong)])
     with pytest.raises(RoutingError, match="Return one of 'quick', 'deep'") as caught:
         call(agent, ask())
@@ -262,7 +251,7 @@ def test_a_function_that_names_no_choice_is_a_mistake(call: Call, wrong: Any) ->
 
 
 @pytest.mark.parametrize("kind", ["model", "function"])
-def test_an_exception_of_a_classifier_is_raised_as_it_is(call: Call, kind: str) -> None:
+def test_an_exception_of_a_classifier_propagates(call: Call, kind: str) -> None:
     def broken(request: ModelRequest[Any]) -> str:
         raise KeyError("broken")
 
@@ -274,15 +263,15 @@ def test_an_exception_of_a_classifier_is_raised_as_it_is(call: Call, kind: str) 
 def test_a_classifier_with_a_fallback_is_still_a_model(call: Call) -> None:
     classifier = says(KeyError()).with_fallbacks([says("deep")])
     agent = create_agent(own(), middleware=[router(classifier, deep=says("42."))])
-    assert last(call(agent, ask())) == "42."
+    assert last_text(call(agent, ask())) == "42."
 
 
 def test_own_instructions_get_the_choices_in_their_place_or_at_the_end(call: Call) -> None:
-    told = {
+    prompts = {
         "One of {choices} {!r}, please.": "One of - quick",
         "Choose.": "Choose.\n\nThe choices:",
     }
-    for instructions, start in told.items():
+    for instructions, start in prompts.items():
         classifier = says("quick")
         stack = [router(classifier, quick=says("Hi."), instructions=instructions)]
         call(create_agent(own(), middleware=stack), ask())
@@ -302,13 +291,13 @@ def test_a_classifier_reads_the_end_of_a_long_conversation(call: Call) -> None:
     assert len(text) < 13_000
 
 
-def test_a_classifiers_words_are_not_heard(collect: Call) -> None:
+def test_tokens_of_a_classifier_are_not_streamed(collect: Call) -> None:
     agent = create_agent(own(), middleware=[router(says("deep"), deep=says("It is 42."))])
     parts = collect(agent, ask(), stream_mode="messages")
     assert "".join(chunk.text for chunk, _ in parts) == "It is 42."
 
 
-def test_nor_are_those_of_a_model_that_a_function_asks(collect: Call) -> None:
+def test_tokens_of_a_model_that_a_function_asks_are_not_streamed(collect: Call) -> None:
     model = FakeListChatModel(responses=["deep"])
     stack = [router(lambda request: model.invoke("?").text, deep=says("It is 42."))]
     parts = collect(create_agent(own(), middleware=stack), ask(), stream_mode="messages")
@@ -332,7 +321,7 @@ def test_names_become_models_when_they_are_needed(
     monkeypatch.setitem(sys.modules, "langchain", package)
     monkeypatch.setitem(sys.modules, "langchain.chat_models", models)
     stack = [router("openai:small", quick="openai:medium", deep="openai:large")]
-    assert last(call(create_agent(own(), middleware=stack), ask())) == "42."
+    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "42."
     assert made == ["openai:small", "openai:large"]
 
 
@@ -344,12 +333,12 @@ def test_a_model_that_cannot_be_made_is_named_with_its_choice(
     agent = create_agent(own(), middleware=[router(says("deep"), deep="openai:large")])
     with pytest.raises(ImportError, match="install langchain") as caught:
         call(agent, ask())
-    assert "This is of ModelRouterMiddleware choice 'deep', 'openai:large'." in (
+    assert "Raised while making ModelRouterMiddleware choice 'deep', 'openai:large'." in (
         caught.value.__notes__
     )
 
 
-def test_what_is_one_providers_own_does_not_leak_to_the_chosen_model(call: Call) -> None:
+def test_settings_of_one_provider_do_not_leak_to_the_chosen_model(call: Call) -> None:
     class Claude(ScriptedChatModel):
         model_name: str = "claude-3"
 
@@ -366,7 +355,7 @@ def test_what_is_one_providers_own_does_not_leak_to_the_chosen_model(call: Call)
     assert quick.requests[0].kwargs == {"cache_control": {}}
 
 
-def test_the_chosen_models_thoughts_do_not_go_to_the_agents_own(call: Call) -> None:
+def test_thoughts_of_the_chosen_model_are_not_sent_to_the_agents_own(call: Call) -> None:
     thought = AIMessage([{"type": "thinking", "thinking": "Hm."}, "It is 42."])
     mine = own("Gladly.")
     stack = [router(says("deep", "neither"), deep=says(thought))]
@@ -397,19 +386,19 @@ def test_inside_the_router_a_retry_asks_the_classifier_once(
     route = router(classifier, deep=says(ConnectionError(), "42."))
     retry = ModelRetryMiddleware(max_retries=1, initial_delay=0)
     stack: list[Any] = [route, retry] if inside else [retry, route]
-    assert last(call(create_agent(own(), middleware=stack), ask())) == "42."
+    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "42."
     classifier.assert_done()
 
 
 def test_a_fallback_inside_the_router_replaces_the_chosen_model(call: Call) -> None:
     fallback = ModelFallbackMiddleware(says("Instead."))
     stack: list[Any] = [router(says("deep"), deep=says(ConnectionError())), fallback]
-    assert last(call(create_agent(own(), middleware=stack), ask())) == "Instead."
+    assert last_text(call(create_agent(own(), middleware=stack), ask())) == "Instead."
 
 
 def test_a_function_needs_no_criteria(call: Call) -> None:
     route = ModelRouterMiddleware(choices={"a": ModelChoice(says("Hi."))}, classifier=lambda r: "a")
-    assert last(call(create_agent(own(), middleware=[route]), ask())) == "Hi."
+    assert last_text(call(create_agent(own(), middleware=[route]), ask())) == "Hi."
 
 
 QUICK = {"quick": ModelChoice(says(), "small talk")}
@@ -421,14 +410,14 @@ QUICK = {"quick": ModelChoice(says(), "small talk")}
         ({"choices": {}}, ValueError, "choices must be a dict"),
         ({"choices": ["quick"]}, ValueError, "choices must be a dict"),
         ({"choices": {"quick": says()}}, TypeError, "must be a ModelChoice"),
-        ({"choices": {"": ModelChoice(says(), "x")}}, ValueError, "its name must be a text"),
-        ({"choices": {"a": ModelChoice(says(), " ")}}, ValueError, "its criteria must be a text"),
+        ({"choices": {"": ModelChoice(says(), "x")}}, ValueError, "its name must be a string"),
+        ({"choices": {"a": ModelChoice(says(), " ")}}, ValueError, "its criteria must be a string"),
         ({"choices": {"a": ModelChoice(5, "x")}}, TypeError, "choice 'a' must be a chat model"),  # type: ignore[arg-type]
         ({"default": "slow"}, ValueError, "default must be one of quick"),
-        ({"instructions": ""}, ValueError, "instructions must be a text"),
+        ({"instructions": ""}, ValueError, "instructions must be a non-empty string"),
         ({"classifier": 5}, TypeError, "classifier must be a chat model"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(settings: Any, error: Any, problem: str) -> None:
+def test_invalid_arguments_are_refused(settings: Any, error: Any, problem: str) -> None:
     with pytest.raises(error, match=problem):
         ModelRouterMiddleware(**{"choices": QUICK, "classifier": says(), **settings})

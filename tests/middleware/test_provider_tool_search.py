@@ -102,7 +102,7 @@ def marked(original: BaseTool, mark: bool) -> BaseTool:
         ([marked(mail, False), weather], ["mail", "weather"], ["weather"]),
     ],
 )
-def test_a_tools_own_mark_decides(
+def test_the_mark_of_a_tool_takes_precedence(
     call: Run, tools: list[BaseTool], chosen: Any, deferred: list[str]
 ) -> None:
     middleware = ProviderToolSearchMiddleware(searchable_tools=chosen)
@@ -110,7 +110,7 @@ def test_a_tools_own_mark_decides(
     assert offer(call, model, middleware, tools=tools) == (deferred, [OPENAI])
 
 
-def test_the_given_tools_stay_as_they_are_and_their_other_extras_travel(call: Run) -> None:
+def test_the_original_tools_are_not_changed_and_copies_keep_other_extras(call: Run) -> None:
     strict = mail.model_copy(update={"extras": {"strict": True}})
     model = made(ChatOpenAI, ["ok"])
     offer(call, model, ProviderToolSearchMiddleware(), tools=[strict, weather])
@@ -135,7 +135,7 @@ def test_a_tool_that_must_be_called_is_not_deferred(call: Run) -> None:
     assert offer(call, model, *stack) == (["weather"], [OPENAI])
 
 
-def test_a_search_tool_that_is_there_stays_the_only_one(call: Run) -> None:
+def test_an_existing_search_tool_is_the_only_one(call: Run) -> None:
     mine = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
     model = made(ChatAnthropic, ["ok"])
     deferred, provider = offer(call, model, ProviderToolSearchMiddleware(), tools=[mail, mine])
@@ -159,7 +159,7 @@ def test_a_model_of_another_provider_is_warned_of_once(call: Run) -> None:
     assert model.requests[0].tools == ["mail"]
 
 
-def test_or_it_is_an_error(call: Run) -> None:
+def test_a_model_of_another_provider_may_be_an_error(call: Run) -> None:
     middleware = ProviderToolSearchMiddleware(on_unsupported="error")
     with pytest.raises(TurnError, match=r'provider="anthropic" or "openai"'):
         call(create_agent(ScriptedChatModel([]), [mail], middleware=[middleware]), GO)
@@ -178,9 +178,9 @@ def test_a_bound_model_is_recognised(call: Run) -> None:
     assert model.bound.bound[0][-1] == OPENAI
 
 
-def test_few_copies_are_kept(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_copies_is_limited(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     class Fresh(AgentMiddleware[Any, Any]):
-        """Makes its tools anew for each call, as from a server."""
+        """Makes new tools for each call, as from a server."""
 
         def around_model(self, request: ModelRequest[Any]) -> Any:
             return (yield request.override(tools=[mail.model_copy(), weather.model_copy()]))
@@ -205,7 +205,7 @@ def test_few_copies_are_kept(call: Run, monkeypatch: pytest.MonkeyPatch) -> None
         ({"on_unsupported": "ignore"}, ValueError, "on_unsupported must be 'warn' or 'error'"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(
+def test_invalid_arguments_are_refused(
     settings: dict[str, Any], error: type[Exception], problem: str
 ) -> None:
     with pytest.raises(error, match=problem):

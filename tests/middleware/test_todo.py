@@ -55,14 +55,14 @@ def answers(result: Any) -> list[tuple[str, str]]:
     return [(m.tool_call_id, m.status) for m in result["messages"] if isinstance(m, ToolMessage)]
 
 
-def test_the_list_is_written_handed_back_and_shown_at_each_later_call(ask: Ask) -> None:
+def test_the_list_is_written_returned_and_shown_at_each_later_call(ask: Ask) -> None:
     model, agent = planning([write(DONE, OPEN)], "done")
     result = ask(agent, "go")
     assert result["todos"] == [DONE, OPEN]
     first, second = (record.messages[-1].text for record in model.requests)
     assert "todo_list" not in first
     assert second.endswith(
-        "<todo_list>\nYour to-do list as it stands; write_todos replaces it.\n"
+        "<todo_list>\nYour current to-do list; write_todos replaces it.\n"
         "- [completed] Find the report\n- [pending] Read the report\n</todo_list>"
     )
     assert result["messages"][2].text == "The list is written: 1 of 2 completed."
@@ -106,9 +106,7 @@ def around(messages: list[Any], system: Any = None, **said: Any) -> ModelRequest
     return run(TodoListMiddleware(**said).around_model(request), lambda inner: inner)
 
 
-def test_content_blocks_get_a_block_more_and_an_own_message_stands_where_the_model_spoke_last() -> (
-    None
-):
+def test_the_list_is_added_as_a_content_block_or_as_a_message_after_an_ai_message() -> None:
     picture: Any = {"type": "image", "base64": "A", "mime_type": "image/png"}
     blocks = around([HumanMessage([picture], id="q")]).messages
     assert [block["type"] for block in blocks[0].content] == ["image", "text"]  # type: ignore[index]
@@ -128,7 +126,7 @@ def test_the_instructions_follow_the_system_prompt() -> None:
     assert around([], system_prompt="").system_message is None
 
 
-def test_the_tool_is_described_as_one_likes() -> None:
+def test_the_tool_description_is_configurable() -> None:
     tool = TodoListMiddleware(tool_description="Plan here.").tools[0]
     assert (tool.name, tool.description) == ("write_todos", "Plan here.")  # type: ignore[union-attr]
 
@@ -151,7 +149,7 @@ class JumpsToTools(AgentMiddleware[AgentState[Any], Any]):
         return {"messages": [AIMessage("", tool_calls=calls)], "jump_to": "tools"}
 
 
-def test_a_jump_does_not_lead_past_the_check(ask: Ask) -> None:
+def test_no_jump_bypasses_the_check(ask: Ask) -> None:
     agent = create_agent(
         ScriptedChatModel(["done"]), middleware=[TodoListMiddleware(), JumpsToTools()]
     )
@@ -190,7 +188,7 @@ def test_a_call_that_something_else_has_answered_does_not_count(ask: Ask) -> Non
     ],
 )
 @pytest.mark.parametrize("handle_tool_errors", [True, False])
-def test_a_malformed_list_is_explained_and_leaves_the_old_one(
+def test_a_malformed_list_is_reported_and_the_old_one_is_kept(
     ask: Ask, args: Any, problem: str, handle_tool_errors: bool
 ) -> None:
     wrong = {"name": "write_todos", "args": args, "id": "x"}
@@ -267,7 +265,7 @@ def test_the_list_is_in_the_prompt_when_its_call_was_cleared(ask: Ask, order: st
         ({"tool_description": " "}, ValueError, "tool_description must say"),
     ],
 )
-def test_arguments_that_cannot_work_are_refused(
+def test_invalid_arguments_are_refused(
     given_: dict[str, Any], error: type[Exception], problem: str
 ) -> None:
     with pytest.raises(error, match=problem):
@@ -280,7 +278,7 @@ ITEM = st.one_of(st.fixed_dictionaries({"content": st.text(), "status": STATUS})
 
 @settings(max_examples=20)  # each builds and runs an agent
 @given(st.lists(st.lists(st.lists(ITEM, max_size=2), min_size=1, max_size=2), max_size=2))
-def test_whatever_is_written_each_call_has_one_answer_and_the_list_is_the_first_sound_one(
+def test_each_call_has_one_result_and_the_first_valid_list_is_written(
     turns: list[list[Any]],
 ) -> None:
     steps = [

@@ -52,15 +52,15 @@ def test_the_agents_own_model_invents_the_result(call: Run) -> None:
     invented = result["messages"][2]
     assert (invented.text, invented.name, invented.status) == ("12 degrees", "weather", "success")
     assert invented.additional_kwargs["lc_source"] == "tool_emulator"
-    told, asked = model.requests[1].messages
-    assert told.type == "system"
+    prompt, asked = model.requests[1].messages
+    assert prompt.type == "system"
     assert "The weather in a city." in asked.text
     assert '{"city": "Ulm"}' in asked.text
     assert model.requests[1].tools == []
     model.assert_done()
 
 
-def test_a_model_of_its_own_invents_where_one_is_given(call: Run) -> None:
+def test_a_given_model_invents_the_result(call: Run) -> None:
     inventor = ScriptedChatModel(["12 degrees"])
     model = ScriptedChatModel([[ask("weather", city="Ulm")], "ok"])
     emulator = LLMToolEmulator(model=inventor)
@@ -108,7 +108,7 @@ def user(number: int) -> ScriptedChatModel:
     return ScriptedChatModel([[ask("weather", "same", city="Ulm")], f"for {number}", "ok"])
 
 
-def test_runs_beside_each_other_use_their_own_models() -> None:
+def test_parallel_runs_use_their_own_models() -> None:
     agent: Any = create_agent(user(0), [weather], middleware=[PerUser(), LLMToolEmulator()])
     with ThreadPoolExecutor(4) as pool:
         runs = [pool.submit(agent.invoke, GO, context=user(n)) for n in range(8)]
@@ -116,7 +116,7 @@ def test_runs_beside_each_other_use_their_own_models() -> None:
     assert texts == [f"for {n}" for n in range(8)]
 
 
-def test_asynchronous_runs_beside_each_other_use_their_own_models() -> None:
+def test_parallel_asynchronous_runs_use_their_own_models() -> None:
     agent: Any = create_agent(user(0), [weather], middleware=[PerUser(), LLMToolEmulator()])
 
     async def all_of_them() -> list[Any]:
@@ -135,7 +135,7 @@ def test_a_reviewed_call_is_emulated_when_the_run_is_resumed(call: Run) -> None:
     assert result["messages"][2].text == "12 degrees"
 
 
-def test_where_no_model_is_known_the_error_says_to_give_one(call: Run) -> None:
+def test_without_a_known_model_the_error_says_to_pass_one(call: Run) -> None:
     """As in another process: a new middleware has not seen who made the call."""
     model = ScriptedChatModel([[ask("weather", city="Ulm")]])
     saver = InMemorySaver()
@@ -218,7 +218,7 @@ def test_layers_outside_see_an_emulated_result_as_any_other(call: Run) -> None:
     assert call(agent, GO)["messages"][2].text == "RAIN"
 
 
-def test_what_the_inventing_model_says_is_not_heard(collect: Run) -> None:
+def test_tokens_of_the_inventing_model_are_not_streamed(collect: Run) -> None:
     model = ScriptedChatModel([[ask("weather", city="Ulm")], "invented", "Good day"])
     agent = create_agent(model, [weather], middleware=[LLMToolEmulator()])
     chunks = collect(agent, GO, stream_mode="messages")
@@ -226,14 +226,16 @@ def test_what_the_inventing_model_says_is_not_heard(collect: Run) -> None:
     assert spoken == "Good day"
 
 
-def test_few_models_are_remembered(call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_models_is_limited(
+    call: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(LLMToolEmulator, "SIZE", 2)
     emulator = LLMToolEmulator(tools=["weather"])
     model = ScriptedChatModel([[ask("weather", city="Ulm")], "12", "ok"] * 4)
     agent = create_agent(model, [weather], middleware=[emulator])
     for _ in range(4):
         assert call(agent, {"messages": [HumanMessage("Go")]})["messages"][2].text == "12"
-    assert len(emulator._asked) == 2
+    assert len(emulator._models_by_message) == 2
 
 
 @pytest.mark.parametrize(
@@ -244,6 +246,6 @@ def test_few_models_are_remembered(call: Run, monkeypatch: pytest.MonkeyPatch) -
         ({"model": 3}, "model must be a chat model"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(settings: dict[str, Any], problem: str) -> None:
+def test_invalid_arguments_are_refused(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
         LLMToolEmulator(**settings)

@@ -1,4 +1,4 @@
-"""What a tool raised is told to the model, in words that can be chosen."""
+"""The exception of a tool is reported to the model, with a text that can be chosen."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from agent_factory.middleware import (
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import tool_results
 
 GO: Any = {"messages": "Go"}
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -37,14 +38,9 @@ def agent(*stack: Any, tools: Any = (fail,), **settings: Any) -> Any:
     )
 
 
-def answers(result: Any) -> list[tuple[str, str]]:
-    """What the tools said, with the status of each."""
-    return [(m.text, m.status) for m in result["messages"] if m.type == "tool"]
-
-
 def test_by_default_the_model_reads_what_failed_and_what_it_can_do(call: Any) -> None:
     result = call(agent(ToolErrorMiddleware()), GO)
-    ((text, status),) = answers(result)
+    ((text, status),) = tool_results(result)
     assert text.startswith("fail failed with ValueError: rain\n")
     assert "try another way" in text
     assert "Traceback" not in text
@@ -53,28 +49,28 @@ def test_by_default_the_model_reads_what_failed_and_what_it_can_do(call: Any) ->
     assert result["messages"][-1].text == "Done."
 
 
-def test_words_of_ones_own_know_the_exception_and_the_request(call: Any) -> None:
+def test_on_error_receives_the_exception_and_the_request(call: Any) -> None:
     def words(error: Exception, request: Any) -> str:
         return f"{request.tool_call['name']}({request.tool_call['args']['why']}): {error!r}"
 
-    told = call(agent(ToolErrorMiddleware(words)), GO)
-    assert answers(told) == [("fail(rain): ValueError('rain')", "error")]
+    reported = call(agent(ToolErrorMiddleware(words)), GO)
+    assert tool_results(reported) == [("fail(rain): ValueError('rain')", "error")]
 
 
-def test_a_message_of_ones_own_is_the_result_as_it_is(call: Any) -> None:
+def test_a_message_from_on_error_becomes_the_result(call: Any) -> None:
     def message(error: Exception, request: Any) -> ToolMessage:
         return ToolMessage("from the cache", tool_call_id="whatever", artifact=[1])
 
     result = call(agent(ToolErrorMiddleware(message)), GO)
-    told = result["messages"][2]
-    assert (told.text, told.status, told.artifact) == ("from the cache", "success", [1])
-    assert (told.tool_call_id, told.name) == ("f", "fail")
+    reported = result["messages"][2]
+    assert (reported.text, reported.status, reported.artifact) == ("from the cache", "success", [1])
+    assert (reported.tool_call_id, reported.name) == ("f", "fail")
 
 
-def test_a_coroutine_is_asked_in_async_runs_and_the_function_in_sync_ones() -> None:
-    both = ToolErrorMiddleware(lambda error, request: f"now: {error}", aon_error=told_later)
-    assert answers(agent(both).invoke(GO)) == [("now: rain", "error")]
-    assert answers(asyncio.run(agent(both).ainvoke(GO))) == [("later: rain", "error")]
+def test_async_runs_call_the_coroutine_and_sync_runs_the_function() -> None:
+    both = ToolErrorMiddleware(lambda error, request: f"now: {error}", aon_error=report_later)
+    assert tool_results(agent(both).invoke(GO)) == [("now: rain", "error")]
+    assert tool_results(asyncio.run(agent(both).ainvoke(GO))) == [("later: rain", "error")]
 
 
 def test_a_function_alone_serves_async_runs_in_a_thread() -> None:
@@ -85,7 +81,7 @@ def test_a_function_alone_serves_async_runs_in_a_thread() -> None:
         return "sync"
 
     result = asyncio.run(agent(ToolErrorMiddleware(words)).ainvoke(GO))
-    assert answers(result) == [("sync", "error")]
+    assert tool_results(result) == [("sync", "error")]
     assert threads != [threading.main_thread()]
 
 
@@ -94,7 +90,7 @@ def works(why: str) -> str:
     return "worked"
 
 
-async def told_later(error: Exception, request: Any) -> str:
+async def report_later(error: Exception, request: Any) -> str:
     return f"later: {error}"
 
 
@@ -108,15 +104,15 @@ def test_a_coroutine_alone_refuses_sync_runs_before_a_tool_has_failed(switch: An
         runs.append(why)
         return "worked"
 
-    only = agent(ToolErrorMiddleware(aon_error=told_later), tools=[works], **switch)
-    with pytest.raises(TurnError, match="Give on_error as well, or run the agent with ainvoke"):
+    only = agent(ToolErrorMiddleware(aon_error=report_later), tools=[works], **switch)
+    with pytest.raises(TurnError, match="Pass on_error as well, or run the agent with ainvoke"):
         only.invoke(GO)
     assert not runs
 
 
 def test_a_coroutine_alone_serves_async_runs() -> None:
-    only = agent(ToolErrorMiddleware(aon_error=told_later))
-    assert answers(asyncio.run(only.ainvoke(GO))) == [("later: rain", "error")]
+    only = agent(ToolErrorMiddleware(aon_error=report_later))
+    assert tool_results(asyncio.run(only.ainvoke(GO))) == [("later: rain", "error")]
 
 
 def test_a_handler_may_let_an_error_pass(call: Any) -> None:
@@ -129,50 +125,52 @@ def test_a_handler_may_let_an_error_pass(call: Any) -> None:
         call(agent(ToolErrorMiddleware(choosy)), GO)
 
 
-def test_what_is_neither_text_nor_message_is_named(call: Any) -> None:
+def test_an_on_error_that_returns_neither_text_nor_message_is_reported(call: Any) -> None:
     nothing: Any = lambda error, request: None  # noqa: E731
-    with pytest.raises(TurnError, match="Mine on_error: gave NoneType") as caught:
+    with pytest.raises(TurnError, match="Mine on_error: must return a str, got NoneType") as caught:
         call(agent(ToolErrorMiddleware(nothing, name="Mine")), GO)
     assert isinstance(caught.value.__context__, ValueError)
 
 
 @pytest.mark.parametrize("switch", [True, "Told.", ValueError])
-def test_what_the_switch_has_made_a_result_of_is_a_result(call: Any, switch: Any) -> None:
+def test_an_error_that_handle_tool_errors_handled_is_a_result(call: Any, switch: Any) -> None:
     never = ToolErrorMiddleware(lambda error, request: "never")
-    ((text, status),) = answers(call(agent(never, handle_tool_errors=switch), GO))
+    ((text, status),) = tool_results(call(agent(never, handle_tool_errors=switch), GO))
     assert text != "never"
     assert status == "error"
 
 
 @pytest.mark.parametrize("tools", [["fail"], ("other", "fail"), [tool(fail)]])
 def test_the_tools_that_are_named_are_covered(call: Any, tools: Any) -> None:
-    ((_, status),) = answers(call(agent(ToolErrorMiddleware(tools=tools)), GO))
+    ((_, status),) = tool_results(call(agent(ToolErrorMiddleware(tools=tools)), GO))
     assert status == "error"
 
 
-def test_the_tools_that_are_not_named_raise_as_ever(call: Any) -> None:
+def test_tools_that_are_not_named_still_raise(call: Any) -> None:
     with pytest.raises(ValueError, match="rain"):
         call(agent(ToolErrorMiddleware(tools=["other"])), GO)
 
 
-def test_results_are_left_alone(call: Any) -> None:
+def test_results_are_not_changed(call: Any) -> None:
     named = agent(ToolErrorMiddleware(), tools=[tool("fail")(works)])
-    assert answers(call(named, GO)) == [("worked", "success")]
+    assert tool_results(call(named, GO)) == [("worked", "success")]
 
 
-def test_bad_arguments_are_told_as_ever_unless_the_switch_lets_them_through(call: Any) -> None:
+def test_invalid_arguments_are_handled_by_handle_tool_errors_first(
+    call: Any,
+) -> None:
     bad = [{"name": "fail", "args": {}, "id": "f"}]
     lets_through: Any = {"handle_tool_errors": False}
     for switch, start in (({}, "Error invoking tool"), (lets_through, "Mine: ")):
         middleware = ToolErrorMiddleware(lambda error, request: f"Mine: {error}")
         model = ScriptedChatModel([bad, "Done."])
         result = call(create_agent(model, [fail], middleware=[middleware], **switch), GO)
-        ((text, status),) = answers(result)
+        ((text, status),) = tool_results(result)
         assert text.startswith(start)
         assert status == "error"
 
 
-def test_an_interrupt_passes_and_is_answered(call: Any) -> None:
+def test_an_interrupt_propagates_and_is_answered(call: Any) -> None:
     @tool("fail")
     def ask(why: str) -> str:
         """Ask."""
@@ -182,7 +180,7 @@ def test_an_interrupt_passes_and_is_answered(call: Any) -> None:
     paused = agent(stack, tools=[ask], checkpointer=InMemorySaver())
     assert [i.value for i in call(paused, GO, ONE)["__interrupt__"]] == ["rain"]
     result = call(paused, Command(resume="sun"), ONE)
-    assert answers(result) == [("they said sun", "success")]
+    assert tool_results(result) == [("they said sun", "success")]
 
 
 @pytest.mark.parametrize("reviewer_first", [True, False])
@@ -195,13 +193,13 @@ def test_a_review_stands_on_either_side(call: Any, reviewer_first: bool, mode: A
     (question,) = call(paused, GO, ONE)["__interrupt__"]
     approve: Any = {"type": "approve"}
     resume = {"decisions": [approve]} if mode == "batched" else {question.id: approve}
-    ((text, status),) = answers(call(paused, Command(resume=resume), ONE))
+    ((text, status),) = tool_results(call(paused, Command(resume=resume), ONE))
     assert text.startswith("fail failed with ValueError")
     assert status == "error"
 
 
 @pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
-def test_a_signal_to_stop_passes(signal: Any) -> None:
+def test_a_signal_to_stop_propagates(signal: Any) -> None:
     @tool("fail")
     def stop(why: str) -> str:
         """Stop."""
@@ -228,8 +226,8 @@ async def test_a_cancelled_run_is_cancelled() -> None:
         await task
 
 
-def test_errors_that_the_library_names_pass(call: Any) -> None:
-    """A limit that should end the run, or a layer that forgot to return, is no tool's error."""
+def test_errors_of_the_library_propagate(call: Any) -> None:
+    """A limit that ends the run, or a layer that forgot to return, is not an error of a tool."""
 
     class Forgets(AgentMiddleware[Any, Any]):
         def around_tool(self, request: Any) -> Any:
@@ -264,13 +262,13 @@ def test_retries_inside_come_first(call: Any) -> None:
         ToolErrorMiddleware(lambda error, request: f"gave up: {error}"),
         ToolRetryMiddleware(initial_delay=0.0001, on_failure="error"),
     ]
-    assert answers(call(agent(*stack, tools=[counted]), GO)) == [("gave up: rain", "error")]
+    assert tool_results(call(agent(*stack, tools=[counted]), GO)) == [("gave up: rain", "error")]
     assert len(runs) == 3
 
 
 def test_inside_a_retry_it_leaves_nothing_to_retry(call: Any) -> None:
     stack = [ToolRetryMiddleware(initial_delay=60), ToolErrorMiddleware()]
-    ((text, _),) = answers(call(agent(*stack), GO))
+    ((text, _),) = tool_results(call(agent(*stack), GO))
     assert text.startswith("fail failed with ValueError")
 
 
@@ -280,11 +278,11 @@ def test_a_failed_return_direct_goes_back_to_the_model(call: Any) -> None:
     assert result["messages"][-1].text == "Done."
 
 
-def test_calls_beside_a_failed_one_are_kept(call: Any) -> None:
+def test_parallel_calls_of_a_failed_one_are_kept(call: Any) -> None:
     both = [*FAIL, {"name": "works", "args": {"why": "x"}}]
     model = ScriptedChatModel([both, "Done."])
     result = call(create_agent(model, [fail, works], middleware=[ToolErrorMiddleware()]), GO)
-    assert [status for _, status in answers(result)] == ["error", "success"]
+    assert [status for _, status in tool_results(result)] == ["error", "success"]
 
 
 @pytest.mark.parametrize(
@@ -292,17 +290,17 @@ def test_calls_beside_a_failed_one_are_kept(call: Any) -> None:
     [
         ({"on_error": "Sorry."}, "on_error must be a plain function"),
         ({"on_error": ValueError}, "on_error must be a plain function"),
-        ({"on_error": told_later}, "a coroutine to aon_error"),
+        ({"on_error": report_later}, "a coroutine function as aon_error"),
         ({"aon_error": lambda error, request: "x"}, "aon_error must be an `async def` function"),
         ({"aon_error": "Sorry."}, "aon_error must be"),
         ({"tools": []}, "would be covered"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(settings: Any, problem: str) -> None:
+def test_invalid_arguments_are_refused(settings: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         ToolErrorMiddleware(**settings)
 
 
-def test_tools_that_are_no_list_of_tools_are_refused() -> None:
+def test_tools_must_be_a_list() -> None:
     with pytest.raises(TypeError, match="write tools="):
         ToolErrorMiddleware(tools="fail")

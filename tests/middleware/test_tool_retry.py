@@ -1,4 +1,4 @@
-"""A tool that raises is run again, and in the end the model is told, or the exception raised."""
+"""A tool that raises is run again; the last failure is reported to the model or raised."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from agent_factory.middleware import (
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import tool_results
 
 GO: Any = {"messages": "Go"}
 ONE: Any = {"configurable": {"thread_id": "1"}}
@@ -42,7 +43,7 @@ def retry(**settings: Any) -> ToolRetryMiddleware:
 
 
 class Flaky:
-    """A source of tools that raise what they were told, one after the other, then work."""
+    """A source of tools that raise given exceptions, one after the other, then work."""
 
     def __init__(self, *errors: BaseException) -> None:
         self.errors = list(errors)
@@ -68,11 +69,6 @@ def agent(flaky: Flaky, *stack: Any, **settings: Any) -> Any:
     return create_agent(ScriptedChatModel([FETCH, "Done."]), tools, middleware=stack, **settings)
 
 
-def answers(result: Any) -> list[tuple[str, str]]:
-    """What the tools said, with the status of each."""
-    return [(m.text, m.status) for m in result["messages"] if m.type == "tool"]
-
-
 LETS_THROUGH = [
     {},
     {"handle_tool_errors": False},
@@ -91,15 +87,17 @@ LETS_THROUGH.append({"handle_tool_errors": only_keys})
 @pytest.mark.parametrize("switch", LETS_THROUGH)
 def test_a_raising_tool_is_run_again_until_it_works(call: Any, switch: Any) -> None:
     flaky = down(2)
-    assert answers(call(agent(flaky, retry(), **switch), GO)) == [("page 1", "success")]
+    assert tool_results(call(agent(flaky, retry(), **switch), GO)) == [("page 1", "success")]
     assert flaky.runs == 3
 
 
 @pytest.mark.parametrize("switch", LETS_THROUGH)
-def test_after_the_last_attempt_the_model_is_told(call: Any, switch: Any) -> None:
+def test_after_the_last_attempt_the_failure_is_reported_to_the_model(
+    call: Any, switch: Any
+) -> None:
     flaky = down(9)
     result = call(agent(flaky, retry(), **switch), GO)
-    ((text, status),) = answers(result)
+    ((text, status),) = tool_results(result)
     assert text.startswith("fetch failed after 3 attempts with ConnectionError: down 3\n")
     assert status == "error"
     assert result["messages"][2].name == "fetch"
@@ -108,24 +106,24 @@ def test_after_the_last_attempt_the_model_is_told(call: Any, switch: Any) -> Non
 
 
 @pytest.mark.parametrize("switch", LETS_THROUGH)
-def test_or_the_exception_leads_to_what_it_leads_to_without_retries(call: Any, switch: Any) -> None:
+def test_on_failure_error_is_handled_as_without_retries(call: Any, switch: Any) -> None:
     with pytest.raises(ConnectionError, match="down 3") as caught:
         call(agent(down(9), retry(on_failure="error"), **switch), GO)
-    assert "ToolRetryMiddleware gave up on fetch after 3 attempts." in caught.value.__notes__
+    assert "ToolRetryMiddleware: fetch failed after 3 attempts." in caught.value.__notes__
 
 
 @pytest.mark.parametrize(
-    "switch", [True, "Told.", ConnectionError, lambda error: f"told of {error}"]
+    "switch", [True, "Reported.", ConnectionError, lambda error: f"reported {error}"]
 )
-def test_what_the_switch_has_made_a_result_of_is_a_result(call: Any, switch: Any) -> None:
+def test_an_error_that_handle_tool_errors_handled_is_a_result(call: Any, switch: Any) -> None:
     flaky = down(1)
-    ((_, status),) = answers(call(agent(flaky, retry(), handle_tool_errors=switch), GO))
+    ((_, status),) = tool_results(call(agent(flaky, retry(), handle_tool_errors=switch), GO))
     assert (flaky.runs, status) == (1, "error")
 
 
-def test_ones_own_words_are_the_result(call: Any) -> None:
+def test_a_custom_text_is_the_result(call: Any) -> None:
     words = retry(max_retries=1, on_failure=lambda error: f"no luck: {error}")
-    assert answers(call(agent(down(9), words), GO)) == [("no luck: down 2", "error")]
+    assert tool_results(call(agent(down(9), words), GO)) == [("no luck: down 2", "error")]
 
 
 def test_a_failed_return_direct_goes_back_to_the_model(call: Any) -> None:
@@ -143,23 +141,23 @@ def test_a_failed_return_direct_goes_back_to_the_model(call: Any) -> None:
         (lambda error: "down" in str(error), ConnectionError("no")),
     ],
 )
-def test_what_does_not_match_is_raised_at_once_and_untouched(
+def test_an_exception_that_does_not_match_is_raised_at_once_and_unchanged(
     call: Any, retry_on: Any, foreign: Exception
 ) -> None:
     flaky = Flaky(ConnectionError("down"), foreign)
     with pytest.raises(type(foreign)) as caught:
         call(agent(flaky, retry(retry_on=retry_on)), GO)
     assert caught.value is foreign
-    assert not any("gave up" in note for note in getattr(foreign, "__notes__", ()))
+    assert not any("attempt" in note for note in getattr(foreign, "__notes__", ()))
     assert flaky.runs == 2
 
 
 @pytest.mark.parametrize("tools", [["fetch"], [Flaky().tool()], ("other", "fetch")])
 def test_the_tools_that_are_named_are_retried(call: Any, tools: Any) -> None:
-    assert answers(call(agent(down(1), retry(tools=tools)), GO)) == [("page 1", "success")]
+    assert tool_results(call(agent(down(1), retry(tools=tools)), GO)) == [("page 1", "success")]
 
 
-def test_the_tools_that_are_not_named_are_left_alone(call: Any) -> None:
+def test_tools_that_are_not_named_are_not_retried(call: Any) -> None:
     flaky = down(1)
     with pytest.raises(ConnectionError, match="down 1"):
         call(agent(flaky, retry(tools=["other"])), GO)
@@ -172,12 +170,12 @@ def test_the_tools_that_are_not_named_are_left_alone(call: Any) -> None:
         ("fetch", TypeError, r"write tools=\['search'\]"),
         (Flaky().tool(), TypeError, r"write tools=\['search'\]"),
         (5, TypeError, r"write tools=\['search'\]"),
-        ([down], TypeError, "A function becomes a tool of its own name"),
+        ([down], TypeError, "A function becomes a tool with the function's name"),
         ([""], TypeError, "names of tools"),
         ([], ValueError, "would be covered"),
     ],
 )
-def test_tools_that_are_none_are_refused(tools: Any, kind: Any, problem: str) -> None:
+def test_invalid_tools_are_refused(tools: Any, kind: Any, problem: str) -> None:
     with pytest.raises(kind, match=problem):
         ToolRetryMiddleware(tools=tools)
 
@@ -199,7 +197,9 @@ def test_arguments_that_do_not_fit_are_not_tried_again(call: Any, retry_on: Any)
 
 
 @pytest.mark.parametrize("retry_on", [ToolInvocationError, lambda error: True])
-def test_unless_retry_on_says_so(call: Any, retry_on: Any) -> None:
+def test_arguments_that_do_not_fit_are_retried_if_retry_on_says_so(
+    call: Any, retry_on: Any
+) -> None:
     seen: list[Any] = []
     stack = [retry(retry_on=retry_on), Counting(seen)]
     agent = create_agent(
@@ -208,21 +208,22 @@ def test_unless_retry_on_says_so(call: Any, retry_on: Any) -> None:
         middleware=stack,
         handle_tool_errors=False,
     )
-    ((text, _),) = answers(call(agent, GO))
+    ((text, _),) = tool_results(call(agent, GO))
     assert "after 3 attempts" in text
     assert seen == ["fetch"] * 3
 
 
-def test_by_default_bad_arguments_are_told_as_ever(call: Any) -> None:
+def test_by_default_invalid_arguments_are_reported_as_usual(call: Any) -> None:
     model = ScriptedChatModel([BAD, "Done."])
-    ((text, _),) = answers(call(create_agent(model, [Flaky().tool()], middleware=[retry()]), GO))
+    retrying = create_agent(model, [Flaky().tool()], middleware=[retry()])
+    ((text, _),) = tool_results(call(retrying, GO))
     assert text.startswith("Error invoking tool 'fetch' with kwargs {'page': 'one'}")
 
 
-def test_a_tool_that_does_not_exist_is_answered_as_ever(call: Any) -> None:
+def test_a_call_of_an_unknown_tool_is_answered_as_usual(call: Any) -> None:
     model = ScriptedChatModel([[{"name": "fetsch"}], "Done."])
     agent = create_agent(model, [Flaky().tool()], middleware=[retry()])
-    assert answers(call(agent, GO)) == [
+    assert tool_results(call(agent, GO)) == [
         ("Error: fetsch is not a valid tool, try one of [fetch].", "error")
     ]
 
@@ -239,7 +240,7 @@ class Counting(AgentMiddleware[Any, Any]):
         return (yield request)
 
 
-def test_calls_beside_a_flaky_one_run_once(call: Any) -> None:
+def test_parallel_calls_of_a_flaky_one_run_once(call: Any) -> None:
     flaky = down(2)
     runs: list[int] = []
 
@@ -251,7 +252,7 @@ def test_calls_beside_a_flaky_one_run_once(call: Any) -> None:
     both = [*FETCH, {"name": "count", "args": {"n": 7}}]
     model = ScriptedChatModel([both, "Done."])
     result = call(create_agent(model, [flaky.tool(), count], middleware=[retry()]), GO)
-    assert answers(result) == [("page 1", "success"), ("7", "success")]
+    assert tool_results(result) == [("page 1", "success"), ("7", "success")]
     assert runs == [7]
 
 
@@ -285,13 +286,13 @@ def test_commands_of_failed_attempts_are_not_applied(call: Any) -> None:
     def visit(call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
         """Visit."""
         number = next(numbers)
-        told = ToolMessage(f"visit {number}", tool_call_id=call_id)
-        return Command(update={"visits": number, "messages": [told]})
+        reply = ToolMessage(f"visit {number}", tool_call_id=call_id)
+        return Command(update={"visits": number, "messages": [reply]})
 
     stack = [retry(), FailsAfterwards(), WithVisits()]
     model = ScriptedChatModel([[{"name": "visit"}], "Done."])
     result = call(create_agent(model, [visit], middleware=stack), GO)
-    assert answers(result) == [("visit 3", "success")]
+    assert tool_results(result) == [("visit 3", "success")]
     assert result["visits"] == 3
 
 
@@ -303,13 +304,13 @@ def ask(question: str) -> str:
 ASK = [{"name": "ask", "args": {"question": "Why?"}, "id": "a"}]
 
 
-def test_an_interrupt_inside_a_tool_passes_and_is_answered(call: Any) -> None:
+def test_an_interrupt_inside_a_tool_propagates_and_is_answered(call: Any) -> None:
     model = ScriptedChatModel([ASK, "Done."])
     stack = [retry(retry_on=lambda error: True)]
     agent = create_agent(model, [ask], middleware=stack, checkpointer=InMemorySaver())
     asked = call(agent, GO, ONE)
     assert [i.value for i in asked["__interrupt__"]] == ["Why?"]
-    assert answers(call(agent, Command(resume="no reason"), ONE)) == [
+    assert tool_results(call(agent, Command(resume="no reason"), ONE)) == [
         ("they said no reason", "success")
     ]
 
@@ -325,7 +326,7 @@ def test_a_review_stands_on_either_side(call: Any, mode: Any, reviewer_first: bo
     assert flaky.runs == 0
     approve: Any = {"type": "approve"}
     resume = {"decisions": [approve]} if mode == "batched" else {question.id: approve}
-    assert answers(call(paused, Command(resume=resume), ONE)) == [("page 1", "success")]
+    assert tool_results(call(paused, Command(resume=resume), ONE)) == [("page 1", "success")]
 
 
 @pytest.mark.parametrize("mode", ["batched", "per_call"])
@@ -336,7 +337,7 @@ def test_with_the_review_outside_people_decide_once_for_all_attempts(call: Any, 
     (question,) = call(paused, GO, ONE)["__interrupt__"]
     approve: Any = {"type": "approve"}
     resume = {"decisions": [approve]} if mode == "batched" else {question.id: approve}
-    assert answers(call(paused, Command(resume=resume), ONE)) == [("page 1", "success")]
+    assert tool_results(call(paused, Command(resume=resume), ONE)) == [("page 1", "success")]
     assert flaky.runs == 3
 
 
@@ -357,7 +358,7 @@ def test_a_refused_answer_to_an_interrupt_is_not_retried(call: Any) -> None:
     with pytest.raises(ValueError, match="yes"):
         call(agent, Command(resume={"no": 1}), ONE)
     result = call(agent, Command(resume={"yes": True}), ONE)
-    assert answers(result) == [("confirmed: True", "success")]
+    assert tool_results(result) == [("confirmed: True", "success")]
 
 
 @pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
@@ -385,7 +386,7 @@ def give_handoff() -> Command[Any]:
 
 
 @pytest.mark.parametrize("way", [raise_handoff, give_handoff])
-def test_a_handoff_passes(call: Any, way: Any) -> None:
+def test_a_handoff_propagates(call: Any, way: Any) -> None:
     model = ScriptedChatModel([[{"name": getattr(way, "name", "raise_handoff")}]])
     stack = [retry(retry_on=lambda error: True)]
     office = StateGraph(Office)
@@ -411,7 +412,7 @@ def test_parallel_calls_are_retried_each_on_its_own(call: Any) -> None:
 
     calls = [{"name": "fetch", "args": {"page": page}} for page in left]
     agent = create_agent(ScriptedChatModel([calls, "Done."]), [fetch], middleware=[retry()])
-    statuses = [status for _, status in answers(call(agent, GO))]
+    statuses = [status for _, status in tool_results(call(agent, GO))]
     assert statuses == ["success", "success", "error"]
 
 
@@ -426,7 +427,7 @@ def test_async_tools_are_retried_in_async_runs() -> None:
         return "at last"
 
     agent = create_agent(ScriptedChatModel([FETCH, "Done."]), [fetch], middleware=[retry()])
-    assert answers(asyncio.run(agent.ainvoke(GO))) == [("at last", "success")]
+    assert tool_results(asyncio.run(agent.ainvoke(GO))) == [("at last", "success")]
 
 
 def test_an_inner_agents_limit_is_not_spent_again(call: Any) -> None:
@@ -454,4 +455,4 @@ def test_several_instances_serve_several_tools(call: Any) -> None:
         retry(tools=["fetch"], max_retries=5, name="patient"),
         retry(tools=["other"], max_retries=0, name="quick"),
     ]
-    assert answers(call(agent(flaky, *stack), GO)) == [("page 1", "success")]
+    assert tool_results(call(agent(flaky, *stack), GO)) == [("page 1", "success")]

@@ -58,9 +58,9 @@ def test_the_model_is_offered_what_was_chosen(call: Run) -> None:
     model = ScriptedChatModel(["12"])
     call(create_agent(model, TOOLS, middleware=[select]), GO)
     assert model.requests[0].tools == ["weather", "translate"]
-    told, asked = chooser.requests[0].messages
-    assert isinstance(told, SystemMessage)
-    assert "- mail: Send a mail." in told.text
+    system, asked = chooser.requests[0].messages
+    assert isinstance(system, SystemMessage)
+    assert "- mail: Send a mail." in system.text
     assert "How warm is it in Ulm?" in asked.text
 
 
@@ -92,14 +92,14 @@ def test_a_changed_set_of_tools_asks_again(call: Run) -> None:
     chooser.assert_done()
 
 
-def test_without_a_model_of_its_own_the_requests_model_chooses(call: Run) -> None:
+def test_without_a_given_model_the_requests_model_chooses(call: Run) -> None:
     model = ScriptedChatModel([choice("mail"), "ok"])
     call(create_agent(model, TOOLS, middleware=[LLMToolSelectorMiddleware()]), GO)
     assert "Choose the tools" in model.requests[0].messages[-1].text
     assert model.requests[1].tools == ["mail"]
 
 
-def test_tools_that_always_stay_do_not_count_and_are_not_up_for_choice(call: Run) -> None:
+def test_always_included_tools_do_not_count_and_cannot_be_chosen(call: Run) -> None:
     chooser, select = selector(choice("weather"), max_tools=1, always_include=["mail"])
     model = ScriptedChatModel(["12"])
     provider_tool = {"type": "web_search"}
@@ -143,7 +143,7 @@ def test_none_may_be_chosen_and_then_nothing_is_forced(call: Run) -> None:
         (TOOLS, {}, [HumanMessage("Hi", additional_kwargs={"lc_source": "summarization"})]),
     ],
 )
-def test_where_there_is_nothing_to_choose_no_model_is_asked(
+def test_without_anything_to_choose_no_model_is_asked(
     call: Run, tools: Any, settings: Any, messages: Any
 ) -> None:
     chooser, select = selector(**settings)
@@ -157,16 +157,16 @@ BAD = [
     (choice("wether"), "there is no 'wether' among weather, mail, translate"),
     (choice("mail", "mail"), "'mail' was chosen more than once"),
     (choice("mail", "weather", "translate"), "3 tools were chosen, and 2 at most"),
-    (choice(7), "it has no list of names"),
-    ([{"name": "ToolSelection", "args": {"tools": "mail"}}], "it has no list of names"),
-    ([{"name": "ToolSelection", "args": {}}], "it has no list of names"),
-    ("I'd rather not.", "it has no list of names"),
-    ("", "it has no list of names"),
+    (choice(7), "it does not contain a list of names"),
+    ([{"name": "ToolSelection", "args": {"tools": "mail"}}], "it does not contain a list of names"),
+    ([{"name": "ToolSelection", "args": {}}], "it does not contain a list of names"),
+    ("I'd rather not.", "it does not contain a list of names"),
+    ("", "it does not contain a list of names"),
 ]
 
 
 @pytest.mark.parametrize(("answer", "problem"), BAD)
-def test_a_bad_choice_is_asked_for_again_with_what_was_wrong(
+def test_an_invalid_choice_is_requested_again_with_the_problem(
     call: Run, answer: Any, problem: str
 ) -> None:
     chooser, select = selector(answer, choice("mail"), max_tools=2)
@@ -178,7 +178,7 @@ def test_a_bad_choice_is_asked_for_again_with_what_was_wrong(
 
 
 @pytest.mark.parametrize(("answer", "problem"), BAD)
-def test_when_asking_again_does_not_help_an_error_says_what_was_answered(
+def test_after_the_last_attempt_the_error_holds_the_answer(
     call: Run, answer: Any, problem: str
 ) -> None:
     chooser, select = selector(answer, answer, answer, max_tools=2, max_retries=2)
@@ -208,7 +208,7 @@ WITH_WEATHER = ["weather", "translate"]
         ),
     ],
 )
-def test_by_choice_a_bad_choice_gives_way_to_other_tools(
+def test_on_parsing_failure_selects_other_tools(
     call: Run, instead: Any, offered: list[str]
 ) -> None:
     chooser, select = selector(
@@ -220,13 +220,13 @@ def test_by_choice_a_bad_choice_gives_way_to_other_tools(
     chooser.assert_done()
 
 
-def test_a_way_out_that_names_no_tool_is_an_error(call: Run) -> None:
+def test_an_on_parsing_failure_that_names_unknown_tools_is_an_error(call: Run) -> None:
     _, select = selector("no", max_retries=0, on_parsing_failure=["post"])
     with pytest.raises(ToolSelectionError, match="there is no 'post'"):
         call(create_agent(ScriptedChatModel([]), TOOLS, middleware=[select]), GO)
 
 
-def test_always_including_an_unknown_tool_is_an_error_that_names_the_tools(call: Run) -> None:
+def test_always_including_an_unknown_tool_is_an_error(call: Run) -> None:
     _, select = selector(always_include=["post"])
     with pytest.raises(ToolSelectionError, match=r"'post'.*there are weather, mail, translate"):
         call(create_agent(ScriptedChatModel([]), TOOLS, middleware=[select]), GO)
@@ -249,7 +249,7 @@ def test_a_call_of_a_tool_that_was_not_offered_still_runs(call: Run) -> None:
     assert result["messages"][2].text == "12 degrees in Ulm"
 
 
-def test_what_the_choosing_model_says_is_not_heard(collect: Run) -> None:
+def test_tokens_of_the_choosing_model_are_not_streamed(collect: Run) -> None:
     chosen = AIMessage("Let me think.", tool_calls=[{**choice("mail")[0], "id": "c"}])
     _, select = selector(chosen)
     agent = create_agent(ScriptedChatModel(["Good day"]), TOOLS, middleware=[select])
@@ -275,9 +275,7 @@ ANYTHING = st.recursive(
 
 
 @given(answers=st.lists(ANYTHING, min_size=2, max_size=2), most=st.none() | st.integers(1, 2))
-def test_whatever_is_answered_the_offer_is_a_choice_of_at_most_so_many_or_all(
-    answers: list[Any], most: int | None
-) -> None:
+def test_any_answer_offers_at_most_max_tools_or_all(answers: list[Any], most: int | None) -> None:
     steps = [[{"name": "ToolSelection", "args": {"tools": answer}}] for answer in answers]
     model, select = selector(*steps, max_tools=most, on_parsing_failure="all")
     request: Any = ModelRequest(model=model, messages=GO["messages"], tools=list(TOOLS))
@@ -303,7 +301,7 @@ def test_whatever_is_answered_the_offer_is_a_choice_of_at_most_so_many_or_all(
         ({"on_parsing_failure": [3]}, TypeError, "on_parsing_failure must hold names"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(
+def test_invalid_arguments_are_refused(
     settings: dict[str, Any], error: type[Exception], problem: str
 ) -> None:
     with pytest.raises(error, match=problem):

@@ -15,12 +15,12 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.tools import StructuredTool, tool
-from pydantic import BaseModel
 
 from agent_factory import ModelRequest
 from agent_factory.middleware import portable_request
 from agent_factory.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer
 
 
 class Claude(ScriptedChatModel):
@@ -30,10 +30,6 @@ class Claude(ScriptedChatModel):
 
 class Gpt(ScriptedChatModel):
     model_name: str = "gpt-5"
-
-
-class Answer(BaseModel):
-    number: int
 
 
 @tool(extras={"cache_control": {"type": "ephemeral"}})
@@ -57,12 +53,12 @@ def content(*blocks: Any) -> Any:
 
 
 @pytest.mark.parametrize("key", ["temperature", "top_p", "max_tokens", "stop"])
-def test_settings_that_all_providers_know_go_along(key: str) -> None:
+def test_common_settings_are_kept(key: str) -> None:
     settings = {key: 1, "cache_control": {}, "thinking": {}, "strict": True, "response_format": {}}
     assert sent(model_settings=settings).model_settings == {key: 1}
 
 
-def test_tools_go_along_without_what_their_provider_adds() -> None:
+def test_tools_lose_the_extras_of_their_provider() -> None:
     anthropic = {"name": "a", "description": "A.", "input_schema": {"type": "object"}}
     openai = {"type": "function", "function": {"name": "o", "parameters": {}, "strict": True}}
     found = sent(
@@ -85,7 +81,7 @@ def test_tools_go_along_without_what_their_provider_adds() -> None:
     ]
 
 
-def test_a_tool_without_extras_goes_along_itself() -> None:
+def test_a_tool_without_extras_is_not_copied() -> None:
     """What is bound to a model is remembered by the tools it was bound to."""
     plain = StructuredTool.from_function(len, name="count", description="Count.")
     assert sent(tools=[plain]).tools[0] is plain
@@ -102,7 +98,7 @@ def test_a_tool_without_extras_goes_along_itself() -> None:
         {},
     ],
 )
-def test_tools_that_the_provider_runs_stay_behind(provided: dict[str, Any]) -> None:
+def test_tools_that_the_provider_runs_are_dropped(provided: dict[str, Any]) -> None:
     assert [getattr(t, "name", t) for t in sent(tools=[provided, search]).tools] == ["search"]
 
 
@@ -130,18 +126,18 @@ def test_tools_that_the_provider_runs_stay_behind(provided: dict[str, Any]) -> N
         (5, None),
     ],
 )
-def test_a_choice_of_tool_is_put_in_words_for_all(choice: Any, becomes: Any) -> None:
+def test_a_tool_choice_is_converted_to_a_common_form(choice: Any, becomes: Any) -> None:
     found = sent(tools=[search, {"type": "web_search", "name": "web_search"}], tool_choice=choice)
     assert found.tool_choice == becomes
 
 
-def test_an_answers_tool_may_be_chosen_where_the_new_model_has_it() -> None:
+def test_an_output_tool_may_be_chosen_if_the_new_model_has_it() -> None:
     chosen: Any = {"tool_choice": "Answer", "response_format": AutoStrategy(Answer)}
     assert sent(Claude(), model=Gpt(), **chosen).tool_choice == "Answer"
     assert sent(Gpt(), **chosen).tool_choice is None
 
 
-def test_a_providers_structured_output_is_decided_anew() -> None:
+def test_a_provider_strategy_is_resolved_for_the_new_model() -> None:
     strategy = ProviderStrategy(Answer, strict=True)
     found = sent(response_format=strategy).response_format
     assert isinstance(found, AutoStrategy)
@@ -166,7 +162,7 @@ def test_a_providers_structured_output_is_decided_anew() -> None:
         {"type": "text", "text": ""},
     ],
 )
-def test_thoughts_calls_and_marks_stay_behind(block: dict[str, Any]) -> None:
+def test_thoughts_calls_and_marks_are_dropped(block: dict[str, Any]) -> None:
     words = {"type": "text", "text": "Hi.", "cache_control": {}, "citations": []}
     assert message(AIMessage([block, words])).content == "Hi."
     assert message(AIMessage([block])) is None
@@ -175,7 +171,7 @@ def test_thoughts_calls_and_marks_stay_behind(block: dict[str, Any]) -> None:
     assert message(ToolMessage([block], tool_call_id="1")).content == []
 
 
-def test_calls_of_tools_go_along_in_the_form_for_all() -> None:
+def test_tool_calls_are_kept_in_the_common_form() -> None:
     call: Any = {"name": "search", "args": {"query": "x"}, "id": "1", "type": "tool_call"}
     said = AIMessage(
         [{"type": "tool_use", "id": "1", "name": "search", "input": {"query": "x"}}],
@@ -215,7 +211,7 @@ def test_calls_of_tools_go_along_in_the_form_for_all() -> None:
         ({"text": "bedrock's"}, {"type": "text", "text": "bedrock's"}),
     ],
 )
-def test_attachments_go_along_in_standard_form(block: Any, becomes: dict[str, Any]) -> None:
+def test_attachments_are_kept_in_standard_form(block: Any, becomes: dict[str, Any]) -> None:
     assert content(block) == [becomes]
 
 
@@ -230,17 +226,17 @@ def test_attachments_go_along_in_standard_form(block: Any, becomes: dict[str, An
         {"type": 5},
     ],
 )
-def test_what_cannot_go_along_is_named(block: dict[str, Any]) -> None:
+def test_a_block_that_is_left_out_is_named_in_the_text(block: dict[str, Any]) -> None:
     (found,) = content(block)
     assert found["text"].startswith(f"[Left out here: a {block['type']} block")
 
 
-def test_what_a_model_drew_is_named() -> None:
+def test_an_image_by_a_model_is_named_in_the_text() -> None:
     drawn = AIMessage([{"type": "image", "base64": "a", "mime_type": "image/png"}])
     assert "a image block" in message(drawn).content
 
 
-def test_the_system_message_goes_along_without_marks() -> None:
+def test_the_system_message_loses_cache_marks() -> None:
     blocks: list[Any] = [{"type": "text", "text": "Be brief.", "cache_control": {}}]
     found = sent(system_message=SystemMessage(blocks)).system_message
     assert found is not None
@@ -248,7 +244,7 @@ def test_the_system_message_goes_along_without_marks() -> None:
     assert sent(system_message=SystemMessage("Plain.")).system_prompt == "Plain."
 
 
-def test_within_a_provider_the_request_stays_as_it_is() -> None:
+def test_a_request_within_a_provider_is_not_changed() -> None:
     thought = AIMessage([{"type": "thinking", "thinking": "hm"}])
     request: ModelRequest[Any] = ModelRequest(
         model=Claude(),
@@ -269,7 +265,7 @@ def test_another_address_or_class_is_another_provider(other: Any) -> None:
     assert sent(other, model_settings={"cache_control": {}}).model_settings == {}
 
 
-def test_a_model_that_names_none_stands_for_any_provider() -> None:
+def test_a_model_without_a_name_stands_for_any_provider() -> None:
     mine, other = ScriptedChatModel(), ScriptedChatModel()
     settings: dict[str, Any] = {"cache_control": {}}
     assert sent(other, model=mine, model_settings=settings).model_settings == {}
@@ -304,7 +300,7 @@ MESSAGES = st.one_of(
 
 
 @given(st.lists(MESSAGES, max_size=4))
-def test_what_is_portable_stays_so_and_calls_keep_their_answers(messages: list[Any]) -> None:
+def test_portable_messages_stay_portable_and_calls_keep_their_results(messages: list[Any]) -> None:
     once = sent(messages=messages).messages
     again = sent(messages=once).messages
     assert again == once

@@ -1,4 +1,4 @@
-"""A middleware under trial: made anew for each try, in the colours it has, on many states."""
+"""A middleware under test: made for each example, and run on many states."""
 
 from __future__ import annotations
 
@@ -7,33 +7,41 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.config import get_config
 
 from agent_factory.hooks.introspection import Bound, hooks_of, layers_of
 from agent_factory.testing import strategies
-from agent_factory.testing.fixtures import Bench, Middleware, finish
-from agent_factory.testing.hooks import arun_hook, hook_node, run_hook
-from agent_factory.testing.layers import DONE, LayerRun, arun_layer, run_layer
+from agent_factory.testing.harness import (
+    DONE,
+    Harness,
+    LayerRun,
+    Middleware,
+    arun_hook,
+    arun_layer,
+    hook_node,
+    run_coroutine,
+    run_hook,
+    run_layer,
+)
 from agent_factory.testing.plugin import needs
 from agent_factory.topology.model import Call, Hook, Layer, Phase
 
 
 class LawViolation(AssertionError):
-    """A middleware does not keep a law; the message says which, where, and on what state."""
+    """A middleware breaks a law; the message says which, where, and on what state."""
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What is tried, and on what.
+class LawCase:
+    """A middleware and the examples that laws are checked on.
 
     Args:
         make: Makes the middleware.
-        states: Strategy for the states of its hooks; default: by its schema and the phase.
-        tools: The tools that are called in these states.
-        handler: What the call inside its layers gives.
+        states: Strategy for the states of its hooks; default: by its state schema and the phase.
+        tools: The names of the tools that are called in these states.
+        handler: The answer of the inner call of its layers.
         options: Further arguments of `run_hook` and `run_layer`: context, store, config, resume.
-        max_examples: How many states each hook and layer is tried on.
+        max_examples: The number of states that each hook and layer is run on.
     """
 
     make: Callable[[], Middleware]
@@ -45,68 +53,65 @@ class Subject:
 
     @property
     def hooks(self) -> list[Bound[Hook]]:
-        """Its hooks."""
+        """The hooks of the middleware."""
         return hooks_of(self.make())
 
     @property
     def layers(self) -> list[Bound[Layer]]:
-        """Its layers."""
+        """The layers of the middleware."""
         return layers_of(self.make())
 
     def states_at(self, phase: Phase) -> Any:
-        """States as its hook of a phase meets them."""
+        """A strategy for the states that a hook of this phase may receive."""
         if self.states is not None:
             return self.states
-        schema = self.make().state_schema
-        return strategies.states(schema, phase, messages=self._messages(phase))
+        messages = strategies.messages(phase, tools=self.tools)
+        return strategies.states(self.make().state_schema, phase, messages=messages)
 
     def requests_to(self, call: Call) -> Any:
-        """What its layer around a call is asked."""
+        """A strategy for the requests that a layer around this call may receive."""
         if call is Call.MODEL:
-            return self._messages(Phase.BEFORE_MODEL)
+            return strategies.messages(Phase.BEFORE_MODEL, tools=self.tools)
         st = needs("hypothesis", "strategies")
         args = st.dictionaries(st.sampled_from("abq"), st.text(max_size=9), max_size=2)
         name = st.sampled_from(list(self.tools))
         return st.fixed_dictionaries({"name": name, "args": args, "id": st.just("call_1")})
 
-    def _messages(self, phase: Phase) -> Any:
-        return strategies.messages(phase, tools=self.tools)
-
     def hook(self, bound: Bound[Hook], state: Any, middleware: Middleware | None = None) -> Any:
-        """Run a hook once, in a colour it has; the state is a copy."""
-        runs = (middleware or self.make(), bound.definition.phase.value, deepcopy(state))
+        """Run a hook once on a copy of the state, synchronously if it can."""
+        args = (middleware or self.make(), bound.definition.phase.value, deepcopy(state))
         if bound.func is not None:
-            return run_hook(*runs, **self.options)
-        return finish(arun_hook(*runs, **self.options))
+            return run_hook(*args, **self.options)
+        return run_coroutine(arun_hook(*args, **self.options))
 
-    def hook_in_place(self, bound: Bound[Hook], state: Any) -> dict[str, Any]:
-        """Run a hook on a state; the state as it was given, and is afterwards."""
+    def hook_in_place(self, bound: Bound[Hook], state: Any) -> tuple[Any, Any]:
+        """The state that a hook received, before and after it ran."""
         node, given = hook_node(self.make(), bound.definition.phase.value, deepcopy(state))
         before = deepcopy(given)
-        bench = Bench(**self.options)
+        harness = Harness(**self.options)
         if bound.func is not None:
-            bench.run(lambda: node.invoke(given, get_config()))
+            harness.run(lambda: node.invoke(given, get_config()))
         else:
-            finish(bench.arun(lambda: node.ainvoke(given, get_config())))
-        return {"before": before, "after": given}
+            run_coroutine(harness.arun(lambda: node.ainvoke(given, get_config())))
+        return before, given
 
     def layer(
         self, bound: Bound[Layer], request: Any, **changes: Any
     ) -> Iterator[Callable[[], LayerRun]]:
-        """What runs a layer once, for each colour it has."""
-        runs = (self.make(), deepcopy(request))
+        """A function that runs a layer once, for each of the ways in which it can run."""
+        args = (self.make(), deepcopy(request))
         options = {"handler": self.handler, "call": bound.definition.call.value, **self.options}
         options |= changes
         if bound.func is not None:
-            yield lambda: run_layer(*runs, **options)
+            yield lambda: run_layer(*args, **options)
         if bound.afunc is not None:
-            yield lambda: finish(arun_layer(*runs, **options))
+            yield lambda: run_coroutine(arun_layer(*args, **options))
 
     def for_all(self, place: str, examples: Any, check: Callable[[Any], None]) -> None:
-        """Try many examples, and show the smallest on which a check fails.
+        """Run a check on many examples, and report the smallest on which it fails.
 
         Raises:
-            LawViolation: It fails on one.
+            LawViolation: The check fails on an example.
         """
         hypothesis = needs("hypothesis")
 
@@ -114,13 +119,13 @@ class Subject:
             try:
                 check(example)
             except AssertionError as broken:
-                raise LawViolation(f"{place}: {broken}\n  tried on {_shown(example)}") from None
+                raise LawViolation(f"{place}: {broken}\n  tried on {_describe(example)}") from None
 
         settings = hypothesis.settings(
             max_examples=self.max_examples,
             deadline=None,
             database=None,
-            derandomize=True,  # a law that holds today holds in tomorrow's run of the same code
+            derandomize=True,  # the same code gives the same result each time
             report_multiple_bugs=False,
             phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
             suppress_health_check=list(hypothesis.HealthCheck),
@@ -128,20 +133,14 @@ class Subject:
         settings(hypothesis.given(examples)(law))()
 
 
-def _shown(example: Any) -> str:
+def _describe(example: Any) -> str:
+    """An example as text: messages in short form, and the other keys of a state."""
     messages = example.get("messages") if isinstance(example, dict) else example
     if not isinstance(messages, list):
         return repr(example)
-    said = [f"{m.type} {m.content!r}{_calls(m)}" for m in messages]
+    texts = []
+    for message in messages:
+        names = ", ".join(call["name"] for call in getattr(message, "tool_calls", None) or ())
+        texts.append(f"{message.type} {message.content!r}{names and f' calling {names}'}")
     more = {k: v for k, v in example.items() if k != "messages"} if example is not messages else {}
-    return f"messages [{', '.join(said)}]{f' and {more}' if more else ''}"
-
-
-def _calls(message: Any) -> str:
-    calls = getattr(message, "tool_calls", None)
-    return f" calling {', '.join(call['name'] for call in calls)}" if calls else ""
-
-
-def conversation_of(call: Mapping[str, Any]) -> list[Any]:
-    """The history in which a tool is called."""
-    return [HumanMessage("Go on."), AIMessage("", tool_calls=[dict(call)])]
+    return f"messages [{', '.join(texts)}]{f' and {more}' if more else ''}"

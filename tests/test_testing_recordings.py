@@ -30,15 +30,10 @@ from agent_factory.testing import (
     replay,
     replay_with,
 )
+from samples import add_tool
 
 CALL = [{"name": "add", "args": {"a": 1, "b": 2}}]
 ASKED: dict[str, Any] = {"messages": [("user", "1 + 2?")]}
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @pytest.fixture
@@ -54,28 +49,28 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def recorded(path: Path, sync_or_async: Any, steps: list[Any] | None = None) -> Any:
     """Record an agent that adds."""
     model = record(ScriptedChatModel(steps or [CALL, Reply("It is 3.", usage=(9, 4))]), path)
-    return sync_or_async.invoke(create_agent(model, [add]), ASKED)
+    return sync_or_async.invoke(create_agent(model, [add_tool]), ASKED)
 
 
 # --- record and replay ----------------------------------------------------------------------------
 
 
-def test_what_was_recorded_is_played_in_either_colour(path: Path, sync_or_async: Any) -> None:
+def test_a_recording_is_replayed_sync_and_async(path: Path, sync_or_async: Any) -> None:
     first = recorded(path, sync_or_async)
     with replay(path) as model:
-        again = sync_or_async.invoke(create_agent(model, [add]), ASKED)
+        again = sync_or_async.invoke(create_agent(model, [add_tool]), ASKED)
     assert [m.text for m in again["messages"]] == [m.text for m in first["messages"]]
     assert again["messages"][-1].usage_metadata == first["messages"][-1].usage_metadata
 
 
-def test_a_stream_is_recorded_and_played_too(path: Path, sync_or_async: Any) -> None:
-    heard = sync_or_async.stream(record(ScriptedChatModel(["It is 3."]), path), "1 + 2?")
-    assert len(heard) > 3
+def test_a_stream_is_recorded_and_replayed_too(path: Path, sync_or_async: Any) -> None:
+    streamed = sync_or_async.stream(record(ScriptedChatModel(["It is 3."]), path), "1 + 2?")
+    assert len(streamed) > 3
     played = sync_or_async.stream(replay(path), "1 + 2?")
     assert "".join(chunk.text for chunk in played) == "It is 3."
 
 
-def test_a_model_that_streams_nothing_is_recorded_in_one_piece(path: Path) -> None:
+def test_a_model_without_streaming_is_recorded_in_one_piece(path: Path) -> None:
     class Whole(SimpleChatModel):
         @property
         def _llm_type(self) -> str:
@@ -89,7 +84,7 @@ def test_a_model_that_streams_nothing_is_recorded_in_one_piece(path: Path) -> No
     assert replay(path).invoke("Hi").text == "Hi there."
 
 
-def test_a_file_is_the_same_whenever_it_is_written(tmp_path: Path, sync_or_async: Any) -> None:
+def test_a_file_does_not_depend_on_when_it_is_written(tmp_path: Path, sync_or_async: Any) -> None:
     files = [tmp_path / name for name in ("one.jsonl", "two.jsonl")]
     for file in files:
         recorded(file, sync_or_async)
@@ -136,7 +131,7 @@ def test_requests_may_come_in_another_order(path: Path) -> None:
     assert [played.invoke(text).text for text in ("2", "1", "2")] == ["Two.", "One.", "Three."]
 
 
-def test_what_says_how_answers_are_structured_is_kept(path: Path) -> None:
+def test_the_profile_of_the_model_is_kept(path: Path) -> None:
     class Named(ScriptedChatModel):
         model_name: str = "gpt-5"
 
@@ -152,12 +147,12 @@ def test_what_says_how_answers_are_structured_is_kept(path: Path) -> None:
     ("ask", "words"),
     [
         (lambda m: m.invoke("Ho"), r"messages\[0\].content: 'Hi' was recorded, 'Ho' is asked now"),
-        (lambda m: m.bind_tools([add]).invoke("Hi"), r"tools: nothing was recorded, .*'add'"),
+        (lambda m: m.bind_tools([add_tool]).invoke("Hi"), r"tools: nothing was recorded, .*'add'"),
         (lambda m: m.bind(stop=["."]).invoke("Hi"), r"settings: nothing was recorded, .*stop"),
         (lambda m: m.invoke([HumanMessage("Hi"), AIMessage("?")]), r"messages\[1\]: nothing was"),
     ],
 )
-def test_the_first_request_that_differs_says_what_differs(
+def test_the_first_request_that_differs_is_described(
     path: Path, ask: Callable[[Any], Any], words: str
 ) -> None:
     record(ScriptedChatModel(["Hi."]), path).invoke("Hi")
@@ -168,7 +163,7 @@ def test_the_first_request_that_differs_says_what_differs(
         model.assert_done()
 
 
-def test_a_tool_whose_description_changed_is_another(path: Path, sync_or_async: Any) -> None:
+def test_a_changed_tool_description_is_a_mismatch(path: Path, sync_or_async: Any) -> None:
     @tool("add")
     def plus(a: int, b: int) -> int:
         """Add, with care."""
@@ -179,17 +174,20 @@ def test_a_tool_whose_description_changed_is_another(path: Path, sync_or_async: 
         sync_or_async.invoke(create_agent(replay(path), [plus]), ASKED)
 
 
-def test_too_many_and_too_few_requests_are_told(path: Path) -> None:
+def test_too_many_and_too_few_requests_are_reported(path: Path) -> None:
     record(ScriptedChatModel(["Hi."]), path).invoke("Hi")
-    with pytest.raises(CassetteMismatch, match="1 answers were never asked for"), replay(path):
+    with (
+        pytest.raises(CassetteMismatch, match="requested: 1, the next is number 1"),
+        replay(path),
+    ):
         pass
     model = replay(path)
     model.invoke("Hi")
-    with pytest.raises(CassetteMismatch, match="played to its end"):
+    with pytest.raises(CassetteMismatch, match="all answers were given"):
         model.invoke("Hi")
 
 
-def test_a_mismatch_that_a_layer_caught_is_told_all_the_same(path: Path) -> None:
+def test_a_mismatch_that_a_layer_caught_is_still_reported(path: Path) -> None:
     record(ScriptedChatModel(["Hi."]), path).invoke("Hi")
     retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)
     with pytest.raises(CassetteMismatch, match="'Ho' is asked now"), replay(path) as model:
@@ -234,24 +232,26 @@ HEAD = '{"format": "agent_factory.cassette", "version": 1}\n'
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "is no cassette"),
-        (b"{}\n", "is no cassette"),
-        (b"[]\n", ":1: is list"),
-        (b"hello\n", ":1: is no JSON"),
+        (b"", "is not a cassette"),
+        (b"{}\n", "is not a cassette"),
+        (b"[]\n", ":1: must be a JSON object, got list"),
+        (b"hello\n", ":1: is not valid JSON"),
         (b"\xff\xfe", "cannot be read"),
         (HEAD.replace("1}", "99}").encode(), "has version 99"),
         ((HEAD + "{}\n").encode(), ":2: lacks a request or its answer"),
     ],
 )
-def test_a_file_that_is_no_cassette_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
+def test_a_file_that_is_not_a_cassette_is_refused(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
     file = tmp_path / "bad.jsonl"
     file.write_bytes(content)
     with pytest.raises(CassetteError, match=words):
         replay(file)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"Record it anew with record\(model, path\)"):
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"Record it again with record\(model, path\)"):
         replay(tmp_path / "none.jsonl")
 
 
@@ -290,7 +290,7 @@ class Failing(AgentMiddleware):
 
 
 def build(model: Any, stack: list[Any]) -> Any:
-    return create_agent(model, [add], middleware=stack)
+    return create_agent(model, [add_tool], middleware=stack)
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -322,7 +322,7 @@ def test_a_stack_that_decides_the_same_does_not_differ(compare: Any, stack: list
         (Failing(), 4, "Failing.after_agent", "the run ends in the recorded run, .*ValueError"),
     ],
 )
-def test_the_first_decision_that_differs_is_told(
+def test_the_first_decision_that_differs_is_returned(
     compare: Any, member: Any, step: int, node: str, words: str
 ) -> None:
     found = compare([member])
@@ -330,7 +330,7 @@ def test_the_first_decision_that_differs_is_told(
     assert re.search(words, str(found)), str(found)
 
 
-def test_a_recorded_stack_that_asks_something_else_is_no_base_to_compare_with(compare: Any) -> None:
+def test_a_recorded_stack_with_other_requests_is_a_mismatch(compare: Any) -> None:
     with pytest.raises(CassetteMismatch, match=r"'Be brief\.' is asked now"):
         compare([], (Brief(),))
     with pytest.raises(ValueError, match="mine"):

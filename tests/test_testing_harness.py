@@ -1,4 +1,4 @@
-"""One hook or layer alone, in a real run; and both colours side by side."""
+"""A single hook or layer in a real run, both ways of running, and valid histories."""
 
 from __future__ import annotations
 
@@ -105,24 +105,24 @@ def test_a_hook_is_checked_as_in_an_agent(sync_or_async: Any) -> None:
     ("hook", "words"),
     [
         ("before_agent", "is not defined, so it never runs. It has before_model"),
-        ("before_modle", "is no node hook"),
-        ("abefore_model", "Ask for 'before_model'"),
-        ("wrap_model_call", "a layer: run_layer"),
+        ("before_modle", "is not a node hook"),
+        ("abefore_model", "Pass 'before_model'"),
+        ("wrap_model_call", "for a layer, use run_layer"),
     ],
 )
-def test_a_hook_that_is_not_there_is_named(hook: str, words: str) -> None:
+def test_a_missing_hook_is_named(hook: str, words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
         run_hook(Guard(), hook)
 
 
-def test_what_is_no_middleware_and_what_are_no_messages_is_refused() -> None:
-    with pytest.raises(ArgumentError, match=r"Give an instance: Guard\(\)"):
+def test_invalid_middleware_and_messages_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"Pass an instance: Guard\(\)"):
         run_hook(Guard, "before_model")  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="are none"):
+    with pytest.raises(ArgumentError, match="must be messages"):
         run_hook(Guard(), "before_model", [object()])
 
 
-def test_a_mistake_in_the_class_is_told_first() -> None:
+def test_an_error_in_the_class_is_reported_first() -> None:
     class Misspelt(AgentMiddleware):
         def before_modle(self, state: Any, runtime: Any) -> None: ...
 
@@ -130,7 +130,7 @@ def test_a_mistake_in_the_class_is_told_first() -> None:
         run_hook(Misspelt(), "before_model")
 
 
-async def test_an_async_hook_runs_where_a_loop_runs() -> None:
+async def test_an_async_hook_runs_while_an_event_loop_runs() -> None:
     class Slow(AgentMiddleware):
         async def abefore_model(self, state: Any, runtime: Any) -> dict[str, Any]:
             await asyncio.sleep(0)
@@ -144,13 +144,13 @@ async def test_an_async_hook_runs_where_a_loop_runs() -> None:
 # --- layers ---------------------------------------------------------------------------------------
 
 
-def test_a_layer_gives_its_response_and_what_it_asked_inward(sync_or_async: Any) -> None:
+def test_a_layer_returns_its_response_and_its_inner_requests(sync_or_async: Any) -> None:
     run = sync_or_async.run_layer(Twice(), "Hi", [ValueError("no"), "Yes."], call="model")
     assert run.text == "Yes."
     assert [request.system_prompt for request in run.asked] == [None, "Try harder."]
 
 
-def test_a_tool_layer_is_given_a_call(sync_or_async: Any) -> None:
+def test_a_tool_layer_receives_a_call(sync_or_async: Any) -> None:
     call = {"name": "add", "args": {"a": 1}, "id": "mine"}
     run = sync_or_async.run_layer(Twice(), call, "3", call="tool")
     assert (run.text, run.response.tool_call_id) == ("3!", "mine")
@@ -158,12 +158,12 @@ def test_a_tool_layer_is_given_a_call(sync_or_async: Any) -> None:
     assert_valid_history([*run.asked[0].state["messages"], run.response])
 
 
-def test_the_call_inward_may_be_a_function() -> None:
+def test_the_handler_may_be_a_function() -> None:
     run = run_layer(Twice(), "Hi", lambda request: request.messages[0].text.upper(), call="model")
     assert run.text == "HI"
 
 
-async def test_the_call_inward_may_be_awaited() -> None:
+async def test_the_handler_may_be_a_coroutine_function() -> None:
     async def answer(request: Any) -> str:
         await asyncio.sleep(0)
         return "later"
@@ -180,7 +180,7 @@ def test_commands_of_a_layer_are_kept(sync_or_async: Any) -> None:
     assert sync_or_async.run_layer(Noting()).commands == (Command(update={"note": 1}),)
 
 
-def test_a_request_of_ones_own_is_asked_as_it_is() -> None:
+def test_a_given_request_is_not_changed() -> None:
     request: ModelRequest[Any] = ModelRequest(
         model=ScriptedChatModel(), messages=[HumanMessage("Hi")], system_prompt="Be brief."
     )
@@ -189,31 +189,31 @@ def test_a_request_of_ones_own_is_asked_as_it_is() -> None:
     assert run.asked[0].runtime is not None
 
 
-def test_asking_inward_more_often_than_there_are_answers_fails() -> None:
-    with pytest.raises(ScriptError, match="request 2 inward has no answer"):
+def test_more_inner_requests_than_answers_fail() -> None:
+    with pytest.raises(ScriptError, match="handler has no answer for request 2 inward; it has 1"):
         run_layer(Twice(), "Hi", [ValueError("no")], call="model")
 
 
 @pytest.mark.parametrize(
     ("middleware", "call", "words"),
     [
-        (Guard(), None, "It has none; a hook: run_hook"),
-        (Twice(), None, "Say which: call='model', call='tool'"),
-        (Twice(), "agent", "Say 'model' or 'tool'"),
+        (Guard(), None, "It has none; for a hook, use run_hook"),
+        (Twice(), None, "Choose one of them: call='model', call='tool'"),
+        (Twice(), "agent", "must be 'model' or 'tool'"),
     ],
 )
-def test_a_layer_that_is_not_there_is_named(middleware: Any, call: Any, words: str) -> None:
+def test_a_missing_layer_is_named(middleware: Any, call: Any, words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
         run_layer(middleware, call=call)
 
 
 @pytest.mark.parametrize(("call", "request_"), [("model", {"name": "x"}), ("tool", "add")])
-def test_a_request_that_is_none_is_refused(call: str, request_: Any) -> None:
+def test_an_invalid_request_is_refused(call: str, request_: Any) -> None:
     with pytest.raises(ArgumentError, match="request"):
         run_layer(Twice(), request_, call=call)
 
 
-def test_a_layer_of_one_colour_refuses_the_other() -> None:
+def test_a_sync_layer_refuses_an_async_run() -> None:
     class Sync(AgentMiddleware):
         def wrap_model_call(self, request: Any, handler: Callable[..., Any]) -> Any:
             return handler(request)
@@ -222,10 +222,10 @@ def test_a_layer_of_one_colour_refuses_the_other() -> None:
         asyncio.run(arun_layer(Sync()))
 
 
-# --- both colours ---------------------------------------------------------------------------------
+# --- sync and async -------------------------------------------------------------------------------
 
 
-class Colourful(AgentMiddleware):
+class Inconsistent(AgentMiddleware):
     def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
         return {"messages": [HumanMessage("blue")]}
 
@@ -233,14 +233,14 @@ class Colourful(AgentMiddleware):
         return {"messages": [HumanMessage("red")]}
 
 
-def test_two_colours_of_a_hook_that_differ_are_told_apart() -> None:
+def test_both_ways_reports_a_hook_that_differs() -> None:
     with pytest.raises(
         AssertionError, match=r"messages\[0\].content: 'blue' in the synchronous run, 'red' in"
     ):
-        both_ways(run_hook, Colourful(), "before_model")
+        both_ways(run_hook, Inconsistent(), "before_model")
 
 
-def test_an_agent_gives_the_same_in_both_colours_ids_aside() -> None:
+def test_both_ways_ignores_ids() -> None:
     def add(a: int, b: int) -> int:
         """Add."""
         return a + b
@@ -249,12 +249,12 @@ def test_an_agent_gives_the_same_in_both_colours_ids_aside() -> None:
     result = both_ways(create_agent(model, [add]), {"messages": [("user", "1 + 2?")]})
     assert result["messages"][-1].text == "It is 3."
     model.assert_done()
-    colourful = create_agent(ScriptedChatModel(["Hi"]), middleware=[Colourful()])
+    inconsistent = create_agent(ScriptedChatModel(["Hi"]), middleware=[Inconsistent()])
     with pytest.raises(AssertionError, match=r"messages\[1\].content: 'blue'"):
-        both_ways(colourful, {"messages": ["Hi"]})
+        both_ways(inconsistent, {"messages": ["Hi"]})
 
 
-def test_a_thread_goes_on_in_both_colours() -> None:
+def test_both_ways_continues_a_thread() -> None:
     model = ScriptedChatModel(["One.", "Two."])
     agent = create_agent(model, checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "mine"}}
@@ -263,7 +263,7 @@ def test_a_thread_goes_on_in_both_colours() -> None:
     assert [m.text for m in result["messages"]] == ["first", "One.", "second", "Two."]
 
 
-def test_what_builds_an_agent_or_middleware_is_asked_for_each_colour() -> None:
+def test_both_ways_builds_an_agent_or_middleware_for_each_run() -> None:
     made: list[int] = []
 
     def build() -> Any:
@@ -275,7 +275,7 @@ def test_what_builds_an_agent_or_middleware_is_asked_for_each_colour() -> None:
     assert both_ways(run_layer, Twice, "Hi", call="model").text == "Done."
 
 
-def test_the_same_error_of_both_is_raised_and_an_error_of_one_is_told() -> None:
+def test_both_ways_raises_a_common_error_and_reports_an_error_of_one_run() -> None:
     with pytest.raises(ValueError, match="no"):
         both_ways(run_layer, Twice(), "Hi", ValueError("no"), call="model")
 
@@ -287,17 +287,17 @@ def test_the_same_error_of_both_is_raised_and_an_error_of_one_is_told() -> None:
         both_ways(run_layer, Sync())
 
 
-def test_interrupts_of_both_are_compared_by_what_they_say() -> None:
+def test_both_ways_compares_interrupts_by_value() -> None:
     with pytest.raises(GraphInterrupt):
         both_ways(run_hook, Guard(), "after_model")
 
 
-async def test_both_ways_works_where_a_loop_runs() -> None:
+async def test_both_ways_works_while_an_event_loop_runs() -> None:
     assert both_ways(run_layer, Twice(), call="model").text == "Done."
 
 
-def test_what_has_no_two_colours_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="has no invoke and ainvoke"):
+def test_both_ways_refuses_a_target_without_invoke() -> None:
+    with pytest.raises(ArgumentError, match="must be an agent or a function that builds one"):
         both_ways(42)
 
 
@@ -318,16 +318,16 @@ ANSWER = ToolMessage("5", tool_call_id="1", id="b")
         ([ASKS, ANSWER, HumanMessage("?", id="a")], r"messages\[2\] has the id 'a' of messages\[0"),
         ([AIMessage("", tool_calls=[CALL, CALL])], "several calls with the id '1'"),
         ([AIMessage("", tool_calls=[{**CALL, "id": None}])], "calls add without an id"),
-        (["Hello"], r"messages\[0\] is a str"),
+        (["Hello"], r"messages\[0\] must be a message, got str"),
     ],
 )
-def test_a_broken_history_names_message_culprit_and_remedy(messages: Any, words: str) -> None:
+def test_an_invalid_history_names_the_message_and_the_fix(messages: Any, words: str) -> None:
     with pytest.raises(InvalidHistory, match=words) as caught:
         assert_valid_history(messages)
     assert str(caught.value).count(". ") >= 1
 
 
-def test_calls_of_the_last_turn_may_wait_where_that_is_said() -> None:
+def test_calls_of_the_last_turn_may_be_pending() -> None:
     assert_valid_history([HumanMessage("?"), ASKS], pending=True)
     assert_valid_history([HumanMessage("?"), ASKS, ANSWER, AIMessage("It is 5.")])
     unreadable: Any = {"name": "add", "args": "{", "id": "9", "error": None}

@@ -1,4 +1,4 @@
-"""Laws of retries: attempts, waits and outcome follow from the parameters, in both colours."""
+"""Laws of retries: attempts, waits and outcome follow from the parameters, sync and async."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ failures = st.lists(st.sampled_from(KINDS), max_size=9)
 
 
 class Line:
-    """What lies inside the layer: fails as often as it was told, then answers."""
+    """The inner call: fails a given number of times, then answers."""
 
     def __init__(self, failures: Sequence[type[Exception]]) -> None:
         self.raised = [kind(str(number)) for number, kind in enumerate(failures)]
@@ -123,7 +123,7 @@ def assert_waits(settings: dict[str, Any], waits: list[float]) -> None:
 
 @contextmanager
 def recorded() -> Iterator[list[float]]:
-    """Time does not pass; what would have been waited, in either colour."""
+    """No time passes; the waits are recorded, sync and async."""
     waits: list[float] = []
 
     async def pause(seconds: float) -> None:
@@ -140,13 +140,13 @@ def test_sync_equals_async(
     settings: dict[str, Any], failures: list[type[Exception]], seed: int
 ) -> None:
     outcomes = []
-    for colour in ("sync", "async"):
+    for kind in ("sync", "async"):
         line = Line(failures)
         flow = retry(settings, retry_on=(ConnectionError,), on_failure="error")
         random.seed(seed)
         with recorded() as waits:
             try:
-                said = run(flow, line) if colour == "sync" else asyncio.run(arun(flow, line.a))
+                said = run(flow, line) if kind == "sync" else asyncio.run(arun(flow, line.a))
             except Exception as error:
                 said = repr(error)
         outcomes.append((said, line.calls, waits))
@@ -168,12 +168,12 @@ def test_a_factor_of_zero_keeps_the_wait_constant() -> None:
     assert waits_of(3, backoff_factor=0, initial_delay=0.5, jitter=False) == [0.5] * 3
 
 
-def test_many_retries_wait_the_cap_and_not_longer() -> None:
+def test_many_retries_wait_no_longer_than_the_cap() -> None:
     assert waits_of(3000, jitter=False)[-1] == 60
     assert 30 <= waits_of(3000)[-1] <= 60
 
 
-def test_jitter_takes_up_to_half_away_also_at_the_cap() -> None:
+def test_jitter_removes_up_to_half_of_a_wait_also_at_the_cap() -> None:
     waits = waits_of(60, initial_delay=100, max_delay=10)
     assert all(5 <= wait <= 10 for wait in waits)
     assert len(set(waits)) > 50
@@ -210,9 +210,7 @@ def test_jitter_takes_up_to_half_away_also_at_the_cap() -> None:
         ({"on_failure": asyncio.sleep}, "on_failure must be"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(
-    kind: Any, settings: dict[str, Any], problem: str
-) -> None:
+def test_invalid_arguments_are_refused(kind: Any, settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         kind(**settings)
 

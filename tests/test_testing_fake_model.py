@@ -1,24 +1,23 @@
-"""The scripted chat model: it says what it was told to say, and keeps what it was asked."""
+"""The scripted chat model: steps, records, streaming, and replies with usage, delays and errors."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
-from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from agent_factory import create_agent
-from agent_factory.testing import ModelCallRecord, ScriptedChatModel, ScriptError
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from agent_factory.middleware import ModelRetryMiddleware
+from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+from agent_factory.testing import ModelCallRecord, Reply, ScriptedChatModel, ScriptError
+from samples import add_tool
 
 
 class Answer(BaseModel):
@@ -41,27 +40,27 @@ async def _astreamed(model: Any, input: Any) -> Any:
 @pytest.fixture(params=["invoke", "ainvoke", "stream", "astream"])
 def say(request: pytest.FixtureRequest) -> Any:
     """Ask a model once, in each of the four ways."""
-    transitions = {
+    ways = {
         "invoke": lambda model, input: model.invoke(input),
         "ainvoke": lambda model, input: asyncio.run(model.ainvoke(input)),
         "stream": lambda model, input: streamed(model.stream(input)),
         "astream": lambda model, input: asyncio.run(_astreamed(model, input)),
     }
-    return transitions[request.param]
+    return ways[request.param]
 
 
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def test_a_text_is_said(say: Any) -> None:
+def test_a_text_is_an_answer(say: Any) -> None:
     assert say(ScriptedChatModel(["It is five."]), "2 + 3?").text == "It is five."
 
 
-def test_an_empty_text_is_said_too(say: Any) -> None:
+def test_an_empty_text_is_an_answer_too(say: Any) -> None:
     assert say(ScriptedChatModel([""]), "?").text == ""
 
 
-def test_steps_are_said_in_order(say: Any) -> None:
+def test_steps_are_answered_in_order(say: Any) -> None:
     model = ScriptedChatModel(["One.", "Two."])
     assert [say(model, "?").text for _ in range(2)] == ["One.", "Two."]
 
@@ -83,19 +82,19 @@ MESSAGE = AIMessage(
 @pytest.mark.parametrize(
     "field", ["text", "tool_calls", "additional_kwargs", "usage_metadata", "id"]
 )
-def test_a_message_arrives_with_what_it_holds(say: Any, field: str) -> None:
+def test_a_message_arrives_with_all_its_fields(say: Any, field: str) -> None:
     said = say(ScriptedChatModel([MESSAGE]), "?")
     assert getattr(said, field) == getattr(MESSAGE, field)
 
 
 @pytest.mark.parametrize("field", ["invalid_tool_calls", "name"])
-async def test_what_chunks_cannot_carry_arrives_where_nothing_is_streamed(field: str) -> None:
+async def test_fields_that_chunks_cannot_carry_arrive_without_streaming(field: str) -> None:
     model = ScriptedChatModel([MESSAGE, MESSAGE])
     for said in (model.invoke("?"), await model.ainvoke("?")):
         assert getattr(said, field) == getattr(MESSAGE, field)
 
 
-def test_metadata_of_a_message_arrive(say: Any) -> None:
+def test_metadata_of_a_message_arrives(say: Any) -> None:
     assert say(ScriptedChatModel([MESSAGE]), "?").response_metadata["model"] == "m"
 
 
@@ -159,7 +158,7 @@ def test_a_step_given_twice_is_two_messages() -> None:
 
 
 @pytest.mark.parametrize("junk", [5, None, {"name": "add"}, [5]])
-def test_a_step_that_is_no_step_is_named(say: Any, junk: Any) -> None:
+def test_an_invalid_step_is_named(say: Any, junk: Any) -> None:
     with pytest.raises(ScriptError, match="step 1"):
         say(ScriptedChatModel([junk]), "?")
 
@@ -167,16 +166,16 @@ def test_a_step_that_is_no_step_is_named(say: Any, junk: Any) -> None:
 # --- too much, too little -------------------------------------------------------------------------
 
 
-def test_a_request_beyond_the_script_fails_and_says_what_was_asked(say: Any) -> None:
+def test_a_request_beyond_the_script_fails_and_quotes_the_last_message(say: Any) -> None:
     model = ScriptedChatModel(["One."])
     say(model, "first")
-    with pytest.raises(ScriptError, match=r"request 2 has no step.*second"):
+    with pytest.raises(ScriptError, match=r"the script has 1 step, and this is request 2.*second"):
         say(model, "second")
 
 
-def test_steps_that_were_never_asked_for_are_told() -> None:
+def test_steps_that_were_not_requested_are_reported() -> None:
     model = ScriptedChatModel(["One.", "Two."])
-    with pytest.raises(ScriptError, match=r"2 steps were never asked for; the next is 'One\.'"):
+    with pytest.raises(ScriptError, match=r"2 steps, and 0 were requested; the next is 'One\.'"):
         model.assert_done()
     model.invoke("?")
     model.invoke("?")
@@ -196,7 +195,7 @@ def test_a_model_without_steps_may_not_be_asked(say: Any) -> None:
 # --- the record -----------------------------------------------------------------------------------
 
 
-def test_every_request_is_on_record(say: Any) -> None:
+def test_every_request_is_recorded(say: Any) -> None:
     model = ScriptedChatModel(["One.", "Two."])
     say(model, "first")
     say(model, [("system", "Be brief."), ("user", "second")])
@@ -205,14 +204,14 @@ def test_every_request_is_on_record(say: Any) -> None:
     assert texts == [["first"], ["Be brief.", "second"]]
 
 
-def test_a_failed_request_is_on_record_too(say: Any) -> None:
+def test_a_failed_request_is_recorded_too(say: Any) -> None:
     model = ScriptedChatModel([ConnectionError("down")])
     with pytest.raises(ConnectionError):
         say(model, "first")
     assert [message.text for message in model.requests[0].messages] == ["first"]
 
 
-def test_a_record_keeps_the_messages_of_its_moment() -> None:
+def test_a_record_keeps_the_messages_of_its_request() -> None:
     model = ScriptedChatModel(["One."])
     messages: Any = [HumanMessage("first")]
     model.invoke(messages)
@@ -223,26 +222,26 @@ def test_a_record_keeps_the_messages_of_its_moment() -> None:
 @pytest.mark.parametrize(
     ("offered", "name"),
     [
-        (add, "add"),
+        (add_tool, "add"),
         (Answer, "Answer"),
         ({"type": "web_search"}, "web_search"),
         ({"type": "function", "function": {"name": "given", "parameters": {}}}, "given"),
         ({"name": "plain", "input_schema": {}}, "plain"),
     ],
 )
-def test_tools_are_on_record_by_name(say: Any, offered: Any, name: str) -> None:
+def test_tools_are_recorded_by_name(say: Any, offered: Any, name: str) -> None:
     model = ScriptedChatModel(["One."])
     say(model.bind_tools([offered]), "?")
     assert model.requests[0].tools == [name]
 
 
-def test_what_is_bound_or_passed_is_on_record(say: Any) -> None:
+def test_bound_and_passed_arguments_are_recorded(say: Any) -> None:
     model = ScriptedChatModel(["One."])
-    say(model.bind_tools([add], tool_choice="any", strict=True).bind(temperature=0), "?")
+    say(model.bind_tools([add_tool], tool_choice="any", strict=True).bind(temperature=0), "?")
     assert model.requests[0].kwargs == {"tool_choice": "any", "strict": True, "temperature": 0}
 
 
-def test_stop_words_are_on_record(say: Any) -> None:
+def test_stop_words_are_recorded(say: Any) -> None:
     model = ScriptedChatModel(["One."])
     say(model.bind(stop=["END"]), "?")
     assert model.requests[0].kwargs == {"stop": ["END"]}
@@ -269,7 +268,7 @@ def test_tool_calls_are_streamed_last() -> None:
 # --- in use ---------------------------------------------------------------------------------------
 
 
-def test_requests_side_by_side_each_get_a_step_of_their_own() -> None:
+def test_parallel_requests_get_different_steps() -> None:
     model = ScriptedChatModel([str(number) for number in range(50)])
     with ThreadPoolExecutor(10) as pool:
         said = list(pool.map(lambda _: model.invoke("?").text, range(50)))
@@ -292,6 +291,118 @@ def test_with_structured_output_works_as_with_any_chat_model(say: Any) -> None:
 
 def test_it_drives_an_agent(call: Any) -> None:
     model = ScriptedChatModel([[{"name": "add", "args": {"a": 2, "b": 3}}], "It is five."])
-    result = call(create_agent(model, [add]), {"messages": [("user", "2 + 3?")]})
+    result = call(create_agent(model, [add_tool]), {"messages": [("user", "2 + 3?")]})
     assert [m.text for m in result["messages"]] == ["2 + 3?", "", "5", "It is five."]
     model.assert_done()
+
+
+# --- replies --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Place:
+    """A place."""
+
+    name: str
+
+
+@pytest.fixture(params=["sync", "async"])
+def pieces(request: pytest.FixtureRequest) -> Any:
+    """The texts that a model streams."""
+    if request.param == "sync":
+        return lambda model: [chunk.text for chunk in model.stream("?")]
+
+    async def collect(model: BaseChatModel) -> list[str]:
+        return [chunk.text async for chunk in model.astream("?")]
+
+    return lambda model: asyncio.run(collect(model))
+
+
+@pytest.mark.parametrize("usage", [(12, 5), {"input_tokens": 12, "output_tokens": 5}])
+def test_a_reply_has_usage_in_every_way(usage: Any, sync_or_async: Any) -> None:
+    model = ScriptedChatModel([Reply("Five.", usage=usage), Reply("Five.", usage=usage)])
+    assert sync_or_async.invoke(model, "?").usage_metadata["total_tokens"] == 17
+    assert sync_or_async.stream(model, "?")[-1].usage_metadata["total_tokens"] == 17
+
+
+def test_a_reply_calls_tools(sync_or_async: Any) -> None:
+    model = ScriptedChatModel([Reply("Wait.", calls=[{"name": "add", "args": {"a": 1}}])])
+    said = sync_or_async.invoke(model, "?")
+    assert (said.text, said.tool_calls[0]["name"]) == ("Wait.", "add")
+
+
+def test_a_reply_comes_after_its_delay(sync_or_async: Any) -> None:
+    model = ScriptedChatModel([Reply("Late.", delay=0.05), Reply("Late.", delay=0.05)])
+    start = time.perf_counter()
+    sync_or_async.invoke(model, "?")
+    sync_or_async.stream(model, "?")
+    assert time.perf_counter() - start >= 0.1
+
+
+async def test_parallel_delays_take_the_time_of_one() -> None:
+    model = ScriptedChatModel([Reply("Late.", delay=0.3)] * 8)
+    start = time.perf_counter()
+    await asyncio.gather(*(model.ainvoke("?") for _ in range(8)))
+    assert time.perf_counter() - start < 2
+
+
+def test_a_reply_is_streamed_in_the_pieces_it_names(pieces: Any) -> None:
+    model = ScriptedChatModel([Reply(chunks=["Fi", "ve", "."])])
+    assert [piece for piece in pieces(model) if piece] == ["Fi", "ve", "."]
+    assert ScriptedChatModel([Reply(chunks=["Fi", "ve."])]).invoke("?").text == "Five."
+
+
+def test_an_error_breaks_a_stream_off_after_its_pieces(pieces: Any) -> None:
+    model = ScriptedChatModel([Reply(chunks=["Fi"], error=ConnectionError("cut"))])
+    streamed_texts: list[str] = []
+    with pytest.raises(ConnectionError, match="cut"):
+        streamed_texts.extend(chunk.text for chunk in model.stream("?"))
+    model.rewind()
+    with pytest.raises(ConnectionError):
+        pieces(model)
+    model.rewind()
+    with pytest.raises(ConnectionError):
+        model.invoke("?")
+
+
+@pytest.mark.parametrize("strategy", [ToolStrategy(Answer), ProviderStrategy(Answer)])
+def test_a_structured_answer_is_a_step(strategy: Any, sync_or_async: Any) -> None:
+    agent = create_agent(ScriptedChatModel([Answer(value=5)]), response_format=strategy)
+    result = sync_or_async.invoke(agent, {"messages": [("user", "2 + 3?")]})
+    assert result["structured_response"] == Answer(value=5)
+
+
+def test_a_dataclass_is_an_answer_too() -> None:
+    agent = create_agent(ScriptedChatModel([Place("Bern")]), response_format=ToolStrategy(Place))
+    assert agent.invoke({"messages": [("user", "Where?")]})["structured_response"] == Place("Bern")
+
+
+def test_a_with_block_fails_if_steps_are_left() -> None:
+    with (
+        pytest.raises(ScriptError, match="1 step, and 0 were requested"),
+        ScriptedChatModel(["?"]),
+    ):
+        pass
+    with pytest.raises(ValueError, match="mine"), ScriptedChatModel(["?"]):
+        raise ValueError("mine")
+
+
+def test_a_request_beyond_the_script_counts_even_if_a_layer_caught_it() -> None:
+    model = ScriptedChatModel([])
+    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)
+    create_agent(model, middleware=[retry]).invoke({"messages": [("user", "Hi")]})
+    with pytest.raises(ScriptError, match="the script has 0 steps, and this is request 1"):
+        model.assert_done()
+
+
+def test_a_script_can_be_rewound() -> None:
+    model = ScriptedChatModel(["One.", "Two."])
+    model.invoke("first")
+    model.invoke("second")
+    model.rewind(1)
+    assert (model.position, len(model.requests)) == (1, 1)
+    assert model.invoke("again").text == "Two."
+
+
+def test_the_fixture_makes_models(scripted_model: Any) -> None:
+    assert scripted_model(["Hi"]).invoke("?").text == "Hi"

@@ -1,0 +1,513 @@
+"""Run one hook or one layer of a middleware in a real LangGraph run, checked as in an agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import Any, TypeVar, cast, get_type_hints
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_config
+from langgraph.errors import GraphInterrupt
+from langgraph.func import entrypoint
+from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolRuntime
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.runtime import get_runtime
+from langgraph.store.base import BaseStore
+from langgraph.types import Command
+
+from agent_factory.compat.langchain import from_langchain_middleware
+from agent_factory.errors import ArgumentError, PathNotSupported, describe, raise_all
+from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.flows import then
+from agent_factory.hooks.introspection import (
+    Bound,
+    hooks_of,
+    layers_of,
+    sync_async_error,
+    validate_middleware,
+)
+from agent_factory.runtime.composition import Outcome, compose_model_call, compose_tool_call
+from agent_factory.runtime.hook_node import HookNode
+from agent_factory.runtime.routing import Rules
+from agent_factory.testing.fake_model import (
+    ScriptedChatModel,
+    ScriptError,
+    fake_response,
+    tool_call,
+)
+from agent_factory.topology.model import Call, Hook, Layer, Phase, Shape
+from agent_factory.topology.topology import plan
+from agent_factory.types import ModelRequest, ModelResponse
+
+R = TypeVar("R")
+Middleware = AgentMiddleware[Any, Any]
+
+DONE = "Done."
+"""The answer of the inner call if a test gives no handler."""
+
+
+@dataclass
+class _Attempt:
+    """What came out of the work: a result or an interrupt."""
+
+    result: Any = None
+    interrupt: GraphInterrupt | None = None
+
+    def __enter__(self) -> None:
+        self.interrupt = None
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if isinstance(error, GraphInterrupt):
+            self.interrupt = error
+
+    def outcome(self) -> Any:
+        """The result, or the interrupt raised. LangGraph itself does not raise it to the caller."""
+        if self.interrupt is not None:
+            raise self.interrupt
+        return self.result
+
+
+@dataclass(frozen=True)
+class Harness:
+    """The LangGraph run in which a hook or layer is called.
+
+    Args:
+        context: The context of the run.
+        store: The store of the run.
+        config: A RunnableConfig; default thread id: "harness".
+        resume: Answers to interrupts, in order.
+    """
+
+    context: Any = None
+    store: BaseStore | None = None
+    config: Mapping[str, Any] | None = None
+    resume: Sequence[Any] = ()
+
+    def run(self, work: Callable[[], Any]) -> Any:
+        """Call a function in a synchronous run.
+
+        Raises:
+            GraphInterrupt: The function interrupts, and no answer is left.
+        """
+        attempt = _Attempt()
+
+        def harness(_: Any) -> None:
+            with attempt:
+                attempt.result = work()
+
+        graph = self._graph(harness)
+        for value in self._inputs(attempt):
+            graph.invoke(value, self._config, context=self.context)
+        return attempt.outcome()
+
+    async def arun(self, work: Callable[[], Any]) -> Any:
+        """Await a function in an asynchronous run; otherwise as `run`."""
+        attempt = _Attempt()
+
+        async def harness(_: Any) -> None:
+            with attempt:
+                attempt.result = await work()
+
+        graph = self._graph(harness)
+        for value in self._inputs(attempt):
+            await graph.ainvoke(value, self._config, context=self.context)
+        return attempt.outcome()
+
+    def _inputs(self, attempt: _Attempt) -> Iterator[Any]:
+        """The input of the run, then an answer to each interrupt."""
+        yield {}
+        for answer in self.resume:
+            if attempt.interrupt is None:
+                return
+            yield Command(resume=answer)
+
+    def _graph(self, work: Callable[[Any], Any]) -> Any:
+        # Only a run that is resumed needs a checkpointer, which takes half of the time.
+        saver = InMemorySaver() if self.resume else None
+        return entrypoint(checkpointer=saver, store=self.store)(work)
+
+    @property
+    def _config(self) -> RunnableConfig:
+        config = dict(self.config or {})
+        configurable = {"thread_id": "harness", **config.get("configurable", {})}
+        return cast("RunnableConfig", {**config, "configurable": configurable})
+
+
+def run_coroutine(work: Coroutine[Any, Any, R]) -> R:
+    """Run a coroutine from synchronous code, also while an event loop is running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(copy_context().run, asyncio.run, work).result()
+
+
+def usable_middleware(middleware: Any) -> Middleware:
+    """The middleware as `create_agent` would take it, with the same checks.
+
+    Raises:
+        SpecError: It is not a middleware, or something about it could not work.
+    """
+    member = from_langchain_middleware(middleware)
+    if isinstance(member, type) or not isinstance(member, AgentMiddleware):
+        example = f"{middleware.__name__}()" if isinstance(middleware, type) else "Guard()"
+        raise ArgumentError(
+            "middleware",
+            f"must be an AgentMiddleware, got {describe(middleware)}.",
+            f"Pass an instance: {example}.",
+        )
+    raise_all(list(validate_middleware(member)))
+    return member
+
+
+def as_state(state: Any) -> dict[str, Any]:
+    """A state as a hook receives it: its messages are objects with ids.
+
+    Args:
+        state: A state, or only its messages in any form that LangChain converts, or None.
+
+    Raises:
+        ArgumentError: The messages cannot be converted.
+    """
+    given = dict(state) if isinstance(state, Mapping) else {"messages": state or []}
+    messages = given.get("messages", [])
+    if not isinstance(messages, list):
+        messages = [messages]
+    try:
+        return {**given, "messages": add_messages([], messages)}
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            "messages",
+            f"must be messages, got {describe(messages)}: {error}",
+            "Pass strings or messages.",
+        ) from None
+
+
+def run_hook(
+    middleware: Middleware,
+    hook: str,
+    state: Any = None,
+    *,
+    context: Any = None,
+    store: BaseStore | None = None,
+    config: Mapping[str, Any] | None = None,
+    resume: Sequence[Any] = (),
+) -> Any:
+    """Run one node hook of a middleware, as a synchronous run of an agent would.
+
+    Args:
+        middleware: The middleware.
+        hook: "before_agent", "before_model", "after_model" or "after_agent".
+        state: The state, or only its messages, in any form that LangChain converts.
+        context: `runtime.context`.
+        store: `runtime.store`.
+        config: A RunnableConfig.
+        resume: Answers to the interrupts that the hook raises, in order.
+
+    Returns:
+        The update that the hook returned: a dict, a Command or None.
+
+    Raises:
+        ArgumentError: `middleware` is not a middleware, or has no such hook.
+        GraphInterrupt: The hook interrupts, and `resume` holds no answer.
+        TurnError: The hook writes a key that neither its schema nor the state has, jumps without
+            having declared it, or has no synchronous function.
+
+    >>> from agent_factory import before_model
+    >>> @before_model
+    ... def count(state, runtime):
+    ...     return {"messages": [("ai", f"{len(state['messages'])} so far")]}
+    >>> run_hook(count, "before_model", "Hello")
+    {'messages': [('ai', '1 so far')]}
+    """
+    node, state = hook_node(middleware, hook, state)
+    harness = Harness(context, store, config, resume)
+    return harness.run(lambda: node.invoke(state, get_config()))
+
+
+async def arun_hook(
+    middleware: Middleware,
+    hook: str,
+    state: Any = None,
+    *,
+    context: Any = None,
+    store: BaseStore | None = None,
+    config: Mapping[str, Any] | None = None,
+    resume: Sequence[Any] = (),
+) -> Any:
+    """Run one node hook as an asynchronous run of an agent would; otherwise as `run_hook`.
+
+    The async function of a hook, such as `abefore_model`, is preferred if there is one.
+
+    Raises:
+        ArgumentError: `middleware` is not a middleware, or has no such hook.
+        GraphInterrupt: The hook interrupts, and `resume` holds no answer.
+        TurnError: The update is refused.
+    """
+    node, state = hook_node(middleware, hook, state)
+    harness = Harness(context, store, config, resume)
+    return await harness.arun(lambda: node.ainvoke(state, get_config()))
+
+
+def hook_node(middleware: Middleware, hook: str, state: Any) -> tuple[HookNode, dict[str, Any]]:
+    """The node that an agent makes of a hook, and the state that it receives.
+
+    Raises:
+        ArgumentError: `middleware` is not a middleware, or has no such hook.
+    """
+    middleware = usable_middleware(middleware)
+    hooks = {bound.definition.phase.value: bound for bound in hooks_of(middleware)}
+    if hook not in hooks:
+        name = f"{middleware.name}.{hook}"
+        sync_name = hook.removeprefix("a")
+        if sync_name in hooks:
+            reason = "is the name of the async function."
+            hint = f"Pass {sync_name!r}: arun_hook calls the async function, run_hook the other."
+        elif hook not in list(Phase):
+            reason = "is not a node hook."
+            hint = f"The node hooks are {', '.join(Phase)}; for a layer, use run_layer."
+        else:
+            reason = "is not defined, so it never runs."
+            hint = f"It has {', '.join(hooks) or 'no node hook'}."
+        raise ArgumentError(name, reason, hint)
+    given = as_state(state)
+    keys = {*get_type_hints(middleware.state_schema), *given, "jump_to", "structured_response"}
+    # The hook of another middleware comes first, because a hook that enters the run resets
+    # `jump_to` and the structured response of an earlier one.
+    first = Hook("outside", Phase.BEFORE_AGENT)
+    topology = plan(Shape(hooks=(first, hooks[hook].definition), has_tools=True))
+    return HookNode(hooks[hook], topology, Rules(), keys), given
+
+
+@dataclass(frozen=True)
+class LayerRun:
+    """The result of running a layer.
+
+    Args:
+        response: What the layer returned: a ModelResponse, a ToolMessage or a Command.
+        asked: The requests that it sent inward, in order; empty if it answered itself.
+        commands: The state updates that it returned with the response of a model.
+    """
+
+    response: Any
+    asked: list[Any] = field(default_factory=list)
+    commands: tuple[Command[Any], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The text of the last message of the response."""
+        is_model = isinstance(self.response, ModelResponse)
+        return str((self.response.result[-1] if is_model else self.response).text)
+
+
+def run_layer(
+    middleware: Middleware,
+    request: Any = None,
+    handler: Any = DONE,
+    *,
+    call: str | None = None,
+    state: Any = None,
+    context: Any = None,
+    store: BaseStore | None = None,
+    config: Mapping[str, Any] | None = None,
+    resume: Sequence[Any] = (),
+) -> LayerRun:
+    """Run one layer of a middleware around a call, as a synchronous run of an agent would.
+
+    Args:
+        middleware: The middleware.
+        request: For a model call a ModelRequest or messages in any form; for a tool call a
+            ToolCallRequest or a dict with `name` and `args`. What is missing gets a default.
+        handler: The inner call: its answer, a list of answers (one for each time it is called; an
+            exception is raised), or a function of the request.
+        call: "model" or "tool", if the middleware has a layer around both.
+        state: The state; default: the messages of the request.
+        context: `runtime.context`.
+        store: `runtime.store`.
+        config: A RunnableConfig.
+        resume: Answers to interrupts, in order.
+
+    Raises:
+        ArgumentError: The middleware has no such layer, or the request does not fit it.
+        GraphInterrupt: The layer or the inner call interrupts, and `resume` holds no answer.
+        ScriptError: The layer called inward more often than there are answers.
+        TurnError: The layer returned a value that an agent refuses, or has no sync function.
+
+    >>> from agent_factory import wrap_model_call
+    >>> @wrap_model_call
+    ... def twice(request):
+    ...     yield request
+    ...     return (yield request)
+    >>> run = run_layer(twice, "Hello", ["One.", "Two."])
+    >>> run.text, len(run.asked)
+    ('Two.', 2)
+    """
+    trial = _LayerTrial(middleware, request, handler, call, state)
+    harness = Harness(context, store, config, resume)
+    return trial.as_run(harness.run(lambda: trial.call(asynchronous=False)))
+
+
+async def arun_layer(
+    middleware: Middleware,
+    request: Any = None,
+    handler: Any = DONE,
+    *,
+    call: str | None = None,
+    state: Any = None,
+    context: Any = None,
+    store: BaseStore | None = None,
+    config: Mapping[str, Any] | None = None,
+    resume: Sequence[Any] = (),
+) -> LayerRun:
+    """Run one layer as an asynchronous run of an agent would; otherwise as `run_layer`.
+
+    A function that is passed as `handler` may be a coroutine function.
+    """
+    trial = _LayerTrial(middleware, request, handler, call, state)
+    harness = Harness(context, store, config, resume)
+    return trial.as_run(await harness.arun(lambda: trial.call(asynchronous=True)))
+
+
+class _LayerTrial:
+    """A layer with its request and an inner call that answers by the test's handler."""
+
+    def __init__(
+        self, middleware: Middleware, request: Any, handler: Any, call: str | None, state: Any
+    ) -> None:
+        middleware = usable_middleware(middleware)
+        layers = {bound.definition.call.value: bound for bound in layers_of(middleware)}
+        if call is None and len(layers) == 1:
+            (call,) = layers
+        if call not in layers:
+            calls = ", ".join(f"call={name!r}" for name in layers)
+            if call is None and layers:
+                raise ArgumentError(
+                    middleware.name, "has several layers.", f"Choose one of them: {calls}."
+                )
+            if call is not None and call not in list(Call):
+                raise ArgumentError(
+                    "call",
+                    f"must be 'model' or 'tool', got {describe(call)}.",
+                    f"Pass one of {calls}." if calls else "For a hook, use run_hook.",
+                )
+            raise ArgumentError(
+                middleware.name,
+                f"has no layer around {call or 'any'} calls.",
+                f"It has {calls or 'none; for a hook, use run_hook'}.",
+            )
+        self._bound: Bound[Layer] = layers[call]
+        self._request = request
+        self._state = state
+        self._handler = handler
+        self._answers: Iterator[Any] | None = iter(handler) if isinstance(handler, list) else None
+        self._asked: list[Any] = []
+
+    def call(self, *, asynchronous: bool) -> Any:
+        """Call the layer; in an asynchronous run, the result is awaitable."""
+
+        async def ainner(request: Any) -> Any:
+            result = self._inner(request)
+            return await result if isawaitable(result) else result
+
+        layer: Any = self._bound.afunc if asynchronous else self._bound.func
+        inner = ainner if asynchronous else self._inner
+        if layer is None:
+            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=asynchronous))
+        definition = self._bound.definition
+        named = [(f"{definition.owner}.{definition.method}", layer)]
+        if definition.call is Call.MODEL:
+            return compose_model_call(named, inner)(_model_request(self._request, self._state))
+        return compose_tool_call(named, inner)(_tool_request(self._request, self._state))
+
+    def as_run(self, result: Any) -> LayerRun:
+        """What the layer returned, with the requests that it sent inward."""
+        if isinstance(result, Outcome):
+            return LayerRun(result.response, self._asked, result.commands)
+        return LayerRun(result, self._asked)
+
+    def _inner(self, request: Any) -> Any:
+        """The inner call; awaitable if the handler is a coroutine function."""
+        self._asked.append(request)
+        answer = self._handler
+        if self._answers is not None:
+            try:
+                answer = next(self._answers)
+            except StopIteration:
+                raise ScriptError(
+                    f"handler has no answer for request {len(self._asked)} inward; it has "
+                    f"{len(self._handler)}."
+                ) from None
+        if callable(answer) and not isinstance(answer, type):
+            answer = answer(request)
+
+        def respond(answer: Any) -> Any:
+            if self._bound.definition.call is Call.MODEL:
+                if isinstance(answer, ModelResponse):
+                    return Outcome(answer)
+                names = [getattr(tool, "name", "") for tool in request.tools]
+                response = fake_response(answer, list(request.messages), names, len(self._asked))
+                return Outcome(ModelResponse([response.complete()]))
+            if isinstance(answer, BaseException):
+                raise answer
+            if isinstance(answer, ToolMessage | Command | list):
+                return answer
+            call = request.tool_call
+            return ToolMessage(str(answer), tool_call_id=call["id"], name=call["name"])
+
+        return then(answer, respond)
+
+
+def _model_request(request: Any, state: Any) -> ModelRequest[Any]:
+    runtime = get_runtime()
+    if isinstance(request, ModelRequest):
+        return request if request.runtime else request.override(runtime=runtime)
+    if isinstance(request, ToolCallRequest) or (
+        isinstance(request, Mapping) and "messages" not in request
+    ):
+        raise ArgumentError(
+            "request", f"must be a request to a model, got {describe(request)}.", "Pass messages."
+        )
+    given = as_state(request if state is None else state)
+    is_same = state is None or request is None
+    return ModelRequest(
+        model=ScriptedChatModel(),
+        messages=given["messages"] if is_same else as_state(request)["messages"],
+        state=given,  # type: ignore[arg-type]  # as_state returns what AgentState requires
+        runtime=runtime,
+    )
+
+
+def _tool_request(request: Any, state: Any) -> ToolCallRequest:
+    is_request = isinstance(request, ToolCallRequest)
+    if is_request and request.runtime is not None:
+        return cast("ToolCallRequest", request)
+    call = request.tool_call if is_request else request
+    if call is not None and not (isinstance(call, Mapping) and "name" in call):
+        raise ArgumentError(
+            "request",
+            f"must be a tool call, got {describe(call)}.",
+            "Pass {'name': ..., 'args': {...}}.",
+        )
+    made = tool_call({"id": "call_1", **(call or {"name": "tool"})})
+    given = as_state(state if state is not None else [AIMessage("", tool_calls=[made])])
+    runtime = get_runtime()
+    tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
+        state=given,
+        context=runtime.context,
+        config=get_config(),
+        stream_writer=runtime.stream_writer,
+        tool_call_id=made["id"],
+        store=runtime.store,
+        execution_info=runtime.execution_info,
+    )
+    tool = request.tool if is_request else None
+    return ToolCallRequest(tool_call=made, tool=tool, state=given, runtime=tool_runtime)

@@ -1,0 +1,478 @@
+"""Record the answers of a chat model to a file, a cassette, and replay them.
+
+A cassette is a file of JSON lines: a header, then a line for each request with its answer. It does
+not depend on when or where it was written: message ids are left out, and tool calls are numbered.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from typing import Any, Self
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import RunnableBinding
+from pydantic import PrivateAttr, SecretStr
+
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.testing.comparison import first_difference, normalize, replace_strings
+from agent_factory.testing.fake_model import FakeChatModel, FakeResponse, Reply, tool_name
+
+FORMAT = "agent_factory.cassette"
+VERSION = 1
+"""The version of the format. It is raised when an older reader would misread a file."""
+
+REDACTED = "[redacted]"
+
+SECRET_KEYS = (
+    r"api[-_]?key",
+    r"authorization",
+    r"cookie",
+    r"credential",
+    r"passw(or)?d",
+    r"private[-_]?key",
+    r"secret",
+    r"(^|access|auth|bearer|refresh|session)[-_]?token$",
+)
+"""Patterns of keys whose values are never written, in lower and upper case."""
+
+# Forms of API keys as their issuers document them: OpenAI and Anthropic (sk-), Google, GitHub,
+# Slack, AWS.
+_SECRET_TEXTS = re.compile(
+    r"\b(sk-[\w-]{16,}|AIza[\w-]{30,}|gh[pousr]_\w{20,}|xox[a-z]-[\w-]{10,}|AKIA[0-9A-Z]{16})"
+    r"|(?i:\bbearer\s+[\w.~+/-]{8,}=*)"
+)
+
+# Providers also put ids, times, fingerprints and headers there, which change with each call.
+_RECORDED_METADATA = ("finish_reason", "stop_reason", "model_name", "model", "model_provider")
+
+_HINT = "Record it again with record(model, path)."
+
+Redact = Callable[[str], str]
+
+
+class CassetteError(ValueError):
+    """A file is not a cassette that this version can read."""
+
+
+class CassetteMismatch(AssertionError):
+    """A model got a request that is not in its cassette, or not all requests that are."""
+
+
+class ReplayedError(RuntimeError):
+    """Stands for an error of the recorded model whose class cannot be instantiated.
+
+    Attributes:
+        kind: The name of the class of the recorded error.
+    """
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(f"{kind}: {text}")
+        self.kind = kind
+
+
+class Redaction:
+    """Removes secrets from plain data.
+
+    Args:
+        keys: Patterns of keys whose values are removed, in addition to `SECRET_KEYS`.
+        redact: A function that rewrites every text.
+        secrets: Texts that are removed wherever they appear.
+    """
+
+    def __init__(
+        self, keys: Sequence[str] = (), redact: Redact | None = None, secrets: Sequence[str] = ()
+    ) -> None:
+        self.keys = tuple(keys)
+        self._pattern = re.compile("|".join([*SECRET_KEYS, *keys]), re.IGNORECASE)
+        self._redact = redact
+        # The longest first, because one secret may be part of another.
+        self._secrets = sorted(filter(None, secrets), key=len, reverse=True)
+
+    def __call__(self, value: Any) -> Any:
+        """The value without its secrets."""
+        if isinstance(value, dict):
+            return {
+                key: REDACTED if item and self._pattern.search(str(key)) else self(item)
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self(item) for item in value]
+        if not isinstance(value, str):
+            return value
+        for secret in self._secrets:
+            value = value.replace(secret, REDACTED)
+        value = _SECRET_TEXTS.sub(REDACTED, value)
+        return value if self._redact is None else self._redact(value)
+
+
+def _json_line(data: dict[str, Any]) -> str:
+    # The repr of an object would hold its address in memory, which differs from run to run.
+    def default(value: Any) -> str:
+        return f"<{type(value).__name__}>"
+
+    return json.dumps(data, sort_keys=True, ensure_ascii=False, default=default) + "\n"
+
+
+def _request_data(
+    messages: Sequence[BaseMessage], stop: Sequence[str] | None, kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """A request as plain data. Of each tool it holds the name and a digest of its schema."""
+    settings = {key: value for key, value in kwargs.items() if key != "tools"}
+    settings |= {"stop": list(stop)} if stop else {}
+    tools = {
+        tool_name(tool): sha256(_json_line(tool).encode()).hexdigest()[:8]
+        for tool in kwargs.get("tools", ())
+    }
+    found = {"messages": list(messages), "tools": tools, "settings": settings}
+    request = normalize({key: value for key, value in found.items() if value})
+    return dict(json.loads(_json_line(request)))
+
+
+def record(
+    model: BaseChatModel,
+    path: str | Path,
+    *,
+    redact: Redact | None = None,
+    redact_keys: Sequence[str] = (),
+) -> RecordingChatModel:
+    """Wrap a chat model so that its answers are written to a file.
+
+    The file is replaced at the first answer. API keys are never written: neither those that the
+    model holds, nor texts that look like one, nor values of keys such as "authorization".
+
+    Args:
+        model: The chat model itself, before tools or settings are bound to it.
+        path: The cassette. Missing folders are made.
+        redact: A function that rewrites every text that is written; `replay` needs the same one.
+        redact_keys: Patterns of further keys whose values are not written.
+
+    Raises:
+        ArgumentError: `model` is not a chat model.
+
+    >>> import tempfile
+    >>> from agent_factory.testing import ScriptedChatModel, replay
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> model = record(ScriptedChatModel(["Hello!"]), f"{folder.name}/hello.jsonl")
+    >>> model.invoke("Hi").text
+    'Hello!'
+    >>> replay(f"{folder.name}/hello.jsonl").invoke("Hi").text
+    'Hello!'
+    >>> folder.cleanup()
+    """
+    if not isinstance(model, BaseChatModel):
+        raise ArgumentError(
+            "model",
+            f"must be a chat model, got {describe(model)}.",
+            "Record the model itself, and bind tools or settings to what record() returns.",
+        )
+    secrets = [v.get_secret_value() for v in vars(model).values() if isinstance(v, SecretStr)]
+    streams = type(model)._stream is not BaseChatModel._stream
+    recording = RecordingChatModel(
+        inner=model,
+        path=Path(path),
+        profile=model.profile,
+        disable_streaming=model.disable_streaming if streams else True,
+    )
+    recording._redaction = Redaction(redact_keys, redact, secrets)
+    recording._redacted_by = getattr(redact, "__name__", type(redact).__name__) if redact else ""
+    return recording
+
+
+class RecordingChatModel(BaseChatModel):
+    """Chat model that writes the answers of another one to a file. Made by `record`."""
+
+    inner: BaseChatModel
+    path: Path
+    _redaction: Redaction = PrivateAttr(default_factory=Redaction)
+    _redacted_by: str = PrivateAttr(default="")
+    _count: int = PrivateAttr(default=0)
+    _lock: Any = PrivateAttr(default_factory=Lock)
+
+    @property
+    def _llm_type(self) -> str:
+        return f"recorded-{self.inner._llm_type}"
+
+    @property
+    def model_name(self) -> str | None:
+        """The name of the recorded model."""
+        found = getattr(self.inner, "model_name", None) or getattr(self.inner, "model", None)
+        return found if isinstance(found, str) else None
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
+        """Offer tools in the form in which the recorded model offers them."""
+        bound = self.inner.bind_tools(tools, **kwargs)
+        if not isinstance(bound, RunnableBinding):
+            raise ArgumentError(
+                type(self.inner).__name__,
+                f"must bind tools by self.bind(...), got {describe(bound)} from bind_tools.",
+                "Record a chat model whose bind_tools returns self.bind(...).",
+            )
+        return self.bind(**bound.kwargs)
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        try:
+            result = self.inner._generate(messages, stop, run_manager, **kwargs)
+        except Exception as error:
+            self._write(messages, stop, kwargs, error)
+            raise
+        self._write(messages, stop, kwargs, result.generations[0].message)
+        return result
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        try:
+            result = await self.inner._agenerate(messages, stop, run_manager, **kwargs)
+        except Exception as error:
+            self._write(messages, stop, kwargs, error)
+            raise
+        self._write(messages, stop, kwargs, result.generations[0].message)
+        return result
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        total: ChatGenerationChunk | None = None
+        try:
+            for chunk in self.inner._stream(messages, stop, run_manager, **kwargs):
+                total = chunk if total is None else total + chunk
+                yield chunk
+        except Exception as error:
+            self._write(messages, stop, kwargs, error)
+            raise
+        self._write(messages, stop, kwargs, total.message if total else AIMessage(""))
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: Any = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        total: ChatGenerationChunk | None = None
+        try:
+            async for chunk in self.inner._astream(messages, stop, run_manager, **kwargs):
+                total = chunk if total is None else total + chunk
+                yield chunk
+        except Exception as error:
+            self._write(messages, stop, kwargs, error)
+            raise
+        self._write(messages, stop, kwargs, total.message if total else AIMessage(""))
+
+    def _write(
+        self, messages: list[BaseMessage], stop: Any, kwargs: dict[str, Any], answer: Any
+    ) -> None:
+        """Append a request and its answer, a message or an exception, to the file."""
+        data = dict(normalize(answer))
+        request = self._redaction(_request_data(messages, stop, kwargs))
+        with self._lock:
+            if not self._count:
+                header = {
+                    "format": FORMAT,
+                    "version": VERSION,
+                    "model": type(self.inner).__name__,
+                    "redacted_keys": list(self._redaction.keys),
+                    "redacted_by": self._redacted_by,
+                    "profile": dict(self.profile or {}),
+                    "model_name": self.model_name,
+                }
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self.path.write_text(_json_line(header), encoding="utf-8")
+            self._count += 1
+            if not isinstance(answer, Exception):
+                metadata = data.pop("response_metadata", {})
+                recorded = {k: metadata[k] for k in _RECORDED_METADATA if k in metadata}
+                data = {k: v for k, v in data.items() if k not in ("type", "name")}
+                data |= {"response_metadata": recorded} if recorded else {}
+                calls = [*data.get("tool_calls", []), *data.get("invalid_tool_calls", [])]
+                # The number of the answer makes the ids unique in the file.
+                ids = {call["id"]: f"call_{self._count}_{n}" for n, call in enumerate(calls, 1)}
+                data = replace_strings(data, ids)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(_json_line({"request": request, "answer": self._redaction(data)}))
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One request with its answer, the fields of a message or an error, as plain data."""
+
+    number: int
+    request: dict[str, Any]
+    answer: dict[str, Any]
+
+
+def _read_cassette(path: Path) -> tuple[dict[str, Any], list[_Entry]]:
+    """The header and the entries of a file.
+
+    Raises:
+        FileNotFoundError: The file does not exist.
+        CassetteError: The file is not a cassette, or has a newer version.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: the cassette does not exist. {_HINT}")
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CassetteError(f"{path}: cannot be read: {error}. {_HINT}") from None
+    lines: list[dict[str, Any]] = []
+    for number, text in enumerate(texts, 1):
+        if not text.strip():
+            continue
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise CassetteError(f"{path}:{number}: is not valid JSON: {error}. {_HINT}") from None
+        if not isinstance(data, dict):
+            raise CassetteError(
+                f"{path}:{number}: must be a JSON object, got {describe(data)}. {_HINT}"
+            )
+        lines.append(data)
+    if not lines or lines[0].get("format") != FORMAT:
+        raise CassetteError(f"{path}: is not a cassette of agent_factory. {_HINT}")
+    header, *rest = lines
+    version = header.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise CassetteError(
+            f"{path}: has version {version} of the format, and this agent_factory reads up to "
+            f"{VERSION}. Upgrade agent-factory, or record it again."
+        )
+    entries: list[_Entry] = []
+    for number, line in enumerate(rest, 1):
+        request, answer = line.get("request"), line.get("answer")
+        if not isinstance(request, dict) or not isinstance(answer, dict):
+            raise CassetteError(f"{path}:{number + 1}: lacks a request or its answer. {_HINT}")
+        entries.append(_Entry(number, request, answer))
+    return header, entries
+
+
+def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel:
+    """A chat model that answers from a cassette.
+
+    Each answer is given once, to the request that it was recorded for: the same messages, tools and
+    settings, except for ids. Parallel requests may come in another order.
+
+    Args:
+        path: The file that `record` wrote.
+        redact: The function that was passed to `record`, if any.
+
+    Raises:
+        FileNotFoundError: The file does not exist.
+        CassetteError: The file is not a cassette, or was redacted by a function that is missing.
+    """
+    header, entries = _read_cassette(Path(path))
+    name = header.get("redacted_by")
+    if name and redact is None:
+        raise CassetteError(
+            f"{path}: was redacted by {name}. Pass it here too: replay(path, redact={name})."
+        )
+    model = ReplayChatModel(path=Path(path), profile=header.get("profile") or None)
+    model._left = entries
+    model._redaction = Redaction(header.get("redacted_keys", ()), redact)
+    model._model_name = header.get("model_name")
+    return model
+
+
+class ReplayChatModel(FakeChatModel):
+    """Chat model that answers from a cassette. Made by `replay`.
+
+    A `with` block fails at its end unless all answers were requested.
+    """
+
+    path: Path
+    _left: list[_Entry] = PrivateAttr(default_factory=list)
+    _redaction: Redaction = PrivateAttr(default_factory=Redaction)
+    _model_name: str | None = PrivateAttr(default=None)
+    _mismatch: str = PrivateAttr(default="")
+    _lock: Any = PrivateAttr(default_factory=Lock)
+
+    @property
+    def _llm_type(self) -> str:
+        return "replayed"
+
+    @property
+    def model_name(self) -> str | None:
+        """The name of the recorded model."""
+        return self._model_name
+
+    @property
+    def mismatch(self) -> str:
+        """What the first request asked that is not in the cassette; empty if there was none."""
+        return self._mismatch
+
+    def assert_done(self) -> None:
+        """Fail if answers were not requested, or if a request is not in the cassette.
+
+        Raises:
+            CassetteMismatch: Either of both.
+        """
+        if self._mismatch:
+            raise self._error(self._mismatch)
+        if self._left:
+            raise self._error(
+                f"answers that were not requested: {len(self._left)}, the next is number "
+                f"{self._left[0].number}."
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is None:
+            self.assert_done()
+
+    def _error(self, reason: str) -> CassetteMismatch:
+        return CassetteMismatch(
+            f"{self.path}: {reason} If that is intended, record the cassette again."
+        )
+
+    def _respond(
+        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
+    ) -> FakeResponse:
+        request = self._redaction(_request_data(messages, stop, kwargs))
+        with self._lock:
+            entry = next((entry for entry in self._left if entry.request == request), None)
+            if entry is None:
+                reason = "all answers were given, and one more request came."
+                if self._left:
+                    found = first_difference(self._left[0].request, request)
+                    difference = found.describe("was recorded", "is asked now") if found else ""
+                    reason = f"request {self._left[0].number} differs: {difference}."
+                self._mismatch = self._mismatch or reason
+                raise self._error(reason)
+            self._left.remove(entry)
+        answer = entry.answer
+        if "error" not in answer:
+            return FakeResponse(AIMessage(**answer))
+        kind, text = answer["error"], answer.get("text", "")
+        error: Exception = ReplayedError(kind, text)
+        known = getattr(builtins, kind, None)
+        if isinstance(known, type) and issubclass(known, Exception):
+            with suppress(TypeError):  # it takes more than a text, as UnicodeDecodeError does
+                error = known(text)
+        return FakeResponse(AIMessage(""), Reply(error=error))

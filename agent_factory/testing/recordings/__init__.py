@@ -1,1 +1,0 @@
-"""Recorded model calls: cassettes, the model that writes them and the one that plays them."""

@@ -1,0 +1,292 @@
+"""Convert requests and messages that were made for one provider so that any provider accepts them.
+
+Layers put things into a request that only the agent's own provider understands, and a thread holds
+answers in their provider's own form: signed thoughts, cache marks, ids of responses, calls of tools
+that the provider ran. A list of everything that other providers refuse could never be complete.
+So the rule is the reverse: keep what every provider understands, drop the rest, and name in the
+text what a reader would miss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables.base import RunnableBinding
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from agent_factory import ModelRequest
+from agent_factory.structured_output.strategies import AutoStrategy, ProviderStrategy, ToolStrategy
+
+WRITTEN_BY = "lc_written_by"
+"""Key of `response_metadata` that names the provider of an answer that another one's model gave."""
+
+_COMMON_SETTINGS = frozenset({"temperature", "top_p", "max_tokens", "stop"})
+"""Settings that LangChain's chat models take under one name, whatever their provider."""
+
+_MODEL_NAMES = ("model", "model_name", "model_id")
+
+_ENDPOINTS = ("openai_api_base", "base_url", "anthropic_api_url", "endpoint_url", "azure_endpoint")
+"""Fields of chat models that hold the address they call: one class may serve several providers."""
+
+_DROPPED_BLOCKS = frozenset(
+    {
+        # Thoughts.
+        "thinking",
+        "redacted_thinking",
+        "reasoning",
+        "reasoning_content",
+        "thought",
+        # Tool calls as content; `tool_calls` holds them in the form that every model is given.
+        "tool_use",
+        "tool_call",
+        "tool_call_chunk",
+        "function_call",
+        "invalid_tool_call",
+        "input_json_delta",
+        # Cache marks, by their type or by their only key.
+        "cachePoint",
+        "cache_point",
+        "cache_control",
+    }
+)
+
+_DATA_KEYS = {
+    "image": ("base64", "url"),
+    "audio": ("base64", "url"),
+    "video": ("base64", "url"),
+    "file": ("base64", "url"),
+    "text-plain": ("text", "base64", "url"),
+}
+"""LangChain's standard blocks, each with the keys of which one holds the data itself.
+
+`file_id` is not among them: it names a file that one provider stores.
+"""
+
+
+def unbound(model: Any) -> Any:
+    """The chat model inside its bindings."""
+    while isinstance(model, RunnableBinding):
+        model = model.bound
+    return model
+
+
+def provider_of(model: Any) -> str | None:
+    """A name for the provider of a model; None if the model has no name.
+
+    It is the class of the chat model, with a digest of the address where one is set. The address
+    itself may hold secrets, and the name is written into the thread.
+    """
+    model = unbound(model)
+    if not any(isinstance(getattr(model, name, None), str) for name in _MODEL_NAMES):
+        return None
+    cls = type(model)
+    addresses = [str(value) for name in _ENDPOINTS if (value := getattr(model, name, None))]
+    digest = f"#{sha256(' '.join(addresses).encode()).hexdigest()[:8]}" if addresses else ""
+    return f"{cls.__module__}.{cls.__qualname__}{digest}"
+
+
+def same_provider(one: Any, other: Any) -> bool:
+    """Whether a request that was made for one model may go to the other unchanged.
+
+    Two models have the same provider if they have the same class and address and both name their
+    model. A model without a name, such as one for tests, stands for any provider.
+    """
+    if one is other or unbound(one) is unbound(other):
+        return True
+    return provider_of(one) is not None and provider_of(one) == provider_of(other)
+
+
+def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any]:
+    """The request for another model, without what only the first model's provider understands.
+
+    If both models have the same provider, everything is kept. Otherwise:
+
+    - `model_settings` keeps temperature, top_p, max_tokens and stop;
+    - tools lose the extras of a provider; tools that the first provider runs are dropped;
+    - `tool_choice` becomes "auto", "any", "none" or the name of a tool that is still there;
+    - a `ProviderStrategy` becomes an `AutoStrategy` without `strict`, resolved for the new model;
+    - messages and the system message lose cache marks, thoughts, tool calls in a provider's form
+      and ids of responses. Attachments are kept, except files that the provider stores: the text
+      names these.
+
+    In both cases, an answer keeps its provider's own form only for that provider.
+
+    Args:
+        request: The request as it was made for `request.model`.
+        model: The chat model to ask instead.
+
+    >>> from langchain_core.language_models import FakeListChatModel as Fake
+    >>> mine, other = Fake(responses=["a"]), Fake(responses=["b"])
+    >>> settings = {"temperature": 0, "cache_control": {"type": "ephemeral"}}
+    >>> request = ModelRequest(model=mine, messages=[], model_settings=settings)
+    >>> portable_request(request, other).model_settings
+    {'temperature': 0}
+    """
+    is_same = same_provider(request.model, model)
+    messages = readable_messages(request, model, is_same_provider=is_same)
+    if is_same:
+        unchanged = model is request.model and messages is request.messages
+        return request if unchanged else request.override(model=model, messages=messages)
+    tools = [portable for tool in request.tools if (portable := _portable_tool(tool)) is not None]
+    strategy = request.response_format
+    if isinstance(strategy, ProviderStrategy):
+        strategy = _auto_strategy(strategy)
+    resolved = strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
+    output_tools = resolved.bindings if isinstance(resolved, ToolStrategy) else ()
+    return request.override(
+        model=model,
+        messages=messages,
+        system_message=request.system_message and portable_message(request.system_message),
+        tools=tools,
+        tool_choice=_portable_choice(request.tool_choice, {*map(_tool_name, tools), *output_tools}),
+        response_format=strategy,
+        model_settings={k: v for k, v in request.model_settings.items() if k in _COMMON_SETTINGS},
+    )
+
+
+def readable_messages(
+    request: ModelRequest[Any], model: Any, *, is_same_provider: bool
+) -> list[Any]:
+    """The messages of a request, each answer in its own form only for the provider that wrote it.
+
+    Args:
+        request: The request.
+        model: The model that is to read them.
+        is_same_provider: Whether the model's provider is that of `request.model`.
+    """
+    messages: list[Any] = request.messages
+    # The whole history is scanned at each model call, so the scan calls no function.
+    if is_same_provider and not [m for m in messages if WRITTEN_BY in m.response_metadata]:
+        return messages
+    provider = provider_of(model)
+    found: list[Any] = []
+    for message in messages:
+        writer = message.response_metadata.get(WRITTEN_BY)
+        if writer is None or not isinstance(message, AIMessage):
+            is_native = is_same_provider
+        else:
+            is_native = writer == provider
+        portable = message if is_native else portable_message(message)
+        if portable is not None:
+            found.append(portable)
+    is_unchanged = len(found) == len(messages) and all(map(lambda a, b: a is b, found, messages))
+    return messages if is_unchanged else found
+
+
+def portable_message(message: BaseMessage) -> BaseMessage | None:
+    """A message in a form that every provider accepts; None if nothing is left of it.
+
+    Args:
+        message: Any message. It is not changed; a message that is portable is returned itself.
+
+    >>> thinking = {"type": "thinking", "thinking": "2 + 2 ...", "signature": "x"}
+    >>> answer = AIMessage([thinking, {"type": "text", "text": "Four."}])
+    >>> portable_message(answer).content
+    'Four.'
+    """
+    content: Any = message.content
+    if not isinstance(content, str):
+        content = [part for block in content if (part := _portable_block(block)) is not None]
+    if isinstance(message, AIMessage):
+        if not isinstance(content, str):
+            # What a model drew or spoke cannot be shown to others as an assistant's message.
+            texts = (p if p["type"] == "text" else _omitted(p["type"]) for p in content)
+            content = "".join(str(part["text"]) for part in texts)
+        if not (content or message.tool_calls or message.invalid_tool_calls):
+            return None  # providers refuse an empty message of the assistant
+    elif not content and message.content and not isinstance(message, ToolMessage):
+        return None  # nothing but marks; a tool message stays, because a call needs its result
+    kwargs = {k: v for k, v in message.additional_kwargs.items() if k.startswith("lc_")}
+    update = {"content": content, "additional_kwargs": kwargs, "response_metadata": {}}
+    if all(getattr(message, field) == value for field, value in update.items()):
+        return message
+    return message.model_copy(update=update)
+
+
+def _portable_block(block: Any) -> dict[str, Any] | None:
+    """A block of content in LangChain's standard form; None if it means nothing to others."""
+    if isinstance(block, str):
+        block = {"type": "text", "text": block}
+    kind = str(block.get("type") or next(iter(block), ""))
+    if kind == "text":
+        return {"type": "text", "text": block["text"]} if block.get("text") else None
+    if kind == "image_url":  # accepted nearly everywhere, also by older integrations
+        return {"type": "image_url", "image_url": block.get("image_url")}
+    # The endings are those of calls that a provider ran itself, and of their results.
+    is_server_tool = kind.startswith("server_tool") or kind.endswith(
+        ("_tool_result", "_call", "_tool_use")
+    )
+    if kind in _DROPPED_BLOCKS or is_server_tool:
+        return None
+    try:
+        (standard,) = HumanMessage([dict(block)]).content_blocks
+    except Exception:  # LangChain's readers raise various errors for a malformed block
+        return _omitted(kind)
+    data: Mapping[str, Any] = standard
+    for key in _DATA_KEYS.get(data["type"], ()):
+        if data.get(key):
+            names = ("type", "mime_type", "title", key)
+            return {name: data[name] for name in names if name in data}
+    return _omitted(kind)
+
+
+def _omitted(kind: str) -> dict[str, Any]:
+    text = f"[Left out here: a {kind} block, which only another provider's model can read.]"
+    return {"type": "text", "text": text}
+
+
+@lru_cache(maxsize=64)  # the same object each time, because models are bound to strategies
+def _auto_strategy(strategy: ProviderStrategy[Any]) -> AutoStrategy[Any]:
+    return AutoStrategy(strategy.schema)
+
+
+def _portable_tool(tool: Any) -> Any:
+    """A tool without its provider's extras; None for a tool that the provider runs itself."""
+    if isinstance(tool, BaseTool):
+        return tool.model_copy(update={"extras": None}) if tool.extras else tool
+    if not isinstance(tool, Mapping):
+        return tool
+    kind = tool.get("type", "function")
+    if kind != "function" and not (kind == "custom" and "input_schema" in tool):
+        return None
+    # Anthropic types a tool with a schema as "custom"; LangChain reads it only without that type.
+    untyped = {k: v for k, v in tool.items() if not (k == "type" and v == "custom")}
+    try:
+        function = convert_to_openai_tool(untyped)["function"]
+    except Exception:  # not a form of a function that LangChain knows, so the provider's own
+        return None
+    keys = ("name", "description", "parameters")
+    return {"type": "function", "function": {key: function[key] for key in keys if key in function}}
+
+
+def _tool_name(tool: Any) -> str:
+    if isinstance(tool, dict):
+        return str(tool["function"]["name"])
+    return str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
+
+
+def _portable_choice(choice: Any, names: Collection[str]) -> str | None:
+    if isinstance(choice, bool):
+        return "any" if choice else None
+    word = choice
+    if isinstance(choice, Mapping):
+        parts = (choice, choice.get("function"), choice.get("tool"))
+        found = [part.get("name") for part in parts if isinstance(part, Mapping)]
+        word = next((name for name in found if isinstance(name, str)), None)
+        word = word or choice.get("type") or next(iter(choice), None)
+    if word in ("any", "required"):
+        return "any"
+    return word if word in ("auto", "none") or word in names else None
+
+
+def forced_tool(tool_choice: Any) -> Any:
+    """The name of the tool that a `tool_choice` forces, in any provider's form; None if none."""
+    if not isinstance(tool_choice, Mapping):
+        return tool_choice if isinstance(tool_choice, str) else None
+    function = tool_choice.get("function")
+    return (function if isinstance(function, Mapping) else tool_choice).get("name")
