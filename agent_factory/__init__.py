@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from agent_factory.hooks.ordering import Ordering as Ordering
     from agent_factory.prebuilt import ValidationNode as ValidationNode
     from agent_factory.prebuilt import create_react_agent as create_react_agent
-    from agent_factory.runtime.tracing import configure_trace_policy as configure_trace_policy
+    from agent_factory.runtime.composition import configure_trace_policy as configure_trace_policy
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
     from agent_factory.tools.tool_node import ToolCallRecorder as ToolCallRecorder
     from agent_factory.tools.tool_node import ToolNode as ToolNode
@@ -117,7 +117,7 @@ _HOME = {
     "agent_factory.tools.tool_node": ("ToolNode", "ToolCallRecorder", "tools_condition"),
     "agent_factory.topology": ("Topology",),
     "agent_factory.topology.load": ("TopologyFileError", "load_topology"),
-    "agent_factory.runtime.tracing": ("configure_trace_policy",),
+    "agent_factory.runtime.composition": ("configure_trace_policy",),
     "agent_factory.types": (
         "AgentState",
         "ContextT",

@@ -9,7 +9,93 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from langchain_core.prompt_values import ChatPromptValue
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.graph import message as langgraph_message
+from langgraph.runtime import Runtime
+from langgraph.types import Interrupt
+
+# langchain_core/runnables/config.py, 1.x: the context variable that holds the config of the node
+# under way. The models and tools that a node calls inherit their callbacks and tags from it.
+current_config = var_child_runnable_config
+
+
+def run_identity(runtime: Runtime[Any]) -> object | None:
+    """Return an object that is one for all steps of a run and all its subgraphs, and no other run.
+
+    langgraph/pregel/main.py, 1.2: Pregel makes one `RunControl` for each run and hands it down in
+    `Runtime.control`. Only its use for draining is documented. `execution_info.run_id` would be
+    the documented way, but it is None where the caller's config has no run id.
+    """
+    return runtime.control
+
+
+def super_step(config: RunnableConfig) -> int:
+    """Return the number of the super-step that a node or an edge runs in; 0 where it is unknown.
+
+    langgraph/pregel/_algo.py, 1.2: `prepare_single_task` writes it to the task's metadata.
+    """
+    step: int = config.get("metadata", {}).get("langgraph_step", 0)
+    return step
+
+
+def with_node_name(config: RunnableConfig | None, name: str) -> RunnableConfig:
+    """Return a config whose streamed tokens are attributed to this node.
+
+    langgraph/pregel/_messages.py, 1.2: the stream mode "messages" yields the metadata of the run
+    that a token belongs to, in which `prepare_single_task` has set `langgraph_node`.
+    """
+    known = config or {}
+    return {**known, "metadata": {**known.get("metadata", {}), "langgraph_node": name}}
+
+
+def interrupts_here(interrupts: tuple[Interrupt[Any], ...], config: RunnableConfig | None) -> bool:
+    """Whether there is one interrupt and the node of this config raised it, not a subgraph in it.
+
+    langgraph/types.py, 1.2: `interrupt` derives the id from the checkpoint namespace of its task.
+    """
+    namespace = (config or {}).get("configurable", {}).get("checkpoint_ns", "")
+    return [one.id for one in interrupts] == [Interrupt.from_ns(None, namespace).id]
+
+
+def is_json_overwrite(value: Any) -> bool:
+    """Whether a write is an `Overwrite` in the form it has in JSON.
+
+    langgraph/channels/binop.py, 1.2: a dict with the key or the type "__overwrite__" counts as one.
+    """
+    return isinstance(value, Mapping) and "__overwrite__" in (*value, value.get("type"))
+
+
+def compiled_graph_arguments(graph: Any) -> dict[str, Any]:
+    """Return the arguments that would construct a compiled graph again.
+
+    langgraph/pregel/main.py, 1.2: every parameter of `CompiledStateGraph` is an attribute of the
+    same name. `__orig_class__` comes from `typing`, which sets it on instances of generic classes.
+    """
+    return {name: value for name, value in vars(graph).items() if name != "__orig_class__"}
+
+
+def prompt_of(messages: list[Any]) -> ChatPromptValue:
+    """Return messages as a prompt that `BaseChatModel` takes without converting them one by one.
+
+    langchain_core/language_models/chat_models.py, 1.x: `_convert_input` returns a `PromptValue` as
+    it is. Unvalidated construction is safe for lists of messages, and ten times faster.
+    """
+    return ChatPromptValue.model_construct(messages=messages)
+
+
+def read_channels(config: RunnableConfig) -> dict[str, Any]:
+    """Return the state of the graph that runs, read from its channels; empty outside of a graph.
+
+    langgraph/prebuilt/tool_node.py, 1.2: `_extract_state` does the same for calls that arrive by
+    `Send` and bring no state. Pregel installs `partial(local_read, scratchpad, channels, ...)`.
+    """
+    read = config.get("configurable", {}).get("__pregel_read")
+    if read is None:
+        return {}
+    state: dict[str, Any] = read(list(read.args[1]), True)
+    return state
 
 
 def messages_delta_reducer(default: Callable[..., Any]) -> Callable[..., Any]:

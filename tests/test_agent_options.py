@@ -60,7 +60,7 @@ def paused(call: Any, *steps: Any) -> Any:
     return waiting, waiting.get_state(THREAD).values["messages"][-1]
 
 
-def test_a_run_waits_before_its_tools_and_goes_on(call: Any) -> None:
+def test_a_run_pauses_before_its_tools_and_continues(call: Any) -> None:
     """D20-D22, D30: all calls of the turn wait together."""
     waiting, last = paused(call, calls("1", "2"), "Done")
     assert waiting.get_state(THREAD).next == ("tools", "tools")
@@ -68,7 +68,7 @@ def test_a_run_waits_before_its_tools_and_goes_on(call: Any) -> None:
     assert texts(call(waiting, None, THREAD)) == ["Go", "", "3", "3", "Done"]
 
 
-def test_a_turn_is_rejected_in_the_models_place(call: Any) -> None:
+def test_a_turn_is_rejected_as_the_model(call: Any) -> None:
     """D23, E27: the message is replaced by its id, and nothing is left to do."""
     waiting, last = paused(call, calls("1"), "Hello")
     waiting.update_state(THREAD, {"messages": [AIMessage("No.", id=last.id)]}, as_node="model")
@@ -76,7 +76,7 @@ def test_a_turn_is_rejected_in_the_models_place(call: Any) -> None:
     assert texts(call(waiting, GO, THREAD)) == ["Go", "No.", "Go", "Hello"]
 
 
-def test_a_turn_is_rejected_in_the_tools_place(call: Any) -> None:
+def test_a_turn_is_rejected_as_the_tools(call: Any) -> None:
     """D23, E27: answers to every call, and the model goes on."""
     waiting, _ = paused(call, calls("1", "2"), "Done")
     refused = [ToolMessage("No.", tool_call_id=id_) for id_ in ("1", "2")]
@@ -94,7 +94,7 @@ def test_a_turn_is_edited(call: Any) -> None:
     assert texts(call(waiting, None, THREAD)) == ["Go", "", "7", "Done"]
 
 
-def test_a_person_says_more_instead(call: Any) -> None:
+def test_a_new_message_takes_the_place_of_pending_calls(call: Any) -> None:
     """D25, E27"""
     waiting, last = paused(call, calls("1"), "Done")
     instead = [AIMessage("Wait.", id=last.id), HumanMessage("More")]
@@ -103,7 +103,7 @@ def test_a_person_says_more_instead(call: Any) -> None:
     assert texts(call(waiting, None, THREAD)) == ["Go", "Wait.", "More", "Done"]
 
 
-def test_an_answer_that_leaves_a_call_open_is_mended(call: Any) -> None:
+def test_an_update_that_leaves_a_call_unanswered_is_repaired(call: Any) -> None:
     """D23: a message is appended, not replaced; the next turn of the thread still works."""
     waiting, _ = paused(call, calls("1"), "Hello")
     waiting.update_state(THREAD, {"messages": [AIMessage("No.")]}, as_node="model")
@@ -111,7 +111,7 @@ def test_an_answer_that_leaves_a_call_open_is_mended(call: Any) -> None:
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai", "human", "ai"]
 
 
-def test_a_run_waits_after_its_tools(call: Any) -> None:
+def test_a_run_pauses_after_its_tools(call: Any) -> None:
     """D26"""
     waiting = agent(calls("1"), "Done", interrupt_after=["tools"])
     assert texts(call(waiting, GO, THREAD)) == ["Go", "", "3"]
@@ -134,7 +134,7 @@ def test_a_star_is_every_node_and_a_hook_is_one(call: Any) -> None:
 
 
 @pytest.mark.parametrize("argument", ["interrupt_before", "interrupt_after"])
-def test_a_name_that_is_no_node_is_refused(argument: str) -> None:
+def test_a_name_that_is_not_a_node_is_refused(argument: str) -> None:
     """D20: with the names there are."""
     with pytest.raises(SpecError, match=r"^\[AF116\]") as caught:
         agent(middleware=[Quiet()], **{argument: ["model", "toools"]})
@@ -158,26 +158,26 @@ def test_without_a_checkpointer_a_paused_run_just_stops(call: Any) -> None:
 # Threads
 
 
-def test_a_thread_is_needed_where_one_is_kept(call: Any) -> None:
+def test_a_checkpointer_needs_a_thread_id(call: Any) -> None:
     """D20"""
     with pytest.raises(ValueError, match="thread_id"):
         call(agent("Hello"), GO)
 
 
-def test_a_thread_goes_on_and_others_do_not_see_it(call: Any) -> None:
+def test_a_thread_continues_and_others_do_not_see_it(call: Any) -> None:
     """D31, D36"""
-    keeper = agent("One", "Two", "Three")
-    call(keeper, {"messages": "1"}, THREAD)
-    assert texts(call(keeper, {"messages": "2"}, THREAD)) == ["1", "One", "2", "Two"]
+    agent_ = agent("One", "Two", "Three")
+    call(agent_, {"messages": "1"}, THREAD)
+    assert texts(call(agent_, {"messages": "2"}, THREAD)) == ["1", "One", "2", "Two"]
     elsewhere = {"configurable": {"thread_id": "2"}}
-    assert texts(call(keeper, {"messages": "3"}, elsewhere)) == ["3", "Three"]
+    assert texts(call(agent_, {"messages": "3"}, elsewhere)) == ["3", "Three"]
 
 
-def test_a_run_can_be_taken_up_at_an_earlier_step(call: Any) -> None:
+def test_a_run_can_continue_from_an_earlier_step(call: Any) -> None:
     """D31, G18: one checkpoint a super-step, newest first; replaying makes a branch."""
-    keeper = agent(calls("1"), "Done", "Done anew")
-    call(keeper, GO, THREAD)
-    history = list(keeper.get_state_history(THREAD))
+    agent_ = agent(calls("1"), "Done", "Done again")
+    call(agent_, GO, THREAD)
+    history = list(agent_.get_state_history(THREAD))
     assert [state.next for state in history] == [
         (),
         ("model",),
@@ -185,8 +185,8 @@ def test_a_run_can_be_taken_up_at_an_earlier_step(call: Any) -> None:
         ("model",),
         ("__start__",),
     ]
-    assert texts(call(keeper, None, history[1].config)) == ["Go", "", "3", "Done anew"]
-    assert len(list(keeper.get_state_history(THREAD))) > len(history)
+    assert texts(call(agent_, None, history[1].config)) == ["Go", "", "3", "Done again"]
+    assert len(list(agent_.get_state_history(THREAD))) > len(history)
 
 
 def test_a_crash_keeps_what_was_done(call: Any) -> None:
@@ -201,10 +201,10 @@ def test_a_crash_keeps_what_was_done(call: Any) -> None:
         return text
 
     steps = [{"name": "note", "args": {"text": text}, "id": text} for text in ("solid", "fragile")]
-    keeper = create_agent(ScriptedChatModel([steps, "Done"]), [note], checkpointer=InMemorySaver())
+    agent_ = create_agent(ScriptedChatModel([steps, "Done"]), [note], checkpointer=InMemorySaver())
     with pytest.raises(RuntimeError, match="broken"):
-        call(keeper, GO, THREAD)
-    assert texts(call(keeper, None, THREAD)) == ["Go", "", "solid", "fragile", "Done"]
+        call(agent_, GO, THREAD)
+    assert texts(call(agent_, None, THREAD)) == ["Go", "", "solid", "fragile", "Done"]
     assert sorted(log) == ["fragile", "fragile", "solid"]
 
 
@@ -237,13 +237,13 @@ def test_context_and_store_reach_hooks_and_layers(call: Any) -> None:
 
 
 @pytest.mark.parametrize("argument", ["checkpointer", "store", "cache", "transformers"])
-def test_a_service_of_another_kind_is_refused(argument: str) -> None:
+def test_a_service_of_a_wrong_type_is_refused(argument: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         create_agent(ScriptedChatModel([]), **{argument: 3})  # type: ignore[call-overload]
     assert caught.value.subject == argument
 
 
-def test_a_cache_is_the_graphs(call: Any) -> None:
+def test_a_cache_is_that_of_the_graph(call: Any) -> None:
     cache: InMemoryCache[Any] = InMemoryCache()
     assert create_agent(ScriptedChatModel([]), cache=cache).cache is cache
 

@@ -89,7 +89,7 @@ def test_a_warning_has_the_line_of_the_agent() -> None:
     lines = done.stdout.splitlines()
     where = f"shop.py:{line_of('doubtful')}: warning"
     assert [line.partition(" AF")[0] for line in lines[:-1]] == [where] * 3
-    assert lines[0].endswith("Take 'model' out of can_jump_to. (shop:doubtful)")
+    assert lines[0].endswith("Remove 'model' from can_jump_to. (shop:doubtful)")
     assert lines[-1] == "1 target: 3 warnings."
 
 
@@ -176,7 +176,7 @@ def test_github_gets_annotations_with_file_line_and_title() -> None:
     done = check("shop:doubtful", "shop:refused", "--github")
     lines = done.stdout.splitlines()
     place = f"file=shop.py,line={line_of('doubtful')}"
-    assert lines[0].startswith(f"::warning {place},title=AF201::Back.before_model: may jump")
+    assert lines[0].startswith(f"::warning {place},title=AF201::Back.before_model: declares a jump")
     assert sum(line.startswith("::error file=shop.py,line=") for line in lines) == 2
     assert done.exit_code == 1
 
@@ -214,7 +214,7 @@ def test_letters_that_the_output_lacks_are_escaped() -> None:
         timeout=60,
         check=False,
     )
-    assert rb"Zur\xfcck.before_model: may jump" in done.stdout
+    assert rb"Zur\xfcck.before_model: declares a jump" in done.stdout
 
 
 def test_a_process_needs_no_terminal_and_no_input() -> None:

@@ -115,8 +115,8 @@ def _slots(cls: type[Any]) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-def watchers(agent: Any) -> set[str]:
-    """The names of what watches in an agent's nodes and branches."""
+def recording(agent: Any) -> set[str]:
+    """The names of the recorders and recording wrappers in an agent's nodes and branches."""
     parts = [(node.runnable for node in agent.builder.nodes.values()), agent.builder.branches]
     return {
         getattr(thing, "__qualname__", type(thing).__name__)
@@ -125,12 +125,12 @@ def watchers(agent: Any) -> set[str]:
     }
 
 
-def test_without_a_log_no_wrapper_is_in_the_graph() -> None:
+def test_without_a_log_nothing_in_the_graph_is_wrapped() -> None:
     make = partial(create_agent, ScriptedChatModel([]), [add], middleware=[Idle()])
-    assert watchers(make()) == watchers(make(decisions=False)) == set()
-    assert watchers(make(decisions=[])) == set()
-    assert {name.split(".")[1] for name in watchers(make(decisions=print)) if "." in name} >= {
-        "_hook",
+    assert recording(make()) == recording(make(decisions=False)) == {"Recorder"}
+    assert recording(make(decisions=[])) == {"Recorder"}
+    assert {name.split(".")[1] for name in recording(make(decisions=print)) if "." in name} >= {
+        "hook",
         "layer",
         "tools",
         "repairing",
@@ -141,7 +141,7 @@ def test_without_a_log_no_wrapper_is_in_the_graph() -> None:
 # Where it was decided
 
 
-def test_a_run_has_one_id_that_is_made_for_it_where_its_config_has_none(call: Any) -> None:
+def test_a_run_without_an_id_in_its_config_gets_one(call: Any) -> None:
     log: list[Decision] = []
     agent = create_agent(ScriptedChatModel(["a", "b"]), middleware=[Idle()], decisions=log.append)
     call(agent, ASK)
@@ -172,7 +172,7 @@ def test_a_run_has_the_id_of_its_config_and_its_subagents_have_it_too(call: Any)
     assert outer
 
 
-def test_the_thread_is_the_checkpointers_and_the_step_that_of_its_checkpoints(call: Any) -> None:
+def test_thread_and_step_are_those_of_the_checkpoints(call: Any) -> None:
     log: list[Decision] = []
     saver = InMemorySaver()
     model = ScriptedChatModel([adding("1"), "Five."])
@@ -202,7 +202,7 @@ def test_without_a_checkpointer_there_is_no_thread(call: Any) -> None:
     assert [decision.step for decision in log] == [1, 2, 3, 4, 4]
 
 
-def test_a_resumed_run_is_a_run_of_its_own_in_the_same_thread_and_step(call: Any) -> None:
+def test_a_resumed_run_is_a_new_run_in_the_same_thread_and_step(call: Any) -> None:
     class Asking(AgentMiddleware):
         def after_model(self, state: Any, runtime: Any) -> Any:
             interrupt("Well?")
@@ -225,7 +225,7 @@ def test_a_resumed_run_is_a_run_of_its_own_in_the_same_thread_and_step(call: Any
     assert answered.run != asked.run
 
 
-def test_a_subagent_is_found_by_its_name_and_the_namespace_its_stream_has(collect: Any) -> None:
+def test_a_subagent_has_its_name_and_the_namespace_of_its_stream(collect: Any) -> None:
     log: list[Decision] = []
     helper = create_agent(
         ScriptedChatModel(["in"]), middleware=[Idle()], name="helper", decisions=log.append
@@ -247,7 +247,7 @@ def test_a_subagent_is_found_by_its_name_and_the_namespace_its_stream_has(collec
     assert [decision.step for decision in inside] == [1, 2, 3, 4, 4]
 
 
-def test_each_of_several_calls_of_a_tool_is_told_apart(call: Any) -> None:
+def test_parallel_calls_of_one_tool_have_their_own_ids(call: Any) -> None:
     log: list[Decision] = []
     model = ScriptedChatModel([adding("1", "2", "3"), "Five."])
     call(create_agent(model, [add], middleware=[Idle()], decisions=log.append), ASK)
@@ -283,7 +283,7 @@ class Aside(AgentMiddleware):
         return found[0]
 
 
-def test_in_a_bare_thread_the_run_is_known_and_the_stream_goes_on() -> None:
+def test_in_a_thread_without_context_the_run_is_known_and_the_stream_continues() -> None:
     log: list[Decision] = []
     middleware = [Aside(), Idle()]
     agent = create_agent(ScriptedChatModel(["a"]), middleware=middleware, decisions=[log.append])
@@ -296,7 +296,7 @@ def test_in_a_bare_thread_the_run_is_known_and_the_stream_goes_on() -> None:
     assert "around_model" in [event["hook"] for event in events]
 
 
-def test_outside_of_a_run_nothing_is_made_up() -> None:
+def test_outside_of_a_run_the_fields_of_a_run_are_empty() -> None:
     log: list[Decision] = []
     DecisionLog(log.append).record(Decision("", None, 0, "A", "before_model", Outcome.PASSED), None)
     assert (log[0].run, log[0].thread, log[0].namespace) == ("", None, ())
@@ -371,7 +371,7 @@ MESSAGE = HumanMessage("Hi", id="1")
         (lambda state: Command(goto="model"), Outcome.RAISED, "CommandNotSupported", ()),
     ],
 )
-def test_the_verdict_on_a_hook_is_what_comes_of_its_return(
+def test_the_outcome_of_a_hook_follows_from_its_result(
     call: Any, method: Any, outcome: Outcome, detail: str, changed: Any
 ) -> None:
     decision = decided(call, method, "end")
@@ -416,7 +416,7 @@ async def test_a_cancelled_hook_is_recorded_and_stays_cancelled() -> None:
     ],
 )
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_hook_says_why_in_its_update_and_the_state_knows_nothing_of_it(
+def test_a_hook_gives_its_reason_in_its_update_and_it_is_not_written(
     call: Any, returned: Any, kept: bool
 ) -> None:
     log: list[Decision] = []
@@ -430,7 +430,7 @@ def test_a_hook_says_why_in_its_update_and_the_state_knows_nothing_of_it(
     assert [(d.reason, d.changed) for d in log][:1] == ([("closed", ())] if kept else [])
 
 
-def test_a_state_key_of_that_name_is_the_authors_and_no_reason(call: Any) -> None:
+def test_a_state_key_called_reason_is_not_a_reason(call: Any) -> None:
     class Reasoning(AgentState):
         reason: NotRequired[str]
 
@@ -446,7 +446,7 @@ def test_a_state_key_of_that_name_is_the_authors_and_no_reason(call: Any) -> Non
     assert (log[0].reason, log[0].changed) == ("", ("reason",))
 
 
-def test_hooks_and_layers_say_why_and_the_last_word_counts(call: Any) -> None:
+def test_hooks_and_layers_set_reasons_and_the_last_counts(call: Any) -> None:
     class Talks(AgentMiddleware):
         def before_model(self, state: Any, runtime: Any) -> None:
             set_reason("first")
@@ -471,7 +471,7 @@ def test_hooks_and_layers_say_why_and_the_last_word_counts(call: Any) -> None:
     assert said["Idle", "around_model"] == said["Idle", "around_tool"] == ""
 
 
-def test_what_is_called_inward_says_nothing_in_a_layers_name(call: Any) -> None:
+def test_reasons_of_inner_layers_are_not_those_of_the_outer(call: Any) -> None:
     def chatty() -> str:
         """Say something."""
         set_reason("the tool's words")
@@ -488,7 +488,7 @@ def test_what_is_called_inward_says_nothing_in_a_layers_name(call: Any) -> None:
     assert [decision.reason for decision in around] == ["", "", ""]
 
 
-def test_a_reason_where_no_log_is_kept_is_no_error(call: Any) -> None:
+def test_a_reason_without_a_log_does_nothing(call: Any) -> None:
     set_reason("nobody listens")
     quiet = hook_of(lambda state: set_reason("nobody listens"))
     assert call(create_agent(ScriptedChatModel(["a"]), middleware=[quiet]), ASK)["messages"]
@@ -500,12 +500,12 @@ def test_a_reason_where_no_log_is_kept_is_no_error(call: Any) -> None:
 @pytest.mark.parametrize(
     "junk", [42, "log.jsonl", [print, 42], b"x", {"a": 1}, DecisionLog, object()]
 )
-def test_what_cannot_take_a_decision_is_refused_when_the_agent_is_built(junk: Any) -> None:
+def test_an_invalid_sink_is_refused_when_the_agent_is_built(junk: Any) -> None:
     with pytest.raises(SpecError, match="decisions: "):
         create_agent(ScriptedChatModel([]), decisions=junk)
 
 
-def test_a_coroutine_is_refused_since_it_would_not_be_awaited() -> None:
+def test_a_coroutine_function_is_refused_as_a_sink() -> None:
     async def sink(decision: Decision) -> None: ...
 
     class Sink:

@@ -217,7 +217,7 @@ def returns_junk(request: Any) -> Any:
         (returns_junk, ["a"], Outcome.RAISED, "BadReturn"),
     ],
 )
-def test_the_verdict_on_a_model_layer_is_what_it_did(
+def test_the_outcome_of_a_model_layer_is_what_it_did(
     call: Any, flow: Any, steps: Any, outcome: Outcome, detail: str
 ) -> None:
     (decision,) = decided(call, around_model(flow), steps=steps)
@@ -254,7 +254,7 @@ class Wraps(AgentMiddleware):
         return ToolMessage("Five!", tool_call_id=request.tool_call["id"])
 
 
-def test_wraps_are_recorded_in_both_colours(call: Any) -> None:
+def test_wraps_are_recorded_sync_and_async(call: Any) -> None:
     found = [str(d) for d in decided(call, Wraps(), steps=[Broken(), CALL, "Five."])]
     a = "" if "Wraps.wrap_model_call" in found[0] else "a"
     assert found == [
@@ -317,7 +317,7 @@ def recovers_tool(request: Any) -> Any:
         (returns_junk, Outcome.RAISED, "BadReturn"),
     ],
 )
-def test_the_verdict_on_a_tool_layer_is_what_it_did(
+def test_the_outcome_of_a_tool_layer_is_what_it_did(
     call: Any, flow: Any, outcome: Outcome, detail: str
 ) -> None:
     (decision,) = decided(call, around_tool(flow))
@@ -325,7 +325,7 @@ def test_the_verdict_on_a_tool_layer_is_what_it_did(
     assert (decision.outcome, decision.detail) == (outcome, detail)
 
 
-def test_a_layer_that_waits_for_a_person_is_interrupted_and_then_goes_on(call: Any) -> None:
+def test_a_layer_that_interrupts_is_recorded_and_continues_with_the_answer(call: Any) -> None:
     def asks(request: Any) -> Any:
         interrupt("Really?")
         return (yield request)
@@ -360,7 +360,7 @@ def failing(error: Exception) -> Callable[[int], str]:
     return fail
 
 
-def told(call: Any, tool: Any, calls: Any, **options: Any) -> list[Decision]:
+def decisions_of(call: Any, tool: Any, calls: Any, **options: Any) -> list[Decision]:
     log: list[Decision] = []
     model = ScriptedChatModel([calls, "Done."])
     agent = create_agent(model, [tool], decisions=log.append, **options)
@@ -375,28 +375,28 @@ FAIL: Any = [{"name": "fail", "args": {"a": 1}, "id": "1"}]
 
 
 @pytest.mark.parametrize("handler", [True, "Sorry.", Broken, (Broken, OSError), lambda error: "!"])
-def test_a_raising_tool_that_the_model_is_told_of_is_seen(call: Any, handler: Any) -> None:
-    (decision,) = told(call, failing(Broken("no")), FAIL, handle_tool_errors=handler)
-    assert str(decision) == "tools (fail) told the model: Broken"
+def test_a_raising_tool_whose_error_is_reported_is_recorded(call: Any, handler: Any) -> None:
+    (decision,) = decisions_of(call, failing(Broken("no")), FAIL, handle_tool_errors=handler)
+    assert str(decision) == "tools (fail) reported error: Broken"
     assert (decision.call_id, decision.error) == ("1", "Broken")
 
 
 @pytest.mark.parametrize("options", [{}, {"handle_tool_errors": False}])
-def test_a_raising_tool_that_ends_the_run_is_seen_too(call: Any, options: Any) -> None:
-    (decision,) = told(call, failing(Broken("no")), FAIL, **options)
+def test_a_raising_tool_that_ends_the_run_is_recorded(call: Any, options: Any) -> None:
+    (decision,) = decisions_of(call, failing(Broken("no")), FAIL, **options)
     assert str(decision) == "tools (fail) raised: Broken"
 
 
-def test_a_layer_that_raises_and_is_told_to_the_model_is_seen(call: Any) -> None:
+def test_a_layer_whose_error_is_reported_is_recorded(call: Any) -> None:
     options: Any = {"middleware": [around_tool(raises)], "handle_tool_errors": True}
-    raised, answered = told(call, failing(Broken("no")), FAIL, **options)
+    raised, answered = decisions_of(call, failing(Broken("no")), FAIL, **options)
     assert str(raised) == "Layer.around_tool (fail) raised: Broken"
-    assert str(answered) == "tools (fail) told the model: Broken"
+    assert str(answered) == "tools (fail) reported error: Broken"
 
 
 def test_a_layer_that_answers_for_a_raising_tool_recovers(call: Any) -> None:
     options: Any = {"middleware": [around_tool(recovers_tool)]}
-    raised, recovered = told(call, failing(Broken("no")), FAIL, **options)
+    raised, recovered = decisions_of(call, failing(Broken("no")), FAIL, **options)
     assert str(raised) == "tools (fail) raised: Broken"
     assert str(recovered) == "Layer.around_tool (fail) recovered: Broken"
 
@@ -411,25 +411,27 @@ def test_a_layer_that_answers_for_a_raising_tool_recovers(call: Any) -> None:
                 "",
                 invalid_tool_calls=[{"name": "fail", "args": "{", "id": "1", "error": "no JSON"}],
             ),
-            "unreadable arguments",
+            "invalid arguments",
         ),
     ],
 )
-def test_a_call_that_cannot_run_is_told_to_the_model(call: Any, calls: Any, detail: str) -> None:
-    (decision,) = told(call, failing(Broken("no")), calls)
+def test_a_call_that_cannot_run_is_reported_to_the_model(
+    call: Any, calls: Any, detail: str
+) -> None:
+    (decision,) = decisions_of(call, failing(Broken("no")), calls)
     assert (decision.outcome, decision.detail) == (Outcome.ERROR_REPORTED, detail)
 
 
-def test_parallel_failures_are_told_apart(call: Any) -> None:
+def test_parallel_failures_have_their_own_ids(call: Any) -> None:
     calls = [{"name": "fail", "args": {"a": 1}, "id": id} for id in ("1", "2", "3")]
-    found = told(call, failing(Broken("no")), calls, handle_tool_errors=True)
+    found = decisions_of(call, failing(Broken("no")), calls, handle_tool_errors=True)
     assert sorted(decision.call_id for decision in found) == ["1", "2", "3"]
     assert {decision.outcome for decision in found} == {Outcome.ERROR_REPORTED}
 
 
-def test_what_a_handler_does_is_the_same_with_and_without_a_log(call: Any) -> None:
+def test_an_error_handler_behaves_the_same_with_and_without_a_log(call: Any) -> None:
     def handler(error: Broken) -> str:
-        return f"told: {error}"
+        return f"reported: {error}"
 
     def ran(error: Exception, decisions: Any) -> Any:
         model = ScriptedChatModel([FAIL, "Done."])

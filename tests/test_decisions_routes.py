@@ -1,4 +1,4 @@
-"""The decision log: why each route was taken, and what the engine mends on its own."""
+"""The decision log: why each route was taken, and what is repaired."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def recorded(call: Any, steps: Any, *tools: Any, **options: Any) -> list[Decisio
 
 
 class Hooked(AgentMiddleware):
-    """Jumps where it is told to, once."""
+    """Jumps once to the target it was made with."""
 
     def __init__(self, to: str, *more: Any) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Answers(AgentMiddleware):
         return {"messages": [ToolMessage("5", tool_call_id=c["id"]) for c in last.tool_calls]}
 
 
-def test_a_plain_run(call: Any) -> None:
+def test_a_run_without_tools_or_jumps(call: Any) -> None:
     assert routed(call, [calls("add", a=1, b=2), "3"], add) == [
         "model -> tools (1 task) [pending calls]",
         "tools -> model [tool results]",
@@ -132,7 +132,7 @@ def test_a_hook_that_jumps_is_named_by_its_route(call: Any) -> None:
     ]
 
 
-def test_a_jump_to_where_it_already_is_leads_on(call: Any) -> None:
+def test_a_jump_of_a_hook_to_itself_has_the_reason_next(call: Any) -> None:
     class Restless(Hooked):
         @hook_config(can_jump_to=["model"])
         def before_model(self, state: Any, runtime: Any) -> Any:
@@ -165,7 +165,7 @@ def test_a_result_that_is_the_answer_names_its_tool(call: Any) -> None:
     )
 
 
-def test_results_that_are_the_answer_together_end_the_run_by_way_of_the_loops_entry(
+def test_parallel_direct_results_end_the_run_through_the_loop_entry(
     call: Any,
 ) -> None:
     log = recorded(call, [calls("refund", "refund", order="A-1")], refund, add)
@@ -181,7 +181,7 @@ def test_a_tool_that_stops_the_run_is_the_reason(call: Any) -> None:
     assert routed(call, [calls("stop")], stop)[-1] == "tools -> __end__ [stopped by a tool]"
 
 
-def test_what_is_skipped_after_tools_have_stopped_the_run_says_so(call: Any) -> None:
+def test_hooks_skipped_after_a_tool_stopped_the_run_are_recorded(call: Any) -> None:
     steps = [[*calls("stop"), *calls("add", a=1, b=2)]]
     log = recorded(call, steps, stop, add)
     skipped = [d for d in log if d.outcome is Outcome.SKIPPED]
@@ -189,7 +189,7 @@ def test_what_is_skipped_after_tools_have_stopped_the_run_says_so(call: Any) -> 
     assert log[-1].reason == "stopped by a tool"
 
 
-def test_hooks_are_skipped_and_not_blamed_for_a_tools_stop(call: Any) -> None:
+def test_a_stop_by_a_tool_is_not_attributed_to_skipped_hooks(call: Any) -> None:
     class Quiet(AgentMiddleware):
         @hook_config(can_jump_to=["end"])
         def before_model(self, state: Any, runtime: Any) -> None:
@@ -203,7 +203,7 @@ def test_hooks_are_skipped_and_not_blamed_for_a_tools_stop(call: Any) -> None:
     ]
 
 
-def test_a_run_that_is_handed_over_says_so(call: Any) -> None:
+def test_a_handover_to_the_parent_graph_is_recorded(call: Any) -> None:
     log: list[Decision] = []
     agent = create_agent(ScriptedChatModel([calls("over")]), [over], decisions=log.append)
     parent: Any = StateGraph(MessagesState)
@@ -230,7 +230,7 @@ def test_a_structured_answer_ends_the_run(call: Any) -> None:
 
 @pytest.mark.parametrize("tools", [(), (add,)])
 @pytest.mark.parametrize("bad", ["five", [{"name": "Answer", "args": {"number": "five"}}]])
-def test_an_answer_that_does_not_fit_is_explained_and_asked_for_again(
+def test_an_invalid_answer_is_explained_and_requested_again(
     call: Any, tools: Any, bad: Any
 ) -> None:
     good = [{"name": "Answer", "args": {"number": 5}}]
@@ -257,7 +257,7 @@ def test_a_route_that_cannot_be_taken_is_recorded(call: Any) -> None:
 # Histories
 
 
-def test_a_mended_history_is_recorded_once_with_what_was_done(call: Any) -> None:
+def test_a_repaired_history_is_recorded_once_with_its_changes(call: Any) -> None:
     broken: Any = {
         "messages": [
             AIMessage("", tool_calls=calls("add", "add", a=1, b=2)),
@@ -272,7 +272,7 @@ def test_a_mended_history_is_recorded_once_with_what_was_done(call: Any) -> None
     assert [str(decision) for decision in repaired] == ["model repaired: 2 added, 1 removed"]
 
 
-def test_an_answer_away_from_its_call_is_moved(call: Any) -> None:
+def test_a_moved_answer_is_recorded_as_a_reordering(call: Any) -> None:
     broken: Any = {
         "messages": [
             AIMessage("", tool_calls=calls("add", a=1, b=2)),
@@ -302,7 +302,7 @@ def test_a_history_that_a_layer_broke_is_recorded_too(call: Any) -> None:
     turns=st.lists(st.lists(st.sampled_from(["add", "refund", "stop"]), max_size=3), max_size=4),
     hooked=st.booleans(),
 )
-def test_every_route_is_one_of_the_plans_and_has_a_reason(
+def test_every_recorded_route_is_in_the_plan_and_has_a_reason(
     turns: list[list[str]], hooked: bool
 ) -> None:
     args = {"add": {"a": 1, "b": 2}, "refund": {"order": "A"}, "stop": {}}

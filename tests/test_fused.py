@@ -77,7 +77,7 @@ class Writing(Busy):
 
 
 @pytest.mark.parametrize("number", [1, 3, 8])
-def test_a_turn_is_four_steps_for_any_number_of_middleware(call: Run, number: int) -> None:
+def test_a_turn_takes_four_steps_with_any_number_of_middleware(call: Run, number: int) -> None:
     stack = [*busy(number - 1), Writing(name=f"busy {number - 1}")]
     agent = create_agent(
         model(), [find], middleware=stack, checkpointer=InMemorySaver(), fused=True
@@ -98,7 +98,7 @@ def test_a_turn_is_four_steps_for_any_number_of_middleware(call: Run, number: in
 
 
 @pytest.mark.parametrize("number", [1, 3, 8])
-def test_a_turn_is_three_steps_where_hooks_before_the_model_write_nothing(
+def test_a_turn_takes_three_steps_if_hooks_before_the_model_write_nothing(
     call: Run, number: int
 ) -> None:
     agent = create_agent(
@@ -138,9 +138,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize(
     ("error", "again"), [(ConnectionError(), False), (Killed(), True)], ids=["fails", "killed"]
 )
-def test_what_is_done_again_when_the_model_gave_no_answer(
-    update: Any, error: Any, again: bool
-) -> None:
+def test_hooks_run_again_if_the_model_gave_no_answer(update: Any, error: Any, again: bool) -> None:
     def stop(_: Any) -> Any:
         raise error
 
@@ -158,7 +156,7 @@ def test_what_is_done_again_when_the_model_gave_no_answer(
 
 
 @pytest.mark.parametrize("number", [1, 3, 8])
-def test_a_turn_can_be_two_steps(call: Run, number: int) -> None:
+def test_a_turn_can_take_two_steps(call: Run, number: int) -> None:
     agent = create_agent(
         model(), [find], middleware=busy(number), checkpointer=InMemorySaver(), fused="turn"
     )
@@ -172,7 +170,7 @@ def test_a_turn_can_be_two_steps(call: Run, number: int) -> None:
     ]
 
 
-def test_fewer_steps_count_against_the_limit() -> None:
+def test_fewer_steps_count_towards_the_limit() -> None:
     limit: Any = {"recursion_limit": 9}
     with pytest.raises(GraphRecursionError):
         create_agent(model(), [find], middleware=busy(8)).invoke(ASK, limit)
@@ -187,12 +185,12 @@ def test_without_hooks_there_is_nothing_to_fuse(call: Run) -> None:
 
 
 @pytest.mark.parametrize("fused", [None, 1.5, "all"])
-def test_other_ways_are_refused(fused: Any) -> None:
+def test_other_values_of_fused_are_refused(fused: Any) -> None:
     with pytest.raises(ArgumentError, match="'turn'"):
         create_agent(model(), [find], fused=fused)
 
 
-def test_messages_whose_writes_cannot_be_foreseen_are_refused() -> None:
+def test_messages_with_an_unknown_channel_are_refused() -> None:
     class Odd(AgentState[Any]):
         messages: Annotated[list[AnyMessage], NamedBarrierValue(str, {"a"})]
 
@@ -238,21 +236,21 @@ HOOKS = [f"busy {index}.before_agent" for index in range(3)]
 
 
 @pytest.mark.parametrize("handler", [Handler, Tracer])
-def test_who_hears_of_nodes_hears_of_every_hook(call: Run, handler: Any) -> None:
+def test_a_callback_that_listens_to_nodes_sees_every_hook(call: Run, handler: Any) -> None:
     agent = create_agent(model(), [find], middleware=busy(3), fused=True)
     listener = handler()
     call(agent, ASK, {"callbacks": [listener]})
     assert [name for name in listener.nodes if name in HOOKS] == HOOKS
 
 
-def test_who_hears_of_nodes_may_be_asynchronous() -> None:
+def test_a_callback_that_listens_to_nodes_may_be_async() -> None:
     agent = create_agent(model(), [find], middleware=busy(3), fused=True)
     listener = AsyncHandler()
     asyncio.run(agent.ainvoke(ASK, {"callbacks": [listener]}))
     assert [name for name in listener.nodes if name in HOOKS] == HOOKS
 
 
-def test_who_hears_of_models_alone_does_not_hold_a_run_up(call: Run) -> None:
+def test_a_callback_that_listens_to_models_does_not_prevent_fusion(call: Run) -> None:
     agent = create_agent(
         model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=True
     )
@@ -264,7 +262,7 @@ MODES = ["updates", "values", "messages", "tasks", "debug", "checkpoints", ["cus
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-def test_a_stream_shows_what_it_shows_hook_by_hook(collect: Run, mode: Any) -> None:
+def test_a_stream_shows_every_hook(collect: Run, mode: Any) -> None:
     shown = []
     for fused in (False, True):
         agent = create_agent(
@@ -306,7 +304,7 @@ class Telling(AgentMiddleware):
         runtime.stream_writer(f"{self.name} was here")
 
 
-def test_custom_events_come_from_fused_runs_too(collect: Run) -> None:
+def test_custom_events_are_streamed_by_fused_runs(collect: Run) -> None:
     agent = create_agent(
         ScriptedChatModel(["Done."]),
         middleware=[Telling(name="one"), Telling(name="two")],
@@ -326,7 +324,7 @@ def test_custom_events_come_from_fused_runs_too(collect: Run) -> None:
     ],
     ids=str,
 )
-def test_what_asks_for_single_nodes_gets_them(call: Run, option: Any) -> None:
+def test_options_that_observe_nodes_get_every_node(call: Run, option: Any) -> None:
     agent = create_agent(
         model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=True
     )
@@ -335,7 +333,7 @@ def test_what_asks_for_single_nodes_gets_them(call: Run, option: Any) -> None:
 
 
 @pytest.mark.parametrize("when", ["interrupt_before", "interrupt_after"])
-def test_a_run_pauses_at_a_hook_that_was_named_when_it_was_built(call: Run, when: Any) -> None:
+def test_a_run_pauses_at_a_hook_named_in_create_agent(call: Run, when: Any) -> None:
     pauses: Any = {when: ["busy 1.before_model"]}
     agent = create_agent(
         model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=True, **pauses
@@ -348,7 +346,7 @@ def test_a_run_pauses_at_a_hook_that_was_named_when_it_was_built(call: Run, when
     assert call(agent, None, THREAD)["messages"][-1].text == "Done."
 
 
-def test_all_pauses_leave_nothing_to_fuse() -> None:
+def test_a_pause_at_every_node_leaves_nothing_to_fuse() -> None:
     agent = create_agent(
         model(),
         [find],

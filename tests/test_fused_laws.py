@@ -32,7 +32,7 @@ from agent_factory import (
 )
 from agent_factory.errors import JumpWithoutCalls
 
-Colour = Literal["sync", "async"]
+Mode = Literal["sync", "async"]
 PHASES = ("before_agent", "before_model", "after_model", "after_agent")
 
 
@@ -80,7 +80,7 @@ def _fail(state: Any, who: str) -> Any:
 
 
 def _ask(state: Any, who: str) -> Any:
-    return {"log": [f"{who} heard {interrupt(f'{who}?')}"]}
+    return {"log": [f"{who} answer {interrupt(f'{who}?')}"]}
 
 
 def _ask_twice(state: Any, who: str) -> Any:
@@ -180,9 +180,9 @@ def _layer(who: str, kind: str) -> Any:
     def around_model(self: Any, request: ModelRequest[Any]) -> Any:
         nonlocal asked
         if kind == "asks" and not asked:
-            heard = interrupt(f"{who}?")
+            answer = interrupt(f"{who}?")
             asked += 1
-            request = request.override(messages=[*request.messages, HumanMessage(str(heard))])
+            request = request.override(messages=[*request.messages, HumanMessage(str(answer))])
         response = yield request
         if kind == "writes":
             return ExtendedModelResponse(response, Command(update={"log": [who], "last": who}))
@@ -211,7 +211,7 @@ def note(query: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Comman
 @tool
 def ask(query: str) -> str:
     """Ask a person."""
-    return f"heard {interrupt(query)}"
+    return f"answer {interrupt(query)}"
 
 
 @tool
@@ -239,7 +239,7 @@ CALLED = (*(tool.name for tool in TOOLS), "made_up", "Answer")
 
 
 class Model(BaseChatModel):
-    """Calls the tools it is told to, and then answers."""
+    """Calls the tools that the input names, and then answers."""
 
     turns: tuple[tuple[str, ...], ...]
     asked: list[int]
@@ -290,7 +290,7 @@ def cases(acts: Sequence[str]) -> st.SearchStrategy[Case]:
     hooks = st.dictionaries(st.sampled_from(PHASES), scripts, max_size=4)
     layers = st.sampled_from(["none", "none", "none", "writes", "asks"])
     members = st.lists(st.tuples(hooks, layers), min_size=1, max_size=4).map(tuple)
-    # What is kept of the calls beside one that fails is a matter of luck.
+    # What is kept of calls parallel to one that fails is a matter of luck.
     calls = st.lists(st.sampled_from(CALLED), min_size=1, max_size=2).map(
         lambda names: ("fail",) if "fail" in names else tuple(names)
     )
@@ -306,9 +306,9 @@ def cases(acts: Sequence[str]) -> st.SearchStrategy[Case]:
 
 
 class Trial:
-    """One agent of a case, and all that can be told of its runs."""
+    """One agent of a case, and all that a caller can observe of its runs."""
 
-    def __init__(self, case: Case, fused: Any, colour: Colour, kept: bool = True) -> None:
+    def __init__(self, case: Case, fused: Any, mode: Mode, kept: bool = True) -> None:
         self.diary = Diary()
         self.model = Model(turns=case.turns, asked=[])
         stack = [
@@ -326,9 +326,9 @@ class Trial:
             interrupt_before=[p for p in case.pauses if p in nodes or "." not in p],
             fused=fused,
         )
-        self.colour = colour
+        self.mode = mode
         self.config: Any = {"configurable": {"thread_id": "one"}, "recursion_limit": 100}
-        self.told: list[Any] = []
+        self.results: list[Any] = []
 
     def do(self, doing: str, watched: bool) -> None:
         """Take up the thread, and note how it ends."""
@@ -339,12 +339,14 @@ class Trial:
         try:
             state = self.agent.get_state(self.config)
         except ValueError as error:  # of a write that LangGraph keeps, and can't apply
-            self.told.append((outcome, str(error)))
+            self.results.append((outcome, str(error)))
             return
         waiting = sorted(i.value for task in state.tasks for i in task.interrupts)
         # What passes with a step is not kept, and calls that are sent again take one more.
         kept = {k: v for k, v in state.values.items() if k not in ("flash", "jump_to")}
-        self.told.append((self.diary.plain(outcome), self.diary.plain(kept), state.next, waiting))
+        self.results.append(
+            (self.diary.plain(outcome), self.diary.plain(kept), state.next, waiting)
+        )
 
     def ask(self) -> None:
         """Run it where nothing is kept, and note how it ends."""
@@ -352,7 +354,7 @@ class Trial:
             outcome = self._run({"messages": [("user", "Well?")]}, watched=False)
         except Exception as error:
             outcome = (type(error), str(error))
-        self.told.append(self.diary.plain(outcome))
+        self.results.append(self.diary.plain(outcome))
 
     def _input(self, doing: str) -> Any:
         state = self.agent.get_state(self.config)
@@ -363,9 +365,9 @@ class Trial:
 
     def _run(self, input: Any, watched: bool) -> Any:
         if watched:
-            asyncio.run(self._watch(input)) if self.colour == "async" else self._watch_now(input)
+            asyncio.run(self._watch(input)) if self.mode == "async" else self._watch_now(input)
             return None
-        if self.colour == "async":
+        if self.mode == "async":
             out = asyncio.run(self.agent.ainvoke(input, self.config))
         else:
             out = self.agent.invoke(input, self.config)
@@ -380,27 +382,27 @@ class Trial:
             pass
 
 
-def _same(case: Case, fused: Any, colour: Colour) -> None:
-    plain, quick = Trial(case, False, colour), Trial(case, fused, colour)
+def _same(case: Case, fused: Any, mode: Mode) -> None:
+    plain, fused_run = Trial(case, False, mode), Trial(case, fused, mode)
     for doing, watched in (("ask", False), *case.doings):
         plain.do(doing, watched)
-        quick.do(doing, watched)
-        assert quick.diary.pages == plain.diary.pages
-        assert quick.model.asked == plain.model.asked
-        if _is_stuck(plain.told[-1]):
-            assert quick.told[-1][0] == plain.told[-1][0]
+        fused_run.do(doing, watched)
+        assert fused_run.diary.pages == plain.diary.pages
+        assert fused_run.model.asked == plain.model.asked
+        if _is_stuck(plain.results[-1]):
+            assert fused_run.results[-1][0] == plain.results[-1][0]
             return
-        assert quick.told == plain.told
+        assert fused_run.results == plain.results
 
 
-def _is_stuck(told: Any) -> bool:
+def _is_stuck(result: Any) -> bool:
     """Whether LangGraph can't go on with the thread hook by hook.
 
     It keeps writes that it cannot apply, and takes a node for done whose edge has failed.
     """
-    outcome = told[0]
+    outcome = result[0]
     edge_failed = isinstance(outcome, tuple) and outcome[0] is JumpWithoutCalls
-    return edge_failed or len(told) == 2
+    return edge_failed or len(result) == 2
 
 
 # Eight laws of one kind, and each example is two agents with a thread each.
@@ -409,48 +411,48 @@ EXAMPLES = settings.default.max_examples // 2 if settings.default else 50
 
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 @pytest.mark.parametrize("fused", [True, "turn"])
-@pytest.mark.parametrize("colour", ["sync", "async"])
-def test_a_fused_run_is_the_run_hook_by_hook(fused: Any, colour: Colour) -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_fused_run_is_the_run_hook_by_hook(fused: Any, mode: Mode) -> None:
     """Every hook's view, the state, what is next, what waits, and how it ends."""
 
     @settings(max_examples=EXAMPLES)
     @given(cases(CALM))
     def check(case: Case) -> None:
-        _same(case, fused, colour)
+        _same(case, fused, mode)
 
     check()
 
 
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 @pytest.mark.parametrize("fused", [True, "turn"])
-@pytest.mark.parametrize("colour", ["sync", "async"])
-def test_a_fused_run_fails_as_it_would_hook_by_hook(fused: Any, colour: Colour) -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_fused_run_fails_as_it_would_hook_by_hook(fused: Any, mode: Mode) -> None:
     """Also with hooks that raise, and that return what cannot be written."""
 
     @settings(max_examples=EXAMPLES)
     @given(cases(list(ACTS)))
     def check(case: Case) -> None:
-        _same(case, fused, colour)
+        _same(case, fused, mode)
 
     check()
 
 
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 @pytest.mark.parametrize("fused", [True, "turn"])
-@pytest.mark.parametrize("colour", ["sync", "async"])
-def test_a_run_that_nothing_keeps_is_the_run_hook_by_hook(fused: Any, colour: Colour) -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_run_without_a_checkpointer_is_the_run_hook_by_hook(fused: Any, mode: Mode) -> None:
     """Without a saver all of it may be one step."""
 
     @settings(max_examples=EXAMPLES)
     @given(cases(list(ACTS)))
     def check(case: Case) -> None:
         case = replace(case, pauses=())
-        plain, quick = (Trial(case, how, colour, kept=False) for how in (False, fused))
+        plain, fused_run = (Trial(case, how, mode, kept=False) for how in (False, fused))
         for _ in range(2):
             plain.ask()
-            quick.ask()
-            assert quick.diary.pages == plain.diary.pages
-            assert quick.model.asked == plain.model.asked
-            assert quick.told == plain.told
+            fused_run.ask()
+            assert fused_run.diary.pages == plain.diary.pages
+            assert fused_run.model.asked == plain.model.asked
+            assert fused_run.results == plain.results
 
     check()

@@ -82,7 +82,7 @@ def nested_in_tool(fused: bool) -> tuple[Any, Any]:
     return create_agent(model(), [find], middleware=busy(1), fused=fused), inner
 
 
-def test_a_watched_graph_shows_the_hooks_of_agents_inside(collect: Run) -> None:
+def test_a_stream_with_subgraphs_shows_the_hooks_of_agents_inside(collect: Run) -> None:
     shown = []
     for fused in (False, True):
         agent, _ = nested_in_tool(fused)
@@ -92,7 +92,7 @@ def test_a_watched_graph_shows_the_hooks_of_agents_inside(collect: Run) -> None:
     assert (1, ["busy 2.before_model"]) in shown[1]
 
 
-def test_a_graph_that_is_not_ours_may_be_watched(collect: Run) -> None:
+def test_an_agent_inside_another_graph_runs_hook_by_hook(collect: Run) -> None:
     inner = create_agent(ScriptedChatModel(["Inner."]), middleware=busy(3), fused=True)
     graph: Any = StateGraph(AgentState)
     graph.add_node("agent", inner)
@@ -101,7 +101,7 @@ def test_a_graph_that_is_not_ours_may_be_watched(collect: Run) -> None:
     assert ["busy 2.before_model"] in [list(update) for _, update in parts]
 
 
-def test_an_agent_inside_an_unwatched_fused_run_is_fused() -> None:
+def test_an_agent_inside_a_fused_run_is_fused() -> None:
     seen: list[Any] = []
 
     class Inner(AgentMiddleware):
@@ -136,7 +136,7 @@ class Asking(AgentMiddleware):
         return {"messages": [HumanMessage(f"{self.name}: {interrupt('Really?')}")]}
 
 
-def test_an_interrupt_runs_nothing_twice_that_a_run_hook_by_hook_would_not(call: Run) -> None:
+def test_an_interrupt_repeats_no_more_than_in_a_run_hook_by_hook(call: Run) -> None:
     began = []
     for fused in (False, True, "turn"):
         stack: list[Any] = [*busy(1), Asking("first"), Asking("second")]
@@ -157,7 +157,7 @@ def test_an_interrupt_runs_nothing_twice_that_a_run_hook_by_hook_would_not(call:
     assert began == [[2, 2]] * 3
 
 
-def test_what_hooks_did_before_one_that_fails_is_kept(call: Run) -> None:
+def test_writes_of_hooks_before_a_failing_one_are_kept(call: Run) -> None:
     class Writing(AgentMiddleware):
         def before_model(self, state: Any, runtime: Any) -> Any:
             return {"messages": [HumanMessage("kept")]}
@@ -187,7 +187,7 @@ def test_what_hooks_did_before_one_that_fails_is_kept(call: Run) -> None:
     assert [message.text for message in result["messages"]] == ["Well?", "kept", "Done."]
 
 
-def test_a_graph_inside_a_hook_may_ask() -> None:
+def test_a_graph_inside_a_hook_may_interrupt() -> None:
     inner: Any = StateGraph(AgentState)
     inner.add_node("ask", lambda state: {"messages": [AIMessage(str(interrupt("Really?")))]})
     inner.add_edge(START, "ask")
@@ -219,7 +219,7 @@ def test_drawings_and_plans_are_those_of_the_agent() -> None:
     assert quick.get_graph().draw_mermaid() == plain.get_graph().draw_mermaid()
 
 
-def test_updates_by_hand_lead_where_the_plan_leads() -> None:
+def test_manual_updates_follow_the_plan() -> None:
     agent = create_agent(
         model(), [find], middleware=busy(2), checkpointer=InMemorySaver(), fused=True
     )
@@ -237,14 +237,14 @@ def test_a_config_that_is_bound_to_the_agent_holds() -> None:
     assert len(steps(agent)) == 7
 
 
-def test_what_is_set_on_the_agent_later_holds_for_its_fused_runs() -> None:
+def test_attributes_set_later_apply_to_fused_runs() -> None:
     agent = create_agent(model(), [find], middleware=busy(2), fused=True)
     agent.checkpointer = InMemorySaver()
     agent.invoke(ASK, THREAD)
     assert len(steps(agent)) == 7
 
 
-def test_jumps_lead_on_within_a_step(call: Run) -> None:
+def test_jumps_are_followed_within_a_step(call: Run) -> None:
     seen: list[str] = []
 
     class Leaving(AgentMiddleware):
@@ -263,12 +263,12 @@ def test_jumps_lead_on_within_a_step(call: Run) -> None:
     assert seen == ["end"]
 
 
-def test_models_of_hooks_are_as_silent_as_hook_by_hook(call: Run) -> None:
-    heard: list[Any] = []
+def test_models_of_hooks_are_not_streamed(call: Run) -> None:
+    seen: list[Any] = []
 
     class Ear(BaseCallbackHandler):
         def on_chat_model_start(self, *args: Any, **kwargs: Any) -> None:
-            heard.append(kwargs["tags"])
+            seen.append(kwargs["tags"])
 
     class Mood(AgentMiddleware):
         def before_model(self, state: Any, runtime: Any) -> Any:
@@ -278,7 +278,7 @@ def test_models_of_hooks_are_as_silent_as_hook_by_hook(call: Run) -> None:
             yield Invoke(ScriptedChatModel(["Still."]), "And now?")
             return (yield request)
 
-    told = []
+    results = []
     for fused in (False, True, "turn"):
         agent = create_agent(
             ScriptedChatModel(["Done."]),
@@ -286,9 +286,9 @@ def test_models_of_hooks_are_as_silent_as_hook_by_hook(call: Run) -> None:
             fused=fused,
         )
         call(agent, ASK, {"callbacks": [Ear()]})
-        told.append([sorted(tag for tag in tags if "seq" not in tag) for tags in heard])
-        heard.clear()
-    assert told[0] == told[1] == told[2]
+        results.append([sorted(tag for tag in tags if "seq" not in tag) for tags in seen])
+        seen.clear()
+    assert results[0] == results[1] == results[2]
 
 
 class Hasty(AgentMiddleware):
@@ -300,8 +300,8 @@ class Hasty(AgentMiddleware):
             return Jump("end", reason="It is late.")
 
 
-def test_the_decision_log_says_what_it_says_hook_by_hook(call: Run) -> None:
-    told = []
+def test_the_decision_log_is_that_of_a_run_hook_by_hook(call: Run) -> None:
+    results = []
     for fused in (False, True, "turn"):
         decisions: list[Decision] = []
         agent = create_agent(
@@ -312,15 +312,15 @@ def test_the_decision_log_says_what_it_says_hook_by_hook(call: Run) -> None:
             fused=fused,
         )
         call(agent, ASK)
-        told.append(
+        results.append(
             [(d.middleware, d.hook, d.outcome, d.detail, d.reason, d.changed) for d in decisions]
         )
-    assert len(told[0]) > 10
-    assert told[0] == told[1] == told[2]
+    assert len(results[0]) > 10
+    assert results[0] == results[1] == results[2]
 
 
 @pytest.mark.parametrize("resumed", [ASK, None])
-def test_a_thread_of_another_agent_is_taken_up_as_hook_by_hook(call: Run, resumed: Any) -> None:
+def test_a_thread_of_another_agent_is_continued_as_hook_by_hook(call: Run, resumed: Any) -> None:
     """It waits at a node that this agent has not, and has keys that this one does not know."""
 
     class Noted(AgentState[Any]):
@@ -332,13 +332,13 @@ def test_a_thread_of_another_agent_is_taken_up_as_hook_by_hook(call: Run, resume
         def before_model(self, state: Any, runtime: Any) -> Any:
             return {"note": str(interrupt("Really?"))}
 
-    told = []
+    results = []
     for fused in (False, True, "turn"):
         saver = InMemorySaver()
         other = create_agent(model(), [find], middleware=[Noting()], checkpointer=saver)
         other.invoke(ASK, THREAD)
         agent = create_agent(model(), [find], middleware=busy(2), checkpointer=saver, fused=fused)
         outcome = call(agent, resumed, THREAD)
-        told.append([message.text for message in (outcome or {}).get("messages", ())])
-        told[-1].append(str(agent.get_state(THREAD).next))
-    assert told[0] == told[1] == told[2]
+        results.append([message.text for message in (outcome or {}).get("messages", ())])
+        results[-1].append(str(agent.get_state(THREAD).next))
+    assert results[0] == results[1] == results[2]

@@ -104,7 +104,7 @@ def test_several_handoffs_of_one_turn_all_arrive(call: Any, options: dict[str, A
 
 
 @pytest.mark.parametrize("names", [["a", "add"], ["add", "a"]])
-def test_a_handoff_beside_an_ordinary_tool_leaves(call: Any, names: list[str]) -> None:
+def test_a_handoff_parallel_to_an_ordinary_tool_leaves(call: Any, names: list[str]) -> None:
     """C63: no hook of the agent runs any more."""
     log: list[str] = []
 
@@ -121,7 +121,7 @@ def test_a_handoff_beside_an_ordinary_tool_leaves(call: Any, names: list[str]) -
     assert log == ["before_model"]
 
 
-def test_a_handoff_beside_a_structured_answer_leaves(call: Any) -> None:
+def test_a_handoff_parallel_to_a_structured_answer_leaves(call: Any) -> None:
     """C63"""
     agent = create_agent(
         ScriptedChatModel([calls("Answer", "a")]),
@@ -131,7 +131,7 @@ def test_a_handoff_beside_a_structured_answer_leaves(call: Any) -> None:
     assert call(team(agent), GO)["notes"] == ["a"]
 
 
-def test_a_handoff_waits_for_a_tool_that_asks(call: Any) -> None:
+def test_a_handoff_waits_for_a_tool_that_interrupts(call: Any) -> None:
     """D29: it is kept in the thread until all tools of the turn have spoken."""
     agent = create_agent(ScriptedChatModel([calls("a", "ask")]), [handoff("a"), ask])
     graph = team(agent, checkpointer=InMemorySaver())
@@ -160,7 +160,7 @@ def test_a_hook_may_hand_over(call: Any) -> None:
 
 def test_a_handoff_without_a_parent_is_refused(call: Any) -> None:
     agent = create_agent(ScriptedChatModel([calls("a")]), [handoff("a")])
-    with pytest.raises(CommandNotSupported, match="this agent has none"):
+    with pytest.raises(CommandNotSupported, match="this agent has no parent"):
         call(agent, GO)
 
 
@@ -178,7 +178,7 @@ def test_an_agent_is_a_node_of_another_graph(call: Any) -> None:
     assert texts(result) == ["Go", "One", "Go", "Two"]
 
 
-def test_an_agent_in_a_tool_answers_and_asks(call: Any) -> None:
+def test_an_agent_in_a_tool_answers_and_interrupts(call: Any) -> None:
     """C48: an interrupt of the inner agent reaches the caller of the outer one."""
     inner = create_agent(ScriptedChatModel([calls("ask"), "Inner"]), [ask])
 
@@ -224,7 +224,7 @@ async def test_tasks_of_a_loop_do_not_mix() -> None:
     assert [texts(result) for result in results] == [[f"{i}", f"to {i}"] for i in range(20)]
 
 
-def test_a_batch_is_so_many_runs() -> None:
+def test_a_batch_is_several_runs() -> None:
     """B6"""
     agent: Any = create_agent(ScriptedChatModel([echo] * 4))
     inputs = [{"messages": "a"}, {"messages": "b"}]

@@ -169,7 +169,7 @@ def test_an_invalid_history_that_is_passed_in_is_repaired_in_the_thread_too(
     assert first["messages"][:-1] == model.requests[0].messages
     second = call(agent, ask("And?"), THREAD)
     assert is_valid(second["messages"])
-    assert second["messages"][: len(first["messages"])] == first["messages"], "mended once"
+    assert second["messages"][: len(first["messages"])] == first["messages"], "repaired once"
 
 
 def test_a_call_that_a_repair_answered_is_not_sent_to_the_tool_again(call: Any) -> None:
@@ -188,7 +188,7 @@ def test_a_call_that_a_repair_answered_is_not_sent_to_the_tool_again(call: Any) 
 
 
 @pytest.mark.parametrize("keep", range(1, 6))
-def test_a_layer_that_cuts_the_history_anywhere_shows_a_valid_one(call: Any, keep: int) -> None:
+def test_a_layer_may_cut_the_history_anywhere(call: Any, keep: int) -> None:
     """And the thread keeps all of it."""
 
     @wrap_model_call
@@ -202,7 +202,7 @@ def test_a_layer_that_cuts_the_history_anywhere_shows_a_valid_one(call: Any, kee
 
 
 @pytest.mark.parametrize("keep", range(1, 6))
-def test_a_hook_that_cuts_the_history_anywhere_leaves_a_valid_one(call: Any, keep: int) -> None:
+def test_a_hook_may_cut_the_history_anywhere(call: Any, keep: int) -> None:
     @before_model
     def short(state: Any, runtime: Any) -> Any:
         return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *state["messages"][-keep:]]}
@@ -282,7 +282,7 @@ def test_an_answer_given_for_a_pending_call_is_kept(call: Any) -> None:
     assert result["messages"][2].text == "It is 5, I know."
 
 
-def test_a_long_run_looks_at_each_message_once(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_run_validates_each_message_once(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """wanted 12: what one turn has looked at is not looked at again by the next."""
     looked: list[int] = []
     really = history.is_valid
@@ -297,7 +297,7 @@ def test_a_long_run_looks_at_each_message_once(call: Any, monkeypatch: pytest.Mo
     assert sum(looked) <= len(result["messages"])
 
 
-def test_a_resumed_run_goes_on_with_a_valid_history(call: Any) -> None:
+def test_a_resumed_run_continues_with_a_valid_history(call: Any) -> None:
     @tool("add")
     def asking(a: int, b: int) -> str:
         """Add two numbers."""

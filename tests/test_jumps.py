@@ -108,7 +108,7 @@ def test_model_goes_to_the_start_of_the_loop(call: Any, phase: str) -> None:
 
 
 @pytest.mark.parametrize("phase", ["before_agent", "before_model"])
-def test_tools_runs_calls_that_wait_before_the_model_is_asked(call: Any, phase: str) -> None:
+def test_tools_runs_pending_calls_before_the_model_is_called(call: Any, phase: str) -> None:
     """A28, A34c: calls that an earlier turn left, or the caller passed in."""
     jumper = member("J", **{phase: hook([], phase, "tools", ["tools"])})
     agent = create_agent(ScriptedChatModel(["Done"]), [tell], middleware=[jumper])
@@ -125,7 +125,7 @@ def test_tools_from_after_model_runs_what_is_pending(call: Any) -> None:
     assert types(result) == ["human", "ai", "tool", "tool", "ai"]
 
 
-def test_tools_from_after_agent_takes_up_what_was_left(call: Any) -> None:
+def test_tools_from_after_agent_runs_what_is_pending(call: Any) -> None:
     """A34c: one hook leaves with calls pending, another goes back for them."""
     log: list[str] = []
     leave = member("L", after_model=hook(log, "after_model", "end", ["end"]))
@@ -157,9 +157,9 @@ def test_a_jump_comes_before_pending_calls_and_a_structured_answer(call: Any) ->
         response_format={"title": "Answer", "type": "object"},
     )
     result = call(agent, GO)
-    told = [m for m in result["messages"] if m.type == "tool"]
-    assert [m.name for m in told] == ["Answer", "tell", "Answer"]
-    assert "no result" in told[1].text
+    results = [m for m in result["messages"] if m.type == "tool"]
+    assert [m.name for m in results] == ["Answer", "tell", "Answer"]
+    assert "no result" in results[1].text
 
 
 # Declarations
@@ -185,7 +185,9 @@ class AsyncDeclares(AgentMiddleware):
 
 
 @pytest.mark.parametrize("kind", [TwoColours, AsyncDeclares])
-def test_a_declaration_of_either_colour_serves_both(call: Any, kind: type[AgentMiddleware]) -> None:
+def test_a_declaration_on_the_sync_or_the_async_hook_is_enough(
+    call: Any, kind: type[AgentMiddleware]
+) -> None:
     """A31"""
     agent = create_agent(ScriptedChatModel([]), middleware=[kind()])
     assert types(call(agent, GO)) == ["human"]
@@ -210,7 +212,7 @@ def test_decorators_declare_jumps(call: Any) -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize("jump", ["tools", "model", "end", "nowhere", 5])
-def test_an_undeclared_jump_is_refused_whatever_the_edge(call: Any, phase: str, jump: Any) -> None:
+def test_an_undeclared_jump_is_refused_even_with_an_edge(call: Any, phase: str, jump: Any) -> None:
     """A34d"""
     jumper = member("J", **{phase: hook([], phase, jump)})
     agent = create_agent(ScriptedChatModel([asking("1"), "Bye"]), [tell], middleware=[jumper])
@@ -221,7 +223,7 @@ def test_an_undeclared_jump_is_refused_whatever_the_edge(call: Any, phase: str, 
     assert ("hook_config" in caught.value.hint) == (jump in ("tools", "model", "end"))
 
 
-def test_tools_cannot_be_declared_where_there_are_none() -> None:
+def test_tools_cannot_be_declared_without_tools() -> None:
     """A34b"""
     jumper = member("J", before_model=hook([], "before_model", None, ["tools"]))
     with pytest.raises(SpecError, match=r"^\[AF111\]") as caught:
@@ -229,7 +231,7 @@ def test_tools_cannot_be_declared_where_there_are_none() -> None:
     assert caught.value.subject == "J.before_model"
 
 
-def test_model_from_the_loop_entry_is_the_way_it_goes_anyhow(call: Any) -> None:
+def test_model_from_the_loop_entry_has_no_effect(call: Any) -> None:
     """A34a"""
     log: list[str] = []
     jumper = member("J", before_model=hook(log, "before_model", "model", ["model"]))
@@ -328,7 +330,7 @@ def test_a_command_of_a_hook_cannot_go_to_a_node(call: Any) -> None:
 # Limits
 
 
-def test_a_jump_for_ever_meets_the_callers_limit(call: Any) -> None:
+def test_an_endless_jump_reaches_the_callers_limit(call: Any) -> None:
     """A34e, E8"""
     back = member("B", after_model=hook([], "after_model", "model", ["model"], times=99))
     agent = create_agent(ScriptedChatModel(["Again"] * 50), middleware=[back])
@@ -362,7 +364,7 @@ def jumps(draw: st.DrawFn) -> tuple[list[list[str]], int, str, str]:
 
 
 def walk(stack: list[list[str]], index: int, phase: str, jump: str) -> list[str]:
-    """The same run, told by two lists and a position in them."""
+    """A reference model of the run: two lists and a position in them."""
 
     def having(wanted: str) -> list[str]:
         return [f"M{i}.{wanted}" for i, phases in enumerate(stack) if wanted in phases]
@@ -382,7 +384,7 @@ def walk(stack: list[list[str]], index: int, phase: str, jump: str) -> list[str]
 
 
 @given(case=jumps())
-def test_any_jump_of_any_stack_leads_where_it_says(
+def test_any_jump_of_any_stack_reaches_its_target(
     call: Any, case: tuple[list[list[str]], int, str, str]
 ) -> None:
     """A28-A30, A33, A34"""

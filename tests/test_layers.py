@@ -264,7 +264,7 @@ def test_a_command_may_write_pairs(call: Any) -> None:
     assert call(agent(flow), ASK)["pages"] == ["one", "two"]
 
 
-def test_a_command_without_an_update_is_no_mistake(call: Any) -> None:
+def test_a_command_without_an_update_is_allowed(call: Any) -> None:
     def flow(request: Any) -> Any:
         return ExtendedModelResponse((yield request), Command())
 
@@ -272,7 +272,7 @@ def test_a_command_without_an_update_is_no_mistake(call: Any) -> None:
 
 
 @pytest.mark.parametrize("junk", ["text", 3, ["text"], [("key",)]])
-def test_an_update_that_is_no_update_is_refused(call: Any, junk: Any) -> None:
+def test_an_update_of_another_type_is_refused(call: Any, junk: Any) -> None:
     def flow(request: Any) -> Any:
         return ExtendedModelResponse((yield request), Command(update=junk))
 
@@ -311,7 +311,7 @@ def test_a_layer_may_not_lose_the_answer_of_an_earlier_writer(call: Any) -> None
 # --- names and order --------------------------------------------------------------------------
 
 
-def test_layers_of_one_class_are_told_apart_by_name(call: Any) -> None:
+def test_names_distinguish_layers_of_one_class(call: Any) -> None:
     """wanted 10."""
     log: list[str] = []
 

@@ -304,7 +304,7 @@ def test_models_that_a_hook_asks_are_heard(collect: Any) -> None:
     ("given", "error", "text"),
     [
         ({"mood": "calm"}, UnknownStateKey, "pre_model_hook: wrote 'mood'"),
-        ("calm", BadReturn, "pre_model_hook: returned str"),
+        ("calm", BadReturn, "pre_model_hook: must return a dict of updates or None, got str"),
         (Command(goto="tools"), CommandNotSupported, "returned a Command with goto"),
     ],
 )

@@ -181,7 +181,7 @@ def test_any_runnable_answers_where_there_are_no_tools(call: Any) -> None:
 def test_what_answers_no_message_is_named(call: Any) -> None:
     wrong: Any = RunnableLambda(lambda _: "Hello")
     agent = create_react_agent(wrong, [])
-    with pytest.raises(BadReturn, match="the model: answered str"):
+    with pytest.raises(BadReturn, match="the model: must return an AIMessage, got str"):
         call(agent, ASK)
 
 

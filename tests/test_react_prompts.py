@@ -165,7 +165,9 @@ def test_models_that_a_prompt_asks_are_not_heard(collect: Any) -> None:
 
 
 def test_nothing_to_tell_the_model_is_an_error(call: Any) -> None:
-    with pytest.raises(HistoryError, match="are empty, and there is no system prompt"):
+    with pytest.raises(
+        HistoryError, match="must not be empty for an agent without a system prompt"
+    ):
         call(create_react_agent(model(), []), {"messages": []})
     agent = create_react_agent(model(), [], prompt="Begin.")
     assert call(agent, {"messages": []})["messages"][-1].text == "Hello"

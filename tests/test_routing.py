@@ -12,17 +12,16 @@ from langgraph.types import Command, Send
 
 from agent_factory.errors import JumpWithoutCalls, UndeclaredJump
 from agent_factory.runtime.routing import (
-    CALL_BESIDE,
     DIRECT,
+    PARALLEL_CALL,
     WRITTEN,
     Choice,
     Rules,
-    _make_jump_edge,
-    _make_model_to_model_edge,
-    _make_model_to_tools_edge,
-    _make_tools_to_model_edge,
-    _resolve_jump,
+    jump_route,
+    model_route,
     pending_calls,
+    retry_route,
+    tools_route,
 )
 from agent_factory.state.history import last_turn
 from agent_factory.topology import MODEL, TOOLS, Hook, Phase, Shape, plan
@@ -64,11 +63,11 @@ def state(*messages: Any, **more: Any) -> dict[str, Any]:
 
 
 def after_model(planned: Any = PLAN, rules: Rules = RULES) -> Choice:
-    return _make_model_to_tools_edge(planned.edge_from(MODEL), planned, rules)
+    return model_route(planned.edge_from(MODEL), planned, rules)
 
 
 def after_tools() -> Choice:
-    return _make_tools_to_model_edge(PLAN, RULES)
+    return tools_route(PLAN, RULES)
 
 
 def sent(choice: Any) -> list[list[str]]:
@@ -95,11 +94,23 @@ def test_the_last_turn_is_the_last_ai_message_and_what_follows() -> None:
 
 @pytest.mark.parametrize(
     ("jump", "node"),
-    [("model", "M"), ("end", "E"), ("tools", TOOLS), ("nowhere", None), (None, None), ("", None)],
+    [("model", MODEL), ("end", OUT), ("nowhere", BEFORE), (None, BEFORE), ("", BEFORE)],
 )
-def test_a_jump_names_its_node(jump: str | None, node: str | None) -> None:
+def test_a_jump_leads_to_its_node_and_an_unknown_one_has_no_effect(
+    jump: str | None, node: str
+) -> None:
     """A28"""
-    assert _resolve_jump(jump, model_destination="M", end_destination="E") == node
+    hook = Hook("A", Phase.BEFORE_AGENT, frozenset({"model", "end", "tools"}))
+    planned = plan(Shape((hook, *HOOKS), has_tools=True))
+    bare = plan(Shape((hook, *HOOKS[1:]), has_tools=True))
+    assert jump_route(planned.edge_from("A.before_agent"), planned, RULES)(state()) == BEFORE
+    target = jump_route(bare.edge_from("A.before_agent"), bare, RULES)(state(jump_to=jump))
+    assert target == (MODEL if node == BEFORE else node)
+    assert sent(
+        jump_route(bare.edge_from("A.before_agent"), bare, RULES)(
+            state(ask("add:1"), jump_to="tools")
+        )
+    ) == [["add"]]
 
 
 def test_a_jump_comes_before_every_other_rule() -> None:
@@ -121,32 +132,32 @@ def test_a_jump_to_tools_sends_what_is_pending_or_refuses() -> None:
         assert caught.value.subject == MODEL
 
 
-def test_a_hooks_own_edge_follows_the_jump_or_goes_the_default_way() -> None:
+def test_a_hooks_edge_follows_the_jump_or_the_default() -> None:
     """A29: without a jump, and with an unknown one, the default."""
     hook = Hook("A", Phase.BEFORE_AGENT, frozenset({"end", "tools"}))
     planned = plan(Shape((hook, *HOOKS), has_tools=True))
     edge = planned.edge_from("A.before_agent")
-    choose = _make_jump_edge(edge, planned, RULES, leaving=False)
+    choose = jump_route(edge, planned, RULES)
     assert choose(state()) == BEFORE
     assert choose(state(jump_to="nowhere")) == BEFORE
     assert choose(state(jump_to="end")) == OUT
     assert sent(choose(state(ask("add:1"), jump_to="tools"))) == [["add"]]
 
 
-def test_leaving_end_is_the_end_itself() -> None:
+def test_end_from_an_after_agent_hook_is_the_end_itself() -> None:
     """A34e"""
     hook = Hook("Z", Phase.AFTER_AGENT, frozenset({"end", "model"}))
     planned = plan(Shape((hook, Hook("Y", Phase.AFTER_AGENT))))
-    choose = _make_jump_edge(planned.edge_from(OUT), planned, RULES, leaving=True)
+    choose = jump_route(planned.edge_from(OUT), planned, RULES)
     assert choose(state(jump_to="end")) == "__end__"
     assert choose(state(jump_to="model")) == MODEL
 
 
-def test_a_jump_to_its_own_node_is_no_jump() -> None:
+def test_a_jump_to_its_own_node_has_no_effect() -> None:
     """A34a: the loop entry that jumps to the model goes on to it."""
     hook = Hook("A", Phase.BEFORE_MODEL, frozenset({"model", "end"}))
     planned = plan(Shape((hook,)))
-    choose = _make_jump_edge(planned.edge_from(BEFORE), planned, RULES, leaving=False)
+    choose = jump_route(planned.edge_from(BEFORE), planned, RULES)
     assert choose(state(jump_to="model")) == MODEL
 
 
@@ -180,11 +191,11 @@ def test_each_pending_call_is_sent_alone() -> None:
     assert sends[0].arg[0] == {"name": "add", "args": {}, "id": "1", "type": "tool_call"}
 
 
-def test_where_results_may_be_the_answer_calls_know_of_those_beside_them() -> None:
+def test_calls_are_marked_as_parallel_if_their_results_may_be_the_answer() -> None:
     """A16, D29: sent alone all the same, so that none is run again with another."""
     sends: Any = after_model()(state(ask("show:1", "add:2", invalid_tool_calls=[broken("tell")])))
     types = [call["type"] for send in sends for call in send.arg]
-    assert types == [CALL_BESIDE, CALL_BESIDE, "invalid_tool_call"]
+    assert types == [PARALLEL_CALL, PARALLEL_CALL, "invalid_tool_call"]
     sends = after_model()(state(ask("show:1")))
     assert sends[0].arg[0]["type"] == "tool_call"
 
@@ -213,29 +224,29 @@ def test_a_structured_answer_ends_the_loop() -> None:
     assert after_model()(state(*messages, structured_response={})) == OUT
 
 
-def test_no_structured_answer_is_none_and_not_a_missing_key() -> None:
+def test_a_structured_answer_of_none_counts_as_missing() -> None:
     """A21: None says that this call gave none; a false value is an answer."""
     messages = [ask("Answer:1"), explained("Answer:1")]
     assert after_model()(state(*messages, structured_response=None)) == BEFORE
     assert after_model()(state(*messages, structured_response=0)) == OUT
 
 
-def test_calls_that_were_answered_in_the_tools_place_lead_back() -> None:
+def test_calls_answered_by_something_else_lead_back() -> None:
     """A20 rule 5"""
     assert after_model()(state(ask("add:1"), result("add:1"))) == BEFORE
 
 
-def test_with_no_way_back_the_run_leaves() -> None:
+def test_without_an_edge_back_the_run_leaves() -> None:
     """A19, A20: only a declared target is ever chosen."""
     assert after_model(BARE)(state(ask("add:1"), result("add:1"))) == "__end__"
 
 
-def test_prose_in_the_place_of_an_answer_leads_back() -> None:
-    """A20 rule 2 does not hold where the model was told to answer in structure."""
+def test_prose_instead_of_a_structured_answer_leads_back() -> None:
+    """A20 rule 2 does not hold if the agent has a structured answer."""
     assert after_model()(state(AIMessage("Bye"), explained())) == BEFORE
 
 
-def test_calls_that_cannot_be_read_are_sent_too() -> None:
+def test_calls_with_invalid_arguments_are_sent_too() -> None:
     """Each needs its answer, and is known by its type."""
     message = ask("add:1", invalid_tool_calls=[broken("mul")])
     sends: Any = after_model()(state(message))
@@ -267,17 +278,17 @@ def test_unknown_tools_alone_lead_back_to_the_model() -> None:
     assert after_tools()(state(ask("ghost:1"), result("ghost:1"))) == BEFORE
 
 
-def test_unknown_names_do_not_hold_a_direct_result_back() -> None:
+def test_unknown_names_do_not_prevent_a_direct_result() -> None:
     """A16 rule 1: names that are in no table are skipped."""
     assert after_tools()(state(ask("show:1", "web:2"), result("show:1"), result("web:2"))) == OUT
 
 
-def test_direct_results_wait_for_the_calls_beside_them() -> None:
+def test_direct_results_wait_for_parallel_calls() -> None:
     """A16 rule 1: while one is open, nothing is decided."""
     assert after_tools()(state(ask("show:1", "tell:2"), result("show:1"))) == BEFORE
 
 
-def test_what_tools_say_of_the_run_is_passed_on_inside_the_loop() -> None:
+def test_signals_of_tools_lead_to_the_loop_entry() -> None:
     """Signals of several tools meet in the next node."""
     turn = state(ask("show:1"), result("show:1"))
     signals: list[Any] = [DIRECT, WRITTEN, Command(graph=Command.PARENT)]
@@ -285,8 +296,8 @@ def test_what_tools_say_of_the_run_is_passed_on_inside_the_loop() -> None:
         assert after_tools()({**turn, "loop_relay": [signal]}) == BEFORE
 
 
-def test_beside_a_structured_answer_a_direct_result_is_nothing_new() -> None:
-    """A16 rule 2: the tasks beside it leave too; only what they cannot know is passed on."""
+def test_with_a_structured_answer_a_direct_result_changes_nothing() -> None:
+    """A16 rule 2: parallel tasks leave too; only what they cannot know is passed on."""
     turn = state(ask("show:1"), result("show:1"), structured_response=1)
     assert after_tools()({**turn, "loop_relay": [DIRECT]}) == OUT
     assert after_tools()({**turn, "loop_relay": [WRITTEN]}) == BEFORE
@@ -318,18 +329,18 @@ def test_a_structured_answer_leads_out_of_the_tools() -> None:
 
 
 def test_a_refused_structured_answer_leads_back() -> None:
-    """A18: beside a direct tool as well."""
+    """A18: with a parallel direct tool too."""
     messages = [ask("Answer:1", "show:2"), explained("Answer:1"), result("show:2")]
     assert after_tools()(state(*messages, structured_response=None)) == BEFORE
 
 
-def test_a_tool_that_stops_the_run_leaves_unless_others_are_under_way() -> None:
-    """Tasks beside it leave for the loop entry, and the exit must not be entered twice."""
+def test_a_tool_that_stops_the_run_leaves_unless_others_are_running() -> None:
+    """Parallel tasks leave for the loop entry, and the exit must not be entered twice."""
     alone = state(ask("add:1"), result("add:1"), jump_to="end")
     assert after_tools()(alone) == OUT
-    beside = state(ask("add:1", "mul:2"), result("add:1"), jump_to="end")
-    assert after_tools()(beside) == BEFORE
-    assert after_tools()({**beside, "structured_response": 1}) == OUT
+    parallel = state(ask("add:1", "mul:2"), result("add:1"), jump_to="end")
+    assert after_tools()(parallel) == BEFORE
+    assert after_tools()({**parallel, "structured_response": 1}) == OUT
 
 
 # A structured answer without tools
@@ -338,7 +349,7 @@ def test_a_tool_that_stops_the_run_leaves_unless_others_are_under_way() -> None:
 def test_without_tools_only_an_explanation_leads_back() -> None:
     """A24"""
     planned = plan(Shape(HOOKS, retries_output=True))
-    choose = _make_model_to_model_edge(planned.edge_from(MODEL), planned, Rules())
+    choose = retry_route(planned.edge_from(MODEL), planned, Rules())
     again = state(ask("Answer:1"), explained("Answer:1"), structured_response=None)
     assert choose(again) == BEFORE
     assert choose({**again, "structured_response": 1}) == OUT

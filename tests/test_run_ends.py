@@ -82,10 +82,10 @@ def calls(*names: str) -> list[dict[str, Any]]:
 def logger(log: list[str]) -> AgentMiddleware:
     """Tells of every hook that ran."""
 
-    def told(phase: Phase) -> Any:
+    def logged(phase: Phase) -> Any:
         return lambda self, state, runtime: log.append(phase.value)
 
-    made: AgentMiddleware = type("Logger", (AgentMiddleware,), {p: told(p) for p in Phase})()
+    made: AgentMiddleware = type("Logger", (AgentMiddleware,), {p: logged(p) for p in Phase})()
     return made
 
 
@@ -112,7 +112,7 @@ def test_direct_results_end_the_run(call: Any, names: list[str], said: list[str]
     assert log == ["before_agent", *TURN, "after_agent"]
 
 
-def test_a_direct_result_beside_an_ordinary_one_goes_on(call: Any) -> None:
+def test_a_direct_result_parallel_to_an_ordinary_one_continues_the_run(call: Any) -> None:
     """A16, E2"""
     said, log = ran(call, calls("show", "add"), "Done")
     assert said == ["shown", "sum", "Done"]
@@ -121,15 +121,15 @@ def test_a_direct_result_beside_an_ordinary_one_goes_on(call: Any) -> None:
 
 @pytest.mark.parametrize("names", [["fail"], ["fail", "show"], ["show", "fail"]])
 def test_only_a_successful_result_returns_directly(call: Any, names: list[str]) -> None:
-    """A16: a failed one goes back to the model, which may mend it."""
+    """A16: a failed one goes back to the model, which may repair it."""
     said, log = ran(call, calls(*names), "Sorry", handle_tool_errors="No.")
     assert sorted(said) == sorted(["No.", *["shown"] * (len(names) - 1), "Sorry"])
     assert log == ["before_agent", *TURN, *TURN, "after_agent"]
 
 
 @pytest.mark.parametrize("name", ["add", "show", "ghost"])
-def test_a_call_that_cannot_be_read_goes_back_to_the_model(call: Any, name: str) -> None:
-    """A16: beside a direct one as well, and the run ends once."""
+def test_a_call_with_invalid_arguments_goes_back_to_the_model(call: Any, name: str) -> None:
+    """A16: with a parallel direct one too, and the run ends once."""
     broken = {"name": name, "args": "{", "id": "b", "error": None, "type": "invalid_tool_call"}
     message = AIMessage("", tool_calls=calls("tell"), invalid_tool_calls=[broken])
     said, log = ran(call, message, "Done")
@@ -193,8 +193,10 @@ def test_a_tool_goes_to_the_end(call: Any, goto: Any) -> None:
         (["add", "show", "stop", "tell"], ["sum", "shown", "stopped", "told"]),
     ],
 )
-def test_a_stop_keeps_the_results_beside_it(call: Any, names: list[str], said: list[str]) -> None:
-    """A33: other tools of the turn are heard out; no hook of the loop runs again."""
+def test_a_stop_keeps_the_results_of_parallel_calls(
+    call: Any, names: list[str], said: list[str]
+) -> None:
+    """A33: other tools of the turn finish; no hook of the loop runs again."""
     said_, log = ran(call, calls(*names))
     assert said_ == said
     assert log == ["before_agent", *TURN, "after_agent"]
@@ -203,7 +205,7 @@ def test_a_stop_keeps_the_results_beside_it(call: Any, names: list[str], said: l
 @pytest.mark.parametrize(
     "names", [["add"], ["add", "show"], ["show", "tell"], ["fail"], ["show", "fail"]]
 )
-def test_a_structured_answer_ends_the_run_whatever_is_called_beside_it(
+def test_a_structured_answer_ends_the_run_with_any_parallel_call(
     call: Any, names: list[str]
 ) -> None:
     """A16 rule 2"""
@@ -213,7 +215,7 @@ def test_a_structured_answer_ends_the_run_whatever_is_called_beside_it(
     assert log == ["before_agent", *TURN, "after_agent"]
 
 
-def test_a_stop_beside_a_structured_answer_ends_the_run_once(call: Any) -> None:
+def test_a_stop_parallel_to_a_structured_answer_ends_the_run_once(call: Any) -> None:
     """A16 rule 2, A33"""
     said, log = ran(
         call,
@@ -224,8 +226,8 @@ def test_a_stop_beside_a_structured_answer_ends_the_run_once(call: Any) -> None:
     assert log == ["before_agent", *TURN, "after_agent"]
 
 
-def test_a_stop_beside_a_tool_that_asks_waits_for_it(call: Any) -> None:
-    """D29: the answer of the person is heard, and the stop is not forgotten."""
+def test_a_stop_waits_for_a_parallel_tool_that_interrupts(call: Any) -> None:
+    """D29: the answer of the person arrives, and the stop is not forgotten."""
     log: list[str] = []
     agent = create_agent(
         ScriptedChatModel([calls("stop", "ask")]),
@@ -241,7 +243,7 @@ def test_a_stop_beside_a_tool_that_asks_waits_for_it(call: Any) -> None:
 
 @pytest.mark.parametrize("names", [["stop", "add"], ["show", "tell"]])
 @pytest.mark.parametrize("pause", [{"interrupt_after": ["tools"]}, {"interrupt_before": ["model"]}])
-def test_what_tools_say_of_the_run_outlives_a_pause(
+def test_signals_of_tools_outlive_a_pause(
     call: Any, names: list[str], pause: dict[str, Any]
 ) -> None:
     """D20, D26"""
@@ -253,7 +255,7 @@ def test_what_tools_say_of_the_run_outlives_a_pause(
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "tool"]
 
 
-def test_a_stop_passes_hooks_that_may_not_leave_themselves(call: Any) -> None:
+def test_a_stop_passes_hooks_without_an_edge_to_the_exit(call: Any) -> None:
     class Back(AgentMiddleware):
         @hook_config(can_jump_to=["model"])
         def after_model(self, state: Any, runtime: Any) -> None:
@@ -320,7 +322,7 @@ def test_a_tool_cannot_go_to_another_node(call: Any, goto: Any) -> None:
     assert "graph=Command.PARENT" in caught.value.hint
 
 
-# Interrupts beside results
+# Interrupts parallel to results
 
 
 @pytest.mark.parametrize(
@@ -356,17 +358,17 @@ def test_a_finished_tool_is_not_run_again_by_a_resume(
     stack=st.lists(st.lists(st.sampled_from(list(Phase)), unique=True), max_size=4),
     names=st.lists(st.sampled_from(["stop", "halt", "show", "add"]), min_size=1, max_size=3),
 )
-def test_any_stack_is_left_once_and_in_order(
+def test_any_stack_runs_its_after_agent_hooks_once_and_in_order(
     call: Any, stack: list[list[Phase]], names: list[str]
 ) -> None:
     """A16, A27, A33: whichever hooks there are, none of the loop runs after the tools."""
     log: list[str] = []
 
-    def told(name: str) -> Any:
+    def logged(name: str) -> Any:
         return lambda self, state, runtime: log.append(name)
 
     middleware = [
-        type("Member", (AgentMiddleware,), {p: told(f"{i}.{p}") for p in phases})(name=f"M{i}")
+        type("Member", (AgentMiddleware,), {p: logged(f"{i}.{p}") for p in phases})(name=f"M{i}")
         for i, phases in enumerate(stack)
     ]
     over = {"stop", "halt"} & set(names) or set(names) == {"show"}

@@ -43,7 +43,7 @@ def model() -> ScriptedChatModel:
 
 
 def words(chunks: list[Any]) -> list[str]:
-    """What is heard in stream_mode="messages", word by word."""
+    """The tokens of stream_mode="messages"."""
     return [message.text for message, _ in chunks if message.text]
 
 
@@ -94,7 +94,7 @@ def test_tasks_and_debug_name_every_node(collect: Any, mode: str) -> None:
     assert begun == ended == ["model", "tools", "model"]
 
 
-def test_a_task_of_a_tool_is_its_call_alone(collect: Any) -> None:
+def test_a_task_of_a_tool_holds_only_its_call(collect: Any) -> None:
     """A23: the state is not copied into each Send."""
     chunks = collect(create_agent(model(), [add]), ASK, stream_mode="tasks")
     (sent,) = [chunk["input"] for chunk in chunks if chunk["name"] == "tools" and "input" in chunk]
@@ -116,7 +116,7 @@ def test_checkpoints_follow_the_steps(collect: Any) -> None:
     ]
 
 
-def test_several_modes_at_once_are_told_apart(collect: Any) -> None:
+def test_several_modes_at_once_are_labelled(collect: Any) -> None:
     agent = create_agent(model(), [add])
     chunks = collect(agent, ASK, stream_mode=["updates", "custom", "messages"])
     assert {mode for mode, _ in chunks} == {"updates", "custom", "messages"}
@@ -126,20 +126,20 @@ def test_several_modes_at_once_are_told_apart(collect: Any) -> None:
 # --- the agent's own words ------------------------------------------------------------------------
 
 
-def test_the_agents_model_is_heard_word_by_word(collect: Any) -> None:
+def test_tokens_of_the_agents_model_are_streamed(collect: Any) -> None:
     chunks = collect(create_agent(model(), [add]), ASK, stream_mode="messages")
     assert words(chunks) == ["5", "It ", "is ", "five."]
     spoken = [chunk for chunk in chunks if isinstance(chunk[0], AIMessageChunk)]
     assert {meta["langgraph_node"] for _, meta in spoken} == {"model"}
 
 
-def test_tool_calls_are_heard_too(collect: Any) -> None:
+def test_tool_calls_are_streamed_too(collect: Any) -> None:
     chunks = collect(create_agent(model(), [add]), ASK, stream_mode="messages")
     called = [c for message, _ in chunks for c in getattr(message, "tool_call_chunks", [])]
     assert [c["name"] for c in called] == ["add"]
 
 
-def test_no_message_is_heard_twice(collect: Any) -> None:
+def test_no_message_is_streamed_twice(collect: Any) -> None:
     class Through(AgentMiddleware):
         def after_model(self, state: Any, runtime: Any) -> Any:
             return {"messages": [state["messages"][-1]]}
@@ -194,7 +194,7 @@ class AsyncInner(AgentMiddleware):
 
     async def awrap_model_call(self, request: Any, handler: Any) -> Any:
         await self.secret.ainvoke("before")
-        response, _ = await asyncio.gather(handler(request), self.secret.ainvoke("beside"))
+        response, _ = await asyncio.gather(handler(request), self.secret.ainvoke("aside"))
         return response
 
     async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
@@ -202,7 +202,7 @@ class AsyncInner(AgentMiddleware):
         return await handler(request)
 
 
-def test_what_middleware_ask_models_of_their_own_is_not_heard(collect: Any) -> None:
+def test_models_that_middleware_call_are_not_streamed(collect: Any) -> None:
     """wanted 7: summary, selector, emulator."""
     secret = ScriptedChatModel(["A secret."] * 50)
     agent = create_agent(model(), [add], middleware=[Inner(secret)])
@@ -210,7 +210,7 @@ def test_what_middleware_ask_models_of_their_own_is_not_heard(collect: Any) -> N
     assert len(secret.requests) == 12
 
 
-async def test_nor_is_it_in_hooks_and_layers_that_are_async() -> None:
+async def test_models_that_async_middleware_call_are_not_streamed() -> None:
     secret = ScriptedChatModel(["A secret."] * 50)
     agent = create_agent(model(), [add], middleware=[AsyncInner(secret)])
     chunks = [chunk async for chunk in agent.astream(ASK, stream_mode="messages")]
@@ -218,7 +218,7 @@ async def test_nor_is_it_in_hooks_and_layers_that_are_async() -> None:
     assert len(secret.requests) == 9
 
 
-def test_a_layer_that_asks_twice_is_heard_twice(collect: Any) -> None:
+def test_a_layer_that_calls_the_model_twice_is_streamed_twice(collect: Any) -> None:
     """Both answers are the agent's model speaking; which one is kept is known only later."""
 
     @wrap_model_call
@@ -230,7 +230,7 @@ def test_a_layer_that_asks_twice_is_heard_twice(collect: Any) -> None:
     assert words(collect(agent, ASK, stream_mode="messages")) == ["First.", "Second."]
 
 
-def test_another_model_that_a_layer_hands_inward_is_heard(collect: Any) -> None:
+def test_another_model_that_a_layer_passes_on_is_streamed(collect: Any) -> None:
     other = ScriptedChatModel(["From another."])
 
     @wrap_model_call
@@ -242,7 +242,7 @@ def test_another_model_that_a_layer_hands_inward_is_heard(collect: Any) -> None:
 
 
 @pytest.mark.parametrize("extended", [False, True])
-def test_an_answer_that_a_layer_makes_up_is_heard(collect: Any, extended: bool) -> None:
+def test_an_answer_made_by_a_layer_is_streamed(collect: Any, extended: bool) -> None:
     @wrap_model_call
     def canned(request: Any) -> Any:
         response = ModelResponse([AIMessage("From the cache.")])
@@ -257,7 +257,7 @@ def test_an_answer_that_a_layer_makes_up_is_heard(collect: Any, extended: bool) 
     assert words(collect(agent, ASK, stream_mode="messages")) == ["From the cache."]
 
 
-def test_messages_a_layer_writes_beside_the_answer_are_heard(collect: Any) -> None:
+def test_messages_a_layer_writes_with_the_answer_are_streamed(collect: Any) -> None:
     @wrap_model_call
     def noting(request: Any) -> Any:
         return ExtendedModelResponse(
@@ -268,7 +268,7 @@ def test_messages_a_layer_writes_beside_the_answer_are_heard(collect: Any) -> No
     assert words(collect(agent, ASK, stream_mode="messages")) == ["Hi.", "P.S."]
 
 
-def test_a_tool_that_stops_the_run_is_heard(collect: Any) -> None:
+def test_the_result_of_a_tool_that_stops_the_run_is_streamed(collect: Any) -> None:
     def stop() -> Command[Any]:
         """Stop."""
         return Command(
@@ -279,7 +279,7 @@ def test_a_tool_that_stops_the_run_is_heard(collect: Any) -> None:
     assert words(collect(agent, ASK, stream_mode="messages")) == ["Stopped."]
 
 
-def test_a_subagent_in_a_tool_is_heard_in_the_stream_of_its_caller(collect: Any) -> None:
+def test_a_subagent_in_a_tool_is_streamed_by_its_caller(collect: Any) -> None:
     inner = create_agent(ScriptedChatModel(["I am inside."]))
 
     @tool
@@ -289,11 +289,11 @@ def test_a_subagent_in_a_tool_is_heard_in_the_stream_of_its_caller(collect: Any)
 
     agent = create_agent(ScriptedChatModel([[{"name": "delegate"}], "Done."]), [delegate])
     chunks = collect(agent, ASK, stream_mode="messages", subgraphs=True)
-    heard = [message.text for _, (message, _) in chunks if message.text]
-    assert heard == ["I ", "am ", "inside.", "I am inside.", "Done."]
+    texts = [message.text for _, (message, _) in chunks if message.text]
+    assert texts == ["I ", "am ", "inside.", "I am inside.", "Done."]
 
 
-def test_an_agent_that_middleware_ask_is_not_heard(collect: Any) -> None:
+def test_an_agent_that_middleware_call_is_not_streamed(collect: Any) -> None:
     inner = create_agent(ScriptedChatModel(["A secret."] * 9))
 
     class Asking(AgentMiddleware):
@@ -309,7 +309,7 @@ def test_an_agent_that_middleware_ask_is_not_heard(collect: Any) -> None:
 
 
 @pytest.mark.parametrize("layered", [False, True])
-def test_an_agent_that_its_caller_silences_speaks_no_tokens(collect: Any, layered: bool) -> None:
+def test_an_agent_called_with_nostream_streams_no_tokens(collect: Any, layered: bool) -> None:
     class Through(AgentMiddleware):
         def around_model(self, request: Any) -> Any:
             return (yield request)
@@ -337,7 +337,7 @@ def test_the_result_shows_no_private_key(call: Any) -> None:
     assert set(call(agent, ASK)) == {"messages"}
 
 
-def test_a_repair_is_streamed_with_the_words_of_the_model(collect: Any) -> None:
+def test_a_repair_is_streamed_with_the_models_message(collect: Any) -> None:
     open_call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "1"}])
     broken: Any = {"messages": [("user", "2 + 3?"), open_call, ("user", "Well?")]}
     chunks = collect(
@@ -367,7 +367,7 @@ def test_events_name_nodes_models_and_tools() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
-def test_the_event_protocol_shows_the_agents_own_messages_alone() -> None:
+def test_the_event_protocol_shows_only_the_agents_messages() -> None:
     secret = ScriptedChatModel(["A secret."] * 50)
     agent: Any = create_agent(model(), [add], middleware=[Inner(secret)])
     stream = agent.stream_events(ASK, version="v3")
@@ -375,7 +375,7 @@ def test_the_event_protocol_shows_the_agents_own_messages_alone() -> None:
     assert stream.output["messages"][-1].text == "It is five."
 
 
-def test_streaming_and_invoking_come_to_the_same(collect: Any, call: Any) -> None:
+def test_streaming_and_invoking_give_the_same_result(collect: Any, call: Any) -> None:
     streamed = collect(create_agent(model(), [add]), ASK, stream_mode="values")
     invoked = call(create_agent(model(), [add]), ASK)
     assert [(m.type, m.text) for m in streamed[-1]["messages"]] == [

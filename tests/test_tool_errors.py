@@ -30,7 +30,7 @@ def asked(name: str, **args: Any) -> dict[str, Any]:
 
 
 def answers(result: Any) -> list[tuple[str, str]]:
-    """What the tools said, with the status of each."""
+    """The messages of the tools, and the status of each."""
     return [(m.text, m.status) for m in result["messages"] if m.type == "tool"]
 
 
@@ -41,7 +41,7 @@ def failing(handle: Any, kind: str) -> Any:
     return create_agent(model, [fail], handle_tool_errors=handle)
 
 
-def test_by_default_a_raising_tool_raises_and_bad_arguments_are_told(call: Any) -> None:
+def test_by_default_a_raising_tool_raises_and_invalid_arguments_are_reported(call: Any) -> None:
     """C42, E1"""
     with pytest.raises(ValueError, match="value"):
         call(failing(None, "value"), GO)
@@ -80,7 +80,7 @@ TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
         (Told(), "told by an object"),
     ],
 )
-def test_a_handled_error_is_told_to_the_model(call: Any, handle: Any, said: str) -> None:
+def test_a_handled_error_is_reported_to_the_model(call: Any, handle: Any, said: str) -> None:
     """C41, C43, C44"""
     assert answers(call(failing(handle, "value"), GO)) == [(said, "error")]
 
@@ -116,7 +116,7 @@ def test_a_form_that_could_not_work_is_refused_at_build(handle: Any) -> None:
     assert caught.value.subject.startswith("handle_tool_errors")
 
 
-def test_a_handled_error_does_not_stop_the_calls_beside_it(call: Any) -> None:
+def test_a_handled_error_does_not_stop_parallel_calls(call: Any) -> None:
     """C20"""
     both = [asked("fail", kind="value"), asked("add", a=1, b=2)]
     model = ScriptedChatModel([both, "Done"])

@@ -1,4 +1,4 @@
-"""What the graph gives a tool beside the model's arguments."""
+"""Arguments that a tool takes from its graph."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_the_store_is_injected(call: Any) -> None:
 
 
 def test_without_a_store_a_tool_that_needs_one_fails(call: Any) -> None:
-    """C30, E17: also where errors are handled, since the model could not mend it."""
+    """C30, E17: even if errors are handled, because the model could not fix it."""
     poor = agent(with_store, [asked("with_store")], handle_tool_errors=True)
     with pytest.raises(ValueError, match="compile your graph with a store"):
         call(poor, GO)

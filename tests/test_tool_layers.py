@@ -1,4 +1,4 @@
-"""Layers around tool calls: `wrap_tool_call` in both colours and the flow `around_tool`."""
+"""Layers around tool calls: `wrap_tool_call`, `awrap_tool_call` and the flow `around_tool`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_first_tool_layer_is_the_outermost_around_each_call(call: Any) -> No
     assert log == ["a<", "b<", "b>", "a>"]
 
 
-def test_wraps_in_both_colours_and_flows_stand_in_one_order(call: Any) -> None:
+def test_sync_and_async_wraps_and_flows_have_one_order(call: Any) -> None:
     log: list[str] = []
 
     class Wrap(AgentMiddleware):
@@ -285,7 +285,7 @@ def test_what_a_layer_raises_ends_the_run_by_default(call: Any) -> None:
         run_with(call, strict)
 
 
-def test_what_a_layer_raises_is_told_to_the_model_where_errors_are_handled(call: Any) -> None:
+def test_an_exception_of_a_layer_is_reported_to_the_model_if_errors_are_handled(call: Any) -> None:
     def strict(request: Any) -> Any:
         raise PermissionError("not today")
         yield
@@ -342,7 +342,7 @@ def test_a_layer_alone_makes_a_tools_node(call: Any) -> None:
     assert answers(call(agent, ASK)) == ["dynamic"]
 
 
-def test_a_layer_hears_which_tools_start_further_in(call: Any) -> None:
+def test_a_layer_can_record_which_tools_start_inside_it(call: Any) -> None:
     """What a layer answers, and what nobody knows, has not started."""
     heard: list[list[str]] = []
 

@@ -1,4 +1,4 @@
-"""Which tools an agent has, what the model is offered, and what is called in vain."""
+"""Which tools an agent has, what it offers the model, and what happens to calls of other tools."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def calls(*names: str, **args: Any) -> list[dict[str, Any]]:
 
 
 def answers(result: Any) -> list[tuple[str, str]]:
-    """What the tools said, with the status of each."""
+    """The messages of the tools, and the status of each."""
     return [(m.text, m.status) for m in result["messages"] if m.type == "tool"]
 
 
@@ -74,7 +74,7 @@ def test_a_bound_method_is_a_tool(call: Any) -> None:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_an_async_tool_needs_an_async_run(asynchronous: bool) -> None:
-    """C21: told to the model where errors are handled."""
+    """C21: reported to the model if errors are handled."""
 
     async def later() -> str:
         """Answer later."""
@@ -103,7 +103,7 @@ def test_a_providers_tool_is_offered_and_never_run(call: Any) -> None:
     ]
 
 
-def test_a_middleware_brings_tools_of_its_own(call: Any) -> None:
+def test_a_middleware_brings_tools(call: Any) -> None:
     """After the agent's, in the order of the stack; a shared object is one tool."""
 
     @before_model(tools=[add, Halve()])

@@ -1,4 +1,4 @@
-"""With a tracer, layers are spans: named, nested in order, recorded as their policy says."""
+"""With a tracer, layers are spans: named, nested in order, recorded according to their policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agent_factory import (
     create_agent,
     omit_payload,
 )
-from agent_factory.runtime import tracing
+from agent_factory.runtime import composition
 from agent_factory.testing import ScriptedChatModel
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
@@ -112,8 +112,8 @@ def test_layers_are_spans_nested_in_order_with_the_model_innermost(call: Any) ->
     assert tree(model_node) == ("model", [("a.around_model", [("b.wrap_model_call", [innermost])])])
 
 
-def test_tool_layers_are_spans_beside_the_tool_they_wrap(call: Any) -> None:
-    """ToolNode gives a tool the node's own config, so its run stands beside the layers' spans."""
+def test_spans_of_tool_layers_are_siblings_of_the_tool_they_wrap(call: Any) -> None:
+    """ToolNode passes a tool the config of the node, so its run is a sibling of layers' spans."""
     tracer = Tracer()
     members = [Flows(name="a"), Wraps(name="b")]
     call(create_agent(model(), [add], middleware=members), ASK, tracer.config)
@@ -122,7 +122,7 @@ def test_tool_layers_are_spans_beside_the_tool_they_wrap(call: Any) -> None:
     assert tree(tools) == ("tools", [("a.around_tool", ["b.wrap_tool_call"]), "add"])
 
 
-def test_a_trace_says_who_built_the_agent(call: Any) -> None:
+def test_a_trace_names_the_package_that_built_the_agent(call: Any) -> None:
     tracer = Tracer()
     call(create_agent(model(), [add]), ASK, tracer.config)
     (trace,) = tracer.traces
@@ -142,7 +142,7 @@ def test_hooks_are_nodes_and_nodes_are_spans(call: Any) -> None:
     ]
 
 
-def test_what_a_layer_asks_on_its_own_lies_in_its_span(call: Any) -> None:
+def test_model_calls_of_a_layer_are_inside_its_span(call: Any) -> None:
     class Asking(AgentMiddleware):
         def around_model(self, request: Any) -> Any:
             yield Invoke(ScriptedChatModel(["Aside."], name="Other"), "?")
@@ -154,7 +154,7 @@ def test_what_a_layer_asks_on_its_own_lies_in_its_span(call: Any) -> None:
     assert [child.name for child in span.child_runs] == ["Other", "ScriptedChatModel"]
 
 
-def test_a_layer_that_asks_twice_holds_both_in_its_span(call: Any) -> None:
+def test_both_calls_of_a_layer_that_calls_twice_are_inside_its_span(call: Any) -> None:
     class Twice(AgentMiddleware):
         def around_model(self, request: Any) -> Any:
             yield request
@@ -217,7 +217,7 @@ async def test_spans_of_runs_side_by_side_do_not_mix() -> None:
         assert tree(span)[1] == [("Wraps.wrap_model_call", ["ScriptedChatModel"])]
 
 
-def test_a_traced_agent_is_still_heard_word_by_word(collect: Any) -> None:
+def test_a_traced_agent_still_streams_tokens(collect: Any) -> None:
     """wanted 7: and what its layers ask is still not."""
 
     class Asking(AgentMiddleware):
@@ -256,7 +256,7 @@ def test_a_middleware_may_keep_its_payloads_out_of_the_trace(call: Any, hook: st
 
 
 @pytest.mark.parametrize("hook", NAMES)
-def test_one_policy_may_serve_all_that_have_none_of_their_own(call: Any, hook: str) -> None:
+def test_the_process_wide_policy_is_for_middleware_without_a_policy(call: Any, hook: str) -> None:
     class Open(Flows):
         trace_policy = TracePolicy()
 
@@ -267,7 +267,7 @@ def test_one_policy_may_serve_all_that_have_none_of_their_own(call: Any, hook: s
     assert recorded(tracer, f"Open.{hook}")[0]
 
 
-def test_no_policy_goes_back_to_recording_in_full(call: Any) -> None:
+def test_resetting_the_policy_records_in_full_again(call: Any) -> None:
     configure_trace_policy(HIDDEN)
     configure_trace_policy(None)
     tracer = Tracer()
@@ -303,7 +303,7 @@ def test_a_policy_may_say_what_is_recorded_instead(call: Any) -> None:
 
 
 class Listener(BaseCallbackHandler):
-    """A callback that is no tracer."""
+    """A callback handler that is not a tracer."""
 
     def __init__(self) -> None:
         self.chains: list[Any] = []
@@ -321,12 +321,12 @@ def test_without_a_tracer_no_span_is_made(
     def refuse(*args: Any, **kwargs: Any) -> Any:
         pytest.fail("a span was made")
 
-    monkeypatch.setattr(tracing, "get_callback_manager_for_config", refuse)
+    monkeypatch.setattr(composition, "get_callback_manager_for_config", refuse)
     agent = create_agent(model(), [add], middleware=[Flows(), Wraps()])
     assert call(agent, ASK, {"callbacks": callbacks})["messages"][-1].text == "It is five."
 
 
-def test_other_listeners_see_nodes_and_models_as_before(call: Any) -> None:
+def test_other_callback_handlers_see_no_spans_of_layers(call: Any) -> None:
     """A layer is news for tracers alone."""
     listener = Listener()
     agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[Flows(), Wraps()])

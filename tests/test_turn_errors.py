@@ -102,7 +102,7 @@ def refused(steps: list[Any], arguments: dict[str, Any]) -> TurnError:
 
 
 @pytest.mark.parametrize(("kind", "steps", "arguments"), TROUBLE)
-def test_trouble_of_a_run_is_raised_by_name(
+def test_an_error_of_a_run_is_raised_by_name(
     kind: str, steps: list[Any], arguments: dict[str, Any]
 ) -> None:
     error = refused(steps, arguments)
@@ -112,7 +112,7 @@ def test_trouble_of_a_run_is_raised_by_name(
     assert str(error).startswith(f"[{type(error).code}] {error.subject}: {error.reason}")
 
 
-def test_every_kind_of_trouble_is_tried() -> None:
+def test_every_kind_of_turn_error_is_tested() -> None:
     kinds = {
         name
         for module in (errors_module, output_module)
@@ -122,7 +122,7 @@ def test_every_kind_of_trouble_is_tried() -> None:
     assert kinds - {"TurnError", "StructuredOutputError"} == {kind for kind, *_ in TROUBLE}
 
 
-def test_what_trouble_says(snapshot: Any) -> None:
+def test_the_messages_of_turn_errors(snapshot: Any) -> None:
     """One look at all of it: a change of words is a change that users read."""
     prose = [str(refused(steps, arguments)) for _, steps, arguments in TROUBLE]
     assert "\n\n".join(prose) == snapshot

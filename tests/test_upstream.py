@@ -1,19 +1,227 @@
-"""Canaries: what the package relies on in LangGraph and langchain-core is still there."""
+"""Canaries for what agent_factory/upstream.py relies on."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+from operator import add
 from typing import Annotated, Any, TypedDict
+from unittest.mock import patch
 
-from langchain_core.messages import HumanMessage
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.channels import BinaryOperatorAggregate
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphInterrupt
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.runtime import Runtime
-from langgraph.types import Command, interrupt
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import InjectedState
+from langgraph.prebuilt import ToolNode as LangGraphToolNode
+from langgraph.runtime import Runtime, get_runtime
+from langgraph.types import Command, Send, interrupt
 
 from agent_factory import DeltaMessages, upstream
 from agent_factory.state.channels import fold_messages
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.upstream import messages_delta_reducer
+from agent_factory.upstream import (
+    compiled_graph_arguments,
+    current_config,
+    interrupts_here,
+    is_json_overwrite,
+    messages_delta_reducer,
+    prompt_of,
+    read_channels,
+    run_identity,
+    super_step,
+    with_node_name,
+)
+
+
+class State(TypedDict):
+    log: Annotated[list[Any], add]
+
+
+def chain(*nodes: Any, schema: Any = State, **compiled: Any) -> Any:
+    """A graph of nodes that run one after the other."""
+    graph: Any = StateGraph(schema)
+    names = [f"node{number}" for number in range(len(nodes))]
+    for name, node in zip(names, nodes, strict=True):
+        graph.add_node(name, node)
+    graph.add_edge(START, names[0])
+    for source, target in pairwise(names):
+        graph.add_edge(source, target)
+    return graph.compile(**compiled)
+
+
+def test_current_config_is_the_config_of_the_node_under_way() -> None:
+    def node(state: Any, config: RunnableConfig) -> Any:
+        return {"log": [current_config.get() == config]}
+
+    assert current_config.get() is None
+    assert chain(node).invoke({"log": []})["log"] == [True]
+
+
+def test_run_identity_is_one_for_a_run_and_its_subgraphs_and_no_other_run(call: Any) -> None:
+    def node(state: Any) -> Any:
+        return {"log": [run_identity(get_runtime())]}
+
+    inner = chain(node)
+
+    def outer(state: Any) -> Any:
+        return {"log": inner.invoke({"log": []})["log"]}
+
+    graph = chain(node, node, outer)
+    one, other = (call(graph, {"log": []})["log"] for _ in range(2))
+    assert None not in one
+    assert len({id(run) for run in one}) == len({id(run) for run in other}) == 1
+    assert one[0] is not other[0]
+
+
+def test_super_step_counts_the_steps_of_a_run() -> None:
+    def node(state: Any, config: RunnableConfig) -> Any:
+        return {"log": [super_step(config)]}
+
+    assert chain(node, node).invoke({"log": []})["log"] == [1, 2]
+    assert super_step({}) == 0
+
+
+def test_with_node_name_sets_the_node_that_streamed_tokens_belong_to() -> None:
+    model = FakeListChatModel(responses=["Hi."])
+
+    def node(state: Any, config: RunnableConfig) -> Any:
+        return {"messages": [model.invoke("Hi?", with_node_name(config, "another"))]}
+
+    chunks = list(
+        chain(node, schema=MessagesState).stream({"messages": []}, stream_mode="messages")
+    )
+    assert {metadata["langgraph_node"] for _, metadata in chunks} == {"another"}
+
+
+def test_interrupts_here_tells_an_interrupt_of_a_node_from_one_of_a_subgraph() -> None:
+    found: list[bool] = []
+
+    def ask(state: Any, config: RunnableConfig) -> Any:
+        return watched(lambda: interrupt("Sure?"), config)
+
+    def watched(call: Any, config: RunnableConfig) -> Any:
+        try:
+            return call()
+        except GraphInterrupt as error:
+            found.append(interrupts_here(error.args[0], config))
+            raise
+
+    inner = chain(ask)
+
+    def outer(state: Any, config: RunnableConfig) -> Any:
+        return watched(lambda: inner.invoke({"log": []}), config)
+
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    graph = chain(outer, checkpointer=InMemorySaver())
+    graph.invoke({"log": []}, thread)
+    assert found == [True, False]
+    assert not interrupts_here((), thread)
+
+
+def test_is_json_overwrite_knows_the_forms_that_reducers_know() -> None:
+    forms: list[Any] = [{"__overwrite__": [3]}, {"value": [3], "type": "__overwrite__"}]
+    for form in forms:
+        channel = BinaryOperatorAggregate(list, add)
+        channel.update([[1]])
+        channel.update([form])
+        assert channel.get() == [3]
+        assert is_json_overwrite(form)
+    assert not any(map(is_json_overwrite, [[3], {"value": [3]}, {"type": "text"}, None]))
+
+
+def test_compiled_graph_arguments_construct_the_same_graph() -> None:
+    def node(state: Any) -> Any:
+        return {"log": ["ran"]}
+
+    saver = InMemorySaver()
+    graph = chain(node, checkpointer=saver, name="copied")
+    again: Any = CompiledStateGraph(**compiled_graph_arguments(graph))
+    assert (again.name, again.checkpointer) == ("copied", saver)
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    assert again.invoke({"log": []}, thread) == graph.invoke(None, thread)
+
+
+def test_prompt_of_reaches_a_chat_model_without_conversion(call: Any) -> None:
+    messages = [HumanMessage("Hi?"), AIMessage("Hi.")]
+    seen: list[Any] = []
+
+    class Model(FakeListChatModel):
+        def _call(self, messages: Any, *_: Any, **__: Any) -> str:
+            seen.extend(messages)
+            return "Bye."
+
+    model = Model(responses=[])
+    with patch("langchain_core.language_models.chat_models.convert_to_messages") as convert:
+        assert call(model, prompt_of(messages)).text == "Bye."
+    assert not convert.called
+    assert [id(message) for message in seen] == [id(message) for message in messages]
+
+
+def test_a_command_that_resumes_reaches_the_interrupt_of_the_node() -> None:
+    """What a deferred interrupt relies on: the node interrupts again and gets the answer."""
+    graph = chain(lambda state: {"log": [interrupt("Sure?")]}, checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    graph.invoke({"log": []}, thread)
+    assert graph.invoke(Command(resume="yes"), thread)["log"] == ["yes"]
+
+
+class Colored(MessagesState):
+    color: str
+
+
+def test_read_channels_returns_the_state_that_langgraphs_tool_node_reads() -> None:
+    seen: list[Any] = []
+
+    def look(state: Annotated[Any, InjectedState]) -> str:
+        """Look at the state."""
+        seen.append(state)
+        return "seen"
+
+    tools = LangGraphToolNode([look])
+
+    def act(calls: Any, config: RunnableConfig) -> Any:
+        seen.append(read_channels(config))
+        return tools.invoke(calls, config)
+
+    call = {"name": "look", "args": {}, "id": "1", "type": "tool_call"}
+    graph: Any = StateGraph(Colored)
+    graph.add_node("act", act)
+    graph.add_conditional_edges(START, lambda _: [Send("act", [call])], ["act"])
+    graph.compile().invoke({"messages": [AIMessage("Hi", id="1")], "color": "red"})
+    ours, theirs = seen
+    assert ours == theirs
+    assert ours["color"] == "red"
+
+
+def test_read_channels_is_empty_outside_of_a_graph() -> None:
+    assert read_channels({}) == {}
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_tool_node_calls_its_attributes_func_and_afunc(mode: str) -> None:
+    """Our ToolNode replaces them; LangGraph passes them the config and the runtime."""
+
+    def func(input: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
+        return input, config["metadata"], runtime.context
+
+    async def afunc(input: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
+        return func(input, config, runtime)
+
+    node = LangGraphToolNode([])
+    node.func, node.afunc = func, afunc
+    config: Any = {"metadata": {"who": "Ada"}}
+    context: Any = "context"
+    runtime = Runtime(context=context)
+    if mode == "sync":
+        result = node.invoke(["input"], config, runtime=runtime)
+    else:
+        result = await node.ainvoke(["input"], config, runtime=runtime)
+    assert result == (["input"], {"who": "Ada"}, "context")
 
 
 def test_langgraph_has_the_reducer_by_which_it_recognizes_messages() -> None:

@@ -170,7 +170,7 @@ def check(
 
     Exit codes: 0 no errors, 1 errors, 2 a target could not be loaded. Errors cannot be ignored.
     """
-    from agent_factory.factory.validation import unknown_codes
+    from agent_factory.factory.arguments import unknown_codes
 
     ignored = [code.strip() for text in ignore or () for code in text.split(",")]
     if wrong := list(unknown_codes(ignored)):

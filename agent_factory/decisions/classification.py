@@ -1,11 +1,11 @@
-"""What a hook, a layer, a tool or a route decided, read off what it was given and returned."""
+"""Classification: read decisions off what a hook, layer, tool or route was given and returned."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from inspect import isawaitable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import AIMessage, RemoveMessage, ToolMessage
@@ -20,13 +20,13 @@ from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelRespon
 
 
 def make_decision(
-    who: str, hook: str, outcome: Outcome, detail: str = "", *, request: Any = None, **more: Any
+    owner: str, hook: str, outcome: Outcome, detail: str = "", *, request: Any = None, **more: Any
 ) -> Decision:
-    """A decision, still without the place where it was made."""
+    """Make a decision that does not yet say where in a run it was made."""
     call = getattr(request, "tool_call", None)
     if call:
         more |= {"tool": str(call["name"]), "call_id": str(call["id"] or "")}
-    return Decision("", None, 0, who, hook, outcome, detail, **more)
+    return Decision("", None, 0, owner, hook, outcome, detail, **more)
 
 
 def _failed(error: BaseException) -> tuple[Outcome, str]:
@@ -37,23 +37,20 @@ def _failed(error: BaseException) -> tuple[Outcome, str]:
     return Outcome.RAISED, type(error).__name__
 
 
-# Hooks
-
-
 def classify_hook(
     definition: Hook,
     finish: Callable[[Any], Any],
-    reasoned: bool,
+    reads_reason: bool,
     result: Any,
     error: BaseException | None,
 ) -> Decision:
-    """What a node hook decided.
+    """Return what a node hook decided.
 
     Args:
         definition: The hook.
-        finish: What the node makes of the result; raises where it refuses that.
-        reasoned: Whether an update may say why.
-        result: What it returned.
+        finish: What the node does with the result; raises if it refuses the result.
+        reads_reason: Whether an update may hold a reason.
+        result: What the hook returned.
         error: What it raised.
     """
     owner, hook = definition.owner, str(definition.phase)
@@ -67,8 +64,8 @@ def classify_hook(
     if isinstance(result, Command) and result.graph is not None:
         return make_decision(owner, hook, Outcome.HANDED_OVER, contents=result)
     update = _update_of(result)
-    said = update.pop(REASON, "") if reasoned else ""
-    reason = str(getattr(result, "reason", "") or said)
+    written_reason = update.pop(REASON, "") if reads_reason else ""
+    reason = str(getattr(result, "reason", "") or written_reason)
     more: dict[str, Any] = {"reason": reason, "changed": _changed(update), "contents": result}
     if jump := update.get("jump_to"):
         return make_decision(owner, hook, Outcome.JUMPED, str(jump), **more)
@@ -80,75 +77,46 @@ def _update_of(result: Any) -> dict[str, Any]:
 
 
 def _changed(update: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(_key(key, value) for key, value in update.items() if key != "jump_to")
+    changed = []
+    for key, value in update.items():
+        if key == "messages":
+            written = value if isinstance(value, list) else [value]
+            removals = [message for message in written if isinstance(message, RemoveMessage)]
+            every = any(removal.id == REMOVE_ALL_MESSAGES for removal in removals)
+            removed = "all" if every else len(removals)
+            changed.append(f"messages +{len(written) - len(removals)} -{removed}")
+        elif key != "jump_to":
+            changed.append(key)
+    return tuple(changed)
 
 
-def _key(key: str, value: Any) -> str:
-    if key != "messages":
-        return key
-    written = value if isinstance(value, list) else [value]
-    removals = [message for message in written if isinstance(message, RemoveMessage)]
-    every = any(removal.id == REMOVE_ALL_MESSAGES for removal in removals)
-    return f"messages +{len(written) - len(removals)} -{'all' if every else len(removals)}"
-
-
-# Layers
-
-
-class Inward:
-    """The call inward from a layer, with what it was given, what came back and what failed.
+@dataclass(slots=True)
+class HandlerCalls:
+    """The calls that a layer made of its handler.
 
     Args:
-        handler: The call.
-        apart: Within it, what is called inward says nothing in the layer's name.
+        requests: The fields of each request.
+        responses: Each response, in parts: a layer may change the list it was given.
+        errors: What was raised.
+        failed: Whether the last call raised.
     """
 
-    def __init__(
-        self, handler: Callable[[Any], Any], apart: Callable[[], AbstractContextManager[Any]]
-    ) -> None:
-        self._handler = handler
-        self._apart = apart
-        self.requests: list[dict[str, Any]] = []
-        self.answers: list[list[Any]] = []
-        self.errors: list[BaseException] = []
-        self.failed = False
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    responses: list[list[Any]] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
+    failed: bool = False
 
-    def __call__(self, request: Any) -> Any:
-        """Call inward."""
-        self.requests.append(fields_of(request))
-        try:
-            with self._apart():
-                result = self._handler(request)
-        except BaseException as error:
-            self._fail(error)
-            raise
-        if isawaitable(result):
-            return self._later(result)
-        self._keep(result)
-        return result
-
-    async def _later(self, result: Awaitable[Any]) -> Any:
-        try:
-            with self._apart():
-                value = await result
-        except BaseException as error:
-            self._fail(error)
-            raise
-        self._keep(value)
-        return value
-
-    def _fail(self, error: BaseException) -> None:
-        self.errors.append(error)
-        self.failed = True
-
-    def _keep(self, result: Any) -> None:
-        # Its parts, since a layer may change the list it was given.
-        self.answers.append(_parts(result))
-        self.failed = False
+    def ended(self, result: Any, error: BaseException | None) -> None:
+        """Note what a call returned or raised."""
+        self.failed = error is not None
+        if error is None:
+            self.responses.append(_parts(result))
+        else:
+            self.errors.append(error)
 
 
 def fields_of(request: Any) -> dict[str, Any]:
-    """The fields of a request as they are now, whatever is set on it later."""
+    """Return the fields of a request as they are now; some are set again later."""
     if isinstance(request, ModelRequest):
         return dict(vars(request))
     names = ("tool_call", "tool", "state", "runtime")
@@ -156,7 +124,7 @@ def fields_of(request: Any) -> dict[str, Any]:
 
 
 def _parts(result: Any) -> list[Any]:
-    """What a layer gives, in parts to compare: it says the same however it is wrapped."""
+    """Return a layer's result in parts that compare equal however the result is wrapped."""
     if isinstance(result, ExtendedModelResponse):
         return _parts(result.model_response)
     if isinstance(result, ModelResponse):
@@ -171,7 +139,7 @@ def _same(one: Any, other: Any) -> bool:
         return True
     try:
         return bool(one == other)
-    except Exception:  # whatever it is, it cannot be compared
+    except Exception:  # an array, for example: its comparison has no truth value
         return False
 
 
@@ -179,85 +147,82 @@ def classify_layer(
     definition: Layer,
     request: Any,
     before: Mapping[str, Any],
-    inward: Inward,
+    calls: HandlerCalls,
     result: Any,
     error: BaseException | None,
 ) -> Decision:
-    """What a layer decided.
+    """Return what a layer decided.
 
     Args:
         definition: The layer.
         request: The request.
-        before: Its fields as they were given.
-        inward: What it called.
+        before: Its fields as the layer was given them.
+        calls: The calls of its handler.
         result: What it returned.
         error: What it raised.
     """
     owner, method = definition.owner, definition.method
     if error is not None:
-        reason = "from within" if any(error is inner for inner in inward.errors) else ""
+        reason = "from within" if any(error is inner for inner in calls.errors) else ""
         more: dict[str, Any] = {"reason": reason, "contents": error}
         return make_decision(owner, method, *_failed(error), request=request, **more)
-    command = result.command if isinstance(result, ExtendedModelResponse) else None
-    changed = _written(command)
-    outcome, detail = _verdict(before, inward, result)
+    changed: tuple[str, ...] = ()
+    if isinstance(result, ExtendedModelResponse) and isinstance(result.command, Command):
+        with suppress(TypeError, ValueError):  # not an update: the model node raises BadReturn
+            changed = _changed(_update_of(result.command))
+    outcome, detail = _layer_outcome(before, calls, result)
     if changed and outcome is Outcome.PASSED:
         outcome = Outcome.WROTE
     more = {"changed": changed, "contents": result}
     return make_decision(owner, method, outcome, detail, request=request, **more)
 
 
-def _written(command: Any) -> tuple[str, ...]:
-    try:
-        return _changed(_update_of(command)) if isinstance(command, Command) else ()
-    except (TypeError, ValueError):  # no update at all: the engine will say so
-        return ()
+# What a layer may return. Composition raises BadReturn for anything else.
+_LAYER_RESULTS = (ModelResponse, ExtendedModelResponse, AIMessage, ToolMessage, Command, list)
 
 
-_RETURNS = (ModelResponse, ExtendedModelResponse, AIMessage, ToolMessage, Command, list)
-"""What a layer may return; anything else is refused where layers are composed."""
-
-
-def _verdict(before: Mapping[str, Any], inward: Inward, result: Any) -> tuple[Outcome, str]:
-    if not isinstance(result, _RETURNS):
+def _layer_outcome(
+    before: Mapping[str, Any], calls: HandlerCalls, result: Any
+) -> tuple[Outcome, str]:
+    if not isinstance(result, _LAYER_RESULTS):
         return Outcome.RAISED, BadReturn.__name__
-    calls = len(inward.requests)
-    if not calls:
+    if not calls.requests:
         return Outcome.ANSWERED, ""
-    kinds = ", ".join(dict.fromkeys(type(error).__name__ for error in inward.errors))
-    if inward.failed:
+    kinds = ", ".join(dict.fromkeys(type(error).__name__ for error in calls.errors))
+    if calls.failed:
         return Outcome.RECOVERED, kinds
     parts = _parts(result)
-    fields = [f for f in before if any(not _same(before[f], r[f]) for r in inward.requests)]
-    if not any(_same(parts, answer) for answer in inward.answers):
+    fields = [f for f in before if any(not _same(before[f], r[f]) for r in calls.requests)]
+    if not any(_same(parts, response) for response in calls.responses):
         fields.append("response")
-    if calls > 1:
+    if len(calls.requests) > 1:
         after = [f"after {kinds}"] if kinds else []
-        return Outcome.REPEATED, ", ".join([f"{calls} times", *fields, *after])
+        return Outcome.REPEATED, ", ".join([f"{len(calls.requests)} times", *fields, *after])
     if fields == ["response"]:
         return Outcome.CHANGED_RESPONSE, ""
     return (Outcome.CHANGED_REQUEST, ", ".join(fields)) if fields else (Outcome.PASSED, "")
 
 
-# Tools
-
-
 def classify_tool(
-    request: Any, told: Sequence[str], before: int, result: Any, error: BaseException | None
+    request: Any,
+    reported_errors: Sequence[str],
+    before: int,
+    result: Any,
+    error: BaseException | None,
 ) -> Decision | None:
-    """What became of a tool's call; None where it went well, or was recorded already.
+    """Return how a tool call failed; None if it succeeded, or if that is recorded already.
 
     Args:
         request: The call.
-        told: The types of the exceptions that the model was told of.
-        before: How many those were when it began.
-        result: What it gave.
+        reported_errors: The types of the exceptions reported to the model.
+        before: How many of them there were when the call began.
+        result: What it returned.
         error: What it raised.
     """
     if error is not None:
         return make_decision("", TOOLS, *_failed(error), request=request, contents=error)
     failed = isinstance(result, ToolMessage) and result.status == "error"
-    if not failed or len(told) > before:
+    if not failed or len(reported_errors) > before:
         return None
     detail = "" if request.tool else "unknown tool"
     return make_decision(
@@ -265,11 +230,8 @@ def classify_tool(
     )
 
 
-# The model, and routes
-
-
 def classify_repair(before: Sequence[Any], after: Sequence[Any]) -> Decision:
-    """How a history was mended."""
+    """Return how a history was repaired."""
     old, new = ({id(message) for message in messages} for messages in (before, after))
     counts = Counter(added=len(new - old), removed=len(old - new))
     detail = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
@@ -283,21 +245,19 @@ def classify_route(
     chosen: Any,
     error: BaseException | None,
 ) -> Decision:
-    """Where a route led.
+    """Return where a route led.
 
     Args:
         source: The node it left.
-        why: Its reason, from the node that was chosen and what is known of a jump.
-        jump: What is known of a jump.
+        why: Its reason, from the chosen node and the reason of a pending jump.
+        jump: The reason of a pending jump; empty without one.
         chosen: A node, or tasks for one.
         error: What it raised.
     """
     if error is not None:
         return make_decision("", source, *_failed(error), contents=error)
-    if not isinstance(chosen, list):
-        return make_decision("", source, Outcome.ROUTED, str(chosen), reason=why(str(chosen), jump))
-    target = chosen[0].node
-    tasks = f"{len(chosen)} task{'s' * (len(chosen) != 1)}"
-    return make_decision(
-        "", source, Outcome.ROUTED, f"{target} ({tasks})", reason=why(target, jump)
-    )
+    target, detail = chosen, str(chosen)
+    if isinstance(chosen, list):
+        target = chosen[0].node
+        detail = f"{target} ({len(chosen)} task{'s' * (len(chosen) != 1)})"
+    return make_decision("", source, Outcome.ROUTED, detail, reason=why(str(target), jump))

@@ -1,15 +1,13 @@
-"""Why did the run go this way? A record of what each hook, layer and route decided.
+"""Decision log: a record of what each hook, layer and route of a run decided, and why.
 
-Nothing is recorded unless an agent is built with `decisions=...`; then its hooks, layers and routes
-are wrapped once, when it is built. A record holds names and numbers, and no contents of messages
-unless asked for.
+Nothing is recorded unless an agent is built with `decisions=...`. A record holds names and numbers.
+It holds no contents of messages unless the log is made with `contents=True`.
 """
 
 from __future__ import annotations
 
 import inspect
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
@@ -23,6 +21,8 @@ from langgraph.config import get_stream_writer
 from langgraph.runtime import Runtime
 
 from agent_factory.errors import ArgumentError, describe
+from agent_factory.state.identity_cache import IdentityCache
+from agent_factory.upstream import run_identity
 
 
 class Outcome(StrEnum):
@@ -35,32 +35,33 @@ class Outcome(StrEnum):
     JUMPED = "jumped"
     """A hook sent the run elsewhere; `detail` says where."""
     CHANGED_REQUEST = "changed request"
-    """A layer passed on another request; `detail` names the fields, and `response` where it
-    changed what came back, too."""
+    """A layer changed the request; `detail` names the fields, and `response` if it changed the
+    response too."""
     CHANGED_RESPONSE = "changed response"
-    """A layer returned something else than it was given."""
+    """A layer changed the response."""
     ANSWERED = "answered"
-    """A layer answered without calling inward."""
+    """A layer returned a response without calling the next layer."""
     REPEATED = "repeated"
-    """A layer called inward more than once; `detail` says how often, what it changed and after
-    which exceptions."""
+    """A layer called the next layer more than once; `detail` says how often, what it changed and
+    which exceptions it caught."""
     RECOVERED = "recovered"
-    """A layer answered where its call inward failed; `detail` is the type of the exception."""
+    """A layer returned a response after its call failed; `detail` is the type of the exception."""
     ROUTED = "routed"
     """A route was taken; `detail` says where to."""
     SKIPPED = "skipped"
-    """A hook or the model did not run, since tools have ended the run."""
-    ERROR_REPORTED = "told the model"
-    """A call of a tool failed, and the model was told; `detail` is the type of the exception."""
+    """A hook or the model did not run, because a tool ended the run."""
+    ERROR_REPORTED = "reported error"
+    """A tool call failed and the model got the error as its result; `detail` is the type of the
+    exception."""
     REPAIRED = "repaired"
-    """A history was mended before the model saw it; `detail` says how."""
+    """A history was repaired before the model saw it; `detail` says how."""
     EXPLAINED = "explained"
-    """The model is told what is wrong with its structured answer; `detail` says how often so far.
-    """
+    """The model gets an explanation of what is wrong with its structured answer; `detail` says how
+    many it has got."""
     INTERRUPTED = "interrupted"
-    """It waits for an answer from outside."""
+    """It waits for the answer to an interrupt."""
     HANDED_OVER = "handed over"
-    """It gave a command to the parent graph."""
+    """It returned a command to the parent graph."""
     RAISED = "raised"
     """It raised, or what it returned was refused; `detail` is the type of the exception."""
 
@@ -70,23 +71,23 @@ class Decision:
     """One decision of a run.
 
     Args:
-        run: The run's id: that of its config, or one made for it. A run of a subagent belongs to
-            the run that called it. Empty where it cannot be known: outside of a graph.
-        thread: The thread's id; None without one.
-        step: The super-step of the graph, as in its checkpoints; 0 where it cannot be known.
-        middleware: Who decided; empty for what the agent itself decides.
+        run: Id of the run: from its config, or generated. A subagent's run has the id of the run
+            that called it. Empty outside of a graph.
+        thread: Id of the thread; None without one.
+        step: The super-step of the graph, as in its checkpoints; 0 if unknown.
+        middleware: The middleware that decided; empty for the agent itself.
         hook: The hook or layer, by the name of its method, or the node.
-        verdict: What was decided.
-        detail: More of it in a word.
-        reason: Why, where the author gave a reason or the engine knows one.
-        tool: The tool that is called, for decisions about a call.
-        call_id: The id of that call.
-        changed: The state keys it wrote; of messages, how many were written and removed.
-        seconds: How long it took, in seconds, with all that it called.
-        agent: The name of the agent; empty without one.
+        outcome: What was decided.
+        detail: More about the outcome, in a few words.
+        reason: Why, if the author gave a reason or the agent knows one.
+        tool: Name of the tool, for decisions about a tool call.
+        call_id: Id of that call.
+        changed: The state keys it wrote. "messages" with how many were written and removed.
+        seconds: Duration in seconds, with everything it called.
+        agent: Name of the agent; empty without one.
         namespace: The tasks that lead to a subagent, as in `stream(..., subgraphs=True)`.
-        at: When it was recorded, in seconds since 1970 (UTC).
-        contents: What it returned or raised, where contents are asked for.
+        at: Time of the record, in seconds since 1970 (UTC).
+        contents: What it returned or raised, if the log records contents.
     """
 
     run: str
@@ -108,12 +109,12 @@ class Decision:
 
     @property
     def error(self) -> str:
-        """The type of the exception that was raised or met; empty without one."""
+        """The type of the exception it raised or caught; empty without one."""
         failed = self.outcome in (Outcome.RAISED, Outcome.RECOVERED, Outcome.ERROR_REPORTED)
         return self.detail if failed else ""
 
     def to_data(self) -> dict[str, Any]:
-        """The record as plain values, for JSON; contents, where there are any, as their repr."""
+        """Return the record as plain values for JSON; contents become their repr."""
         data = {field.name: getattr(self, field.name) for field in fields(self)}
         contents = data.pop("contents")
         data.update(
@@ -129,12 +130,12 @@ class Decision:
 
 
 class Jump(dict[str, Any]):
-    """A jump with its reason, to be returned by a node hook.
+    """State update of a node hook that jumps, with a reason for the decision log.
 
     Args:
         to: "tools", "model" or "end"; the hook declares it with `hook_config`.
         reason: Why, for the decision log.
-        **update: What else to write to the state.
+        **update: Other keys to write to the state.
 
     >>> Jump("end", reason="outside office hours")
     {'jump_to': 'end'}
@@ -146,19 +147,18 @@ class Jump(dict[str, Any]):
 
 
 REASON: Final = "reason"
-"""The key under which a hook's update may say why; it is not written to the state."""
+"""Key of a hook's update that holds a reason for the log; it is not written to the state."""
 
 _reasons: ContextVar[list[str] | None] = ContextVar("reasons", default=None)
 
 
 def set_reason(reason: str) -> None:
-    """Say why, from within a hook or a layer, for the decision log; the last word counts.
+    """Give the reason of the hook or layer that is running, for the decision log.
 
-    Costs nothing and does nothing where no log is kept.
+    The last reason counts. Without a log, this does nothing.
 
     Args:
-        reason: In the author's own words. They are recorded as they are: keep what users and
-            models said out of them.
+        reason: Text that is recorded verbatim: leave out what users and models wrote.
 
     >>> from agent_factory import create_agent, wrap_model_call
     >>> from agent_factory.testing import ScriptedChatModel
@@ -170,21 +170,21 @@ def set_reason(reason: str) -> None:
     >>> _ = agent.invoke({"messages": [("user", "Hello")]})
     brief.around_model changed request: system_message [it is late]
     """
-    if (said := _reasons.get()) is not None:
-        said.append(str(reason))
+    if (reasons := _reasons.get()) is not None:
+        reasons.append(str(reason))
 
 
 Sink = Callable[[Decision], None]
 
 
 class DecisionLog:
-    """Where decisions go.
+    """Sinks for the decisions of one or more agents.
 
     Args:
-        sinks: Functions that each take a `Decision`; they may be called in several threads at
-            once. Without any, decisions become custom stream events. One that raises is warned of
-            once, and the run goes on.
-        contents: Also record what hooks and layers returned or raised: it may hold personal data.
+        sinks: Functions that each take a `Decision`. Several threads may call them at once.
+            Without any, decisions become custom stream events. If one raises, the run continues;
+            the first exception of each sink becomes a RuntimeWarning.
+        contents: Also record what hooks and layers returned or raised, which may be personal data.
 
     Raises:
         ArgumentError: A sink cannot be called with a decision.
@@ -202,89 +202,78 @@ class DecisionLog:
 
     def __init__(self, *sinks: Sink, contents: bool = False) -> None:
         for sink in sinks:
-            _check(sink)
+            problem = None
+            if not callable(sink):
+                problem = "is not callable"
+            elif isinstance(sink, type):
+                problem = "is a class, and each decision would create an instance"
+            elif inspect.iscoroutinefunction(sink) or inspect.iscoroutinefunction(
+                type(sink).__call__
+            ):
+                problem = "is a coroutine function, which would not be awaited"
+            if problem:
+                raise ArgumentError(
+                    "decisions",
+                    f"{describe(sink)} {problem}.",
+                    "Pass True, a function of a Decision, a list of them, or a DecisionLog.",
+                )
         self.sinks = sinks or (to_stream,)
         self.contents = contents
         self._failed: set[int] = set()
 
-    def record(self, make_decision: Decision, runtime: Runtime[Any] | None, **known: Any) -> None:
-        """Complete a record with where it was made, and hand it to every sink.
+    def record(self, decision: Decision, runtime: Runtime[Any] | None, **known: Any) -> None:
+        """Add to a decision where it was made, and pass it to every sink.
 
         Args:
-            noted: What was decided.
-            runtime: Where, as LangGraph knows it.
+            decision: What was decided.
+            runtime: The runtime of the node, or None outside of a graph.
             **known: Other fields of the record.
         """
         info = runtime.execution_info if runtime else None
         decision = replace(
-            make_decision,
-            run=_run_of(runtime),
+            decision,
+            run=_run_id(runtime),
             thread=info.thread_id if info else None,
             namespace=tuple(info.checkpoint_ns.split("|")[:-1]) if info else (),
             at=time(),
-            contents=make_decision.contents if self.contents else None,
+            contents=decision.contents if self.contents else None,
             **known,
         )
         for index, sink in enumerate(self.sinks):
-            self._tell(index, sink, decision)
-
-    def _tell(self, index: int, sink: Sink, decision: Decision) -> None:
-        try:
-            sink(decision)
-        except Exception as error:  # a log must not decide how a run ends
-            if index not in self._failed:
-                self._failed.add(index)
-                warnings.warn(
-                    f"A sink of the decision log failed, and is not warned of again: {error!r}",
-                    RuntimeWarning,
-                    stacklevel=3,
-                )
+            try:
+                sink(decision)
+            except Exception as error:  # a log must not decide how a run ends
+                if index not in self._failed:
+                    self._failed.add(index)
+                    warnings.warn(
+                        f"A sink of the decision log raised {error!r}. Its later exceptions are "
+                        "not reported.",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
 
 
-def _check(sink: Any) -> None:
-    wrong = None
-    if not callable(sink):
-        wrong = "cannot take a decision."
-    elif isinstance(sink, type):
-        wrong = "is a class, and would be made anew for each decision."
-    elif inspect.iscoroutinefunction(sink) or inspect.iscoroutinefunction(type(sink).__call__):
-        wrong = "is a coroutine, and would not be awaited."
-    if wrong:
-        raise ArgumentError(
-            "decisions",
-            f"{describe(sink)} {wrong}",
-            "Give True, a function of a Decision, a list of them, or a DecisionLog.",
-        )
-
-
-_REMEMBERED = 1024
-"""How many runs keep their ids: more than are likely to be under way at once."""
-
-_runs: OrderedDict[int, tuple[object, str]] = OrderedDict()
+# More runs than are likely to be under way at once.
+_run_ids = IdentityCache[str](size=1024)
 _lock = Lock()
 
 
-def _run_of(runtime: Runtime[Any] | None) -> str:
-    """The run's id: it is one for all that a run calls, whichever agents and logs they are."""
+def _run_id(runtime: Runtime[Any] | None) -> str:
+    """Return the id of a run: the same for all agents and logs that the run reaches."""
     given = runtime.execution_info.run_id if runtime and runtime.execution_info else None
-    if runtime is None or (control := runtime.control) is None:
+    if runtime is None or (run := run_identity(runtime)) is None:
         return given or ""
-    key = id(control)
     with _lock:
-        if key not in _runs:
-            # Holding the run keeps its number from being given to another one.
-            _runs[key] = control, given or str(uuid4())
-            if len(_runs) > _REMEMBERED:
-                _runs.popitem(last=False)
-        _runs.move_to_end(key)
-        return given or _runs[key][1]
+        known = _run_ids.get(run) or given or str(uuid4())
+        _run_ids.put(known, run)
+        return given or known
 
 
 def decision_log(value: Any) -> DecisionLog | None:
-    """The log that an argument `decisions` stands for; None for none.
+    """Return the log for the argument `decisions`, or None if nothing is to be recorded.
 
     Raises:
-        ArgumentError: It is none of the forms.
+        ArgumentError: A sink cannot be called with a decision.
     """
     if value is None or value is False:
         return None
@@ -298,5 +287,5 @@ def decision_log(value: Any) -> DecisionLog | None:
 
 
 def to_stream(decision: Decision) -> None:
-    """The sink of `decisions=True`: a custom stream event, `{"decision": {...}}`."""
+    """Send a custom stream event `{"decision": {...}}`: the sink of `decisions=True`."""
     get_stream_writer()({"decision": decision.to_data()})

@@ -1,24 +1,23 @@
-"""Hooks, layers, routes and tools that record what they decide, each in its own colour."""
+"""Recorders: wrap the hooks, layers, tools and routes of an agent, so that they log decisions."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 
 from agent_factory.decisions.classification import (
-    Inward,
+    HandlerCalls,
     classify_hook,
     classify_layer,
     classify_repair,
@@ -28,59 +27,132 @@ from agent_factory.decisions.classification import (
     make_decision,
 )
 from agent_factory.decisions.log import Decision, DecisionLog, Outcome, _reasons
-from agent_factory.hooks.flows import is_awaitable
+from agent_factory.hooks.flows import is_awaitable, then
 from agent_factory.hooks.introspection import Bound
 from agent_factory.state.history import Repair
 from agent_factory.topology.model import MODEL, TOOLS, Hook, Layer
+from agent_factory.upstream import current_config, super_step
 
-Note = Callable[[Any, BaseException | None], Decision | None]
-"""Reads a decision off what a call returned or raised."""
+Choice = Callable[..., str | list[Send]]
+"""Function of the state, and of the config if it needs that, that returns where a run continues."""
+
+PendingExit = Callable[[Any, Any], Any]
+"""Function of the state and the routing rules that returns what a node passes on unprocessed."""
+
+
+class Recorder:
+    """Recorder for an agent without a decision log: returns every part as it is.
+
+    Nodes, layers and routes always have a recorder, so none of them asks whether there is a log.
+    """
+
+    enabled: ClassVar[bool] = False
+    """Whether the parts it returns record anything."""
+
+    def hook(
+        self, bound: Bound[Hook], finish: Callable[[Any, Any], Any], *, reads_reason: bool
+    ) -> Bound[Hook]:
+        """Return the hook, recorded.
+
+        Args:
+            bound: The hook.
+            finish: What the node does with a state and the result of the hook; raises if it
+                refuses the result.
+            reads_reason: Whether an update may hold a reason; not if the state has such a key.
+        """
+        return bound
+
+    def pending_exit(
+        self, owner: str, hook: str, pending: PendingExit, why: Callable[[Any, Any], str]
+    ) -> PendingExit:
+        """Return the check for a pending exit, recorded when it makes a node skip its work.
+
+        Args:
+            owner: The middleware of the node; empty for the model.
+            hook: The hook of the node, or the model.
+            pending: The check.
+            why: Its reason, from the state and the rules.
+        """
+        return pending
+
+    def layer(
+        self, definition: Layer, method: Callable[[Any, Any], Any]
+    ) -> Callable[[Any, Any], Any]:
+        """Return the layer, recorded."""
+        return method
+
+    def tools(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return the call of a tool with all its layers, so that its errors are recorded."""
+        return call
+
+    def execution(self, execute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return the execution of a tool inside its layers, recorded if it fails."""
+        return execute
+
+    def handler(self, handler: Any) -> Any:
+        """Return the handler of tool errors, recorded when it reports one to the model."""
+        return handler
+
+    def refusing(
+        self, refuse: Callable[[dict[str, Any]], ToolMessage]
+    ) -> Callable[[dict[str, Any]], ToolMessage]:
+        """Return the function that answers calls with invalid arguments, recorded."""
+        return refuse
+
+    def repairing(self, repair: Callable[..., Repair | None]) -> Callable[..., Repair | None]:
+        """Return the repair of histories, recorded when it changes one."""
+        return repair
+
+    def explained(self, times: int) -> None:
+        """Record that the model gets an explanation of what is wrong with its answer."""
+
+    def route(self, source: str, choose: Choice, why: Callable[[Any, str, str], str]) -> Choice:
+        """Return the route, recorded.
+
+        Args:
+            source: The node it leaves.
+            choose: The decision.
+            why: Its reason, from the state, the chosen node, and the reason of a pending jump.
+        """
+        return choose
+
+
+NO_RECORDER = Recorder()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a run something is decided.
-
-    Args:
-        runtime: The run, as LangGraph knows it.
-        step: The super-step.
-        config: Its config.
-    """
+class _Place:
+    """Where in a run something is decided."""
 
     runtime: Runtime[Any] | None
     step: int = 0
     config: RunnableConfig | None = None
 
 
-_place: ContextVar[Place | None] = ContextVar("place", default=None)
+_place: ContextVar[_Place | None] = ContextVar("place", default=None)
 
 
-def here(runtime: Runtime[Any] | None = None) -> Place:
-    """The place of the call under way.
-
-    Args:
-        runtime: What else is known of it.
-    """
-    config: RunnableConfig | None = var_child_runnable_config.get()
+def _here(runtime: Runtime[Any] | None = None) -> _Place:
+    config = current_config.get()
     if config is None:  # the context is lost, as in a thread that a layer started
-        return _place.get() or Place(runtime)
-    return Place(get_runtime(), config.get("metadata", {}).get("langgraph_step", 0), config)
+        return _place.get() or _Place(runtime)
+    return _Place(get_runtime(), super_step(config), config)
 
 
 @contextmanager
 def _current(config: RunnableConfig | None) -> Iterator[None]:
-    token = var_child_runnable_config.set(config)
+    token = current_config.set(config)
     try:
         yield
     finally:
-        var_child_runnable_config.reset(token)
+        current_config.reset(token)
 
 
 @contextmanager
-def _within(said: list[str] | None) -> Iterator[None]:
-    """Reasons that are given inside are heard by this list, or by nobody."""
+def _collecting(reasons: list[str] | None) -> Iterator[None]:
+    """Collect the reasons that are given inside in this list, or drop them."""
     before = _reasons.get()
-    _reasons.set(said)
+    _reasons.set(reasons)
     try:
         yield
     finally:
@@ -89,282 +161,229 @@ def _within(said: list[str] | None) -> Iterator[None]:
 
 
 @contextmanager
-def _inward(place: Place) -> Iterator[None]:
-    """Within a layer's call inward: the place stays known, and nobody speaks in its name."""
+def _inside_handler(place: _Place) -> Iterator[None]:
+    """Keep the place while a layer calls its handler, and drop reasons: they are not its own."""
     before = _place.get()
     _place.set(place)
     try:
-        with _within(None):
+        with _collecting(None):
             yield
     finally:
         _place.set(before)
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """The call of a tool under way.
+def _observe(
+    call: Callable[[], Any],
+    within: Callable[[], AbstractContextManager[Any]],
+    ended: Callable[[Any, BaseException | None], None],
+) -> Any:
+    """Make a call, sync or async, inside a context; pass its result or exception to `ended`."""
 
-    Args:
-        request: What was asked for.
-        told: The types of the exceptions that the model was told of.
-    """
+    def finish(value: Any) -> Any:
+        ended(value, None)
+        return value
+
+    def fail(error: BaseException) -> Any:
+        ended(None, error)
+        raise error
+
+    async def awaited(value: Awaitable[Any]) -> Any:
+        with within():
+            return await value
+
+    try:
+        with within():
+            result = call()
+    except BaseException as error:
+        ended(None, error)
+        raise
+    return then(awaited(result) if is_awaitable(result) else result, finish, fail)
+
+
+@dataclass(frozen=True, slots=True)
+class _ToolCall:
+    """The tool call that is running, with the types of the exceptions reported to the model."""
 
     request: Any
-    told: list[str]
+    reported_errors: list[str]
 
 
-_running: ContextVar[_Running | None] = ContextVar("running", default=None)
+_tool_call: ContextVar[_ToolCall | None] = ContextVar("tool_call", default=None)
 
 
-class DecisionRecorder:
-    """Makes the parts of one agent record what they decide.
+class DecisionRecorder(Recorder):
+    """Recorder that wraps the parts of one agent, so that they log what they decide.
 
     Args:
-        log: Where it goes.
-        agent: The agent's name, or None.
+        log: Where decisions go.
+        agent: Name of the agent, or None.
     """
 
-    REMEMBERED = 1024
-    """How many jumps wait for their route; one whose route never comes is forgotten in time."""
+    enabled = True
+
+    JUMPS = 1024
+    """Maximum number of jumps whose route has not been recorded yet; the oldest is evicted."""
 
     def __init__(self, log: DecisionLog, agent: str | None) -> None:
         self._log = log
         self._agent = agent or ""
         self._jumps: OrderedDict[str, str] = OrderedDict()
 
-    # What is common to all
-
-    def _tell(self, decision: Decision, place: Place, **known: Any) -> None:
+    def _record(self, decision: Decision, place: _Place, **known: Any) -> None:
         with _current(place.config):
             self._log.record(decision, place.runtime, step=place.step, agent=self._agent, **known)
 
-    def _watched(self, note: Note, place: Place, call: Callable[[], Any]) -> Any:
-        """Make a call in either colour, and record what it decided."""
-        told = _Told(self, note, place)
-        try:
-            with _within(told.reasons):
-                result = call()
-        except BaseException as error:
-            told(None, error)
-            raise
-        if is_awaitable(result):
-            return self._watched_later(told, result)
-        told(result, None)
-        return result
+    def _recorded(
+        self,
+        classify: Callable[[Any, BaseException | None], Decision | None],
+        place: _Place,
+        call: Callable[[], Any],
+    ) -> Any:
+        """Make a call, sync or async, and record the decision that `classify` finds in it."""
+        reasons: list[str] = []
+        start = perf_counter()
 
-    async def _watched_later(self, told: _Told, result: Awaitable[Any]) -> Any:
-        try:
-            with _within(told.reasons):
-                value = await result
-        except BaseException as error:
-            told(None, error)
-            raise
-        told(value, None)
-        return value
+        def ended(result: Any, error: BaseException | None) -> None:
+            seconds = perf_counter() - start
+            if (decision := classify(result, error)) is not None:
+                reason = reasons[-1] if reasons else decision.reason
+                self._record(decision, place, seconds=seconds, reason=reason)
 
-    # Hooks
+        return _observe(call, partial(_collecting, reasons), ended)
 
     def hook(
-        self, bound: Bound[Hook], finish: Callable[[Any, Any], Any], *, reasoned: bool
+        self, bound: Bound[Hook], finish: Callable[[Any, Any], Any], *, reads_reason: bool
     ) -> Bound[Hook]:
-        """The hook, recording what it decides.
+        definition = bound.definition
 
-        Args:
-            bound: The hook.
-            finish: What the node makes of a state and what the hook returned; raises where it
-                refuses that.
-            reasoned: Whether an update may say why; not where the state has such a key.
-        """
-        made = partial(self._hook, bound.definition, finish, reasoned)
-        func, afunc = (method and made(method) for method in (bound.func, bound.afunc))
+        def recorded(method: Callable[[Any, Any], Any], state: Any, runtime: Any) -> Any:
+            place = _here(runtime)
+
+            def classify(result: Any, error: BaseException | None) -> Decision:
+                found = classify_hook(
+                    definition, partial(finish, state), reads_reason, result, error
+                )
+                if found.outcome is Outcome.JUMPED:
+                    self._remember_jump(place, f"jump to {found.detail} by {found.middleware}")
+                return found
+
+            return self._recorded(classify, place, partial(method, state, runtime))
+
+        func, afunc = (f and partial(recorded, f) for f in (bound.func, bound.afunc))
         return replace(bound, func=func, afunc=afunc)
 
-    def _hook(
-        self,
-        definition: Hook,
-        finish: Callable[[Any, Any], Any],
-        reasoned: bool,
-        method: Callable[[Any, Any], Any],
-    ) -> Callable[[Any, Any], Any]:
-        def watching(state: Any, runtime: Any) -> Any:
-            note = partial(classify_hook, definition, partial(finish, state), reasoned)
-            place = here(runtime)
-            remembering = partial(self._remembering, note, place)
-            return self._watched(remembering, place, partial(method, state, runtime))
-
-        return watching
-
-    def _remembering(
-        self, note: Note, place: Place, result: Any, error: BaseException | None
-    ) -> Decision | None:
-        decision = note(result, error)
-        if decision is not None and decision.outcome is Outcome.JUMPED:
-            self._remember(place, f"jump to {decision.detail} by {decision.middleware}")
-        return decision
-
-    def _remember(self, place: Place, reason: str) -> None:
+    def _remember_jump(self, place: _Place, reason: str) -> None:
         if place.runtime is None or (info := place.runtime.execution_info) is None:
             return
         self._jumps[info.task_id] = reason
-        if len(self._jumps) > self.REMEMBERED:
+        if len(self._jumps) > self.JUMPS:
             self._jumps.popitem(last=False)
 
-    def passing(
-        self,
-        owner: str,
-        hook: str,
-        pending_exit: Callable[[Any, Any], Any],
-        why: Callable[[Any, Any], str],
-    ) -> Callable[[Any, Any], Any]:
-        """What a node hands on without working, recorded where there is something."""
-
-        def watching(state: Any, rules: Any) -> Any:
-            passed = pending_exit(state, rules)
-            if passed:
-                reason, place = why(state, rules), here()
-                self._remember(place, reason)
-                self._tell(make_decision(owner, hook, Outcome.SKIPPED, reason=reason), place)
+    def pending_exit(
+        self, owner: str, hook: str, pending: PendingExit, why: Callable[[Any, Any], str]
+    ) -> PendingExit:
+        def recorded(state: Any, rules: Any) -> Any:
+            if passed := pending(state, rules):
+                reason, place = why(state, rules), _here()
+                self._remember_jump(place, reason)
+                self._record(make_decision(owner, hook, Outcome.SKIPPED, reason=reason), place)
             return passed
 
-        return watching
-
-    # Layers
+        return recorded
 
     def layer(
         self, definition: Layer, method: Callable[[Any, Any], Any]
     ) -> Callable[[Any, Any], Any]:
-        """A layer that records what it decides."""
+        def recorded(request: Any, handler: Callable[[Any], Any]) -> Any:
+            place, calls = _here(request.runtime), HandlerCalls()
 
-        def watching(request: Any, handler: Callable[[Any], Any]) -> Any:
-            place = here(request.runtime)
-            inward = Inward(handler, partial(_inward, place))
-            note = partial(classify_layer, definition, request, fields_of(request), inward)
-            return self._watched(note, place, partial(method, request, inward))
+            def call_handler(request: Any) -> Any:
+                calls.requests.append(fields_of(request))
+                within = partial(_inside_handler, place)
+                return _observe(partial(handler, request), within, calls.ended)
 
-        return watching
+            classify = partial(classify_layer, definition, request, fields_of(request), calls)
+            return self._recorded(classify, place, partial(method, request, call_handler))
 
-    # Tools
+        return recorded
 
-    def tools(self, wrap: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        """All layers around a call of a tool, with the call itself recorded where it fails."""
+    def tools(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def recorded(request: Any) -> Any:
+            # Never reset: ToolNode calls its error handler later, in this context.
+            _tool_call.set(_ToolCall(request, []))
+            return call(request)
 
-        def watching(request: Any, execute: Callable[[Any], Any]) -> Any:
-            # Left as it is at the end: ToolNode asks its handler after that, in this context.
-            _running.set(_Running(request, []))
-            return wrap(request, partial(self._execute, execute))
+        return recorded
 
-        return watching
+    def execution(self, execute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def recorded(request: Any) -> Any:
+            running = _tool_call.get()
+            reported = running.reported_errors if running else []
+            classify = partial(classify_tool, request, reported, len(reported))
+            place = _here(request.runtime)
+            return self._recorded(classify, place, partial(execute, request))
 
-    def _execute(self, execute: Callable[[Any], Any], request: Any) -> Any:
-        running = _running.get()
-        told = running.told if running else []
-        note = partial(classify_tool, request, told, len(told))
-        return self._watched(note, here(request.runtime), partial(execute, request))
+        return recorded
 
     def handler(self, handler: Any) -> Any:
-        """A handler of tools' errors, recording what it tells the model of."""
         if not callable(handler):
             return handler
 
-        def watching(error: Exception) -> str:
+        def recorded(error: Exception) -> str:
             text: str = handler(error)
-            self._told(type(error).__name__)
+            kind, request = type(error).__name__, None
+            if running := _tool_call.get():
+                request = running.request
+                running.reported_errors.append(kind)
+            self._record(
+                make_decision("", TOOLS, Outcome.ERROR_REPORTED, kind, request=request), _here()
+            )
             return text
 
-        return watching
-
-    def _told(self, kind: str) -> None:
-        request = None
-        if running := _running.get():
-            request = running.request
-            running.told.append(kind)
-        self._tell(make_decision("", TOOLS, Outcome.ERROR_REPORTED, kind, request=request), here())
+        return recorded
 
     def refusing(
         self, refuse: Callable[[dict[str, Any]], ToolMessage]
     ) -> Callable[[dict[str, Any]], ToolMessage]:
-        """What answers a call that cannot be read, recorded."""
-
-        def watching(call: dict[str, Any]) -> ToolMessage:
-            where = {"tool": str(call["name"]), "call_id": str(call["id"])}
-            self._tell(
-                make_decision("", TOOLS, Outcome.ERROR_REPORTED, "unreadable arguments", **where),
-                here(),
+        def recorded(call: dict[str, Any]) -> ToolMessage:
+            detail, tool, call_id = "invalid arguments", str(call["name"]), str(call["id"])
+            self._record(
+                make_decision(
+                    "", TOOLS, Outcome.ERROR_REPORTED, detail, tool=tool, call_id=call_id
+                ),
+                _here(),
             )
             return refuse(call)
 
-        return watching
-
-    # The model
+        return recorded
 
     def repairing(self, repair: Callable[..., Repair | None]) -> Callable[..., Repair | None]:
-        """A repair of histories, recorded where there was something to mend."""
+        def recorded(messages: Sequence[Any], start: int = 0) -> Repair | None:
+            repaired = repair(messages, start)
+            if repaired is not None:
+                self._record(classify_repair(messages, repaired.messages), _here())
+            return repaired
 
-        def watching(messages: Sequence[Any], start: int = 0) -> Repair | None:
-            mended = repair(messages, start)
-            if mended is not None:
-                self._tell(classify_repair(messages, mended.messages), here())
-            return mended
-
-        return watching
+        return recorded
 
     def explained(self, times: int) -> None:
-        """The model is told what is wrong with its structured answer."""
         detail = f"{times} time{'s' * (times != 1)}"
-        self._tell(make_decision("", MODEL, Outcome.EXPLAINED, detail), here())
+        self._record(make_decision("", MODEL, Outcome.EXPLAINED, detail), _here())
 
-    # Routes
-
-    def route(
-        self,
-        source: str,
-        choose: Callable[[Any], str | list[Send]],
-        why: Callable[[Any, str, str], str],
-    ) -> Callable[[Any, RunnableConfig | None], str | list[Send]]:
-        """A route that records where it leads.
-
-        Args:
-            source: The node it leaves.
-            choose: The decision.
-            why: Its reason, from the state, the node that was chosen, and what is known of a jump.
-        """
-
-        def route(state: Any, config: RunnableConfig | None) -> str | list[Send]:
-            # LangGraph hands the config to a route and does not make it current.
+    def route(self, source: str, choose: Choice, why: Callable[[Any, str, str], str]) -> Choice:
+        def recorded(state: Any, config: RunnableConfig | None = None) -> str | list[Send]:
+            # LangGraph passes the config to a route and does not make it current.
             with _current(config):
-                place = here()
-                note = partial(classify_route, source, partial(why, state), self._recall(place))
-                chosen: str | list[Send] = self._watched(note, place, partial(choose, state))
+                place = _here()
+                info = place.runtime.execution_info if place.runtime else None
+                jump = self._jumps.pop(info.task_id, "") if info else ""
+                classify = partial(classify_route, source, partial(why, state), jump)
+                chosen: str | list[Send] = self._recorded(classify, place, partial(choose, state))
             return chosen
 
-        return route
-
-    def _recall(self, place: Place) -> str:
-        info = place.runtime.execution_info if place.runtime else None
-        return self._jumps.pop(info.task_id, "") if info else ""
+        return recorded
 
 
-class _Told:
-    """Records one decision, with how long it took and the reasons that were given on the way."""
-
-    __slots__ = ("_note", "_place", "_start", "_watch", "reasons")
-
-    def __init__(self, recorder: DecisionRecorder, note: Note, place: Place) -> None:
-        self._watch = recorder
-        self._note = note
-        self._place = place
-        self.reasons: list[str] = []
-        self._start = perf_counter()
-
-    def __call__(self, value: Any, error: BaseException | None) -> None:
-        seconds = perf_counter() - self._start
-        decision = self._note(value, error)
-        if decision is None:
-            return
-        reason = self.reasons[-1] if self.reasons else decision.reason
-        self._watch._tell(decision, self._place, seconds=seconds, reason=reason)
-
-
-def recorder_for(log: DecisionLog | None, agent: str | None) -> DecisionRecorder | None:
-    """What watches an agent; None where nothing is recorded."""
-    return None if log is None else DecisionRecorder(log, agent)
+def recorder_for(log: DecisionLog | None, agent: str | None) -> Recorder:
+    """Return the recorder of an agent: a recorder of nothing without a log."""
+    return NO_RECORDER if log is None else DecisionRecorder(log, agent)

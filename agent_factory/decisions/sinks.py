@@ -1,12 +1,10 @@
-"""Where decisions can go: a file of JSON lines, or the events of OpenTelemetry spans."""
+"""Sinks for decisions: a file of JSON lines, and events of OpenTelemetry spans."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from os import PathLike
 from threading import Lock
-from typing import Any
 from weakref import finalize
 
 from agent_factory.decisions.log import Decision
@@ -14,17 +12,17 @@ from agent_factory.errors import ArgumentError
 
 
 class DecisionFile:
-    """A sink that appends a line of JSON for each decision.
+    """Sink that appends a line of JSON to a file for each decision.
 
-    Lines are canonical (keys sorted, no spaces, ASCII alone), and flushed as they are written.
-    Several agents and threads may share one. It is closed at the end of a `with` block, by
-    `close`, or with the program.
+    Lines are canonical (sorted keys, no spaces, ASCII only) and are flushed one by one. Several
+    agents and threads may share a file. It is closed at the end of a `with` block, by `close`, or
+    when the program ends.
 
     Args:
-        path: The file; what is in it stays.
+        path: The file; existing lines stay.
 
     Raises:
-        ArgumentError: It cannot be opened for writing.
+        ArgumentError: The file cannot be opened for writing.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -44,11 +42,13 @@ class DecisionFile:
             self._file = open(path, "a", encoding="ascii")  # noqa: SIM115  # closed by `close`
         except (OSError, TypeError, ValueError) as error:
             raise ArgumentError(
-                "path", f"cannot be written to: {error}.", "Name a file in a folder that exists."
+                "path",
+                f"cannot be opened for writing: {error}.",
+                "Use a directory that exists.",
             ) from error
         self._lock = Lock()
         self.close = finalize(self, self._file.close)
-        """Close the file; what is decided later is lost, with a warning."""
+        """Close the file. Later decisions are lost, with a RuntimeWarning."""
 
     def __call__(self, decision: Decision) -> None:
         """Append a decision."""
@@ -70,7 +70,7 @@ _CONVENTIONAL = {
     "tool": "gen_ai.tool.name",
     "call_id": "gen_ai.tool.call.id",
 }
-"""Fields for which the conventions have an attribute."""
+"""Fields with an attribute in OpenTelemetry's semantic conventions."""
 
 _OWN = (
     "run", "step", "namespace", "middleware", "hook", "outcome", "detail", "reason", "changed",
@@ -79,15 +79,15 @@ _OWN = (
 
 
 class DecisionSpanEvents:
-    """A sink that adds an event to the current OpenTelemetry span for each decision.
+    """Sink that adds an event to the current OpenTelemetry span for each decision.
 
-    The event is called `agent_factory.decision`. Attributes have the names of OpenTelemetry's
-    semantic conventions for generative AI where these have one, `gen_ai.agent.name`,
-    `gen_ai.conversation.id` (the thread), `gen_ai.tool.name` and `gen_ai.tool.call.id`, and
-    `error.type` for exceptions; the others are `agent_factory.run`, `agent_factory.outcome` and so
-    on. Fields without a value are left out. Without a span that records nothing is done.
+    The event is called `agent_factory.decision`. Its attributes are `gen_ai.agent.name`,
+    `gen_ai.conversation.id` (the thread), `gen_ai.tool.name`, `gen_ai.tool.call.id` and, for
+    exceptions, `error.type`, as in OpenTelemetry's semantic conventions for generative AI. The
+    others are called `agent_factory.run`, `agent_factory.outcome` and so on. Fields without a
+    value are left out. If no span is recording, nothing happens.
 
-    The names are those of version 1.41 of the conventions, in which all of `gen_ai` has the status
+    The names are those of version 1.41 of the conventions, where all of `gen_ai` has the status
     Development: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-agent-spans/
 
     Raises:
@@ -107,17 +107,15 @@ class DecisionSpanEvents:
         self._trace = trace
 
     def __call__(self, decision: Decision) -> None:
-        """Add a decision to the current span."""
+        """Add an event to the current span."""
         span = self._trace.get_current_span()
-        if span.is_recording():
-            span.add_event(self.NAME, _attributes(decision))
-
-
-def _attributes(decision: Decision) -> Mapping[str, Any]:
-    data = decision.to_data()
-    named = {
-        **{name: data[field] for field, name in _CONVENTIONAL.items()},
-        "error.type": decision.error,
-        **{f"agent_factory.{field}": data.get(field) for field in _OWN},
-    }
-    return {name: value for name, value in named.items() if value not in (None, "", [])}
+        if not span.is_recording():
+            return
+        data = decision.to_data()
+        attributes = {
+            **{name: data[field] for field, name in _CONVENTIONAL.items()},
+            "error.type": decision.error,
+            **{f"agent_factory.{field}": data.get(field) for field in _OWN},
+        }
+        given = {name: value for name, value in attributes.items() if value not in (None, "", [])}
+        span.add_event(self.NAME, given)

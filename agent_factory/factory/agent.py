@@ -1,4 +1,4 @@
-"""create_agent: arguments in, a compiled graph out. The rooms below do the work."""
+"""create_agent and plan_agent: arguments in, a compiled graph or its plan out."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
 from agent_factory.errors import AgentFactoryWarning, ArgumentError, SpecError, describe, raise_all
-from agent_factory.factory.arguments import make_spec
-from agent_factory.factory.validation import UNKNOWN
+from agent_factory.factory.arguments import UNKNOWN, make_spec
 from agent_factory.factory.wiring import AgentGraph, wire
 from agent_factory.fused.agent import FusedAgent
 from agent_factory.fused.planning import plan_fusion
@@ -41,19 +40,19 @@ if TYPE_CHECKING:
     )
 
 RECURSION_LIMIT = 9_999
-"""Super-steps a run may take. High on purpose: a run should meet limits that explain themselves,
-such as ModelCallLimitMiddleware, and not LangGraph's. The number is langchain's."""
+"""Maximum number of super-steps of a run. It is high, so that limits with a clear message, such as
+ModelCallLimitMiddleware, apply before LangGraph's. The number is langchain's."""
 
-# Says in traces who built the agent, under the key LangSmith has for it. It also spares time:
-# without any metadata LangGraph walks a chain of empty maps at every task.
+# LangSmith shows this key as the integration. It also saves time: without any metadata, LangGraph
+# walks a chain of empty maps for every task.
 _METADATA = {"ls_integration": "agent_factory"}
 
 CONFIG: RunnableConfig = {"recursion_limit": RECURSION_LIMIT, "metadata": _METADATA}
-"""What runs of an agent are given where their caller gives nothing else."""
+"""Default config of the runs of an agent."""
 
 
 _SERVICES: dict[str, tuple[type[Any], ...]] = {
-    # True and False are a subgraph's word on its parent's checkpointer.
+    # In a subgraph, True and False say whether to use the checkpointer of its parent.
     "checkpointer": (BaseCheckpointSaver, bool),
     "store": (BaseStore,),
     "cache": (BaseCache,),
@@ -162,47 +161,47 @@ def create_agent(
     checkpoints: Checkpoints = "full",
     fused: bool | Literal["turn"] = False,
 ) -> Any:
-    """Build an agent: a model in a loop with tools, and a stack of middleware around it.
+    """Build an agent: a model in a loop with tools, with a stack of middleware around it.
 
     Args:
-        model: A chat model, or "provider:name" where langchain is installed.
+        model: A chat model, or "provider:name" if langchain is installed.
         tools: Functions with a docstring, BaseTools, or provider tools as dicts.
-        system_prompt: What the model is told first.
-        middleware: The stack; the first is the outermost.
+        system_prompt: The system message of every model call.
+        middleware: The stack of middleware; the first is the outermost.
         response_format: A schema or a strategy; the answer arrives in `structured_response`.
-        state_schema: A TypedDict that extends AgentState with keys of your own.
-        context_schema: The type of `context`, the data of one run (a user's id, say).
-        checkpointer: Keeps threads. Reviews and limits for a thread need one.
-        store: Keeps data across threads.
+        state_schema: A TypedDict that extends AgentState with more keys.
+        context_schema: The type of `context`, the data of one run (a user's id, for example).
+        checkpointer: Stores threads. Reviews and limits for a thread need one.
+        store: Stores data across threads.
         interrupt_before: Nodes before which a run pauses, or "*" for all.
         interrupt_after: Nodes after which a run pauses, or "*" for all.
         debug: Log every step.
-        name: The agent's name, written on what it says.
-        cache: Keeps results of nodes that have a cache policy.
+        name: The agent's name, which its messages carry.
+        cache: Stores results of nodes that have a cache policy.
         transformers: Stream transformers; those of the middleware come before them.
-        handle_tool_errors: What a failing tool leads to, in ToolNode's forms. Default: bad
-            arguments are told to the model, a tool that raises ends the run. True tells the model
-            of every error, so that the run goes on.
-        strict: Raise what is only likely wrong, too, instead of warning of it.
-        ignore: Codes of findings to leave unsaid, such as ["AF204"]. docs/checks.md lists them.
-        decisions: Records what hooks, layers and routes decide: True sends custom stream events, a
-            function takes each `Decision`, and a list or a `DecisionLog` several do.
-        checkpoints: What a checkpoint holds of the messages: "full", all of them, or "delta", what
-            was written since the one before. Long threads want "delta": see docs/checkpoints.md.
-        fused: Take the hooks before the model in one step, and those after it in another, where
-            nobody watches the run: with many middleware that is several times as quick. "turn"
-            takes the model's call with them. Without a checkpointer all of a run is one step. See
+        handle_tool_errors: What happens when a tool fails, in the forms of ToolNode. By default,
+            the model gets an error as the result of a call with invalid arguments, and a tool that
+            raises ends the run. True reports every error to the model, and the run continues.
+        strict: Raise warnings of the build as errors.
+        ignore: Codes of warnings to suppress, such as ["AF204"]. docs/checks.md lists them.
+        decisions: Records what hooks, layers and routes decide. True sends custom stream events, a
+            function gets each `Decision`, and a list or a `DecisionLog` holds several functions.
+        checkpoints: What a checkpoint holds of the messages: "full", all of them, or "delta", those
+            written since the one before. Use "delta" for long threads: see docs/checkpoints.md.
+        fused: Run the hooks before the model in one step, and those after it in another, if no
+            caller observes individual steps. With many middleware, runs are several times faster.
+            "turn" adds the model's call. Without a checkpointer, a run is a single step. See
             docs/fused.md.
 
     Returns:
         A compiled LangGraph graph: invoke, stream and inspect it like any other.
 
     Raises:
-        SpecError: Something cannot be built; with several mistakes, all of them in `.errors`.
+        SpecError: The agent cannot be built; with several mistakes, `.errors` holds each of them.
         ImportError: The model is a string and langchain is not installed.
 
     Warns:
-        AgentFactoryWarning: The stack can be built and is likely wrong; `warnings` says how.
+        AgentFactoryWarning: The agent is built but likely wrong; `warnings` holds each warning.
 
     >>> from agent_factory.testing import ScriptedChatModel
     >>> def add(a: int, b: int) -> int:
@@ -220,7 +219,9 @@ def create_agent(
         "transformers": transformers,
     }
     check_services(model, services)
-    how = plan_fusion(fused, interrupt_before, interrupt_after)
+    fusion = None
+    if fused is not False:
+        fusion = plan_fusion(fused, interrupt_before, interrupt_after)
     spec = make_spec(
         model=model,
         tools=tools,
@@ -237,47 +238,53 @@ def create_agent(
         decisions=decisions,
         checkpoints=checkpoints,
     )
-    _tell(spec)
-    brought = [transformer for member in spec.middleware for transformer in member.transformers]
+    _warn(spec)
+    members = spec.middleware
     compiled: dict[str, Any] = {
         **services,
         "interrupt_before": node_names(interrupt_before),
         "interrupt_after": node_names(interrupt_after),
         "debug": debug,
         "name": name,
-        "transformers": [*brought, *(transformers or ())],
+        "transformers": [*(t for m in members for t in m.transformers), *(transformers or ())],
     }
-    agent = wire(spec, context_schema, how).compile(**compiled)
-    if how is not None:
-        quick = wire(spec, context_schema, how, quick=True).compile(**compiled)
-        agent = FusedAgent.of(agent, quick)
+    agent = wire(spec, context_schema, fusion).compile(**compiled)
+    if fusion is not None:
+        fused_graph = wire(spec, context_schema, fusion, fused=True).compile(**compiled)
+        agent = FusedAgent.of(agent, fused_graph)
     return agent.with_config(CONFIG)
 
 
-def _tell(spec: AgentSpec) -> None:
+def _warn(spec: AgentSpec) -> None:
     if spec.warnings:
-        # Past this function and the one that builds, to the line of the user.
+        # stacklevel=3: report the caller of create_agent.
         warnings.warn(AgentFactoryWarning(spec.warnings), stacklevel=3)
 
 
 def check_services(model: Any, services: Mapping[str, Any]) -> None:
-    """Refuse services that are none.
+    """Check the model and the services of an agent.
 
     Raises:
-        ArgumentError: One is of another kind, or there is no model.
+        ArgumentError: A service has a wrong type, or `model` is None.
     """
-    wrong = [
-        ArgumentError(name, f"{describe(value)} is no {kinds[0].__name__}.", "Give one, or None.")
+    mistakes = [
+        ArgumentError(
+            name,
+            f"must be a {kinds[0].__name__} or None, got {describe(value)}.",
+            f"Pass a {kinds[0].__name__}.",
+        )
         for name, kinds in _SERVICES.items()
         if (value := services[name]) is not None and not isinstance(value, kinds)
     ]
     if model is None:
-        wrong.insert(0, ArgumentError("model", "None is no chat model.", "Give one."))
-    raise_all(wrong)
+        reason = "is required, got None."
+        mistakes.insert(0, ArgumentError("model", reason, "Pass a chat model or 'provider:name'."))
+    if mistakes:
+        raise_all(mistakes)
 
 
 def node_names(names: Sequence[str] | Literal["*"] | None) -> list[str] | Literal["*"] | None:
-    """The nodes to pause at, as LangGraph takes them."""
+    """Return the nodes to pause at, in the form that LangGraph takes."""
     return names if names is None or names == "*" else list(names)
 
 
@@ -304,9 +311,9 @@ def plan_agent(
     checkpoints: Checkpoints = "full",
     fused: bool | Literal["turn"] = False,
 ) -> Topology:
-    """The plan of the agent that `create_agent` would build from these arguments and a model.
+    """Return the plan of the agent that `create_agent` would build from these arguments.
 
-    Everything is checked as there; whether threads are kept, only where `checkpointer` is given.
+    It makes the same checks. Those that need a checkpointer are made if `checkpointer` is given.
 
     Raises:
         SpecError: As `create_agent`.
@@ -332,12 +339,12 @@ def plan_agent(
         decisions=decisions,
         checkpoints=checkpoints,
     )
-    _tell(spec)
+    _warn(spec)
     return spec.topology
 
 
 def topology_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> Topology:
-    """The plan a built agent follows.
+    """Return the plan of an agent.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
@@ -346,7 +353,7 @@ def topology_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> Topology:
 
 
 def warnings_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[SpecError, ...]:
-    """What was found likely wrong when an agent was built, and was not silenced.
+    """Return the warnings of an agent's build, except for ignored ones.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
@@ -358,6 +365,8 @@ def _spec_of(agent: Any) -> AgentSpec:
     graph = getattr(agent, "builder", None)
     if not isinstance(graph, AgentGraph):
         raise ArgumentError(
-            "agent", f"{describe(agent)} was not built by create_agent.", "Pass such an agent."
+            "agent",
+            f"must be an agent built by create_agent, got {describe(agent)}.",
+            "Pass what create_agent returned.",
         )
     return graph.spec

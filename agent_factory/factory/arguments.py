@@ -1,42 +1,55 @@
-"""Arguments become an `AgentSpec`: every check that can be made before anything runs."""
+"""Arguments of create_agent: check them, and normalise them into an AgentSpec."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
 
 from agent_factory.compat.conversion import from_langchain_format, from_langchain_schema, init_model
-from agent_factory.compat.langchain import AnyMiddleware
+from agent_factory.compat.langchain import (
+    AnyMiddleware,
+    LangChainAdapter,
+    from_langchain_middleware,
+    langchain_base,
+)
 from agent_factory.decisions.log import decision_log
-from agent_factory.errors import ArgumentError, SpecError, describe, raise_all
-from agent_factory.factory.validation import (
-    UNKNOWN,
-    BuildContext,
-    doubts,
-    jumps_to_nowhere,
-    members_of,
-    no_common_path,
-    unknown_codes,
-    unknown_interrupts,
-    wrong_types,
+from agent_factory.errors import (
+    BUILD_CODES,
+    ArgumentError,
+    BuildWarning,
+    DuplicateMiddleware,
+    SpecError,
+    describe,
+    raise_all,
 )
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, validate_middleware
+from agent_factory.hooks.ordering import check_order, stack_positions
 from agent_factory.runtime.routing import Rules
-from agent_factory.runtime.spec import AgentSpec, needs_tools_node
-from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, merge
+from agent_factory.runtime.spec import AgentSpec
+from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
 from agent_factory.structured_output.strategies import AutoStrategy, ResponseFormat, ToolStrategy
-from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for
+from agent_factory.tools.error_handling import DEFAULT_ERRORS, DEFAULT_HANDLER, handler_for
 from agent_factory.tools.registry import sort_tools
-from agent_factory.topology.model import Call, Hook, Layer, Shape, Tool
-from agent_factory.topology.topology import plan
+from agent_factory.topology.model import Call, Hook, Layer, Phase, Shape, ToolKind
+from agent_factory.topology.topology import Topology, plan
 from agent_factory.types import AgentState
 
 T = TypeVar("T")
+
+UNKNOWN: Any = object()
+"""Stands for a checkpointer that is not known yet: a plan may be made without one."""
+
+RESERVED = ("|", ":")
+"""Characters that LangGraph reserves in node names."""
 
 
 def make_spec(
@@ -59,39 +72,55 @@ def make_spec(
     """Check and normalise the arguments of an agent.
 
     Raises:
-        SpecError: Something cannot be built; with several mistakes, all of them in `.errors`.
+        SpecError: The agent cannot be built; with several mistakes, `.errors` holds each of them.
         ImportError: The model is a string and langchain is not installed.
     """
     mistakes = [*wrong_types(tools, system_prompt, interrupts or {}, name), *unknown_codes(ignore)]
-    members, wrong = members_of(middleware)
-    handler, refused = _attempt(handler_for, handle_tool_errors)
-    log, no_log = _attempt(decision_log, decisions)
-    raise_all([*mistakes, *wrong, *refused, *no_log])  # nothing below could be read without these
+    members, invalid = members_of(middleware)
+    mistakes += invalid
+    handler = _attempt(handler_for, handle_tool_errors, mistakes)
+    log = None if decisions is None else _attempt(decision_log, decisions, mistakes)
+    if mistakes:  # the checks below could not read these arguments
+        raise_all(mistakes)
     mistakes = [mistake for m in members for mistake in validate_middleware(m)]
-    format_, wrong = _attempt(from_langchain_format, response_format)
-    toolbox, clashes = sort_tools(_all_tools(tools, members), output_tools(format_))
+    format_: ResponseFormat[Any] | None = None
+    if response_format is not None:
+        format_ = _attempt(from_langchain_format, response_format, mistakes)
+    outputs = output_tools(format_)
+    given: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
+    given += [(member.name, tool) for member in members for tool in member.tools or ()]
+    toolbox, clashes = sort_tools(given, outputs)
     hooks = tuple(bound for m in members for bound in hooks_of(m))
     layers = tuple(bound for m in members for bound in layers_of(m))
-    has_tools = needs_tools_node(toolbox, layers)
-    # A layer may ask for a structured answer too.
-    asks = format_ is not None or any(bound.definition.call is Call.MODEL for bound in layers)
-    engine = [key for key, needed in ((TOOL_SIGNALS, has_tools), (RETRIES, asks)) if needed]
-    schemas, conflicts = merge(_all_schemas(state_schema, members), engine, checkpoints)
-    mistakes += [*wrong, *clashes, *conflicts, *no_common_path(hooks, layers)]
-    mistakes += jumps_to_nowhere(hooks, has_tools)
-    definitions = toolbox.tool_definitions(output_tools(format_))
-    topology = plan(_shape(hooks, layers, definitions, has_tools, format_ is not None))
+    calls = {bound.definition.call for bound in layers}
+    shape = Shape(
+        hooks=tuple(bound.definition for bound in hooks),
+        layers=tuple(bound.definition for bound in layers),
+        # A layer around tool calls may run tools that are known only at run time.
+        has_tools=bool(toolbox.client) or Call.TOOL in calls,
+        # A layer around model calls may ask for a structured answer.
+        may_skip_tools=format_ is not None or Call.MODEL in calls,
+        retries_output=format_ is not None,
+        tools=toolbox.tool_definitions(outputs),
+    )
+    schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints)
+    mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
+    mistakes += jumps_to_nowhere(hooks, shape.has_tools)
+    topology = plan(shape)
     mistakes += unknown_interrupts(interrupts or {}, topology)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
-        runs_others = any(bound.definition.call is Call.TOOL for bound in layers)
-        tells = handler is not None and handler is not False
-        mistakes += doubts(BuildContext(members, topology, runs_others, checkpointer, tells))
-    warnings = _refused_or_told(mistakes, strict, ignore)
+        reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
+        mistakes += collect_warnings(
+            BuildContext(members, topology, Call.TOOL in calls, checkpointer, reports)
+        )
+    warnings = _raise_or_warn(mistakes, strict, ignore)
+    prompt = system_prompt
     return AgentSpec(
-        model=_model(model),
-        system_message=_system_message(system_prompt),
+        model=_chat_model(model),
+        system_message=SystemMessage(prompt) if isinstance(prompt, str) else prompt,
         hooks=hooks,
-        layers=layers,
+        model_layers=tuple(b for b in layers if b.definition.call is Call.MODEL),
+        tool_layers=tuple(b for b in layers if b.definition.call is Call.TOOL),
         toolbox=toolbox,
         response_format=format_,
         schemas=schemas,
@@ -99,38 +128,69 @@ def make_spec(
         handle_tool_errors=handler,
         name=name,
         middleware=members,
-        rules=Rules(toolbox.client, toolbox.direct, output_tools(format_)),
+        rules=Rules(toolbox.client.keys(), toolbox.direct, frozenset(outputs)),
         warnings=warnings,
         decisions=log,
     )
 
 
-def _refused_or_told(
+def _merged_schemas(
+    members: Sequence[AgentMiddleware[Any, Any]],
+    state_schema: type[Any] | None,
+    shape: Shape,
+    checkpoints: Any,
+) -> tuple[Schemas, list[SpecError]]:
+    sources = [(member.name, member.state_schema) for member in members]
+    sources.append(("create_agent", state_schema or AgentState))
+    # Any other schema may have been written for LangChain.
+    sources = [(o, s if s is AgentState else from_langchain_schema(s)) for o, s in sources]
+    # Each private key takes a little time at each step.
+    private = [TOOL_SIGNALS] if shape.has_tools else []
+    private += [RETRIES] if shape.may_skip_tools else []
+    return merge(sources, private, checkpoints)
+
+
+def _chat_model(model: Any) -> Any:
+    if isinstance(model, str):
+        return init_model(model)
+    can_call_tools = isinstance(model, Runnable) and callable(getattr(model, "bind_tools", None))
+    if isinstance(model, BaseChatModel | None) or can_call_tools:
+        return model
+    raise ArgumentError(
+        "model",
+        f"must be a chat model, got {describe(model)}.",
+        "Pass a chat model or 'provider:name'.",
+    )
+
+
+def _attempt(make: Callable[[Any], T], value: Any, mistakes: list[SpecError]) -> T | None:
+    """Return what is made of an argument; note the mistake if it is invalid."""
+    try:
+        return make(value)
+    except SpecError as error:
+        mistakes.append(error)
+        return None
+
+
+def _raise_or_warn(
     found: Sequence[SpecError], strict: bool, ignore: Collection[str]
 ) -> tuple[SpecError, ...]:
-    """What is to be told of a build; what is more than a doubt is raised, with the rest noted."""
-    found = [finding for finding in found if finding.code not in ignore]
-    refused = [finding for finding in found if strict or finding.severity == "error"]
-    told = [finding for finding in found if finding not in refused]
-    try:
-        raise_all(refused)
-    except SpecError as error:
-        for finding in told:
-            error.add_note(f"Also found: {finding}")
-        raise
-    return tuple(told)
-
-
-def _attempt(make: Callable[[Any], T], value: Any) -> tuple[T | None, list[SpecError]]:
-    """What is made of an argument, or the mistake that it is."""
-    try:
-        return make(value), []
-    except SpecError as error:
-        return None, [error]
+    """Raise the errors among the diagnostics of a build, and return the warnings."""
+    found = [one for one in found if one.code not in ignore]
+    errors = [one for one in found if strict or one.severity == "error"]
+    warnings = [one for one in found if one not in errors]
+    if errors:
+        try:
+            raise_all(errors)
+        except SpecError as error:
+            for warning in warnings:
+                error.add_note(f"Also found: {warning}")
+            raise
+    return tuple(warnings)
 
 
 def output_tools(response_format: ResponseFormat[Any] | None) -> list[str]:
-    """The names of the tools that stand for a structured answer."""
+    """Return the names of the tools that stand for a structured answer."""
     match response_format:
         case ToolStrategy():
             return list(response_format.bindings)
@@ -140,48 +200,248 @@ def output_tools(response_format: ResponseFormat[Any] | None) -> list[str]:
             return []
 
 
-def _shape(
-    hooks: tuple[Bound[Hook], ...],
-    layers: tuple[Bound[Layer], ...],
-    tools: tuple[Tool, ...],
-    has_tools: bool,
-    structured: bool,
-) -> Shape:
-    return Shape(
-        hooks=tuple(bound.definition for bound in hooks),
-        layers=tuple(bound.definition for bound in layers),
-        has_tools=has_tools,
-        may_skip_tools=structured or any(b.definition.call is Call.MODEL for b in layers),
-        retries_output=structured,
-        tools=tools,
-    )
+# What cannot be built
 
 
-def _all_tools(
-    tools: Sequence[Any] | None, members: Sequence[AgentMiddleware[Any, Any]]
-) -> Iterator[tuple[str | None, Any]]:
-    yield from ((None, tool) for tool in tools or ())
-    for member in members:
-        yield from ((member.name, tool) for tool in member.tools or ())
+def wrong_types(
+    tools: Any, system_prompt: Any, interrupts: Mapping[str, Any], name: Any
+) -> Iterator[SpecError]:
+    """Find arguments of a wrong type."""
+    if tools is not None and not _is_list(tools):
+        yield ArgumentError("tools", f"must be a list, got {describe(tools)}.", "Pass tools=[...].")
+    if not isinstance(system_prompt, str | SystemMessage | None):
+        yield ArgumentError(
+            "system_prompt",
+            f"must be a string or a SystemMessage, got {describe(system_prompt)}.",
+            "Pass a string.",
+        )
+    if not isinstance(name, str | None):
+        yield ArgumentError("name", f"must be a string, got {describe(name)}.", "Pass a string.")
+    for argument, nodes in interrupts.items():
+        if nodes not in (None, "*") and not _is_list(nodes):
+            yield ArgumentError(
+                argument,
+                f"must be a list of node names or '*', got {describe(nodes)}.",
+                f"Pass {argument}=['model'], for example.",
+            )
 
 
-def _all_schemas(
-    state_schema: type[Any] | None, members: Sequence[AgentMiddleware[Any, Any]]
-) -> list[tuple[str, type[Any]]]:
-    given = [(member.name, member.state_schema) for member in members]
-    given.append(("create_agent", state_schema or AgentState))
-    return [(origin, from_langchain_schema(schema)) for origin, schema in given]
+def _is_list(value: Any) -> bool:
+    """Whether a value can be read as a list: not a string, a mapping or a single tool."""
+    single = isinstance(value, str | bytes | Mapping | BaseTool | type)
+    return hasattr(value, "__iter__") and not single
 
 
-def _model(model: Any) -> Any:
-    if model is None or isinstance(model, str | BaseChatModel):
-        return init_model(model) if model is not None else None
-    if isinstance(model, Runnable) and callable(getattr(model, "bind_tools", None)):
-        return model
-    raise ArgumentError(
-        "model", f"{describe(model)} is no chat model.", "Give a chat model or 'provider:name'."
-    )
+def unknown_codes(ignore: Any) -> Iterator[SpecError]:
+    """Find codes in `ignore` that do not exist or cannot be ignored."""
+    if isinstance(ignore, str) or not isinstance(ignore, Collection):
+        yield ArgumentError(
+            "ignore", f"must be a list of codes, got {describe(ignore)}.", 'Pass ignore=["AF204"].'
+        )
+        return
+    for code in ignore:
+        entry = BUILD_CODES.get(code) if isinstance(code, str) else None
+        if entry is None:
+            reason = f"{describe(code)} is not a known code."
+            yield ArgumentError("ignore", reason, "Pass codes such as 'AF204'.")
+        elif not entry.ignorable:
+            reason = f"{code} cannot be ignored, because no agent could be built."
+            yield ArgumentError("ignore", reason, "Fix it instead.")
 
 
-def _system_message(prompt: str | SystemMessage | None) -> SystemMessage | None:
-    return SystemMessage(prompt) if isinstance(prompt, str) else prompt
+def members_of(
+    middleware: Any,
+) -> tuple[tuple[AgentMiddleware[Any, Any], ...], list[SpecError]]:
+    """Return the members of a stack, and the mistakes in it."""
+    if not _is_list(middleware):
+        reason = f"must be a list, got {describe(middleware)}."
+        return (), [
+            ArgumentError(
+                "middleware", reason, "Pass a list, even for one middleware.", code="AF102"
+            )
+        ]
+    members = tuple(map(from_langchain_middleware, middleware))
+    mistakes: list[SpecError] = []
+    for index, member in enumerate(members):
+        subject = f"middleware[{index}]"
+        if isinstance(member, type) and (
+            issubclass(member, AgentMiddleware) or langchain_base(member) is not None
+        ):
+            reason = f"must be an instance, got the class {member.__name__}."
+            mistakes.append(
+                ArgumentError(subject, reason, f"Pass {member.__name__}(...).", code="AF102")
+            )
+        elif not isinstance(member, AgentMiddleware):
+            reason = f"must be an AgentMiddleware, got {describe(member)}."
+            hint = "Derive a class from AgentMiddleware, or decorate a function with before_model."
+            mistakes.append(ArgumentError(subject, reason, hint, code="AF102"))
+        elif not isinstance(member.name, str):
+            reason = f"must have a string as its name, got {describe(member.name)}."
+            mistakes.append(SpecError(subject, reason, "Set its name to a string.", code="AF104"))
+    return members, mistakes or [*_invalid_names(members)]
+
+
+def _invalid_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
+    adapters = {member.name for member in members if isinstance(member, LangChainAdapter)}
+    for name, times in Counter(member.name for member in members).items():
+        if times > 1:
+            yield DuplicateMiddleware(
+                name,
+                f"{times} middleware have this name. Please remove duplicate middleware instances.",
+                # The name of a LangChain middleware is a property and cannot be set.
+                f"Or give each a name: class First{name}({name}): ..."
+                if name in adapters
+                else f"Or give each a name: {name}(..., name='first'), or set instance.name.",
+            )
+    for name in (member.name for member in members):
+        if any(character in name for character in RESERVED) or not name:
+            yield SpecError(
+                repr(name),
+                f"must be a non-empty name without {' and '.join(RESERVED)}, which LangGraph "
+                "reserves.",
+                "Give the middleware another name.",
+                code="AF104",
+            )
+
+
+def no_common_path(
+    hooks: Sequence[Bound[Hook]], layers: Sequence[Bound[Layer]]
+) -> Iterator[SpecError]:
+    """Find layers and hooks that no run could use together: one sync only, one async only."""
+    everything: list[Bound[Any]] = [*hooks, *layers]
+    only_async = [bound for bound in everything if bound.func is None]
+    # A synchronous node hook runs in a thread of an asynchronous run; a layer cannot.
+    only_sync = [bound for bound in layers if bound.afunc is None]
+    if only_async and only_sync:
+        late = only_async[0].definition
+        name = late.phase if isinstance(late, Hook) else late.method
+        sync = only_sync[0].definition
+        yield SpecError(
+            f"{sync.owner}.{sync.method} and {late.owner}.a{name}",
+            "the first is sync only and the second async only, so no run could use both.",
+            "Write a layer as a flow, around_model or around_tool, which is both.",
+            code="AF109",
+        )
+
+
+def jumps_to_nowhere(hooks: Iterable[Bound[Hook]], has_tools: bool) -> Iterator[SpecError]:
+    """Find declared jumps to tools in an agent without tools."""
+    for bound in hooks:
+        if "tools" in bound.definition.can_jump_to and not has_tools:
+            yield SpecError(
+                bound.definition.node,
+                "declares a jump to tools, but this agent has none.",
+                "Give the agent a tool, or remove 'tools' from can_jump_to.",
+                code="AF111",
+            )
+
+
+def unknown_interrupts(interrupts: Mapping[str, Any], topology: Topology) -> Iterator[SpecError]:
+    """Find interrupts before or after nodes that do not exist."""
+    for argument, names in interrupts.items():
+        for name in () if names in (None, "*") else names:
+            if name not in topology.nodes:
+                yield SpecError(
+                    f"{argument}: {name!r}",
+                    "is not a node of this agent.",
+                    f"Its nodes are {', '.join(topology.nodes)}.",
+                    code="AF116",
+                )
+
+
+# What can be built and is likely wrong
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """What the warnings of a build are based on.
+
+    Args:
+        members: The middleware, in order.
+        topology: The plan.
+        runs_unknown_tools: Whether a layer may run tools that are known only at run time.
+        checkpointer: The checkpointer; None for none, UNKNOWN if it is not known yet.
+        reports_errors: Whether exceptions of tools become messages before a layer sees them.
+    """
+
+    members: Sequence[AgentMiddleware[Any, Any]]
+    topology: Topology
+    runs_unknown_tools: bool
+    checkpointer: Any
+    reports_errors: bool
+
+
+def collect_warnings(build: BuildContext) -> Iterator[SpecError]:
+    """Find what can be built and is likely wrong, and what middleware declare about their order."""
+    hooks = build.topology.hooks
+    if any(member.ordering is not AgentMiddleware.ordering for member in build.members):
+        early = {h.owner for h in hooks if h.phase in (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)}
+        late = {h.owner for h in hooks if h.phase is Phase.AFTER_MODEL}
+        yield from check_order(stack_positions(build.members, early, late))
+    yield from _odd_jumps(build.topology)
+    yield from _tool_warnings(build)
+    for member in build.members:
+        if build.reports_errors and "tool_errors" in member.ordering.reads:
+            yield BuildWarning(
+                member.name,
+                "handles exceptions of tools, but handle_tool_errors turns them into messages "
+                "first.",
+                "Remove handle_tool_errors, or remove the middleware.",
+                code="AF207",
+            )
+    for member in build.members:
+        if build.checkpointer is None and member.needs_checkpointer:
+            yield BuildWarning(
+                member.name,
+                "needs a checkpointer, but the agent has none.",
+                "Pass one: create_agent(..., checkpointer=InMemorySaver()). An agent inside a "
+                "graph that has one can ignore this.",
+                code="AF211",
+            )
+
+
+def _odd_jumps(plan: Topology) -> Iterator[SpecError]:
+    for hook in plan.hooks:
+        if "model" in hook.can_jump_to and hook.node == plan.loop_entry:
+            yield BuildWarning(
+                hook.node,
+                "declares a jump to the model's turn, which begins with this hook: the jump has no "
+                "effect.",
+                "Remove 'model' from can_jump_to.",
+                code="AF201",
+            )
+        elif "model" in hook.can_jump_to and hook.phase is Phase.BEFORE_MODEL:
+            yield BuildWarning(
+                hook.node,
+                f"may jump back to {plan.loop_entry} and then runs again on the same state, in an "
+                "endless loop unless something changed.",
+                "Return None to continue to the model, or make sure that it jumps only once.",
+                code="AF202",
+            )
+
+
+def _tool_warnings(build: BuildContext) -> Iterator[SpecError]:
+    tools = build.topology.tools
+    own = {tool.name for tool in tools if tool.kind is not ToolKind.PROVIDER}
+    for tool in tools:
+        if tool.kind is ToolKind.PROVIDER and tool.name in own:
+            yield BuildWarning(
+                tool.name,
+                "names a tool of the provider and a tool of the agent, which the model cannot tell "
+                "apart.",
+                "Rename the agent's tool.",
+                code="AF203",
+            )
+    known = {tool.name for tool in tools}
+    for member in build.members:
+        for name in sorted(set(member.expected_tools) - known):
+            close = get_close_matches(name, known, n=1)
+            late = " A layer may add it at run time." if build.runs_unknown_tools else ""
+            yield BuildWarning(
+                member.name,
+                f"is configured for the tool {name!r}, but the agent has no such tool.{late}",
+                f"Did you mean {close[0]!r}?"
+                if close
+                else f"Its tools are: {', '.join(sorted(known)) or 'none'}.",
+                code="AF210",
+            )

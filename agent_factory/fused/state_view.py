@@ -1,7 +1,7 @@
-"""The state as the nodes of one step see it, one after the other, and what the step writes.
+"""State view: the state as the nodes of one fused step see it, one after the other.
 
 LangGraph applies the writes of a step when the step is over. Several nodes in one step must see
-each other's all the same, so they are applied here to copies of its channels, in its own way.
+each other's writes before that, so this module applies them to copies of LangGraph's channels.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from langgraph.channels import (
     AnyValue,
@@ -24,169 +24,153 @@ from langgraph.types import Overwrite
 
 from agent_factory.state.channels import DeltaMessages, is_messages, with_ids
 from agent_factory.state.updates import Pair
+from agent_factory.upstream import is_json_overwrite
 
 Channel = BaseChannel[Any, Any, Any]
 
-OVERWRITE = "__overwrite__"
-"""How LangGraph writes an Overwrite in JSON."""
-
 
 def is_ephemeral(channel: Channel) -> bool:
-    """Whether what one step writes is seen by the next one alone."""
+    """Whether only the next step sees what a step writes."""
     if isinstance(channel, Topic):
         return not channel.accumulate
     return isinstance(channel, AnyValue | EphemeralValue)
 
 
 def is_single(channel: Channel) -> bool:
-    """Whether the last write is the value. Subclasses may do otherwise."""
+    """Whether the value is the last write. A subclass may behave otherwise."""
     return type(channel) in (LastValue, UntrackedValue)
 
 
-def is_folded(channel: Channel) -> bool:
-    """Whether a reducer makes the value, of the one before and all that is written."""
+def is_reduced(channel: Channel) -> bool:
+    """Whether a reducer computes the value from the one before and all writes."""
     return isinstance(channel, BinaryOperatorAggregate | DeltaMessages)
 
 
 def is_persistent(channel: Channel) -> bool:
-    """Whether a value stays until it is written again."""
+    """Whether a value stays until the next write."""
     return isinstance(channel, LastValue | UntrackedValue | BinaryOperatorAggregate | DeltaMessages)
 
 
 def is_known(channel: Channel) -> bool:
-    """Whether its writes can be foreseen."""
-    return is_ephemeral(channel) or is_single(channel) or is_folded(channel)
+    """Whether the value after a write can be computed in advance."""
+    return is_ephemeral(channel) or is_single(channel) or is_reduced(channel)
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What the state would be after a node's writes.
+    """What the state will be after a node's writes.
 
     Args:
-        lasting: The keys that stay until they are written again.
-        passing: Those that the next node alone will see.
-        written: All that is to be written once the step is over, by key; a passing key is in
-            `last`.
-        last: What the node itself writes to passing keys.
-        blind: A write was made whose outcome only LangGraph can tell.
+        persistent: The values that stay until the next write, by key.
+        ephemeral: The values that only the next node sees, by key.
+        written: All writes to persistent keys so far, by key.
+        last: The node's own writes to ephemeral keys, by key.
+        opaque: There is a write whose outcome only LangGraph can compute.
     """
 
-    lasting: dict[str, Any]
-    passing: dict[str, Any]
+    persistent: dict[str, Any]
+    ephemeral: dict[str, Any]
     written: dict[str, list[Any]]
     last: dict[str, list[Any]]
-    blind: bool = False
+    opaque: bool = False
 
     def state(self) -> dict[str, Any]:
-        """What the next node is shown, and the edge that leads to it."""
-        return {**self.lasting, **self.passing}
+        """Return the state that the next node and its edge see."""
+        return {**self.persistent, **self.ephemeral}
 
     def writes(self) -> list[Pair]:
-        """What leaves the state, once the step is over, as its nodes have seen it."""
+        """Return the writes that leave the state so, once the step is over."""
         every = (*self.written.items(), *self.last.items())
         return [(key, value) for key, values in every for value in values]
 
 
-class View:
+class StateView:
     """The state within one step.
 
     Args:
-        state: As it was read when the step began.
-        channels: What becomes of a write to each key.
-        kept: Channels of messages from earlier steps of the run: they know where each one is.
+        state: The state as it was read when the step began.
+        channels: The channels of the state.
+        cached: Channels of messages from earlier steps of the run, which have an index already.
     """
 
     def __init__(
-        self,
-        state: Mapping[str, Any],
-        channels: Mapping[str, Channel],
-        kept: dict[str, Any] | None = None,
+        self, state: Mapping[str, Any], channels: Mapping[str, Channel], cached: dict[str, Any]
     ) -> None:
         self._channels = channels
-        self._kept = {} if kept is None else kept
-        passing = {key for key in state if key in channels and is_ephemeral(channels[key])}
-        lasting = {key: value for key, value in state.items() if key not in passing}
-        self.now = Preview(lasting, {key: state[key] for key in passing}, {}, {})
-        """What the nodes so far have left. Setting it accepts what was foreseen."""
-        self._folds: dict[str, Channel] = {}
+        self._cached = cached
+        ephemeral = {key for key in state if key in channels and is_ephemeral(channels[key])}
+        persistent = {key: value for key, value in state.items() if key not in ephemeral}
+        self.now = Preview(persistent, {key: state[key] for key in ephemeral}, {}, {})
+        """The state so far. Set it to a preview to accept that."""
+        self._reduced: dict[str, Channel] = {}
 
     def preview(self, pairs: Iterable[Pair]) -> Preview:
-        """What a node's writes lead to. Foresee again only after accepting it.
+        """Return the state after a node's writes. Accept it before you call this again.
 
         Raises:
-            Exception: Whatever LangGraph, or a reducer, would raise at the end of the step.
+            Exception: What LangGraph or a reducer would raise at the end of the step.
         """
         now = self.now
         given: dict[str, list[Any]] = {}
         for key, value in pairs:
             given.setdefault(key, []).append(value)
-        if not given:  # as with most hooks, most of the time
-            return Preview(now.lasting, {}, now.written, {}) if now.passing else now
-        given = {key: self._ready(key, values) for key, values in given.items()}
+        if not given:  # most hooks write nothing
+            return Preview(now.persistent, {}, now.written, {}) if now.ephemeral else now
+        for key, values in given.items():
+            # Messages are folded here and by LangGraph, so their ids must be set before that.
+            if is_messages(self._channels.get(key)):
+                given[key] = [v if _overwrites(v) else with_ids(v) for v in values]
         seen = {
-            key: self._seen(key, values)
+            key: self._apply(key, values)
             for key, values in given.items()
             if is_known(self._channels[key])
         }
-        passing = {key: value for key, value in seen.items() if is_ephemeral(self._channels[key])}
-        lasting = {**now.lasting, **{k: v for k, v in seen.items() if k not in passing}}
-        news = {
-            key: self._concat_updates(key, values, lasting)
-            for key, values in given.items()
-            if key not in passing
-        }
+        ephemeral = {key: value for key, value in seen.items() if is_ephemeral(self._channels[key])}
+        persistent = {**now.persistent, **{k: v for k, v in seen.items() if k not in ephemeral}}
+        written = dict(now.written)
+        for key, values in given.items():
+            if key in ephemeral:
+                continue
+            earlier = now.written.get(key, [])
+            if (not earlier and len(values) == 1) or is_single(self._channels[key]):
+                written[key] = values
+            # An earlier Overwrite is the only write, because those after it were merged into it.
+            elif any(map(_overwrites, [*earlier[:1], *values])):
+                # A step takes one Overwrite, and no write after it.
+                written[key] = [Overwrite(persistent[key])]
+            else:
+                written[key] = [*earlier, *values]
         return Preview(
-            lasting=lasting,
-            passing=passing,
-            written={**now.written, **news},
-            last={key: given[key] for key in passing},
-            blind=len(seen) < len(given),
+            persistent=persistent,
+            ephemeral=ephemeral,
+            written=written,
+            last={key: given[key] for key in ephemeral},
+            opaque=len(seen) < len(given),
         )
 
-    def _ready(self, key: str, values: list[Any]) -> list[Any]:
-        """Messages get their ids here: they are folded twice, and must be the same ones."""
-        if not is_messages(self._channels.get(key)):
-            return values
-        return [value if _overwrites(value) else with_ids(value) for value in values]
-
-    def _seen(self, key: str, values: list[Any]) -> Any:
-        channel = self._channels[key]
-        if is_folded(channel):
-            channel = self._folds.get(key) or self._begun(key)
-            self._folds[key] = channel
-        else:
+    def _apply(self, key: str, values: list[Any]) -> Any:
+        """Return the value of a key after some writes."""
+        channel: Any = self._channels[key]
+        if not is_reduced(channel):
             channel = channel.copy()
+        elif key in self._reduced:
+            channel = self._reduced[key]
+        else:
+            if key not in self.now.persistent:
+                channel = channel.copy()
+            elif is_messages(channel):
+                value = self.now.persistent[key]
+                channel = self._cached.get(key) or channel.from_checkpoint(value)
+                channel.value = value
+                self._cached[key] = channel
+            else:
+                # A reducer may change its first argument, and LangGraph folds that again.
+                channel = channel.from_checkpoint(copy(self.now.persistent[key]))
+            self._reduced[key] = channel
         channel.update(values)
         return channel.get()
 
-    def _begun(self, key: str) -> Channel:
-        """The channel of a key, with its value in it."""
-        channel = self._channels[key]
-        if key not in self.now.lasting:
-            return channel.copy()
-        value = self.now.lasting[key]
-        if not is_messages(channel):
-            # A reducer may work in place, and then not on what is to be folded again.
-            return channel.from_checkpoint(copy(value))
-        kept: Any = self._kept.get(key) or channel.from_checkpoint(value)
-        kept.value = value
-        self._kept[key] = kept
-        return cast("Channel", kept)
-
-    def _concat_updates(self, key: str, values: list[Any], after: Mapping[str, Any]) -> list[Any]:
-        """All writes to a key, as they are written at the end of the step."""
-        earlier = self.now.written.get(key, [])
-        if (not earlier and len(values) == 1) or is_single(self._channels[key]):
-            return values
-        # What is written so far has one in it only if that is all there is.
-        if any(map(_overwrites, [*earlier[:1], *values])):
-            # A step takes one, and nothing after it.
-            return [Overwrite(after[key])]
-        return [*earlier, *values]
-
 
 def _overwrites(value: Any) -> bool:
-    """Whether a write may replace what a reducer has made, in any form LangGraph knows."""
-    if isinstance(value, Overwrite):
-        return True
-    return isinstance(value, Mapping) and OVERWRITE in (*value, value.get("type"))
+    """Whether a write replaces the value, in any form that LangGraph accepts."""
+    return isinstance(value, Overwrite) or is_json_overwrite(value)

@@ -15,7 +15,7 @@ from langgraph.warnings import LangGraphDeprecatedSinceV10
 
 from agent_factory.errors import raise_all
 from agent_factory.factory.agent import CONFIG, check_services, node_names
-from agent_factory.factory.validation import unknown_interrupts, wrong_types
+from agent_factory.factory.arguments import unknown_interrupts, wrong_types
 from agent_factory.factory.wiring import wire
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound, layers_of
@@ -91,15 +91,10 @@ def react_spec(given: Arguments) -> AgentSpec:
     model = read_model(given.model)
     if isinstance(model, Runnable):
         takes = takes_tools(model, list(toolbox.client.values()), len(toolbox.provider))
-        toolbox = replace(toolbox, told=not takes)
+        toolbox = replace(toolbox, is_bound=not takes)
     view, shown = View(schema), View(model_schema(schema, hooked=hooked))
-    rules = ReactRules(
-        toolbox.client,
-        toolbox.direct,
-        view,
-        together=given.version == "v1",
-        reviewed=given.post_model_hook is not None,
-    )
+    together, reviewed = given.version == "v1", given.post_model_hook is not None
+    rules = ReactRules(toolbox.client, toolbox.direct, view, together=together, reviewed=reviewed)
     hooks: list[Bound[Hook]] = []
     for name in ("pre_model_hook", "post_model_hook"):
         if (hook := getattr(given, name)) is not None:
@@ -107,31 +102,30 @@ def react_spec(given: Arguments) -> AgentSpec:
     if structured:
         if isinstance(model, Runnable):
             chat_model_of(model)  # raises now rather than at the end of the first run
-        extraction = Extraction(model, given.response_format, view)
-        hooks.append(bound("generate_structured_response", extraction))
+        end = Extraction(model, given.response_format, view)
+        hooks.append(bound("generate_structured_response", end))
     fixed = given.prompt is None or isinstance(given.prompt, str | SystemMessage)
     prompt = SystemMessage(given.prompt) if isinstance(given.prompt, str) else given.prompt
     layers: list[AgentMiddleware[Any, Any]] = [  # outermost first
-        *([StepsLeft(rules, Steps(hooked, rules.reviewed, structured))] if toolbox.client else []),
+        *([StepsLeft(rules, Steps(hooked, reviewed, structured))] if toolbox.client else []),
         *([Choice(model, shown)] if isinstance(model, ChosenModel) else []),
         Conversation(shown, hooked=hooked),
         *([] if fixed else [Prompt(invocable(given.prompt, "Prompt"), shown)]),
     ]
-    together = given.version == "v1" and toolbox.client
-    topology = plan(
-        Shape(
-            hooks=tuple(hook.definition for hook in hooks),
-            has_tools=bool(toolbox.client),
-            tools=toolbox.tool_definitions(),
-            style=AgentStyle.REACT_V1 if together else AgentStyle.REACT,
-        )
+    shape = Shape(
+        hooks=tuple(hook.definition for hook in hooks),
+        has_tools=bool(toolbox.client),
+        tools=toolbox.tool_definitions(),
+        style=AgentStyle.REACT_V1 if toolbox.client and together else AgentStyle.REACT,
     )
+    topology = plan(shape)
     raise_all([*unknown_interrupts(given.interrupts, topology)])
     return AgentSpec(
         model=model if isinstance(model, Runnable) else None,
         system_message=prompt if fixed else None,
         hooks=tuple(hooks),
-        layers=tuple(layer for member in layers for layer in layers_of(member)),
+        model_layers=tuple(layer for member in layers for layer in layers_of(member)),
+        tool_layers=(),
         toolbox=toolbox,
         response_format=None,
         schemas=schemas_of(schema, has_tools=bool(toolbox.client), hooked=hooked),
@@ -141,7 +135,7 @@ def react_spec(given: Arguments) -> AgentSpec:
         middleware=(),
         rules=rules,
         repairs_history=False,
-        view=view,
+        tool_state_view=view,
     )
 
 

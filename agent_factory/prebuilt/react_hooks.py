@@ -14,7 +14,7 @@ from agent_factory.hooks.flows import CanInvoke, Flow, Invoke, arun, run
 from agent_factory.hooks.introspection import Bound
 from agent_factory.prebuilt.react_models import ChosenModel, chat_model_of
 from agent_factory.prebuilt.react_state import STEPS
-from agent_factory.runtime.tracing import call_with_streaming
+from agent_factory.runtime.composition import call_with_streaming
 from agent_factory.topology.model import REACT_HOOKS, Hook
 
 View = Callable[[Mapping[str, Any]], Any]

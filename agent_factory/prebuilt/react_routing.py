@@ -35,17 +35,17 @@ class ReactRules(Rules):
         together: bool,
         reviewed: bool,
     ) -> None:
-        super().__init__(known, direct)
+        super().__init__(frozenset(known), frozenset(direct))
         self._view = view
         self._together = together
-        self.reviewed = reviewed
+        self._reviewed = reviewed
 
     def sends(
         self, message: AIMessage, tail: Sequence[AnyMessage], state: State
     ) -> str | list[Send]:
         """The tools node with all calls, or a task for each call without an answer."""
         # A post_model_hook may write an answer anywhere in the history.
-        answered = answers_of(state["messages"] if self.reviewed else tail)
+        answered = answers_of(state["messages"] if self._reviewed else tail)
         calls = [call for call in message.tool_calls if call["id"] not in answered]
         if not calls:
             return []

@@ -1,251 +1,394 @@
-"""Fold layers around a call. The fold takes the colour of what it is given; it never says async."""
+"""Compose layers into one call, with trace spans for each layer and streaming inside the last one.
+
+The composed call is sync or async as the layers and the innermost call are; nothing here is written
+twice. Node hooks need no spans of ours: they are nodes, and LangGraph traces nodes.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import Token
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import get_callback_manager_for_config, patch_config
+from langchain_core.tracers.base import BaseTracer
+from langgraph.constants import TAG_NOSTREAM
 from langgraph.prebuilt.tool_node import ToolCallRequest
-from langgraph.types import Command
+from langgraph.types import Command, TracePolicy
 
-from agent_factory.decisions.recorder import DecisionRecorder
+from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import BadReturn, CommandNotSupported, PathNotSupported, describe
+from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.flows import (
     EFFECTS,
     Flow,
     FlowLayer,
     close,
+    is_awaitable,
     is_signal,
     then,
     throw_everything,
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
-from agent_factory.runtime.tracing import LayerSpan, policy_of, select_traced
 from agent_factory.topology.model import Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
+from agent_factory.upstream import current_config
 
-LayerCall = Callable[[Any, Callable[[Any], Any]], Any]
-Named = tuple[str, LayerCall]
-"""A layer with the name an error should give it."""
+Handler = Callable[[Any], Any]
+"""Takes a request and returns a response, or an awaitable of one."""
+
+LayerFunction = Callable[[Any, Handler], Any]
+
+Named = tuple[str, LayerFunction]
+"""A layer, and its name in errors."""
+
+
+# Streaming
+
+
+def without_streaming(config: RunnableConfig | None) -> RunnableConfig:
+    """Return a config whose models do not stream tokens to the caller of the agent."""
+    config = config or {}
+    tags = config.get("tags") or []
+    if TAG_NOSTREAM in tags:
+        return config
+    return {**config, "tags": [*tags, TAG_NOSTREAM]}
+
+
+def _with_streaming(config: RunnableConfig) -> RunnableConfig:
+    return {**config, "tags": list(filter(TAG_NOSTREAM.__ne__, config.get("tags") or ()))}
+
+
+def disable_streaming(config: RunnableConfig | None) -> None:
+    """Disable token streaming of models for the rest of this context."""
+    current_config.set(without_streaming(config))
+
+
+class streaming_enabled:
+    """Context manager that enables token streaming again, for the agent's own model and tools."""
+
+    __slots__ = ("_token",)
+    _token: Token[RunnableConfig | None] | None
+
+    def __enter__(self) -> None:
+        config = current_config.get()
+        # A layer may call its handler in a thread without context: nothing was disabled there.
+        self._token = None
+        if config is not None:
+            self._token = current_config.set(_with_streaming(config))
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            current_config.reset(self._token)
+
+
+async def _await_in(scope: AbstractContextManager[None], result: Awaitable[Any]) -> Any:
+    with scope:
+        return await result
+
+
+def call_with_streaming(call: Handler, value: Any) -> Any:
+    """Call a sync or async function with token streaming enabled."""
+    with streaming_enabled():
+        result = call(value)
+    return _await_in(streaming_enabled(), result) if is_awaitable(result) else result
+
+
+# Tracing
+
+_default_policy: TracePolicy | None = None
+
+
+def configure_trace_policy(policy: TracePolicy | None) -> None:
+    """Set how spans of middleware are recorded, unless a middleware has a policy.
+
+    The setting is process-wide: call it once, before agents are built. None records in full again.
+    """
+    global _default_policy
+    _default_policy = policy
+
+
+def policy_of(middleware: AgentMiddleware[Any, Any]) -> TracePolicy | None:
+    """Return the middleware's policy, or else the process-wide one; None records in full."""
+    return middleware.trace_policy or _default_policy
+
+
+def _tracers(config: RunnableConfig | None) -> list[BaseTracer]:
+    callbacks = config.get("callbacks") if config else None
+    return [h for h in getattr(callbacks, "handlers", ()) if isinstance(h, BaseTracer)]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSpan:
+    """A layer that runs in a separate span if a tracer is attached.
+
+    Args:
+        name: Name of the span, `{middleware}.{method}`.
+        policy: How its input and output are recorded.
+        layer: The layer.
+    """
+
+    name: str
+    policy: TracePolicy | None
+    layer: LayerFunction
+
+    def __call__(self, request: Any, handler: Handler) -> Any:
+        config = current_config.get()
+        if config is None or not (tracers := _tracers(config)):
+            return self.layer(request, handler)  # e.g. in a thread that the layer around it started
+        # Streaming is disabled for the layer, not for the runs inside it.
+        manager = copy(get_callback_manager_for_config(_with_streaming(config)))
+        # Other callback handlers see nodes and models; spans of layers are for tracers alone.
+        manager.handlers = cast("list[Any]", tracers)
+        span = manager.on_chain_start(
+            cast("Any", None), self._recorded("process_inputs", request), name=self.name
+        )
+
+        def finish(result: Any) -> Any:
+            span.on_chain_end(self._recorded("process_outputs", result))
+            return result
+
+        def fail(error: BaseException) -> Any:
+            span.on_chain_error(error)
+            raise error
+
+        inner = patch_config(config, callbacks=span.get_child())
+        try:
+            with _config_set(inner):
+                result = self.layer(request, handler)
+        except BaseException as error:
+            span.on_chain_error(error)
+            raise
+        if is_awaitable(result):
+            result = _await_in(_config_set(inner), result)
+        return then(result, finish, fail)
+
+    def _recorded(self, side: str, value: Any) -> dict[str, Any]:
+        process: Callable[[Any], Any] | None = getattr(self.policy, side, None)
+        recorded = value if process is None else process(value)
+        return recorded if isinstance(recorded, dict) else {"value": recorded}
+
+
+@contextmanager
+def _config_set(config: RunnableConfig) -> Iterator[None]:
+    token = current_config.set(config)
+    try:
+        yield
+    finally:
+        current_config.reset(token)
+
+
+# Composition
+
+
+class _Flows(ABC):
+    """Adjacent flows as one layer: one loop instead of a driver inside a driver.
+
+    A flow that only passes the request on is resumed twice and checked once; drivers would be most
+    of what it costs.
+    """
+
+    kind: ClassVar[type[Any]]
+    """Type of what a flow yields to call inward."""
+
+    visible: ClassVar[attrgetter[Any] | None] = None
+    """Reads from an outcome what a flow is resumed with; None resumes it with the outcome."""
+
+    def __init__(self, layers: Sequence[tuple[str, Any]], inner: Handler) -> None:
+        self._names = [name for name, _ in layers]
+        self._flows = [layer.flow for _, layer in layers]
+        self._drive = layers[0][1].drive
+        self._inner = inner
+
+    def __call__(self, request: Any) -> Any:
+        return self._drive(self.steps(request), self._inner, throw_everything)
+
+    def steps(self, request: Any) -> Flow[Any]:
+        """Yield the requests of the innermost flow, and the effects of all flows."""
+        running: list[Flow[Any]] = [self._flows[0](request)]
+        last_outcomes: list[Any] = [None] * len(self._flows)
+        at, innermost = 0, len(self._flows) - 1
+        advance: Callable[[Any], Any] = running[0].send
+        visible, value = self.visible, None
+        while True:
+            try:
+                yielded, finished = advance(value), False
+            except StopIteration as stop:
+                yielded, finished = stop.value, True
+            except BaseException as error:
+                del running[at]
+                at -= 1
+                advance, value = _throw_into(running, error), error
+                continue
+            try:
+                if finished:
+                    del running[at]
+                    at -= 1
+                    outcome = self.outcome(self._names[at + 1], yielded, last_outcomes[at + 1])
+                    if at < 0:
+                        return outcome
+                    last_outcomes[at], value = outcome, visible(outcome) if visible else outcome
+                elif not isinstance(yielded, self.kind):
+                    if not isinstance(yielded, EFFECTS):
+                        raise _bad_request(self._names[at], yielded, self.kind)
+                    value = yield yielded
+                elif at < innermost:
+                    running.append(self._flows[at + 1](yielded))
+                    at += 1
+                    last_outcomes[at] = value = None
+                else:
+                    last_outcomes[at] = outcome = yield yielded
+                    value = visible(outcome) if visible else outcome
+                advance = running[at].send
+            except BaseException as error:
+                advance, value = _throw_into(running, error), error
+
+    @abstractmethod
+    def outcome(self, name: str, result: Any, last: Any) -> Any:
+        """Return the outcome of a flow, from its result and the last outcome it was resumed with.
+
+        Raises:
+            BadReturn: The flow returned something else than it may.
+        """
+
+
+def _throw_into(running: Sequence[Flow[Any]], error: BaseException) -> Callable[[Any], Any]:
+    """Return `throw` of the innermost flow; control flow closes all flows and is raised."""
+    if not running:
+        raise error
+    if is_signal(error):
+        for flow in reversed(running):
+            close(flow, error)
+        raise error
+    return running[-1].throw
+
+
+def _bad_request(name: str, request: Any, expected: type[Any]) -> BadReturn:
+    return BadReturn(
+        name,
+        f"must call its handler with a {expected.__name__}, got {describe(request)}.",
+        "Pass the request on, or `request.override(...)`.",
+    )
+
+
+def _fold(
+    layers: Sequence[Named],
+    innermost: Handler,
+    flows: Callable[[Sequence[Named], Handler], Handler],
+    function: Callable[[Named, Handler, str], Handler],
+) -> Handler:
+    """Put layers around a call; the first one is the outermost.
+
+    `flows` takes adjacent flows, and the call inside them. `function` takes another layer, the call
+    inside it, and the name of the layer around it.
+    """
+    call, end = innermost, len(layers)
+    while end:
+        start = end - 1
+        if isinstance(layers[start][1], FlowLayer):
+            while start and isinstance(layers[start - 1][1], FlowLayer):
+                start -= 1
+            call = flows(layers[start:end], call)
+        else:
+            call = function(layers[start], call, layers[start - 1][0] if start else "")
+        end = start
+    return call
+
+
+# Around model calls
 
 
 class Outcome(NamedTuple):
-    """A response with the commands of the layers it came through, innermost first."""
+    """A model response, and the commands of the layers it passed, innermost first."""
 
     response: ModelResponse[Any]
     commands: tuple[Command[Any], ...] = ()
 
 
 ModelCall = Callable[[ModelRequest[Any]], Any]
-"""A request becomes an Outcome, or an awaitable of one."""
+"""Takes a ModelRequest and returns an Outcome, or an awaitable of one."""
 
 
-class _Flows(ABC):
-    """Adjacent flows as one: a loop in the place of a driver in a driver.
-
-    A layer that has nothing to do is resumed twice and looked at once, which is most of what it
-    costs a call.
-
-    Args:
-        layers: The flows, outermost first.
-        inner: What lies inside of them.
-    """
-
-    kind: ClassVar[type[Any]]
-    told: ClassVar[attrgetter[Any] | None] = None
-    """What a flow is told of what came back to it; None tells it all."""
-
-    def __init__(self, layers: Sequence[tuple[str, Any]], inner: Callable[..., Any]) -> None:
-        self._names = [name for name, _ in layers]
-        self._flows = [driven.flow for _, driven in layers]
-        self._drive = layers[0][1].drive
-        self._inner = inner
-
-    def _steps(self, request: Any) -> Flow[Any]:
-        """The flow that they are: it yields what goes further in, and the effects of all."""
-        under_way: list[Flow[Any]] = [self._flows[0](request)]
-        came: list[Any] = [None] * len(self._flows)  # what last came back to each of them
-        at, innermost = 0, len(self._flows) - 1
-        resume: Callable[[Any], Any] = under_way[0].send
-        told, value = self.told, None
-        while True:
-            try:
-                said, ends = resume(value), False
-            except StopIteration as stop:
-                said, ends = stop.value, True
-            except BaseException as error:
-                del under_way[at]
-                at -= 1
-                resume, value = _thrown_into(under_way, error), error
-                continue
-            try:
-                if ends:
-                    del under_way[at]
-                    at -= 1
-                    outcome = self._outcome(self._names[at + 1], said, came[at + 1])
-                    if at < 0:
-                        return outcome
-                    came[at], value = outcome, told(outcome) if told else outcome
-                elif not isinstance(said, self.kind):
-                    if not isinstance(said, EFFECTS):
-                        raise self._refusal(self._names[at], said)
-                    value = yield said
-                elif at < innermost:
-                    under_way.append(self._flows[at + 1](said))
-                    at += 1
-                    came[at] = value = None
-                else:
-                    came[at] = outcome = yield said
-                    value = told(outcome) if told else outcome
-                resume = under_way[at].send
-            except BaseException as error:
-                resume, value = _thrown_into(under_way, error), error
-
-    @abstractmethod
-    def _outcome(self, name: str, result: Any, came: Any) -> Any:
-        """What a layer makes of a call: of what it returned, and of what last came back to it."""
-
-    @staticmethod
-    @abstractmethod
-    def _refusal(name: str, request: Any) -> BadReturn:
-        """Why something cannot be passed inward."""
-
-
-def _thrown_into(flows: Sequence[Flow[Any]], error: BaseException) -> Callable[[Any], Any]:
-    """How the innermost of the flows that are under way hears of an error, if any may."""
-    if not flows:
-        raise error
-    if is_signal(error):
-        for flow in reversed(flows):
-            close(flow, error)
-        raise error
-    return flows[-1].throw
-
-
-def _folded(
-    layers: Sequence[Named],
-    innermost: Callable[..., Any],
-    flows: Callable[[Sequence[Named], Any], Any],
-    lone: Callable[[str, LayerCall, Any], Any],
-) -> Any:
-    inner = innermost
-    for are_flows, group in groupby(
-        reversed(layers), lambda named: isinstance(named[1], FlowLayer)
-    ):
-        members = list(group)
-        if are_flows:
-            inner = flows(members[::-1], inner)
-            continue
-        for name, layer in members:
-            inner = lone(name, layer, inner)
-    return inner
-
-
-class _Handler:
-    """What a layer is given to call inward. It keeps the commands of the last call that returned.
+class _ModelHandler:
+    """Handler of a model layer, which keeps the commands of its last call that returned.
 
     Only of that one: a layer that retries must not apply the commands of its failed attempts.
     """
 
-    __slots__ = ("_inner", "commands")
+    __slots__ = ("_inner", "_name", "commands")
 
-    def __init__(self, inner: ModelCall) -> None:
+    def __init__(self, name: str, inner: ModelCall) -> None:
+        self._name = name
         self._inner = inner
         self.commands: tuple[Command[Any], ...] = ()
 
     def __call__(self, request: ModelRequest[Any]) -> Any:
-        return then(self.ask(request), self.keep)
-
-    def ask(self, request: ModelRequest[Any]) -> Any:
-        """Call inward."""
         if not isinstance(request, ModelRequest):
-            raise _no_model_request("a wrap_model_call layer", request)
-        return self._inner(request)
+            raise _bad_request(self._name, request, ModelRequest)
+        return then(self._inner(request), self.keep)
 
     def keep(self, outcome: Outcome) -> ModelResponse[Any]:
-        """Note what came back; what the layer is told of it."""
+        """Store the commands of an outcome, and return what the layer sees of it."""
         self.commands = outcome.commands
         return outcome.response
 
 
-def _no_model_request(name: str, given: Any) -> BadReturn:
-    return BadReturn(
-        name,
-        f"called its handler with {describe(given)}.",
-        "Pass the ModelRequest on, or request.override(...).",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _ModelLayer:
-    """One layer with all that lies inside it."""
+    """A function layer, and the call inside it."""
 
-    name: str
-    layer: LayerCall
+    named: Named
     inner: ModelCall
 
     def __call__(self, request: ModelRequest[Any]) -> Any:
-        handler = _Handler(self.inner)
-        return then(self.layer(request, handler), partial(self._finish, handler))
-
-    def _finish(self, handler: _Handler, result: Any) -> Outcome:
-        return _outcome(self.name, result, handler.commands)
+        name, layer = self.named
+        handler = _ModelHandler(name, self.inner)
+        return then(
+            layer(request, handler), lambda result: _outcome_of(name, result, handler.commands)
+        )
 
 
 class _ModelFlows(_Flows):
     kind = ModelRequest
-    told = attrgetter("response")
+    visible = attrgetter("response")
 
-    def __call__(self, request: ModelRequest[Any]) -> Any:
-        return self._drive(self._steps(request), self._inner, throw_everything)
-
-    def _outcome(self, name: str, result: Any, came: Outcome | None) -> Outcome:
-        if came is None:
-            return _outcome(name, result, ())
-        if result is came.response and type(result.result) is list:
-            return came  # as nearly always
-        return _outcome(name, result, came.commands)
-
-    @staticmethod
-    def _refusal(name: str, request: Any) -> BadReturn:
-        return _no_model_request(name, request)
+    def outcome(self, name: str, result: Any, last: Outcome | None) -> Outcome:
+        if last is None:
+            return _outcome_of(name, result, ())
+        if result is last.response and type(result.result) is list:
+            return last  # nearly always
+        return _outcome_of(name, result, last.commands)
 
 
-def _outcome(name: str, result: Any, commands: tuple[Command[Any], ...]) -> Outcome:
-    """What a layer returned, with the commands of the layers inside and its own."""
+def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> Outcome:
+    """Return what a layer returned, with the commands of the layers inside and its own."""
+    response, command = result, None
     if isinstance(result, ExtendedModelResponse):
-        response = _response(name, result.model_response)
-        return Outcome(response, (*commands, *_commands(name, result.command)))
-    return Outcome(_response(name, result), commands)
-
-
-def _response(name: str, result: Any) -> ModelResponse[Any]:
-    if isinstance(result, ModelResponse) and isinstance(result.result, list):
-        return result
-    if isinstance(result, AIMessage):
-        return ModelResponse(result=[result])
-    raise BadReturn(
-        name,
-        f"returned {describe(result)} from its model layer.",
-        "Return what the handler gave, an AIMessage, a ModelResponse with a list of messages, "
-        "or an ExtendedModelResponse around one.",
-    )
-
-
-def _commands(name: str, command: Command[Any] | None) -> tuple[Command[Any], ...]:
+        response, command = result.model_response, result.command
+    if isinstance(response, AIMessage):
+        response = ModelResponse(result=[response])
+    if not (isinstance(response, ModelResponse) and isinstance(response.result, list)):
+        raise BadReturn(
+            name,
+            f"must return a model response from its model layer, got {describe(response)}.",
+            "Return what the handler returned, an AIMessage, a ModelResponse with a list of "
+            "messages, or an ExtendedModelResponse around one.",
+        )
     if command is None:
-        return ()
+        return Outcome(response, commands)
     if not isinstance(command, Command):
         raise BadReturn(
             name,
-            f"returned {describe(command)} as a command.",
-            "Give a Command(update={...}).",
+            f"must return a Command in ExtendedModelResponse, got {describe(command)}.",
+            "Pass `command=Command(update={...})`.",
         )
     for field in ("goto", "resume", "graph"):
         if getattr(command, field) not in (None, ()):
@@ -254,92 +397,95 @@ def _commands(name: str, command: Command[Any] | None) -> tuple[Command[Any], ..
                 f"returned a Command with {field} from a model layer.",
                 "Only update is applied there; jump from a node hook instead.",
             )
-    return (command,)
+    return Outcome(response, (*commands, command))
 
 
 def compose_model_call(layers: Sequence[Named], innermost: ModelCall) -> ModelCall:
-    """One call out of many layers; the first is the outermost.
+    """Compose layers around a model call; the first one is the outermost.
 
     Args:
-        layers: Each layer with the name an error should give it.
-        innermost: The call of the model itself.
+        layers: Each layer with its name in errors.
+        innermost: The call of the model.
     """
-    call: ModelCall = _folded(layers, innermost, _ModelFlows, _ModelLayer)
-    return call
+    return _fold(layers, innermost, _ModelFlows, lambda named, inner, _: _ModelLayer(named, inner))
+
+
+# Around tool calls
 
 
 @dataclass(frozen=True, slots=True)
 class _ToolLayer:
-    name: str
-    layer: LayerCall
-    inner: LayerCall
+    """A function layer, the call inside it, and the name of the layer around it.
 
-    def __call__(self, request: Any, execute: Callable[[Any], Any]) -> Any:
-        inward = partial(self._inward, execute)
-        return then(self.layer(request, inward), partial(_checked, self.name))
+    It checks the request of the layer around it: a check in the handler would be one more frame.
+    """
 
-    def _inward(self, execute: Callable[[Any], Any], request: Any) -> Any:
+    named: Named
+    inner: Handler
+    caller: str
+
+    def __call__(self, request: Any) -> Any:
         if not isinstance(request, ToolCallRequest):
-            raise _no_tool_request(self.name, request)
-        return self.inner(request, execute)
+            raise _bad_request(self.caller, request, ToolCallRequest)
+        name, layer = self.named
+        return then(layer(request, self.inner), partial(_checked_result, name))
+
+
+@dataclass(frozen=True, slots=True)
+class _InnermostToolCall:
+    """Execution of a tool inside layers, with the streaming that is disabled for layers."""
+
+    execute: Handler
+    caller: str
+
+    def __call__(self, request: Any) -> Any:
+        if not isinstance(request, ToolCallRequest):
+            raise _bad_request(self.caller, request, ToolCallRequest)
+        with streaming_enabled():
+            result = self.execute(request)
+        return _await_in(streaming_enabled(), result) if is_awaitable(result) else result
 
 
 class _ToolFlows(_Flows):
     kind = ToolCallRequest
 
-    def __call__(self, request: Any, execute: Callable[[Any], Any]) -> Any:
-        inner = execute if self._inner is _execute else partial(self._inward, execute)
-        return self._drive(self._steps(request), inner, throw_everything)
-
-    def _inward(self, execute: Callable[[Any], Any], request: Any) -> Any:
-        return self._inner(request, execute)
-
-    def _outcome(self, name: str, result: Any, came: Any) -> Any:
-        return result if isinstance(result, ToolMessage) else _checked(name, result)
-
-    @staticmethod
-    def _refusal(name: str, request: Any) -> BadReturn:
-        return _no_tool_request(name, request)
+    def outcome(self, name: str, result: Any, last: Any) -> Any:
+        return _checked_result(name, result)
 
 
-def _no_tool_request(name: str, given: Any) -> BadReturn:
-    return BadReturn(
-        name,
-        f"called inward with {describe(given)}.",
-        "Pass the ToolCallRequest on, or request.override(...).",
-    )
-
-
-_ANSWERS = (ToolMessage, Command)
-
-
-def _checked(name: str, result: Any) -> Any:
+def _checked_result(name: str, result: Any) -> Any:
     if isinstance(result, ToolMessage):
         return result
     parts = result if isinstance(result, list) and result else [result]
-    if not all(isinstance(part, _ANSWERS) for part in parts):
+    if not all(isinstance(part, ToolMessage | Command) for part in parts):
         raise BadReturn(
             name,
-            f"returned {describe(result)}, so the call would stay unanswered.",
-            "Return what the handler gave, a ToolMessage or a Command.",
+            f"must return a result of its tool call, got {describe(result)}: the call would stay "
+            "unanswered.",
+            "Return what the handler returned, a ToolMessage or a Command.",
         )
     return result
 
 
-def compose_tool_call(layers: Sequence[Named]) -> LayerCall:
-    """One wrapper out of many tool layers, the first outermost."""
-    call: LayerCall = _folded(layers, _execute, _ToolFlows, _ToolLayer)
-    return call
+def compose_tool_call(layers: Sequence[Named], execute: Handler) -> Handler:
+    """Compose layers around the execution of a tool; the first one is the outermost.
+
+    Args:
+        layers: Each layer with its name in errors.
+        execute: Runs the tool of a request.
+    """
+    if not layers:
+        return execute
+    return _fold(layers, _InnermostToolCall(execute, layers[-1][0]), _ToolFlows, _ToolLayer)
 
 
-def _execute(request: Any, execute: Callable[[Any], Any]) -> Any:
-    return execute(request)
+# Around both
 
 
 def first_without_mode(
     layers: Collection[Bound[Layer]], *, asynchronous: bool
 ) -> Bound[Layer] | None:
-    """The first layer that lacks a colour."""
+    """Return the first layer that does not support async runs, or sync ones; None if all do."""
     for bound in layers:
         if (bound.afunc if asynchronous else bound.func) is None:
             return bound
@@ -347,7 +493,7 @@ def first_without_mode(
 
 
 def raise_unsupported(bound: Bound[Layer], *_: Any, asynchronous: bool) -> Any:
-    """Stand in for a call that a layer has no colour for.
+    """Stand in for a call with a layer that does not support the kind of the run.
 
     Raises:
         PathNotSupported: Always.
@@ -355,28 +501,50 @@ def raise_unsupported(bound: Bound[Layer], *_: Any, asynchronous: bool) -> Any:
     raise PathNotSupported(*sync_async_error(bound, asynchronous=asynchronous))
 
 
+@dataclass(frozen=True, slots=True)
+class ComposedCall:
+    """A call with all its layers, in a version with spans and one without.
+
+    Args:
+        plain: Without spans.
+        traced: With a span for each layer.
+    """
+
+    plain: Handler
+    traced: Handler
+
+    def select(self) -> Handler:
+        """Return the version for the tracers that are attached, if any.
+
+        Asked once for all layers: asking costs as much as a layer.
+        """
+        return self.traced if _tracers(current_config.get()) else self.plain
+
+    def __call__(self, request: Any) -> Any:
+        return self.select()(request)
+
+
 def compose_layers(
     layers: Collection[Bound[Layer]],
     asynchronous: bool,
-    recorder: DecisionRecorder | None,
-    compose: Callable[[list[tuple[str, Callable[..., Any]]]], Callable[..., Any]],
-) -> Callable[..., Any]:
-    """All layers as one call: spans where a tracer listens, recorded where one watches.
+    recorder: Recorder,
+    compose: Callable[[list[Named]], Handler],
+) -> Handler:
+    """Compose bound layers, with spans if a tracer is attached.
 
     Args:
-        layers: The layers; each has the colour.
-        asynchronous: The colour.
-        watch: Records what they decide, or None.
-        compose: Makes one call of the layers, each with the name an error should give it.
+        layers: The layers; each supports this kind of run.
+        asynchronous: Whether the call is for async runs.
+        recorder: Records what the layers decide.
+        compose: Makes one call of the layers, each with its name in errors.
     """
-    named: list[tuple[str, Callable[..., Any]]] = []
-    spans: list[tuple[str, Callable[..., Any]]] = []
+    plain: list[Named] = []
+    traced: list[Named] = []
     for bound in layers:
         method = bound.afunc if asynchronous else bound.func
-        assert method is not None  # `lacking` was asked before
-        if recorder is not None:
-            method = recorder.layer(bound.definition, method)
+        assert method is not None  # see `first_without_mode`
+        method = recorder.layer(bound.definition, method)
         name = f"{bound.definition.owner}.{bound.definition.method}"
-        named.append((name, method))
-        spans.append((name, LayerSpan(name, policy_of(bound.owner), method)))
-    return select_traced(compose(named), compose(spans)) if layers else compose([])
+        plain.append((name, method))
+        traced.append((name, LayerSpan(name, policy_of(bound.owner), method)))
+    return ComposedCall(compose(plain), compose(traced)) if layers else compose([])

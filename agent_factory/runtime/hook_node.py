@@ -1,8 +1,8 @@
-"""Node hooks and decisions become graph nodes and edges, in both colours, written once."""
+"""Hook node: runs a node hook of a middleware, sync or async, and checks what it returns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from langgraph.runtime import get_runtime
 from langgraph.types import Command
 
 from agent_factory.decisions.log import REASON
-from agent_factory.decisions.recorder import DecisionRecorder
+from agent_factory.decisions.recorder import NO_RECORDER, Recorder
 from agent_factory.errors import (
     BadReturn,
     CommandNotSupported,
@@ -21,9 +21,9 @@ from agent_factory.errors import (
     describe,
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
+from agent_factory.runtime.composition import disable_streaming
 from agent_factory.runtime.routing import Rules, State, ended_by_tools
-from agent_factory.runtime.tool_signals import pending_exit
-from agent_factory.runtime.tracing import disable_streaming
+from agent_factory.runtime.tools_node import pending_exit
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.topology.model import JUMPS, Hook, Phase
@@ -34,14 +34,14 @@ Update = Any
 
 
 class HookNode(Runnable[Any, Any]):
-    """A node hook of a middleware.
+    """Node that runs a hook of a middleware.
 
     Args:
         bound: The hook and its functions.
         plan: The agent's plan.
-        rules: What routing knows of it.
+        rules: What routing knows about the agent.
         keys: The keys of its state.
-        watch: Records what it decides, or None.
+        recorder: Records its decisions.
     """
 
     def __init__(
@@ -50,108 +50,100 @@ class HookNode(Runnable[Any, Any]):
         plan: Topology,
         rules: Rules,
         keys: Collection[str],
-        recorder: DecisionRecorder | None = None,
+        recorder: Recorder = NO_RECORDER,
     ) -> None:
-        self.name: str = bound.definition.node
-        self._bound = bound
-        self._passed_on: Callable[[State, Rules], Any] = pending_exit
+        definition = bound.definition
+        self.name: str = definition.node
         self._rules = rules
         self._keys = frozenset(keys)
-        self._enters = self.name == plan.entry
-        self._in_loop = bound.definition.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
-        if recorder is not None:
-            owner, hook = bound.definition.owner, str(bound.definition.phase)
-            self._bound = recorder.hook(bound, self._finish, reasoned=REASON not in self._keys)
-            self._passed_on = recorder.passing(owner, hook, pending_exit, ended_by_tools)
+        self._is_entry = self.name == plan.entry
+        self._in_loop = definition.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
+        reads_reason = REASON not in self._keys
+        self._bound = recorder.hook(bound, self._finish, reads_reason=reads_reason)
+        self._pending_exit = recorder.pending_exit(
+            definition.owner, str(definition.phase), pending_exit, ended_by_tools
+        )
 
     @property
-    def threaded(self) -> bool:
-        """Whether it goes to a thread in an asynchronous run: it is synchronous only."""
+    def needs_thread(self) -> bool:
+        """Whether the hook is sync only, so that an asynchronous run calls it in a thread."""
         return self._bound.afunc is None
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
         """Run the hook in a synchronous run."""
-        if passed := self._passed(input):
-            return passed
+        if update := self._skipped(input):
+            return update
         if self._bound.func is None:
             raise HookPathNotSupported(*sync_async_error(self._bound, asynchronous=False))
         disable_streaming(config)
-        state = _shown(input)
+        state = _public_state(input)
         return self._finish(state, self._bound.func(state, get_runtime()))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Run the hook in an asynchronous run; one that is synchronous only runs in a thread."""
-        if passed := self._passed(input):
-            return passed
+        """Run the hook in an asynchronous run; in a thread if it is sync only."""
+        if update := self._skipped(input):
+            return update
         disable_streaming(config)
-        state, runtime = _shown(input), get_runtime()
+        state, runtime = _public_state(input), get_runtime()
         if self._bound.afunc is not None:
             return self._finish(state, await self._bound.afunc(state, runtime))
-        assert self._bound.func is not None  # a hook has one colour at least
+        assert self._bound.func is not None  # a hook has at least one function
         return self._finish(state, await run_in_executor(None, self._bound.func, state, runtime))
 
-    def _passed(self, state: State) -> Any:
-        """What is handed on without a look at it by the hook; mostly nothing."""
+    def _skipped(self, state: State) -> Any:
+        """Return what to pass on if a tool has ended the run; then the hook does not run."""
         if not self._in_loop or ("jump_to" not in state and TOOL_SIGNALS not in state):
             return None
-        return self._passed_on(state, self._rules)
+        return self._pending_exit(state, self._rules)
 
     def _finish(self, state: State, result: Any) -> Update:
-        if result is None and not self._enters:
+        if result is None and not self._is_entry:
             return None
-        if isinstance(result, Command):
-            return self._finish_command(state, result)
+        # The answer of an earlier run of the thread must not be seen in this one.
+        stale = self._is_entry and state.get("structured_response") is not None
+        reset = {"structured_response": None} if stale else {}
         if result is None or isinstance(result, Mapping):
             update = result or {}
-            if REASON in update:
-                update = dict(self._unreasoned(update.items()))
+            if REASON in update and REASON not in self._keys:  # for the decision log alone
+                update = {key: value for key, value in update.items() if key != REASON}
             self._check(update)
-            return {**self._forgotten(state), **update} or None
-        raise BadReturn(
-            self.name, f"returned {describe(result)}.", "Return a dict of updates, or None."
-        )
-
-    def _unreasoned(self, pairs: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
-        """An update without its reason, which is for the decision log alone."""
-        if REASON in self._keys:
-            return pairs
-        return ((key, value) for key, value in pairs if key != REASON)
-
-    def _finish_command(self, state: State, command: Command[Any]) -> Command[Any]:
-        if command.graph is not None:
-            return command  # its update and goto are another graph's
-        if command.goto:
+            return {**reset, **update} or None
+        if not isinstance(result, Command):
+            raise BadReturn(
+                self.name,
+                f"must return a dict of updates or None, got {describe(result)}.",
+                "Return {'key': value}.",
+            )
+        if result.graph is not None:
+            return result  # its update and goto are for another graph
+        if result.goto:
             raise CommandNotSupported(
                 self.name,
-                f"returned a Command with goto={command.goto!r}, and its own edge would be taken "
-                "as well.",
+                f"returned a Command with goto={result.goto!r}, but the run would take the node's "
+                "own edge too.",
                 "Return {'jump_to': ...} and declare it with hook_config(can_jump_to=[...]).",
             )
-        pairs = list(self._unreasoned(pairs_of(command, self.name)))
+        pairs = pairs_of(result, self.name)
+        if REASON not in self._keys:
+            pairs = [(key, value) for key, value in pairs if key != REASON]
         self._check(dict(pairs))
-        return replace(command, update=[*self._forgotten(state).items(), *pairs])
+        return replace(result, update=[*reset.items(), *pairs])
 
     def _check(self, update: Mapping[str, Any]) -> None:
         check_keys(update, self._keys, self.name)
         jump = update.get("jump_to")
         if jump is not None and jump not in self._bound.definition.can_jump_to:
-            targets = ", ".join(map(repr, JUMPS))
             raise UndeclaredJump(
                 self.name,
-                f"jumped to {jump!r} without having declared it.",
+                f"jumped to {jump!r} without a declaration.",
                 f"Decorate it with hook_config(can_jump_to=[{jump!r}])."
                 if jump in JUMPS
-                else f"A hook can jump to {targets}, if it declares it.",
+                else f"Jump to one of {', '.join(map(repr, JUMPS))}, and declare it.",
             )
 
-    def _forgotten(self, state: State) -> dict[str, Any]:
-        """The answer of an earlier run, which must not be seen in this one."""
-        stale = self._enters and state.get("structured_response") is not None
-        return {"structured_response": None} if stale else {}
 
-
-def _shown(state: State) -> State:
-    """The state without what tools say of the run to the node at the loop's entry."""
+def _public_state(state: State) -> State:
+    """Return the state without the signals of tools, which only the loop's entry node reads."""
     if TOOL_SIGNALS not in state:
         return state
     return {key: value for key, value in state.items() if key != TOOL_SIGNALS}

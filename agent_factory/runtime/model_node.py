@@ -1,103 +1,160 @@
-"""The node of the model: a valid history in, the call with all layers, one update out."""
+"""Model node: repairs the history, calls the model through all layers, returns one update."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
+from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.base import RunnableBinding
+from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime, get_runtime
 
-from agent_factory.decisions.recorder import DecisionRecorder
-from agent_factory.runtime.composition import ModelCall, Outcome
-from agent_factory.runtime.response_reader import ResponseReader, retry_count
-from agent_factory.runtime.routing import Rules, State, ended_by_tools
+from agent_factory.decisions.recorder import Recorder
+from agent_factory.errors import (
+    BadReturn,
+    HistoryError,
+    ModelCannotCallTools,
+    OutputError,
+    UnknownTool,
+    describe,
+)
+from agent_factory.runtime.composition import (
+    ModelCall,
+    Outcome,
+    compose_layers,
+    compose_model_call,
+    disable_streaming,
+    first_without_mode,
+    raise_unsupported,
+    streaming_enabled,
+)
+from agent_factory.runtime.routing import State, ended_by_tools
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.tool_signals import pending_exit
-from agent_factory.runtime.tracing import disable_streaming
-from agent_factory.state.history import Repair, ValidatedPrefix, call_ids, repair
+from agent_factory.runtime.tools_node import pending_exit
+from agent_factory.state.history import (
+    ValidatedPrefix,
+    answers_of,
+    call_ids,
+    last_turn,
+    no_repair,
+    repair,
+)
+from agent_factory.state.identity_cache import IdentityCache
 from agent_factory.state.schema import RETRIES
 from agent_factory.state.updates import UpdateMerger
-from agent_factory.structured_output.strategies import is_explanation
-from agent_factory.topology.model import MODEL, Call
+from agent_factory.structured_output.strategies import (
+    EXPLANATION_KWARGS,
+    ProviderStrategy,
+    Strategy,
+    StructuredOutputError,
+    ToolStrategy,
+    is_explanation,
+    strategy_for,
+)
+from agent_factory.topology.model import MODEL
 from agent_factory.types import ModelRequest, ModelResponse
+from agent_factory.upstream import prompt_of, run_identity
 
 Update = Any
 """What a node may return to LangGraph: a dict, a Command, a list of both, or None."""
 
 
 class ModelNode(Runnable[Any, Any]):
-    """The model with all layers around it.
+    """Node that calls the model through all layers.
 
     Args:
         spec: The agent.
-        sync: The composed call for synchronous runs.
-        a: The composed call for asynchronous runs.
-        fold: Makes one update of the node's own and those of the layers.
-        rules: What routing knows of the agent.
-        watch: Records what it decides, or None.
+        channels: The channels of its state.
+        recorder: Records its decisions.
     """
 
-    def __init__(
-        self,
-        spec: AgentSpec,
-        sync: ModelCall,
-        a: ModelCall,
-        fold: UpdateMerger,
-        rules: Rules,
-        recorder: DecisionRecorder | None = None,
-    ) -> None:
+    def __init__(self, spec: AgentSpec, channels: Mapping[str, Any], recorder: Recorder) -> None:
         self.name = spec.topology.style.model
         self._spec = spec
-        self._sync = sync
-        self._a = a
-        self._fold = fold
-        self._rules = rules
-        self._reader = ResponseReader(spec)
+        self._channels = channels
+        self._recorder = recorder
+        self._layers = spec.model_layers
         self._offered = spec.toolbox.offered
-        self._layered = bool(spec.layers_around(Call.MODEL))
-        self._seen = ValidatedPrefix()
-        self._watch = recorder
-        self._repair: Callable[..., Repair | None] = repair
-        self._passed_on: Callable[[State, Rules], Any] = pending_exit
-        if recorder is not None:
-            self._repair = recorder.repairing(repair)
-            self._passed_on = recorder.passing("", MODEL, pending_exit, ended_by_tools)
+        self._repair = recorder.repairing(repair if spec.repairs_history else no_repair)
+        self._pending_exit = recorder.pending_exit("", MODEL, pending_exit, ended_by_tools)
+        self._call: ModelCall = self._ask
+        self._acall: ModelCall = self._ask_async
+        if self._layers:
+            self._call = self._composed(asynchronous=False)
+            self._acall = self._composed(asynchronous=True)
+
+    def _composed(self, *, asynchronous: bool) -> ModelCall:
+        if missing := first_without_mode(self._layers, asynchronous=asynchronous):
+            return partial(raise_unsupported, missing, asynchronous=asynchronous)
+        innermost = self._ask_async if asynchronous else self._ask
+        return compose_layers(
+            self._layers,
+            asynchronous,
+            self._recorder,
+            lambda layers: compose_model_call(layers, innermost),
+        )
+
+    # Many agents are built that never run, so what only runs need is made in the first run.
+
+    @cached_property
+    def _reader(self) -> ResponseReader:
+        return ResponseReader(self._spec)
+
+    @cached_property
+    def _models(self) -> _BoundModels:
+        # A tool layer may run tools that were unknown when the agent was built.
+        client = self._spec.toolbox.client
+        return _BoundModels(None if self._spec.tool_layers else client.keys())
+
+    @cached_property
+    def _prefix(self) -> ValidatedPrefix:
+        return ValidatedPrefix()
+
+    @cached_property
+    def _merge(self) -> UpdateMerger:
+        return UpdateMerger(self._channels)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Ask the model in a synchronous run."""
-        if passed := self._passed_on(input, self._rules):
-            return passed
+        """Call the model in a synchronous run."""
+        if update := self._pending_exit(input, self._spec.rules):
+            return update
         runtime = get_runtime()
         state, history_update = self._repair_history(input, runtime)
-        if self._layered:
+        if self._layers:
             disable_streaming(config)
-        outcome = self._sync(self._request(state, runtime))
+        outcome = self._call(self._request(state, runtime))
         return self._finish(state, history_update, outcome, runtime)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Ask the model in an asynchronous run."""
-        if passed := self._passed_on(input, self._rules):
-            return passed
+        """Call the model in an asynchronous run."""
+        if update := self._pending_exit(input, self._spec.rules):
+            return update
         runtime = get_runtime()
         state, history_update = self._repair_history(input, runtime)
-        if self._layered:
+        if self._layers:
             disable_streaming(config)
-        outcome = await self._a(self._request(state, runtime))
+        outcome = await self._acall(self._request(state, runtime))
         return self._finish(state, history_update, outcome, runtime)
 
     def _repair_history(self, state: State, runtime: Runtime[Any]) -> tuple[State, list[Any]]:
-        """The state with a valid history, and what to write so that the thread has it too."""
+        """Return the state with a valid history, and the messages to write for the thread."""
         if not self._spec.repairs_history:
             return state, []
         messages: list[AnyMessage] = state["messages"]
-        mended = self._repair(messages, self._seen.of(runtime.control, messages))
-        if mended is not None:
-            messages = mended.messages
+        run = run_identity(runtime)
+        repaired = self._repair(messages, self._prefix.of(run, messages))
+        if repaired is not None:
+            messages = repaired.messages
             state = {**state, "messages": messages}
-        self._seen.remember(runtime.control, messages)
-        return state, mended.update if mended else []
+        self._prefix.remember(run, messages)
+        return state, repaired.update if repaired else []
 
     def _request(self, state: State, runtime: Runtime[Any]) -> ModelRequest[Any]:
         spec = self._spec
@@ -111,29 +168,275 @@ class ModelNode(Runnable[Any, Any]):
             runtime=runtime,
         )
 
+    def _ask(self, request: ModelRequest[Any]) -> Outcome:
+        """Call the model inside all layers."""
+        strategy = strategy_for(request.response_format, request.model)
+        model, messages = self._models.bind(request, strategy), self._visible_messages(request)
+        # Only layers disable streaming, so without any there is nothing to enable.
+        with streaming_enabled() if self._layers else nullcontext():
+            answer = model.invoke(_prompt(model, messages))
+        return Outcome(self._reader.read(strategy, answer, retry_count(request.state)))
+
+    async def _ask_async(self, request: ModelRequest[Any]) -> Outcome:
+        strategy = strategy_for(request.response_format, request.model)
+        model, messages = self._models.bind(request, strategy), self._visible_messages(request)
+        with streaming_enabled() if self._layers else nullcontext():
+            answer = await model.ainvoke(_prompt(model, messages))
+        return Outcome(self._reader.read(strategy, answer, retry_count(request.state)))
+
+    def _visible_messages(self, request: ModelRequest[Any]) -> list[AnyMessage]:
+        """Return what the model sees: the system message and a valid history."""
+        messages = request.messages
+        # The node has repaired the state's own list; a list made by a layer is checked here.
+        if messages is not request.state.get("messages") and (repaired := self._repair(messages)):
+            messages = repaired.messages
+        if request.system_message is not None:
+            return [request.system_message, *messages]
+        if not messages:
+            raise HistoryError(
+                "messages",
+                "must not be empty for an agent without a system prompt.",
+                "Pass a message to the run, or `system_prompt` to create_agent.",
+            )
+        return messages
+
     def _finish(
         self, state: State, history_update: list[Any], outcome: Outcome, runtime: Runtime[Any]
     ) -> Update:
-        failures = retry_count(state)
+        retries = retry_count(state)
         response = outcome.response
-        if self._layered:
-            response = self._reader.finish(response, failures)
+        if self._layers:
+            response = self._reader.finish(response, retries)
         update: dict[str, Any] = {"messages": [*history_update, *response.result]}
-        update |= self._structured(state, response)
+        answer, stale = response.structured_response, state.get("structured_response")
+        # None is written too: the answer of an earlier call must not stay.
+        if answer is not None or stale is not None or self._spec.response_format is not None:
+            update["structured_response"] = answer
         if any(map(is_explanation, response.result)):
-            update[RETRIES] = failures + 1
-            if self._watch is not None:
-                self._watch.explained(failures + 1)
+            update[RETRIES] = retries + 1
+            self._recorder.explained(retries + 1)
         if not any(isinstance(m, AIMessage) and call_ids(m) for m in response.result):
-            self._seen.forget(runtime.control)
-        if not outcome.commands:
-            return update
-        return self._fold(update, outcome.commands)
+            self._prefix.forget(run_identity(runtime))
+        return self._merge(update, outcome.commands) if outcome.commands else update
 
-    def _structured(self, state: State, response: ModelResponse[Any]) -> dict[str, Any]:
-        """The answer of this call, also where there is none: an earlier one must not stay."""
-        value = response.structured_response
-        stale = state.get("structured_response") is not None
-        if value is None and not stale and self._spec.response_format is None:
-            return {}
-        return {"structured_response": value}
+
+class _BoundModels:
+    """Cache of models bound to tools, because binding converts each tool to a schema.
+
+    Args:
+        known: The names of the tools that can run; None if a layer may run others.
+    """
+
+    def __init__(self, known: Collection[str] | None) -> None:
+        self._known = known
+        # Enough for a few models and tool sets that take turns.
+        self._models = IdentityCache[Any](size=16)
+
+    def bind(self, request: ModelRequest[Any], strategy: Strategy) -> Any:
+        """Return the request's model with its tools, tool choice, strategy and settings."""
+        if request.model_settings or not isinstance(request.tool_choice, str | None):
+            return self._bind(request, strategy)
+        key, choice = (request.model, strategy, *request.tools), request.tool_choice
+        model = self._models.get(*key, extra=choice)
+        if model is None:
+            model = self._bind(request, strategy)
+            self._models.put(model, *key, extra=choice)
+        return model
+
+    def _bind(self, request: ModelRequest[Any], strategy: Strategy) -> Any:
+        model = request.model
+        tools: list[Any] = list(request.tools)
+        for tool in tools:
+            if self._known is None or isinstance(tool, dict):
+                continue  # a layer or the provider may run it
+            name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")
+            if name not in self._known:
+                raise UnknownTool(
+                    name,
+                    "is offered to the model, but nothing in this agent can run it.",
+                    "Pass it to create_agent, or run it in a wrap_tool_call layer.",
+                )
+        settings = dict(request.model_settings)
+        if isinstance(strategy, ToolStrategy):
+            tools += [binding.tool for binding in strategy.bindings.values()]
+        elif isinstance(strategy, ProviderStrategy):
+            settings = {**strategy.to_model_kwargs(), **settings}
+        if not tools:
+            return model.bind(**settings) if settings else model
+        if request.tool_choice is not None:
+            settings["tool_choice"] = request.tool_choice
+        try:
+            if not hasattr(model, "bind_tools"):
+                raise NotImplementedError
+            return _with_tools(model, tools, settings)
+        except NotImplementedError as error:
+            raise ModelCannotCallTools(
+                type(model).__name__,
+                "has no bind_tools, so it cannot call tools.",
+                "Use a chat model that supports tool calling, or an agent without tools.",
+            ) from error
+
+
+def _with_tools(model: Any, tools: list[Any], settings: dict[str, Any]) -> Any:
+    if not isinstance(model, RunnableBinding):
+        return model.bind_tools(tools, **settings)
+    # RunnableBinding forwards bind_tools to the model it wraps, which drops its bound settings.
+    bound = _with_tools(model.bound, tools, {**model.kwargs, **settings})
+    return RunnableBinding(
+        bound=bound, config=model.config, config_factories=model.config_factories
+    )
+
+
+_CHAT_MODEL_CALLS = (BaseChatModel.invoke, BaseChatModel.ainvoke)
+
+
+def _prompt(model: Any, messages: list[AnyMessage]) -> Any:
+    """Return the messages in the form that the model takes with the least work."""
+    inner = model
+    while isinstance(inner, RunnableBinding):
+        inner = inner.bound
+    kind = type(inner)
+    if not isinstance(inner, BaseChatModel) or (kind.invoke, kind.ainvoke) != _CHAT_MODEL_CALLS:
+        return messages  # a runnable or an overridden method may expect a list
+    if not all(issubclass(kind, BaseMessage) for kind in set(map(type, messages))):
+        return messages  # a layer's dicts and tuples need the conversion
+    return prompt_of(messages)
+
+
+def retry_count(state: Mapping[str, Any]) -> int:
+    """Return how many times this run has explained to the model what is wrong with its answer."""
+    return int(state.get(RETRIES) or 0)
+
+
+class ResponseReader:
+    """Reader of a model's answers: structured output, and replies to calls that no node answers.
+
+    Args:
+        spec: The agent.
+    """
+
+    def __init__(self, spec: AgentSpec) -> None:
+        self._name = spec.name
+        # Without repairs, calls are answered by the graph that the agent is part of.
+        self._has_tools = spec.has_tools or not spec.repairs_history
+        self._format = spec.response_format
+        self._model = spec.model
+
+    def read(self, strategy: Strategy, answer: Any, retries: int) -> ModelResponse[Any]:
+        """Return a model's answer as a response.
+
+        Args:
+            strategy: How a structured answer was requested.
+            answer: What the model returned.
+            retries: How many explanations the model has got in this run.
+
+        Raises:
+            BadReturn: It is not an AIMessage.
+            OutputError: It holds no valid structured answer, and no retries are left.
+        """
+        if not isinstance(answer, AIMessage):
+            raise BadReturn(
+                "the model",
+                f"must return an AIMessage, got {describe(answer)}.",
+                "Use a chat model.",
+            )
+        message = answer
+        calls = (message.tool_calls, message.invalid_tool_calls)
+        if not all(call["id"] for group in calls for call in group):
+            # A call without an id could not be answered.
+            with_ids = (
+                [{**call, "id": call["id"] or f"call_{uuid4().hex}"} for call in group]
+                for group in calls
+            )
+            fields = ("tool_calls", "invalid_tool_calls")
+            message = message.model_copy(update=dict(zip(fields, with_ids, strict=True)))
+        if self._name is not None:
+            # A copy: the model may return the same object again, to another agent too.
+            message = message.model_copy(update={"name": self._name})
+        replies, value = self._replies(strategy, message, retries)
+        return ModelResponse(result=[message, *replies], structured_response=value)
+
+    def finish(self, response: ModelResponse[Any], retries: int) -> ModelResponse[Any]:
+        """Add to a response what the layers left out.
+
+        A layer may return a new answer, or the message without the replies to its calls.
+
+        Raises:
+            BadReturn: It holds no AIMessage.
+        """
+        message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
+        if message is None:
+            raise BadReturn(
+                "a wrap_model_call layer",
+                "returned a response without an AIMessage.",
+                "Return the response of the handler, or a new AIMessage.",
+            )
+        strategy = strategy_for(self._format, self._model)
+        unanswered = set(call_ids(message)) - answers_of(tail).keys()
+        answer = response.structured_response
+        if not unanswered:
+            if not isinstance(strategy, ProviderStrategy) or answer is not None:
+                return response
+            try:
+                answer = strategy.binding.parse(message)
+            except StructuredOutputError:  # a layer wrote the text, which need not be an answer
+                return response
+            return replace(response, structured_response=answer)
+        calls = [*message.tool_calls, *message.invalid_tool_calls]
+        names = {call["name"] for call in calls if call["id"] in unanswered}
+        if self._has_tools and not names & _output_tools(strategy):
+            return response
+        replies, value = self._replies(strategy, message, retries)
+        missing = [
+            r for r in replies if isinstance(r, ToolMessage) and r.tool_call_id in unanswered
+        ]
+        return replace(
+            response,
+            result=[*response.result, *missing],
+            structured_response=value if answer is None else answer,
+        )
+
+    def _replies(
+        self, strategy: Strategy, message: AIMessage, retries: int
+    ) -> tuple[list[BaseMessage], Any]:
+        replies: list[BaseMessage] = []
+        value = None
+        if strategy is not None:
+            replies, value = strategy.read(message, retries)
+            if value is None and replies and self._format is None and not self._has_tools:
+                raise OutputError(
+                    "a wrap_model_call layer",
+                    f"requested a structured answer and got none: {replies[0].text}",
+                    "Pass `response_format` to create_agent, so that the model is asked again.",
+                    ai_message=message,
+                )
+        if self._has_tools:
+            return replies, value
+        # No node answers calls of unknown tools, so they are answered here.
+        answered = {reply.tool_call_id for reply in replies if isinstance(reply, ToolMessage)}
+        calls = [*message.tool_calls, *message.invalid_tool_calls]
+        unknown = [call for call in calls if call["id"] not in answered]
+        if unknown and not replies and strategy is not None and retries >= strategy.max_retries:
+            raise OutputError(
+                "the model",
+                f"called tools that do not exist (retries: {retries}).",
+                "Say in the system prompt that it has no tools.",
+                ai_message=message,
+                retries=retries,
+            )
+        names = ", ".join(sorted(_output_tools(strategy)))
+        errors = [
+            ToolMessage(
+                f"Error: {call['name']} is not a valid tool, try one of [{names}].",
+                tool_call_id=str(call["id"]),
+                name=call["name"],
+                status="error",
+                additional_kwargs={} if strategy is None else EXPLANATION_KWARGS,
+            )
+            for call in unknown
+        ]
+        return [*replies, *errors], value
+
+
+def _output_tools(strategy: Strategy) -> set[str]:
+    return set(strategy.bindings) if isinstance(strategy, ToolStrategy) else set()

@@ -1,8 +1,9 @@
-"""Pure decisions: the state of a run says where it goes next."""
+"""Routing: functions of the state that return where a run continues, and the reasons for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
@@ -13,33 +14,33 @@ from agent_factory.errors import JumpWithoutCalls, UndeclaredJump
 from agent_factory.state.history import answers_of, call_ids, last_turn
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.structured_output.strategies import is_explanation
-from agent_factory.topology.model import TOOLS, Edge, Route
+from agent_factory.topology.model import TOOLS, Edge, Phase, Route
 from agent_factory.topology.planner import jump_targets
 from agent_factory.topology.topology import Topology
 from agent_factory.topology.transitions import Reason, TransitionReason
 
 State = Mapping[str, Any]
-Choice = Callable[[State], str | list[Send]]
+Target = str | list[Send]
+Choice = Callable[..., Target]
+"""Function of the state, and optionally the config, that returns where a run continues."""
 
 INVALID_CALL = "invalid_tool_call"
-"""The `type` of a call whose arguments the model wrote in a way that cannot be read."""
+"""The `type` of a call with invalid JSON arguments."""
 
-CALL_BESIDE = "tool_call_beside"
-"""The `type` of a call whose result, with those of the calls beside it, may end the run."""
+PARALLEL_CALL = "parallel_tool_call"
+"""The `type` of a call that is one of several whose results together may end the run."""
 
+DIRECT = "direct"
+"""Signal, in the private channel, of a tool whose result may be the answer of the run."""
 
-def _resolve_jump(
-    jump_to: str | None, *, model_destination: str, end_destination: str
-) -> str | None:
-    """The node a jump leads to; None for no jump and for an unknown one."""
-    targets = {"model": model_destination, "end": end_destination, "tools": TOOLS}
-    return targets.get(jump_to or "")
+WRITTEN = "written"
+"""Signal, in the private channel, of a tool that wrote the structured answer itself."""
 
 
 def pending_calls(
     message: AIMessage, tail: Sequence[AnyMessage], output_tools: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """The tool calls of a message that nothing after it answers.
+    """Return the tool calls of a message that no message after it answers.
 
     Args:
         message: The last AI message.
@@ -54,47 +55,35 @@ def pending_calls(
     return [c for c in calls if c["id"] not in answered and c["name"] not in output_tools]
 
 
-DIRECT = "direct"
-"""Marks, in the private channel, a result that may be the answer, with those beside it."""
-
-WRITTEN = "written"
-"""Marks, in the private channel, a structured answer that a tool itself has written."""
-
-
+@dataclass(eq=False)
 class Rules:
-    """What routing knows of an agent beside its plan.
+    """What routing knows about an agent in addition to its plan.
 
     Args:
-        known: The names in the tool node's table.
-        direct: Those of them whose result ends the run.
+        known: The names of the tools that the tools node runs.
+        direct: The names of those with `return_direct`.
         output: Tools that stand for a structured answer.
     """
 
-    def __init__(
-        self,
-        known: Collection[str] = (),
-        direct: Collection[str] = (),
-        output: Collection[str] = (),
-    ) -> None:
-        self.known = frozenset(known)
-        self.direct = frozenset(direct)
-        self.output = frozenset(output)
+    known: Set[str] = frozenset()
+    direct: Set[str] = frozenset()
+    output: Set[str] = frozenset()
 
     def sends(
         self, message: AIMessage, tail: Sequence[AnyMessage], state: State
     ) -> str | list[Send]:
-        """One task for each pending call."""
+        """Return one task for each pending call."""
         calls = pending_calls(message, tail, self.output)
         if len(calls) > 1 and self.direct:
             # Whether the run ends depends on all their results, and a task sees only its own.
             calls = [
-                {**call, "type": CALL_BESIDE} if call["type"] == "tool_call" else call
+                {**call, "type": PARALLEL_CALL} if call["type"] == "tool_call" else call
                 for call in calls
             ]
         return [Send(TOOLS, [call]) for call in calls]
 
     def answered(self, state: State) -> bool:
-        """Whether the structured answer is there, so that the run leaves the loop."""
+        """Whether the state has a structured answer, so that the run leaves the loop."""
         return state.get("structured_response") is not None
 
     def leaves(self, state: State, tail: Sequence[AnyMessage]) -> bool:
@@ -107,49 +96,58 @@ class Rules:
         return self.answered(state)
 
     def all_direct(self, names: Sequence[str]) -> bool:
-        """Whether there are tools among the names that can run, and all of them end the run."""
-        runnable = [name for name in names if name in self.known]
-        return bool(runnable) and self.direct.issuperset(runnable)
+        """Whether some of these tools can run, and all that can have `return_direct`."""
+        runnable = {name for name in names if name in self.known}
+        return bool(runnable) and runnable <= self.direct
 
     def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
         """Whether the results of a message's calls are the answer of the run."""
         answers = answers_of(tail)
         if not answers.keys() >= set(call_ids(message)):
-            return False  # calls beside this one are still to be answered
+            return False  # parallel calls are still running
         failed = {answer.name for answer in answers.values() if answer.status == "error"}
-        # A name the model made up has an error as its answer, and does not count either way.
+        # The call of a tool that does not exist has an error as its result, and is ignored.
         if failed & (self.known | self.output) or message.invalid_tool_calls:
             return False
-        # A reviewer may have sent a call to another tool: the answer's name is what ran.
-        return self.all_direct(
-            [
-                (answers[call["id"]].name or call["name"])
-                for call in message.tool_calls
-                if call["id"]
-            ]
-        )
+        # A reviewer may have redirected a call to another tool: the result has its name.
+        names = [answers[c["id"]].name or c["name"] for c in message.tool_calls if c["id"]]
+        return self.all_direct(names)
 
 
-def _make_jump_edge(edge: Edge, plan: Topology, rules: Rules, *, leaving: bool) -> Choice:
-    """A node hook's own edge: its jump, or the default."""
-    follow = _make_follow(edge, plan, rules, leaving=leaving)
-    return lambda state: follow(state) or edge.targets[0]
+def route_for(edge: Edge, plan: Topology, rules: Rules) -> Choice:
+    """Return the function that chooses between the targets of an edge."""
+    match edge.route:
+        case Route.AFTER_MODEL:
+            return model_route(edge, plan, rules)
+        case Route.AFTER_TOOLS:
+            return tools_route(plan, rules)
+        case Route.RETRY:
+            return retry_route(edge, plan, rules)
+        case _:
+            return jump_route(edge, plan, rules)
 
 
-def _make_model_to_tools_edge(edge: Edge, plan: Topology, rules: Rules) -> Choice:
-    """The end of a turn: jump, leave, run the pending calls, or ask the model again."""
-    follow = _make_follow(edge, plan, rules)
-    # With nothing that could answer in the tools' place there is no way back but through them.
+def jump_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
+    """Return the route after a hook that may jump: its jump, or the next node."""
+    follow = _follow_jump(edge, plan, rules)
+    return lambda state, _=None: follow(state) or edge.targets[0]
+
+
+def model_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
+    """Return the route at the end of a turn: a jump, the tools, the model again, or the exit."""
+    follow = _follow_jump(edge, plan, rules)
+    # If nothing but the tools can answer calls, the loop's entry is not among the targets.
     again = plan.loop_entry if plan.loop_entry in edge.targets else plan.exit
 
-    def choose(state: State) -> str | list[Send]:
+    def choose(state: State, _: RunnableConfig | None = None) -> Target:
         if jump := follow(state):
             return jump
         message, tail = last_turn(state["messages"])
         if message is None:
             return plan.exit
         if not call_ids(message):
-            return again if _asked_again(tail) else plan.exit
+            explained = any(isinstance(m, HumanMessage) and is_explanation(m) for m in tail)
+            return again if explained else plan.exit
         if sends := rules.sends(message, tail, state):
             return sends
         return plan.exit if rules.leaves(state, tail) else again
@@ -157,24 +155,24 @@ def _make_model_to_tools_edge(edge: Edge, plan: Topology, rules: Rules) -> Choic
     return choose
 
 
-def _make_tools_to_model_edge(plan: Topology, rules: Rules) -> Choice:
-    """After tools: out where one of them stops the run or its result is the answer."""
+def tools_route(plan: Topology, rules: Rules) -> Choice:
+    """Return the route after tools: the exit if one ends the run, else the loop's entry."""
     out = plan.edge_from(TOOLS).targets[-1]
 
-    def choose(state: State) -> str:
-        said = state.get(TOOL_SIGNALS) or ()
-        if any(signal != DIRECT for signal in said):
-            return plan.loop_entry  # tasks beside this one know nothing of it, and go there
+    def choose(state: State, _: RunnableConfig | None = None) -> Target:
+        signals = state.get(TOOL_SIGNALS) or ()
+        if any(signal != DIRECT for signal in signals):
+            return plan.loop_entry  # parallel tasks do not see this signal, and go there too
         if rules.answered(state):
             return out
-        if said:
+        if signals:
             return plan.loop_entry
         message, tail = last_turn(state["messages"])
         if state.get("jump_to") == "end":
-            # Tasks beside this one leave for the loop's entry. So does this one then, and the
-            # jump is passed on from there: the exit must not be entered twice.
-            beside = message is not None and pending_calls(message, tail, rules.output)
-            return plan.loop_entry if beside else out
+            # Parallel tasks go to the loop's entry. So must this one, which passes the jump on:
+            # otherwise the exit would run twice.
+            parallel = message is not None and pending_calls(message, tail, rules.output)
+            return plan.loop_entry if parallel else out
         if message is not None and rules.returns(message, tail):
             return out
         return plan.loop_entry
@@ -182,101 +180,92 @@ def _make_tools_to_model_edge(plan: Topology, rules: Rules) -> Choice:
     return choose
 
 
-def _make_model_to_model_edge(edge: Edge, plan: Topology, rules: Rules) -> Choice:
-    """No tools, but a structured answer: ask again until there is one."""
-    follow = _make_follow(edge, plan, rules)
+def retry_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
+    """Return the route of an agent with structured output and no tools: again until it is valid."""
+    follow = _follow_jump(edge, plan, rules)
 
-    def choose(state: State) -> str | list[Send]:
+    def choose(state: State, _: RunnableConfig | None = None) -> Target:
         if jump := follow(state):
             return jump
-        _, tail = last_turn(state["messages"])
+        _message, tail = last_turn(state["messages"])
         explained = any(is_explanation(message) for message in tail)
         return plan.loop_entry if explained and not rules.answered(state) else plan.exit
 
     return choose
 
 
-def _make_follow(
-    edge: Edge, plan: Topology, rules: Rules, *, leaving: bool = False
-) -> Callable[[State], str | list[Send] | None]:
-    """Where the state's jump leads; None without one, or where it leads back to its own node."""
-    targets = jump_targets(plan, leaving=leaving)
+def _follow_jump(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State], Target | None]:
+    """Return a function that gives the target of the state's jump, or None."""
+    leaving = {hook.node for hook in plan.hooks if hook.phase is Phase.AFTER_AGENT}
+    targets = jump_targets(plan, leaving=edge.source in leaving)
 
-    def follow(state: State) -> str | list[Send] | None:
-        target = _resolve_jump(
-            state.get("jump_to"),
-            model_destination=targets["model"],
-            end_destination=targets["end"],
-        )
+    def follow(state: State) -> Target | None:
+        jump = state.get("jump_to")
+        target = targets.get(jump or "")
         if target is None or target == edge.source:
             return None
         if target not in edge.targets:
-            if state.get("jump_to") == "end":
-                return None  # a tool's: it is passed on to a node that may leave
+            if jump == "end":
+                return None  # set by a tool: a later node that may leave the loop follows it
             raise UndeclaredJump(
                 edge.source,
-                f"has no edge to {target}, and the state's jump leads there.",
+                f"has no edge to {target}, where the state's jump leads.",
                 "Declare the jump with hook_config(can_jump_to=[...]) on a hook of this node.",
             )
-        return _pending_or_refuse(edge, rules, state) if target == TOOLS else target
+        if target != TOOLS:
+            return target
+        message, tail = last_turn(state["messages"])
+        sends = rules.sends(message, tail, state) if message is not None else []
+        if not sends:
+            raise JumpWithoutCalls(
+                edge.source,
+                "jumped to tools, but no tool call is pending.",
+                "Jump to tools only after the model has called one.",
+            )
+        return sends
 
     return follow
 
 
-def _pending_or_refuse(edge: Edge, rules: Rules, state: State) -> str | list[Send]:
-    message, tail = last_turn(state["messages"])
-    sends = rules.sends(message, tail, state) if message is not None else []
-    if not sends:
-        raise JumpWithoutCalls(
-            edge.source,
-            "jumped to tools, and no tool call waits for an answer.",
-            "Jump there only after the model has asked for a tool.",
-        )
-    return sends
-
-
-def _asked_again(tail: Sequence[AnyMessage]) -> bool:
-    return any(isinstance(m, HumanMessage) and is_explanation(m) for m in tail)
-
-
-Telling = Callable[[State, str, str], str]
-"""The state at the end of a node, the node that was chosen, and what is known of a jump become a
-reason."""
-
 HANDED_OVER = "handed over to the parent graph"
 
 
-def reason_for(edge: Edge, plan: Topology, rules: Rules) -> Telling:
-    """What tells why a route was taken."""
-    if edge.route is Route.AFTER_TOOLS:
-        return lambda state, target, _: _after_tools(state, target, plan, rules)
+def reason_for(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State, str, str], str]:
+    """Return a function that gives the reason why a route was taken.
 
-    def why(state: State, target: str, known: str) -> str:
-        if jump := _jump(state, edge, plan):
-            return known or f"jump to {jump}"
+    Its arguments are the state, the chosen node, and the reason of a pending jump if one is known.
+    """
+
+    def why(state: State, target: str, known_jump: str) -> str:
+        jump = state.get("jump_to")
+        if edge.route is Route.AFTER_TOOLS:
+            signals = state.get(TOOL_SIGNALS) or ()
+            leaves = target == plan.exit or jump == "end"
+            if leaves or any(signal != DIRECT for signal in signals):
+                return ended_by_tools(state, rules)
+            return str(TransitionReason.RESULTS)
+        # A jump to the model from the loop's entry has no effect.
+        if jump and not (jump == "model" and edge.source == plan.loop_entry):
+            return known_jump or f"jump to {jump}"
         if edge.route is Route.AFTER_MODEL:
-            return str(_after_model(state, target, plan, rules))
-        return str(
-            _after_answer(state, target, plan)
-            if edge.route is Route.RETRY
-            else TransitionReason.NEXT
-        )
+            return str(_reason_after_model(state, target, plan, rules))
+        if edge.route is not Route.RETRY:
+            return str(TransitionReason.NEXT)
+        if target == plan.loop_entry:
+            return str(TransitionReason.RETRY)
+        return str(TransitionReason.STRUCTURED if _has_answer(state) else TransitionReason.NO_CALLS)
 
     return why
 
 
-def _jump(state: State, edge: Edge, plan: Topology) -> str | None:
-    """The jump that led the route; one that leads where it already is leads nowhere."""
-    jump: str | None = state.get("jump_to")
-    return None if jump == "model" and edge.source == plan.loop_entry else jump
-
-
-def _after_model(state: State, target: str, plan: Topology, rules: Rules) -> Reason:
+def _reason_after_model(state: State, target: str, plan: Topology, rules: Rules) -> Reason:
     if target == TOOLS:
         return Reason(TransitionReason.CALLS)
     message, tail = last_turn(state["messages"])
     if target == plan.exit and _has_answer(state):
-        return Reason(TransitionReason.STRUCTURED, _answering(tail, rules))
+        names = (answer.name or "" for answer in answers_of(tail).values())
+        by = tuple(name for name in names if name in rules.output)
+        return Reason(TransitionReason.STRUCTURED, by)
     if target != plan.exit and any(map(is_explanation, tail)):
         return Reason(TransitionReason.RETRY)
     if message is None or not call_ids(message):
@@ -284,27 +273,8 @@ def _after_model(state: State, target: str, plan: Topology, rules: Rules) -> Rea
     return Reason(TransitionReason.ANSWERED)
 
 
-def _answering(tail: list[Any], rules: Rules) -> tuple[str, ...]:
-    names = (answer.name or "" for answer in answers_of(tail).values())
-    return tuple(name for name in names if name in rules.output)
-
-
-def _after_answer(state: State, target: str, plan: Topology) -> Reason:
-    if target == plan.loop_entry:
-        return Reason(TransitionReason.RETRY)
-    return Reason(TransitionReason.STRUCTURED if _has_answer(state) else TransitionReason.NO_CALLS)
-
-
-def _after_tools(state: State, target: str, plan: Topology, rules: Rules) -> str:
-    if any(signal != DIRECT for signal in state.get(TOOL_SIGNALS) or ()):
-        return ended_by_tools(state, rules)
-    if target == plan.exit or state.get("jump_to") == "end":
-        return ended_by_tools(state, rules)
-    return str(TransitionReason.RESULTS)
-
-
 def ended_by_tools(state: State, rules: Rules) -> str:
-    """Why a run ends after its tools."""
+    """Return the reason why a run ends after its tools."""
     if any(isinstance(signal, Command) for signal in state.get(TOOL_SIGNALS) or ()):
         return HANDED_OVER
     if _has_answer(state):
@@ -321,40 +291,23 @@ def _has_answer(state: State) -> bool:
 
 
 class Path(Runnable[Any, Any]):
-    """A decision of `routing` as LangGraph wants it: in both colours, and not traced."""
+    """Conditional edge: a route as the runnable that LangGraph expects, sync and async.
+
+    LangGraph would wrap a plain function in a runnable that tracers show as a run.
+
+    Args:
+        choose: The route.
+        name: Its name in LangGraph.
+    """
 
     def __init__(self, choose: Choice, name: str) -> None:
-        self.name = name
-        self._choose = choose
+        self.name: str = name
+        self.choose = choose
 
-    def invoke(
-        self, input: Any, config: RunnableConfig | None = None, **_: Any
-    ) -> str | list[Send]:
-        """Decide."""
-        return self._choose(input)
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Target:
+        """Choose where the run continues."""
+        return self.choose(input, config)
 
-    async def ainvoke(
-        self, input: Any, config: RunnableConfig | None = None, **_: Any
-    ) -> str | list[Send]:
-        """Decide."""
-        return self._choose(input)
-
-
-class WatchedPath(Runnable[Any, Any]):
-    """A decision that is recorded, as LangGraph wants it."""
-
-    def __init__(self, route: Callable[[State, Any], str | list[Send]], name: str) -> None:
-        self.name = name
-        self._route = route
-
-    def invoke(
-        self, input: Any, config: RunnableConfig | None = None, **_: Any
-    ) -> str | list[Send]:
-        """Decide."""
-        return self._route(input, config)
-
-    async def ainvoke(
-        self, input: Any, config: RunnableConfig | None = None, **_: Any
-    ) -> str | list[Send]:
-        """Decide."""
-        return self._route(input, config)
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Target:
+        """Choose where the run continues."""
+        return self.choose(input, config)

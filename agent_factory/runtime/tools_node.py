@@ -1,229 +1,237 @@
-"""The one node that runs tool calls: LangGraph's ToolNode, and what it leaves to its graph."""
+"""The node of an agent that runs its tool calls, and the control signals that tools give.
+
+Parallel tool calls are tasks that do not see each other's results. So a task does not act on what
+concerns the run: a command to a parent graph and a result that may be the answer are written to a
+private channel, a stop is written as the state's jump. The next node sees them all, and acts.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
-from agent_factory.decisions.recorder import DecisionRecorder
-from agent_factory.errors import PathNotSupported
+from agent_factory.decisions.recorder import NO_RECORDER, Recorder
+from agent_factory.errors import CommandNotSupported, PathNotSupported, UndeclaredJump
 from agent_factory.hooks.flows import then
-from agent_factory.hooks.introspection import Bound, sync_async_error
+from agent_factory.hooks.introspection import sync_async_error
 from agent_factory.runtime.composition import (
-    LayerCall,
+    ComposedCall,
+    Handler,
     compose_layers,
     compose_tool_call,
+    disable_streaming,
     first_without_mode,
 )
-from agent_factory.runtime.routing import CALL_BESIDE, DIRECT, INVALID_CALL
+from agent_factory.runtime.routing import DIRECT, INVALID_CALL, PARALLEL_CALL, WRITTEN, Rules
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.tool_signals import relay_to_parent, translate_command
-from agent_factory.runtime.tracing import call_with_streaming, disable_streaming
+from agent_factory.state.history import last_turn
+from agent_factory.state.identity_cache import IdentityCache
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
-from agent_factory.tools.error_handling import DEFAULT_ERRORS
-from agent_factory.tools.injection import takes_state
-from agent_factory.tools.inline_call import with_context
-from agent_factory.tools.tool_node import ToolNode
-from agent_factory.topology.model import TOOLS, Call, Layer
+from agent_factory.tools.error_handling import DEFAULT_HANDLER
+from agent_factory.tools.injection import injection_of
+from agent_factory.tools.tool_node import CallsWithState, layered_tool_node, with_context
+from agent_factory.topology.model import END, TOOLS
 
 State = Mapping[str, Any]
 Target = str | list[Send]
 
+NAMESPACE_MARK = "|"
+"""Separator in a checkpoint namespace: that of a subgraph begins with its parent's."""
+
 
 class StateCache:
-    """What has been sent and not yet run, by the very list in which each call was sent.
+    """State snapshots of dispatched calls, keyed by the identity of the list of calls.
+
+    A tool task would read every channel again; with the snapshot it need not.
 
     Args:
-        keys: What tools see of the state: nothing that passes with a step.
+        keys: Keys that tools see: nothing that is gone after a step.
     """
 
     SIZE = 256
-    """How many calls are remembered. A call that pauses before it runs may linger."""
+    """Maximum number of snapshots. A call that is interrupted before it runs leaves one."""
 
     def __init__(self, keys: Collection[str]) -> None:
         self._keys = frozenset(keys)
-        self._sent: OrderedDict[int, tuple[list[Any], dict[str, Any]]] = OrderedDict()
+        self._states: IdentityCache[dict[str, Any]] = IdentityCache(self.SIZE)
 
-    def keeping(self, choose: Callable[[State], Target]) -> Callable[[State], Target]:
-        """A decision after which the state is at hand for the calls that it sends."""
-        return partial(self._choose, choose)
+    def caching(self, choose: Callable[..., Target]) -> Callable[..., Target]:
+        """Return a routing decision that also stores the state for the calls it sends."""
 
-    def _choose(self, choose: Callable[[State], Target], state: State) -> Target:
-        target = choose(state)
-        # What a hook has said after the model is given its id only as it is written.
-        if isinstance(target, list) and isinstance(state["messages"][-1], AIMessage):
-            for send in target:
-                self.keep(send.arg, state)
-        return target
+        def route(state: State, config: Any = None) -> Target:
+            target = choose(state)
+            # A message that a hook added after the model gets its id only when it is written.
+            if isinstance(target, list) and isinstance(state["messages"][-1], AIMessage):
+                for send in target:
+                    self.put(send.arg, state)
+            return target
 
-    def keep(self, calls: list[Any], state: State) -> None:
-        """Remember the state for a list of calls."""
-        seen = {key: value for key, value in state.items() if key in self._keys}
-        # Holding the list keeps its id from being reused.
-        self._sent[id(calls)] = calls, seen
-        if len(self._sent) > self.SIZE:
-            self._sent.popitem(last=False)
+        return route
 
-    def take(self, calls: list[Any]) -> dict[str, Any] | None:
-        """The state that a list of calls was sent with, once; None where it is not known."""
-        sent, state = self._sent.pop(id(calls), (None, None))
-        return state if sent is calls else None
+    def put(self, calls: list[Any], state: State) -> None:
+        """Store the state for a list of calls."""
+        self._states.put({key: state[key] for key in self._keys & state.keys()}, calls)
 
-
-Reading = Callable[[Command[Any]], Command[Any]]
-"""What the loop makes of a tool's command."""
-
-
-class Calls(list[dict[str, Any]]):
-    """Calls that bring along the state which they are to see.
-
-    Args:
-        calls: The calls.
-        state: The state.
-    """
-
-    def __init__(self, calls: Iterable[dict[str, Any]], state: Mapping[str, Any]) -> None:
-        super().__init__(calls)
-        self.state = state
+    def pop(self, calls: list[Any]) -> dict[str, Any] | None:
+        """Remove and return the state that a list of calls was sent with; None if not stored."""
+        return self._states.pop(calls)
 
 
 class ToolsNode(Runnable[Any, Any]):
-    """Runs the calls it is sent, in either colour.
+    """Node that runs the tool calls it is sent.
 
-    It answers calls whose arguments could not be read, and hands on what tools say of the run.
+    It replies to calls with invalid JSON arguments itself.
 
     Args:
         spec: The agent.
-        keys: The keys of the agent's state.
-        watch: Records what it decides, or None.
-        around: What is put around all layers, if anything.
-        sent: Knows the state that calls were sent with, or None.
+        keys: Keys of the agent's state.
+        recorder: Records what it decides.
+        around: Wraps the call of a tool with all its layers, or None.
+        sent: State snapshots of calls that were sent, or None.
     """
 
     def __init__(
         self,
         spec: AgentSpec,
         keys: Collection[str],
-        recorder: DecisionRecorder | None = None,
-        around: Callable[[LayerCall], LayerCall] | None = None,
+        recorder: Recorder = NO_RECORDER,
+        around: Callable[[Handler], Handler] | None = None,
         sent: StateCache | None = None,
     ) -> None:
         self.name = TOOLS
-        layers = spec.layers_around(Call.TOOL)
-        self._missing = (
-            first_without_mode(layers, asynchronous=False),
-            first_without_mode(layers, asynchronous=True),
-        )
+        layers = spec.tool_layers
+        self._unsupported = [first_without_mode(layers, asynchronous=a) for a in (False, True)]
         self._keys = frozenset(keys)
         self._direct = spec.toolbox.direct
-        wrap, awrap = (
-            None
-            if self._missing[colour]
-            else _composed(spec, layers, recorder, asynchronous=colour)
-            for colour in (False, True)
-        )
-        if around is not None:
-            wrap, awrap = (None if call is None else around(call) for call in (wrap, awrap))
-        handler: Any = spec.handle_tool_errors
-        self._refused: Callable[[dict[str, Any]], ToolMessage] = _refused
-        if recorder is not None:
-            handler, self._refused = recorder.handler(handler), recorder.refusing(_refused)
-        self._view = spec.view
-        seen = bool(layers) or recorder is not None or spec.toolbox.node is not None
+        self._view = spec.tool_state_view
+        self._refused = recorder.refusing(_invalid_arguments)
+        errors = spec.handle_tool_errors or DEFAULT_HANDLER
+        if errors is not DEFAULT_HANDLER:
+            errors = replace(errors, respond=recorder.handler(errors.respond))
+        tools = spec.toolbox.client
+        seen = bool(layers) or recorder.enabled or spec.toolbox.node is not None
         self._stateless = frozenset(
-            name for name, tool in spec.toolbox.client.items() if not seen and not takes_state(tool)
+            name for name, tool in tools.items() if not seen and not injection_of(tool).takes_state
         )
-        blind = self._stateless >= spec.toolbox.client.keys()
-        self.sent = None if blind else sent
-        self.node = spec.toolbox.node or ToolNode(
-            list(spec.toolbox.client.values()),
-            handle_tool_errors=DEFAULT_ERRORS if handler is None else handler,
-            wrap_tool_call=wrap,
-            awrap_tool_call=awrap,
+        self.sent = None if self._stateless >= tools.keys() else sent
+
+        def compose(asynchronous: bool, execute: Handler) -> Handler:
+            call = _compose(spec, recorder, asynchronous, execute)
+            return call if around is None else around(call)
+
+        self.node = spec.toolbox.node or layered_tool_node(
+            list(tools.values()),
+            errors,
+            *(None if self._unsupported[a] else partial(compose, a) for a in (False, True)),
         )
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        """Run the calls in a synchronous run."""
-        calls, refused = self._sort(input, asynchronous=False)
+        """Run the calls in a sync run."""
+        calls, refused = self._read(input, asynchronous=False)
         output = self.node.invoke(calls, config) if calls else {"messages": []}
         return self._finish(input, output, refused)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        """Run the calls in an asynchronous run."""
-        calls, refused = self._sort(input, asynchronous=True)
+        """Run the calls in an async run."""
+        calls, refused = self._read(input, asynchronous=True)
         output = await self.node.ainvoke(calls, config) if calls else {"messages": []}
         return self._finish(input, output, refused)
 
-    def _sort(self, input: Any, *, asynchronous: bool) -> tuple[Any, list[ToolMessage]]:
-        """The calls to run, and answers to those that cannot be read."""
-        # ToolNode would hand this to the model as a tool's error; it is the author's.
-        if missing := self._missing[asynchronous]:
-            raise PathNotSupported(*sync_async_error(missing, asynchronous=asynchronous))
+    def _read(self, input: Any, *, asynchronous: bool) -> tuple[Any, list[ToolMessage]]:
+        """Return the input of the ToolNode, and replies to calls with invalid arguments."""
+        # Inside the ToolNode, the error handler could report this to the model.
+        if unsupported := self._unsupported[asynchronous]:
+            raise PathNotSupported(*sync_async_error(unsupported, asynchronous=asynchronous))
         if not isinstance(input, list):
             return (input if "__type" in input else self._view(input)), []
-        refused = [self._refused(call) for call in input if call.get("type") == INVALID_CALL]
-        calls = [_plain(call) for call in input if call.get("type") != INVALID_CALL]
-        return self._seeing(calls, input), refused
-
-    def _seeing(self, calls: list[ToolCall], input: list[Any]) -> Any:
-        """The calls with the state they see, where ToolNode need not read it."""
-        state = self._state_of(input)  # taken in any case, so that none is held for nothing
-        if not self._stateless.issuperset(call["name"] for call in calls):
-            one = len(calls) == 1 and state is not None
-            return with_context(calls[0], state) if one else calls
+        # In any case, so that the cache does not hold the state for nothing.
+        state = input.state if isinstance(input, CallsWithState) else None
+        if state is None and self.sent is not None:
+            state = self.sent.pop(input)
+        refused, calls = [], []
+        for call in input:
+            if call.get("type") == INVALID_CALL:
+                refused.append(self._refused(call))
+            else:  # without the keys that the agent added for this node
+                calls.append(
+                    ToolCall(name=call["name"], args=call["args"], id=call["id"], type="tool_call")
+                )
+        if self._stateless.issuperset(call["name"] for call in calls):
+            state = {}
+        if state is None or not calls:
+            return calls, refused
         if len(calls) == 1:
-            return with_context(calls[0], {})
-        return {"messages": [AIMessage("", tool_calls=calls)]} if calls else calls
-
-    def _state_of(self, input: list[Any]) -> Mapping[str, Any] | None:
-        if isinstance(input, Calls):
-            return input.state
-        return None if self.sent is None else self.sent.take(input)
+            return with_context(calls[0], state), refused
+        return CallsWithState(calls, state), refused
 
     def _finish(self, input: Any, output: Any, refused: list[ToolMessage]) -> Any:
+        """Return the update of the node, with ids for its messages."""
         if isinstance(output, dict):
-            told = {**output, "messages": _with_ids([*output["messages"], *refused])}
-            return (
-                {**told, TOOL_SIGNALS: DIRECT}
-                if self._may_answer(input, told["messages"])
-                else told
-            )
-        # A node that its author brought has no layers of ours, in which commands are read.
+            messages = _with_ids([*output["messages"], *refused])
+            signal = {TOOL_SIGNALS: DIRECT} if self._may_answer(input, messages) else {}
+            return {**output, "messages": messages, **signal}
+        # A ToolNode that the author brought has no layers of ours, which translate commands.
         output = [relay_to_parent(item) if isinstance(item, Command) else item for item in output]
         for item in output:
             if isinstance(item, Command) and item.graph is None:
-                written = dict(pairs_of(item, "a tool"))
-                check_keys(written, self._keys, "a tool")
-                _with_ids(written.get("messages"))
+                update = dict(pairs_of(item, "a tool"))
+                check_keys(update, self._keys, "a tool")
+                _with_ids(update.get("messages"))
             elif isinstance(item, dict):
                 _with_ids(item.get("messages"))
-        said: dict[str, Any] = {"messages": _with_ids(refused)} if refused else {}
+        own: dict[str, Any] = {"messages": _with_ids(refused)} if refused else {}
         if self._may_answer(input, []):
-            said[TOOL_SIGNALS] = DIRECT
-        return [*output, said] if said else output
+            own[TOOL_SIGNALS] = DIRECT
+        return [*output, own] if own else output
 
     def _may_answer(self, input: Any, messages: list[ToolMessage]) -> bool:
-        """Whether a call that has others beside it ran a tool whose result ends the run."""
-        if not any(isinstance(call, dict) and call.get("type") == CALL_BESIDE for call in input):
+        """Whether one of parallel calls ran a tool whose result ends the run."""
+        if not any(isinstance(call, dict) and call.get("type") == PARALLEL_CALL for call in input):
             return False
-        # A layer may have sent the call to another tool: the answer's name is what ran.
+        # A layer may have redirected the call: the name of the result is the tool that ran.
         ran = {message.name for message in messages} or {call["name"] for call in input}
         return bool(ran & self._direct)
 
 
-def _with_ids(messages: Any) -> Any:
-    """Messages of tools as they will be in the thread.
+def _compose(spec: AgentSpec, recorder: Recorder, asynchronous: bool, execute: Handler) -> Handler:
+    """Compose the layers around the execution of a tool, and translate the commands it returns."""
+    layers = spec.tool_layers
+    translate = translate_command if spec.topology.style.tools_can_end_run else relay_to_parent
+    execute = recorder.execution(execute)
+    composed = compose_layers(
+        layers, asynchronous, recorder, lambda named: compose_tool_call(named, execute)
+    )
 
-    LangGraph stores what a task has written before it is applied, and gives ids as it applies it:
-    a thread that is read in between, or goes on from there, would have others each time.
+    def translated(result: Any) -> Any:
+        # Here, and not in `_finish`: the ToolNode merges commands to the parent graph.
+        if isinstance(result, list):
+            return [translated(part) for part in result]
+        return translate(result) if isinstance(result, Command) else result
+
+    def call_layers(request: Any) -> Any:
+        if isinstance(composed, ComposedCall):
+            # Models that layers call do not stream to the caller of the agent.
+            disable_streaming(request.runtime.config)
+            return then(composed.select()(request), translated)
+        return then(composed(request), translated)
+
+    return recorder.tools(call_layers)
+
+
+def _with_ids(messages: Any) -> Any:
+    """Give messages of tools the ids that they will have in the thread.
+
+    LangGraph stores the writes of a task before it applies them, and gives ids when it applies
+    them: a thread that is read or resumed in between would have other ids each time.
     """
     for message in messages if isinstance(messages, list) else [messages]:
         if isinstance(message, BaseMessage) and message.id is None:
@@ -231,42 +239,7 @@ def _with_ids(messages: Any) -> Any:
     return messages
 
 
-def _plain(call: dict[str, Any]) -> ToolCall:
-    """A call without what it brought along for this node."""
-    return ToolCall(name=call["name"], args=call["args"], id=call["id"], type="tool_call")
-
-
-def _composed(
-    spec: AgentSpec,
-    layers: Sequence[Bound[Layer]],
-    recorder: DecisionRecorder | None,
-    *,
-    asynchronous: bool,
-) -> LayerCall:
-    read = translate_command if spec.topology.style.tools_can_end_run else relay_to_parent
-    call = partial(_call, compose_layers(layers, asynchronous, recorder, compose_tool_call), read)
-    run = partial(_quietly, call) if layers else call
-    return run if recorder is None else recorder.tools(run)
-
-
-def _call(layers: LayerCall, read: Reading, request: Any, execute: Callable[[Any], Any]) -> Any:
-    # Commands are read here, before ToolNode merges them.
-    return then(layers(request, execute), partial(_read, read))
-
-
-def _quietly(call: LayerCall, request: Any, execute: Callable[[Any], Any]) -> Any:
-    """What models say in a layer is not heard, what they say in a tool is."""
-    disable_streaming(request.runtime.config)
-    return call(request, partial(call_with_streaming, execute))
-
-
-def _read(read: Reading, result: Any) -> Any:
-    if isinstance(result, list):
-        return [_read(read, item) for item in result]
-    return read(result) if isinstance(result, Command) else result
-
-
-def _refused(call: dict[str, Any]) -> ToolMessage:
+def _invalid_arguments(call: dict[str, Any]) -> ToolMessage:
     return ToolMessage(
         f"Error: the arguments of {call['name']} could not be read as JSON: {call['args']}\n"
         f" {call['error'] or ''}\n Please fix your mistakes.",
@@ -274,3 +247,89 @@ def _refused(call: dict[str, Any]) -> ToolMessage:
         name=call["name"],
         status="error",
     )
+
+
+# Control signals
+
+
+def translate_command(command: Command[Any]) -> Command[Any]:
+    """Translate a tool's command into an update of the agent loop's state.
+
+    Raises:
+        CommandNotSupported: It goes to another node.
+        UndeclaredJump: Its update jumps, and not to the end.
+        BadReturn: Its update is neither a dict nor a list of pairs.
+    """
+    if command.graph == Command.PARENT:
+        return relay_to_parent(command)
+    pairs = pairs_of(command, "a tool")
+    update = dict(pairs)
+    jump = update.get("jump_to")
+    if jump not in (None, "end"):
+        raise UndeclaredJump("a tool", f"jumped to {jump!r}.", "A tool can only jump to 'end'.")
+    signals = {}
+    if command.goto in (END, [END], (END,)):
+        signals["jump_to"] = "end"
+    elif nodes := [target for target in _targets(command) if not isinstance(target, Send)]:
+        raise CommandNotSupported(
+            "a tool",
+            f"returned a Command with goto={nodes!r}, and the edge of the tools would be taken "
+            "too.",
+            "Use goto=END to stop the run, and graph=Command.PARENT to go to a node of the parent.",
+        )
+    if update.get("structured_response") is not None:
+        signals[TOOL_SIGNALS] = WRITTEN
+    if not signals:
+        return command
+    pairs += signals.items()
+    # A dict if no key occurs twice: LangGraph's streams show the updates of dicts only.
+    return replace(
+        command,
+        update=dict(pairs) if len(dict(pairs)) == len(pairs) else pairs,
+        goto=() if "jump_to" in signals else command.goto,
+    )
+
+
+def relay_to_parent(command: Command[Any]) -> Command[Any]:
+    """Store a command to the parent graph for the next node; return another command unchanged."""
+    return Command(update={TOOL_SIGNALS: command}) if command.graph == Command.PARENT else command
+
+
+def pending_exit(state: State, rules: Rules) -> Any:
+    """Return what a node in the loop returns instead of running, because tools ended the run.
+
+    All tools of a turn lead to the entry of the loop. If one of them stopped the run, or their
+    results are its answer, the jump passes from node to node until it can be followed.
+
+    Returns:
+        An update or a command, or None if the node is to run.
+    """
+    signals = state.get(TOOL_SIGNALS) or ()
+    if not signals and state.get("jump_to") != "end":
+        return None
+    if commands := [signal for signal in signals if isinstance(signal, Command)]:
+        info = get_runtime().execution_info
+        if info is not None and NAMESPACE_MARK not in info.checkpoint_ns:
+            raise CommandNotSupported(
+                "a tool",
+                "returned a Command to the parent graph, and this agent has no parent.",
+                "Add the agent to a graph as a node, or leave out graph=Command.PARENT.",
+            )
+        if len(commands) == 1:
+            return commands[0]
+        # LangGraph would let only the first one pass.
+        return Command(
+            graph=Command.PARENT,
+            update=[pair for command in commands for pair in pairs_of(command, "a tool")],
+            goto=[target for command in commands for target in _targets(command)],
+        )
+    ends = state.get("jump_to") == "end" or state.get("structured_response") is not None
+    if not ends:
+        message, tail = last_turn(state["messages"])
+        ends = message is not None and rules.returns(message, tail)
+    return {"jump_to": "end"} if ends else None
+
+
+def _targets(command: Command[Any]) -> list[Any]:
+    goto = command.goto
+    return list(goto) if isinstance(goto, list | tuple) else [goto]

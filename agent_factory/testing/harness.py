@@ -426,7 +426,7 @@ class _LayerTrial:
         named = [(f"{definition.owner}.{definition.method}", layer)]
         if definition.call is Call.MODEL:
             return compose_model_call(named, inner)(_model_request(self._request, self._state))
-        return compose_tool_call(named)(_tool_request(self._request, self._state), inner)
+        return compose_tool_call(named, inner)(_tool_request(self._request, self._state))
 
     def as_run(self, result: Any) -> LayerRun:
         """What the layer returned, with the requests that it sent inward."""

@@ -1,158 +1,69 @@
-"""What a failing tool leads to: every form of `handle_tool_errors`, checked when it is given.
-
-ToolNode looks at a handler only when an error occurs, and for errors of layers it does not look
-at the types a handler lists. So each form becomes one function here that raises what it does not
-cover, and ToolNode calls that.
-"""
+"""Error handling of tools: every form of `handle_tool_errors`, checked when it is passed."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from dataclasses import dataclass
 from traceback import walk_tb
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolInvocationError
+from pydantic import ValidationError
 
 from agent_factory.errors import ArgumentError, describe
 
 DEFAULT_ERRORS: Any = object()
-"""Stands for ToolNode's own default: bad arguments become a message, a raising tool raises."""
-
-Answer = Callable[[Exception], str]
-Handler = Literal[False] | Answer
-
-UNHANDLED = "__unhandled_by_agent_factory__"
-"""Marks an exception that came out of a tool's execution, where it was not handled: by whom. An
-agent may be a tool of another, whose handler has not been asked yet."""
+"""Default of `handle_tool_errors`: invalid arguments are reported to the model, others raise."""
 
 WHOLE = "arguments"
-"""Where an error is that concerns several arguments together."""
+"""Location of a validation error that concerns several arguments together."""
 
 
-def mark_unhandled(
-    call: Callable[[Any], Any],
-    handler: Answer,
-    request: Any,
-    kinds: type[Exception] = Exception,
-) -> Any:
-    """Make a call, in either colour; what it raises is not to be handled again outside.
-
-    ToolNode has asked the handler already, or the call could not be made at all (a store or a
-    state key is missing, a layer returned junk), which is no matter for the model.
+@dataclass(frozen=True, slots=True)
+class ErrorHandler:
+    """Normalized form of `handle_tool_errors`.
 
     Args:
-        call: The call.
-        handler: What is not to handle it again.
-        request: What it is given.
-        kinds: Which exceptions are marked.
+        kinds: Exception types that become a message for the model; all others raise.
+        respond: Writes that message.
     """
-    try:
-        result = call(request)
-    except kinds as error:
-        raise _marked(error, handler)  # noqa: B904  # the same error, with a mark
-    return _marking_later(result, handler, kinds) if inspect.isawaitable(result) else result
+
+    kinds: tuple[type[Exception], ...]
+    respond: Callable[[Any], str]
 
 
-async def _marking_later(result: Awaitable[Any], handler: Answer, kinds: type[Exception]) -> Any:
-    try:
-        return await result
-    except kinds as error:
-        raise _marked(error, handler)  # noqa: B904  # the same error, with a mark
+DEFAULT_HANDLER = ErrorHandler((ToolInvocationError,), lambda error: str(error.message))
 
 
-def _marked(error: Exception, handler: Answer) -> Exception:
-    setattr(error, UNHANDLED, handler)
-    return error
-
-
-def handle_once(handler: Handler | None) -> Answer:
-    """A handler as ToolNode is to ask it: once about an error, and about what really happened.
-
-    Args:
-        handler: What `handler_for` gave.
-    """
-    respond = _refuse if handler is False else handler or _default
-
-    def answer(error: Exception) -> str:
-        if getattr(error, UNHANDLED, None) is answer:
-            raise error
-        return respond(original_error(error))
-
-    return answer
-
-
-def _default(error: Exception) -> str:
-    if isinstance(error, ToolInvocationError):
-        return error.message
-    raise error
-
-
-def _refuse(error: Exception) -> str:
-    raise error
-
-
-def original_error(error: Exception) -> Exception:
-    """An error that ToolNode blames on the model's arguments, with the right culprit and in full.
-
-    ToolNode takes any ValidationError for one of the arguments, also what a tool raises while it
-    works. And it leaves out what validators of a whole model say: the model would read a blank.
-    """
-    if not isinstance(error, ToolInvocationError):
-        return error
-    if raised_inside_tool(error.source):
-        return error.source
-    # The input of such an error holds what was injected, which is not for the model's eyes.
-    unplaced = [
-        {**fact, "loc": (WHOLE,), "input": error.tool_kwargs}
-        for fact in error.source.errors()
-        if not fact["loc"]
-    ]
-    if not unplaced or error.filtered_errors is None:
-        return error
-    facts: Any = [*error.filtered_errors, *unplaced]
-    full = ToolInvocationError(error.tool_name, error.source, error.tool_kwargs, facts)
-    full.__cause__ = error.source
-    return full
-
-
-def raised_inside_tool(error: Exception) -> bool:
-    """Whether a tool was running, not only reading its arguments, when this was raised.
-
-    Every tool works in `_run` or `_arun`, the methods that BaseTool leaves to it.
-    """
-    return any(
-        frame.f_code.co_name in ("_run", "_arun")
-        and isinstance(frame.f_locals.get("self"), BaseTool)
-        for frame, _ in walk_tb(error.__traceback__)
-    )
-
-
-def handler_for(value: Any) -> Handler | None:
-    """One of ToolNode's forms as a handler it can be given; None for its own default.
+def handler_for(value: Any) -> ErrorHandler:
+    """Normalize a value of `handle_tool_errors`.
 
     Raises:
-        ArgumentError: It is none of the forms, or could not be called with an exception.
+        ArgumentError: The value has none of the forms, or cannot be called with an exception.
     """
+    if isinstance(value, ErrorHandler):
+        return value
     if value is DEFAULT_ERRORS:
-        return None
+        return DEFAULT_HANDLER
     if value is False or value in ("", ()):
-        return False
+        return ErrorHandler((), _describe_error)
     if value is True:
-        return _only(Exception, _template)
+        return ErrorHandler((Exception,), _describe_error)
     if isinstance(value, str):
-        return _only(Exception, lambda _: value)
-    if _are_exceptions(value if isinstance(value, tuple) else (value,)):
-        return _only(value, _template)
+        return ErrorHandler((Exception,), lambda _: value)
+    kinds = value if isinstance(value, tuple) else (value,)
+    if _are_exceptions(kinds):
+        return ErrorHandler(kinds, _describe_error)
     if callable(value) and not isinstance(value, type):
-        return _only(_handled_types(value), value)
+        return ErrorHandler(_handled_types(value), value)
     raise ArgumentError(
         "handle_tool_errors",
-        f"{describe(value)} cannot handle an error.",
-        "Give True, False, a text, an exception type or a tuple of them, or a function of the "
-        "exception.",
+        "must be True, False, a string, an exception type, a tuple of exception types or a "
+        f"function, got {describe(value)}.",
+        "Pass `handle_tool_errors=True` to report every error to the model.",
         code="AF112",
     )
 
@@ -161,51 +72,74 @@ def _are_exceptions(kinds: tuple[Any, ...]) -> bool:
     return all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds)
 
 
-def _template(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"Error: {error!r}\n Please fix your mistakes."
 
 
-def _only(kinds: Any, text: Answer) -> Answer:
-    def answer(error: Exception) -> str:
-        if not isinstance(error, kinds):
-            raise error
-        return text(error)
-
-    return answer
-
-
 def _handled_types(handler: Callable[..., Any]) -> tuple[type[Exception], ...]:
-    """The exceptions a handler's parameter is annotated with; all where it is not."""
+    """Return the exception types that a handler's parameter is annotated with; without, all."""
+
+    def unusable(reason: str) -> ArgumentError:
+        name = getattr(handler, "__name__", describe(handler))
+        return ArgumentError(
+            f"handle_tool_errors {name}",
+            reason,
+            "Write `def handler(error: ValueError) -> str`.",
+            code="AF112",
+        )
+
     if any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
-        raise _unusable(handler, "is a coroutine, and would not be awaited.")
-    kind = _annotation(handler)
-    if kind in (inspect.Parameter.empty, Any):
-        return (Exception,)
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    if not _are_exceptions(kinds):
-        raise _unusable(handler, f"takes {kind}, which is no exception.")
-    return kinds
-
-
-def _annotation(handler: Callable[..., Any]) -> Any:
-    """What the parameter for the exception is annotated with."""
+        raise unusable("must be a sync function, got a coroutine function.")
     try:
         signature = inspect.signature(handler, eval_str=True)
         signature.bind(ValueError())
     except (TypeError, ValueError) as error:
-        raise _unusable(
-            handler, "is called with the exception alone, and does not take that."
-        ) from error
+        raise unusable("must be callable with one argument, the exception.") from error
     except Exception as error:
-        raise _unusable(handler, f"has an annotation that cannot be read: {error}.") from error
-    return next(iter(signature.parameters.values())).annotation
+        raise unusable(f"has an annotation that cannot be evaluated: {error}.") from error
+    kind = next(iter(signature.parameters.values())).annotation
+    if kind in (inspect.Parameter.empty, Any):
+        return (Exception,)
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if not _are_exceptions(kinds):
+        raise unusable(f"must take an exception, and its parameter is annotated with {kind}.")
+    return kinds
 
 
-def _unusable(handler: Callable[..., Any], reason: str) -> ArgumentError:
-    name = getattr(handler, "__name__", describe(handler))
-    return ArgumentError(
-        f"handle_tool_errors {name}",
-        reason,
-        "Write `def handler(error: ValueError) -> str`.",
-        code="AF112",
-    )
+def invocation_error(
+    error: ValidationError, name: str, args: dict[str, Any], injected: frozenset[str]
+) -> Exception:
+    """Return the error to report for a ValidationError that came out of a tool.
+
+    LangGraph's ToolNode blames the model for every ValidationError, also for those that a tool
+    raises while it runs. And it drops the errors that concern several arguments at once, so that
+    the model would read an empty list.
+
+    Args:
+        error: The ValidationError.
+        name: Name of the tool.
+        args: Arguments from the model.
+        injected: Names of arguments that the model does not provide, and must not read about.
+
+    Returns:
+        The error itself if the tool was running already, else a ToolInvocationError.
+    """
+    if any(
+        # Every tool runs in `_run` or `_arun`, the methods that subclasses of BaseTool override.
+        frame.f_code.co_name in ("_run", "_arun")
+        and isinstance(frame.f_locals.get("self"), BaseTool)
+        for frame, _ in walk_tb(error.__traceback__)
+    ):
+        return error
+    placed: list[Any] = []
+    unplaced: list[Any] = []
+    for detail in error.errors():
+        if not detail["loc"]:
+            # `input` holds the injected arguments too.
+            unplaced.append({**detail, "loc": (WHOLE,), "input": args})
+        elif detail["loc"][0] not in injected:
+            given = detail.get("input")
+            if isinstance(given, dict):
+                given = {key: value for key, value in given.items() if key not in injected}
+            placed.append({**detail, "input": given})
+    return ToolInvocationError(name, error, args, [*placed, *unplaced])

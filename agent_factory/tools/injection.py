@@ -1,20 +1,20 @@
-"""What a tool takes from its graph beside the model's arguments: read, checked, kept apart.
+"""Arguments that a tool takes from its graph and not from the model: read, checked, injected.
 
-ToolNode gives every tool the objects of the state themselves, so that a tool which sorts a list
-changes the thread, unsaved, and under the hands of the calls beside it. What a tool is given here
-is its own.
+LangGraph's ToolNode injects the objects of the state themselves: a tool that sorts a list in place
+mutates shared state, unsaved, while parallel calls read it. `copy_containers` prevents that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from weakref import ref
 
-from langchain_core.tools import BaseTool
+from langchain_core.messages import ToolCall
+from langchain_core.tools import BaseTool, InjectedToolArg
 from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from pydantic import BaseModel
@@ -22,137 +22,226 @@ from pydantic import BaseModel
 from agent_factory.errors import ArgumentError, SpecError
 
 CONTAINERS = frozenset({dict, list, set})
-"""What is copied of a state, at any depth; all else in it is shared. Measured on a thread of 1,000
-messages: 0.03 ms, where a copy of the messages as well takes 16 ms and more."""
+"""Types that `copy_containers` copies, at any depth; all else in a state is shared. Measured on a
+thread of 1,000 messages: 0.03 ms, where copying the messages as well takes 16 ms and more."""
 
 RUNTIME = "runtime"
-"""A parameter of this name is given the ToolRuntime, whatever its type."""
+"""A parameter of this name receives the ToolRuntime, whatever its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """Injected arguments of a tool.
+
+    Args:
+        state: Keys of the state by parameter; None stands for the whole state.
+        optional: Parameters of `state` that have a default, which a missing key leaves in place.
+        store: Parameter that receives the store, or None.
+        runtime: Parameter that receives the ToolRuntime, or None.
+        hidden: Parameters that the model must not set.
+    """
+
+    state: dict[str, str | None]
+    optional: frozenset[str]
+    store: str | None
+    runtime: str | None
+    hidden: frozenset[str]
+
+    @property
+    def takes_state(self) -> bool:
+        """Whether the tool sees the state: all of it, parts, or through its runtime."""
+        return bool(self.state) or self.runtime is not None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Parameters that are filled from the graph."""
+        return frozenset(name for name in (*self.state, self.store, self.runtime) if name)
+
+    def inject(
+        self, call: ToolCall, runtime: ToolRuntime[Any, Any], state: Any, messages_key: str
+    ) -> ToolCall:
+        """Return a tool call with the injected arguments added.
+
+        Args:
+            call: The call as the model made it.
+            runtime: Runtime of the call.
+            state: The state that the tool is to see. It sees a copy.
+            messages_key: Key of the messages, in a state that is a list of messages.
+
+        Raises:
+            KeyError: A dict state lacks a key that the tool requires.
+            AttributeError: Another state lacks an attribute that the tool requires.
+            ValueError: The graph has no store, or the state is a list and the tool takes its keys.
+        """
+        if self.takes_state:
+            state = copy_containers(state)
+        args = {name: value for name, value in call["args"].items() if name not in self.hidden}
+        if self.state:
+            args |= self._from_state(call["name"], state, messages_key)
+        if self.store is not None:
+            if runtime.store is None:
+                raise ValueError(
+                    "Cannot inject store into tools with InjectedStore annotations - please "
+                    "compile your graph with a store."
+                )
+            args[self.store] = runtime.store
+        if self.runtime is not None:
+            args[self.runtime] = replace(runtime, state=state)
+        return {**call, "args": args}
+
+    def _from_state(self, tool: str, state: Any, messages_key: str) -> dict[str, Any]:
+        if isinstance(state, list):
+            keys = list(self.state.values())
+            if keys != [messages_key] and keys[0] is not None:
+                fields = ", ".join(key for key in keys if key)
+                raise ValueError(
+                    f"Invalid input to ToolNode. Tool {tool} requires graph state dict as input. "
+                    f"State should contain fields {fields}."
+                )
+            state = {messages_key: state}
+        found: dict[str, Any] = {}
+        for name, key in self.state.items():
+            if key is None:
+                found[name] = state
+            elif isinstance(state, dict):
+                if key in state:
+                    found[name] = state[key]
+                elif name not in self.optional:
+                    raise KeyError(key)
+            elif hasattr(state, key):
+                found[name] = getattr(state, key)
+            elif name not in self.optional:
+                raise AttributeError(key)
+        return found
 
 
 @dataclass(slots=True)
 class _ToolSignature:
-    """What was read of a tool, and of what.
-
-    Args:
-        tool: The tool, which is not kept alive by that.
-        parts: The identities of what its annotations come from. A tool's function may belong to
-            whoever brings it, and must not be kept alive here.
-        annotations: Those of its parameters.
-        faultless: Whether they were looked at, and nothing was wrong.
-    """
+    """Annotations of a tool's parameters, those that the model does not see included."""
 
     tool: ref[BaseTool]
+    # Identities of its function and schema: the cache must not keep alive what they belong to.
     parts: tuple[int, ...]
     annotations: dict[str, Any]
+    injection: Injection
     validated: bool = False
 
 
-_read: dict[int, _ToolSignature] = {}
+_signatures: dict[int, _ToolSignature] = {}
 
 
-def _read_of(tool: BaseTool) -> _ToolSignature:
-    """What is known of a tool: it is given to agent after agent, and reading it takes its time."""
+def _signature_of(tool: BaseTool) -> _ToolSignature:
+    """Read a tool's signature once: agents share tools, and reading is slow."""
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
     parts, key = (id(function), id(tool.args_schema)), id(tool)
-    known = _read.get(key)
+    known = _signatures.get(key)
     if known is not None and known.tool() is tool and known.parts == parts:
         return known
     hints = get_type_hints(function, include_extras=True) if function else {}
-    annotations = {**hints, **get_all_basemodel_annotations(tool.get_input_schema())}
-    found = _read[key] = _ToolSignature(
-        ref(tool, lambda _: _read.pop(key, None)), parts, annotations
+    schema = tool.get_input_schema()
+    annotations = {**hints, **get_all_basemodel_annotations(schema)}
+    fields = getattr(schema, "model_fields", {})
+    optional = (name for name, field in fields.items() if not field.is_required())
+    signature = _signatures[key] = _ToolSignature(
+        ref(tool, lambda _: _signatures.pop(key, None)),
+        parts,
+        annotations,
+        _read_injection(annotations, frozenset(optional)),
     )
-    return found
+    return signature
 
 
-def annotations_of(tool: BaseTool) -> dict[str, Any]:
-    """The annotations of a tool's parameters, those the model does not see included.
+def _read_injection(annotations: dict[str, Any], optional: frozenset[str]) -> Injection:
+    state: dict[str, str | None] = {}
+    store = runtime = None
+    hidden = set()
+    for name, annotation in annotations.items():
+        marks = [part for part in _parts(annotation) if _is(part, InjectedState)]
+        if marks:
+            # The class itself marks the whole state, as an instance without a field does.
+            state[name] = (isinstance(marks[0], InjectedState) and marks[0].field) or None
+        if _has(annotation, InjectedStore):
+            store = name
+        if name == RUNTIME or _has(annotation, ToolRuntime):
+            runtime = name
+        if _has(annotation, InjectedToolArg) or _has(annotation, ToolRuntime):
+            hidden.add(name)
+    return Injection(state, optional, store, runtime, frozenset(hidden))
+
+
+def injection_of(tool: BaseTool) -> Injection:
+    """Return the injected arguments of a tool.
 
     Raises:
-        Exception: An annotation cannot be read.
+        Exception: An annotation cannot be evaluated.
     """
-    return _read_of(tool).annotations
+    return _signature_of(tool).injection
 
 
 def validate_tool(tool: BaseTool, origin: str) -> Iterator[SpecError]:
-    """What a tool asks of its graph in vain.
+    """Yield what a tool asks of its graph and cannot get.
 
-    ToolNode would find out in the middle of a run, if at all: of two parameters for the store it
-    fills one, and a text named `runtime` is given a ToolRuntime that does not validate.
+    LangGraph's ToolNode would find out in the middle of a run, if at all: it fills one of two
+    parameters for the store, and passes a ToolRuntime to a string named `runtime`.
 
     Args:
         tool: The tool.
-        origin: Who brings it.
+        origin: What brings the tool: a middleware, or the argument `tools`.
     """
     subject = f"{origin}: {tool.name}"
     try:
-        read = _read_of(tool)
+        signature = _signature_of(tool)
     except Exception as error:
         yield ArgumentError(
             subject,
-            f"has a signature that cannot be read: {error}",
+            f"has a signature that cannot be evaluated: {error}",
             "Annotate its parameters with types that its module imports.",
             code="AF112",
         )
         return
-    if not read.validated:
-        mistakes = list(_mistakes(subject, read.annotations))
-        read.validated = not mistakes
+    if not signature.validated:
+        mistakes = list(_mistakes(subject, signature.annotations))
+        signature.validated = not mistakes
         yield from mistakes
 
 
-def _mistakes(subject: str, annotations: Mapping[str, Any]) -> Iterator[SpecError]:
+def _mistakes(subject: str, annotations: dict[str, Any]) -> Iterator[SpecError]:
     for name, annotation in annotations.items():
-        yield from _marked_twice(subject, name, annotation)
+        for kind in (InjectedState, InjectedStore, ToolRuntime):
+            if sum(_is(part, kind) for part in _parts(annotation)) > 1:
+                yield ArgumentError(
+                    subject,
+                    f"A tool argument should not be annotated with {kind.__name__} more than once, "
+                    f"and {name!r} is.",
+                    "Remove one of the two annotations.",
+                    code="AF112",
+                )
     stores = [name for name, annotation in annotations.items() if _has(annotation, InjectedStore)]
     if len(stores) > 1:
         yield ArgumentError(
             subject,
             f"takes the store in {' and in '.join(map(repr, stores))}, and would get one of them.",
-            "Keep one parameter: there is one store.",
+            "Keep one of these parameters.",
             code="AF112",
         )
-    if RUNTIME in annotations and not _fits_runtime(annotations[RUNTIME]):
+    parts = list(_parts(annotations.get(RUNTIME, ToolRuntime)))
+    accepts_runtime = any(
+        part is Any
+        or isinstance(part, TypeVar)
+        or _is(part, ToolRuntime)
+        or (isinstance(part, type) and issubclass(ToolRuntime, part))
+        for part in parts
+    )
+    if not accepts_runtime or any(
+        _is(part, kind) for part in parts for kind in (InjectedState, InjectedStore)
+    ):
         yield ArgumentError(
             subject,
-            f"has a parameter named {RUNTIME!r}, which is given the ToolRuntime and cannot be one.",
-            "Give the parameter another name, or annotate it `runtime: ToolRuntime`.",
+            f"has a parameter named {RUNTIME!r}, which receives the ToolRuntime, with another "
+            "type.",
+            "Rename the parameter, or annotate it `runtime: ToolRuntime`.",
             code="AF112",
         )
-
-
-def _marked_twice(subject: str, name: str, annotation: Any) -> Iterator[SpecError]:
-    for kind in (InjectedState, InjectedStore, ToolRuntime):
-        if sum(_is(part, kind) for part in _parts(annotation)) > 1:
-            yield ArgumentError(
-                subject,
-                f"A tool argument should not be annotated with {kind.__name__} more than once, and "
-                f"{name!r} is.",
-                "Keep one of the two marks.",
-                code="AF112",
-            )
-
-
-def _fits_runtime(annotation: Any) -> bool:
-    if _has(annotation, InjectedState) or _has(annotation, InjectedStore):
-        return False
-    return any(
-        part is Any or isinstance(part, TypeVar) or _is(part, ToolRuntime) or _is_base(part)
-        for part in _parts(annotation)
-    )
-
-
-def _is_base(part: Any) -> bool:
-    return isinstance(part, type) and issubclass(ToolRuntime, part)
-
-
-def takes_state(tool: BaseTool) -> bool:
-    """Whether a tool is given the state, in whole or in part, or with its runtime."""
-    annotations = annotations_of(tool)
-    return RUNTIME in annotations or any(
-        _has(annotation, InjectedState) or _has(annotation, ToolRuntime)
-        for annotation in annotations.values()
-    )
 
 
 def _has(annotation: Any, kind: type[Any]) -> bool:
@@ -166,7 +255,7 @@ def _is(part: Any, kind: type[Any]) -> bool:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """The types and marks of an annotation, `Annotated` and unions taken apart."""
+    """Yield the types and annotations inside `Annotated` and unions."""
     if get_origin(annotation) not in (Annotated, Union, UnionType):
         yield annotation
         return
@@ -175,12 +264,12 @@ def _parts(annotation: Any) -> Iterator[Any]:
 
 
 def copy_containers(state: Any) -> Any:
-    """A state of which a tool can change any dict, list or set without changing the thread.
+    """Copy the dicts, lists and sets of a state, so that changing them does not change the thread.
 
-    Messages and other objects in it are the thread's own, and to be left as they are.
+    Messages and other objects in them are shared with the thread.
 
     Args:
-        state: A dict, a list, a pydantic model or a dataclass; another kind is given back as it is.
+        state: A dict, a list, a pydantic model or a dataclass; another value is returned unchanged.
 
     >>> state = {"found": {"pages": [1]}}
     >>> mine = copy_containers(state)
@@ -192,14 +281,14 @@ def copy_containers(state: Any) -> Any:
         return _copied(state, {})
     if isinstance(state, BaseModel) or is_dataclass(state):
         own = copy(state)
-        # Not by attributes: models validate those, and dataclasses may be frozen.
+        # Not through attributes: models validate those, and dataclasses may be frozen.
         getattr(own, "__dict__", {}).update(_copied(dict(getattr(own, "__dict__", {})), {}))
         return own
     return state
 
 
 def _copied(value: Any, known: dict[int, Any]) -> Any:
-    """A container's copy, at any depth; what was one object before is one again."""
+    """Copy a container at any depth; an object that occurs twice is copied once."""
     if type(value) not in CONTAINERS:
         return value
     if id(value) in known:

@@ -1,8 +1,9 @@
-"""Sort the tools of an agent: those it runs, those the provider runs, those that are an answer."""
+"""Sort the tools of an agent: those it runs, and those that the provider runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,7 +18,7 @@ from agent_factory.topology.model import Tool, ToolKind
 
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
 
-_made: WeakKeyDictionary[Callable[..., Any], BaseTool] = WeakKeyDictionary()
+_function_tools: WeakKeyDictionary[Callable[..., Any], BaseTool] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,34 +26,34 @@ class Toolbox:
     """The tools of an agent, sorted.
 
     Args:
-        client: Tools the agent runs, by name.
-        provider: Tools the provider runs, as it wants them described.
-        owners: The middleware that bring tools, by the tools' names.
-        node: The node that runs them, where its author brought one.
-        told: The model knows of them already.
+        client: Tools that the agent runs, by name.
+        provider: Tools that the provider runs, in its format.
+        owners: Names of the middleware that bring tools, by name of the tool.
+        node: The node that runs the tools, if the author of the agent brought one.
+        is_bound: Whether the tools are bound to the model already.
     """
 
     client: dict[str, BaseTool]
     provider: tuple[dict[str, Any], ...]
     owners: dict[str, str]
     node: LangGraphToolNode | None = None
-    told: bool = False
+    is_bound: bool = False
 
     @property
     def offered(self) -> list[BaseTool | dict[str, Any]]:
-        """What a request offers the model by default."""
-        return [] if self.told else [*self.client.values(), *self.provider]
+        """Tools that a request offers the model by default."""
+        return [] if self.is_bound else [*self.client.values(), *self.provider]
 
     @property
     def direct(self) -> frozenset[str]:
-        """The names whose result ends the run."""
+        """Names of the tools whose result ends the run."""
         return frozenset(name for name, tool in self.client.items() if tool.return_direct)
 
     def tool_definitions(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
-        """The tools as a plan knows them.
+        """Return the tools in the form of a plan.
 
         Args:
-            outputs: The names of tools that stand for a structured answer.
+            outputs: Names of the tools that stand for a structured answer.
         """
         return (
             *(
@@ -65,7 +66,7 @@ class Toolbox:
 
 
 def _provider_name(tool: dict[str, Any]) -> str:
-    """What a provider's tool is called: its name, a function's name, or its type."""
+    """Return the name of a provider's tool: its name, that of its function, or its type."""
     function = tool.get("function")
     inner = function.get("name") if isinstance(function, dict) else None
     return str(tool.get("name") or inner or tool.get("type") or "unnamed")
@@ -74,7 +75,7 @@ def _provider_name(tool: dict[str, Any]) -> str:
 def sort_tools(
     tools: Iterable[tuple[str | None, ToolLike]], reserved: Iterable[str] = ()
 ) -> tuple[Toolbox, list[SpecError]]:
-    """Sort tools, and say what is wrong with them.
+    """Sort tools, and return what is wrong with them.
 
     Args:
         tools: Each tool with the middleware that brings it, or None.
@@ -83,7 +84,7 @@ def sort_tools(
     mistakes: list[SpecError] = []
     client: dict[str, BaseTool] = {}
     provider: list[dict[str, Any]] = []
-    taken = dict.fromkeys(reserved, "response_format")
+    origins = dict.fromkeys(reserved, "response_format")
     owners: dict[str, str] = {}
     for owner, entry in tools:
         origin = owner or "tools"
@@ -95,62 +96,56 @@ def sort_tools(
         except ArgumentError as error:
             mistakes.append(error)
             continue
-        mistakes.extend(_clash(tool, origin, client, taken))
-        mistakes.extend(validate_tool(tool, origin) if client.get(tool.name) is not tool else ())
-        if tool.name not in client and owner:
-            owners[tool.name] = owner
-        client.setdefault(tool.name, tool)
-        taken.setdefault(tool.name, origin)
+        name = tool.name
+        if client.get(name) is tool:
+            continue
+        if name in origins:
+            mistakes.append(
+                SpecError(
+                    name,
+                    f"names two tools, from {origins[name]} and from {origin}; the model could "
+                    "reach only one of them.",
+                    "Rename one, or pass the same tool object in both places.",
+                    code="AF113",
+                )
+            )
+        mistakes.extend(validate_tool(tool, origin))
+        if name not in client and owner:
+            owners[name] = owner
+        client.setdefault(name, tool)
+        origins.setdefault(name, origin)
     return Toolbox(client, tuple(provider), owners), mistakes
 
 
-def _clash(
-    tool: BaseTool, origin: str, client: dict[str, BaseTool], taken: dict[str, str]
-) -> Iterator[SpecError]:
-    if tool.name in taken and client.get(tool.name) is not tool:
-        yield SpecError(
-            tool.name,
-            f"names two tools, given by {taken[tool.name]} and by {origin}; the model could reach "
-            "only one of them.",
-            "Rename one, or give the same tool object in both places.",
-            code="AF113",
-        )
-
-
 def as_tool(entry: Any, origin: str) -> BaseTool:
-    """A tool as it is, a function as a tool; a function is read only once in a process.
+    """Return a tool unchanged, and a function as a tool; a function is converted only once.
 
     Raises:
-        ArgumentError: It is neither, or the function does not say what it is for.
+        ArgumentError: It is neither, or the function cannot become a tool.
     """
     if isinstance(entry, BaseTool):
         return entry
     if not callable(entry) or isinstance(entry, type):
         raise ArgumentError(
             origin,
-            f"{describe(entry)} is no tool.",
-            "Give a function with a docstring, a BaseTool, or a provider's tool as a dict.",
+            f"a tool must be a function, a BaseTool or a dict, got {describe(entry)}.",
+            "Pass a function with a docstring, a BaseTool, or a tool of the provider as a dict.",
             code="AF112",
         )
     try:
-        return _made[entry]
-    except (KeyError, TypeError):  # not made yet, or a callable that cannot be remembered
-        return _make(entry, origin)
-
-
-def _make(function: Callable[..., Any], origin: str) -> BaseTool:
-    name = getattr(function, "__name__", describe(function))
+        return _function_tools[entry]
+    except (KeyError, TypeError):  # TypeError: a callable without weak references, a bound method
+        pass
     try:
-        tool: BaseTool = make_tool(function)
+        tool: BaseTool = make_tool(entry)
     except Exception as error:
+        name = getattr(entry, "__name__", describe(entry))
         raise ArgumentError(
             f"{origin}: {name}",
             f"cannot become a tool: {error}",
-            "Write a docstring that tells the model when to use it, and annotate its parameters.",
+            "Write a docstring that says when to use it, and annotate its parameters.",
             code="AF112",
         ) from error
-    try:
-        _made[function] = tool
-    except TypeError:  # bound methods and the like: made anew each time
-        return tool
+    with suppress(TypeError):
+        _function_tools[entry] = tool
     return tool

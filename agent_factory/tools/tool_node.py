@@ -1,22 +1,38 @@
-"""LangGraph's ToolNode where it can be relied upon: what it leaves to chance is settled here.
+"""Run tool calls: a ToolNode that is a drop-in for LangGraph's, which runs them itself.
 
-It is a ToolNode, through its constructor and its call alone: nothing of it is repeated. Each
-difference stands with its reason; docs/tools.md lists them.
+`ToolNode._run` and `ToolNode._arun` run the calls of one input, `_run_call` one call with its
+wrapper, `_execute` the tool itself. docs/tools.md lists the differences to LangGraph's ToolNode.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar, Token
-from dataclasses import replace
-from functools import cached_property, partial
+from contextvars import ContextVar, Token, copy_context
+from copy import deepcopy
 from typing import Any, Literal
 
+from langchain_core.messages import (
+    AIMessage,
+    RemoveMessage,
+    ToolCall,
+    ToolMessage,
+    convert_to_messages,
+)
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool
+from langchain_core.runnables.config import get_config_list, get_executor_for_config
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
+from langgraph.prebuilt import ToolRuntime
 from langgraph.prebuilt import tools_condition as langgraph_tools_condition
+from langgraph.prebuilt.tool_node import (
+    INVALID_TOOL_NAME_ERROR_TEMPLATE,
+    ToolCallRequest,
+    msg_content_output,
+)
+from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
+from pydantic import ValidationError
 
 from agent_factory.errors import (
     AgentFactoryError,
@@ -25,31 +41,37 @@ from agent_factory.errors import (
     describe,
     raise_all,
 )
-from agent_factory.hooks.flows import then
-from agent_factory.tools.error_handling import (
-    DEFAULT_ERRORS,
-    Answer,
-    handle_once,
-    handler_for,
-    mark_unhandled,
-)
-from agent_factory.tools.injection import copy_containers, takes_state
-from agent_factory.tools.inline_call import (
-    Execute,
-    Sample,
-    can_run_inline,
-    execution_of,
-    run_inline,
-)
+from agent_factory.hooks.flows import is_awaitable, is_signal
+from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for, invocation_error
+from agent_factory.tools.injection import injection_of
 from agent_factory.tools.registry import ToolLike, sort_tools
+from agent_factory.upstream import read_channels
+
+Execute = Callable[[Any], Any]
+"""Takes a ToolCallRequest and returns a result, or an awaitable of one."""
+
+Compose = Callable[[Execute], Execute]
+"""Puts layers around the execution of a tool."""
+
+ToolWrapper = Callable[[Any, Execute], Any]
+
+ErrorHandling = bool | str | type[Exception] | tuple[type[Exception], ...] | Callable[..., str]
+
+WITH_CONTEXT = "tool_call_with_context"
+"""The `__type` of an input that holds one call and the state that its tool sees."""
+
+DECLINED = "__declined_by_agent_factory__"
+"""Attribute of an exception that a node has decided to raise; holds that node. A wrapper lets it
+pass, and the error handler must not be called again. Another node may still handle it: an agent can
+be a tool of another agent."""
 
 
 class ToolCallRecorder:
-    """Takes down the names of the agent's tools that start within a `with` block.
+    """Collects the names of the agent's tools that start within a `with` block.
 
-    It hears of those in the tasks and threads that the block leads to as well, and so does who
-    listens around it. A call of a name that is not known, or that a layer answers, starts none;
-    tools that a tool itself calls are not told.
+    Tools that start in tasks and threads of the block count too. A recorder around this one also
+    receives them. Calls of unknown tools, calls that a layer answers itself, and tools that a tool
+    calls are not recorded.
 
     >>> with ToolCallRecorder() as starts:
     ...     pass  # `result = yield request`, in a flow around a tool
@@ -59,56 +81,64 @@ class ToolCallRecorder:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self._outer = _listening.get()
+        self._outer = _recorder.get()
 
     def __enter__(self) -> ToolCallRecorder:
-        self._token: Token[ToolCallRecorder | None] = _listening.set(self)
+        self._token: Token[ToolCallRecorder | None] = _recorder.set(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _listening.reset(self._token)
+        _recorder.reset(self._token)
 
-    def heard(self, name: str) -> None:
-        """A tool has started."""
+    def record(self, name: str) -> None:
+        """Add a name, here and in the recorder around this one."""
         self.names.append(name)
         if self._outer is not None:
-            self._outer.heard(name)
+            self._outer.record(name)
 
 
-_listening: ContextVar[ToolCallRecorder | None] = ContextVar("tool_starts", default=None)
+_recorder: ContextVar[ToolCallRecorder | None] = ContextVar("tool_call_recorder", default=None)
 
 
-def starts(name: str) -> None:
-    """Tell whoever listens that a tool is about to run."""
-    if (listener := _listening.get()) is not None:
-        listener.heard(name)
+class CallsWithState(list[Any]):
+    """Tool calls, and the state that their tools see; any ToolNode takes it as a list of calls.
+
+    Args:
+        calls: The calls.
+        state: The state.
+    """
+
+    def __init__(self, calls: Iterable[Mapping[str, Any]], state: Mapping[str, Any]) -> None:
+        super().__init__(calls)
+        self.state = state
 
 
-Call = Callable[[Any], Any]
-ErrorHandling = bool | str | type[Exception] | tuple[type[Exception], ...] | Callable[..., str]
+def with_context(call: Mapping[str, Any], state: Any) -> dict[str, Any]:
+    """Return one call and the state that its tool sees, in the form that any ToolNode takes."""
+    return {"__type": WITH_CONTEXT, "tool_call": call, "state": state}
 
 
 class ToolNode(LangGraphToolNode):
-    """Runs the tool calls of the last AI message: LangGraph's ToolNode, and a drop-in for it.
+    """Node that runs the tool calls of the last AI message: a drop-in for LangGraph's ToolNode.
 
-    What is unlike there: mistakes are found when it is made and not when a tool fails, a tool
-    cannot change the state it is given, a handler is asked about the errors it names alone, and
-    about what really happened, and what tools tell a parent graph is kept.
+    Unlike LangGraph's, it finds mistakes when it is constructed and not when a tool fails, passes
+    tools a copy of the state, calls an error handler only for the errors it names, once, and with
+    the original exception, and keeps the updates of commands to a parent graph.
 
     Args:
         tools: Functions with a docstring, or tools.
-        name: The name of the node.
-        tags: For the callbacks of a run.
-        handle_tool_errors: What a failing tool leads to: True, a text, exception types, a
-            function of the exception, or False. Default: bad arguments are told to the model, and
-            what a tool raises ends the run.
-        messages_key: The key of the state that holds the messages.
+        name: Name of the node.
+        tags: Tags for the callbacks of a run.
+        handle_tool_errors: What happens when a tool fails: True, a message, exception types, a
+            function of the exception, or False. By default, invalid arguments are reported to the
+            model, and exceptions of tools end the run.
+        messages_key: Key of the state that holds the messages.
         wrap_tool_call: `(request, execute) -> ToolMessage | Command` around each call.
-        awrap_tool_call: The same for asynchronous runs. Default: `wrap_tool_call`.
+        awrap_tool_call: The same for async runs. Default: `wrap_tool_call`.
 
     Raises:
-        SpecError: A tool or the handler could not work; with several such tools, all of them are
-            in `.errors`.
+        SpecError: A tool or the handler cannot work; with several such tools, all errors are in
+            `.errors`.
 
     >>> from langchain_core.messages import AIMessage
     >>> from langgraph.graph import MessagesState, StateGraph
@@ -132,198 +162,416 @@ class ToolNode(LangGraphToolNode):
         tags: list[str] | None = None,
         handle_tool_errors: ErrorHandling = DEFAULT_ERRORS,
         messages_key: str = "messages",
-        wrap_tool_call: Callable[[Any, Call], Any] | None = None,
-        awrap_tool_call: Callable[[Any, Call], Any] | None = None,
+        wrap_tool_call: ToolWrapper | None = None,
+        awrap_tool_call: ToolWrapper | None = None,
     ) -> None:
-        known = _checked(tools)
-        self._answer = answer = handle_once(handler_for(handle_tool_errors))
-        stateless = frozenset(tool.name for tool in known if not takes_state(tool))
-        settled = partial(_SafeWrapper, answer=answer, stateless=stateless)
-        self._settled = settled(wrap_tool_call or _execute)
-        self._key = messages_key
-        self._asynchronous_only = wrap_tool_call is None and awrap_tool_call is not None
-        unwrapped = wrap_tool_call is None and awrap_tool_call is None
-        super().__init__(
-            known,
-            name=name,
-            tags=tags,
-            handle_tool_errors=answer,
-            messages_key=messages_key,
-            wrap_tool_call=self._settled,
-            # Where there is only the other one, ToolNode calls that, in both kinds of run.
-            awrap_tool_call=settled(awrap_tool_call or _execute)
-            if awrap_tool_call or unwrapped
-            else None,
-        )
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Run the calls in a synchronous run.
-
-        Raises:
-            PathNotSupported: Only `awrap_tool_call` was given, which would be passed over.
-            ValueError: There is no message, or no AI message, to take calls from.
-        """
-        if self._asynchronous_only:
-            raise PathNotSupported(
-                f"ToolNode {self.name}",
-                "has awrap_tool_call alone, which a synchronous run would pass over.",
-                "Give wrap_tool_call as well, or use ainvoke.",
+        toolbox, mistakes = sort_tools((None, tool) for tool in tools)
+        mistakes += (
+            ArgumentError(
+                "tools",
+                f"{describe(tool)} runs at the provider.",
+                "Bind it to the model.",
+                code="AF112",
             )
-        if kwargs or not can_run_inline(input):
-            return _merged(super().invoke(_normalize_input(input), config, **kwargs))
-        run = partial(run_inline, self._settled, self._execution, self._answer, self.tools_by_name)
-        return self._combined(run(input, config))
+            for tool in toolbox.provider
+        )
+        raise_all(mistakes)
+        super().__init__(
+            list(toolbox.client.values()), name=name, tags=tags, messages_key=messages_key
+        )
+        # langgraph 1.2 runs `self.func(input, config=..., runtime=...)` in `invoke`, and `afunc` in
+        # `ainvoke`. From there on nothing of LangGraph's ToolNode is used.
+        self.func, self.afunc = self._run, self._arun
+        self._injections = {name: injection_of(tool) for name, tool in self.tools_by_name.items()}
+        self._key = messages_key
+        self._errors = handler_for(handle_tool_errors)
+        self._call: Execute = self._execute
+        self._acall: Execute = self._aexecute
+        if wrap_tool_call is not None:
+            self._call = lambda request: wrap_tool_call(request, self._execute)
+            self._acall = self._call
+        if awrap_tool_call is not None:
+            self._acall = lambda request: awrap_tool_call(request, self._aexecute)
+            if wrap_tool_call is None:
+                self._call = self._refuse_sync
 
-    @cached_property
-    def _execution(self) -> Execute:
-        return execution_of(self)
+    def _refuse_sync(self, request: ToolCallRequest) -> Any:
+        raise PathNotSupported(
+            f"ToolNode {self.name}",
+            "has awrap_tool_call alone, which a sync run would skip.",
+            "Pass `wrap_tool_call` as well, or use `ainvoke`.",
+        )
 
-    def _combined(self, parts: list[Any]) -> Any:
-        """What comes of one call, as ToolNode gives it."""
+    # One input
+
+    def _run(self, input: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
+        requests, as_list = self._requests(input, config, runtime)
+        if len(requests) == 1 and can_run_inline():
+            # In a copy of the context, as in a thread: what a tool sets there ends with it.
+            return self._output([copy_context().run(self._run_call, requests[0])], as_list)
+        with get_executor_for_config(config) as executor:
+            return self._output(list(executor.map(self._run_call, requests)), as_list)
+
+    async def _arun(self, input: Any, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
+        requests, as_list = self._requests(input, config, runtime)
+        return self._output(await asyncio.gather(*map(self._arun_call, requests)), as_list)
+
+    def _requests(
+        self, input: Any, config: RunnableConfig, runtime: Runtime[Any]
+    ) -> tuple[list[ToolCallRequest], bool]:
+        """Return a request for each call of an input, and whether it is a list of messages."""
+        calls, state, as_list = self._read(input, config)
+        tools = list(self.tools_by_name.values())
+        requests = []
+        for call, own_config in zip(calls, get_config_list(config, len(calls)), strict=True):
+            tool_runtime = ToolRuntime(
+                # Parallel layers must not share the dict, which they may change.
+                state=state if len(calls) == 1 or type(state) is not dict else state.copy(),
+                tool_call_id=call["id"],
+                config=own_config,
+                context=runtime.context,
+                store=runtime.store,
+                stream_writer=runtime.stream_writer,
+                tools=tools,
+                execution_info=runtime.execution_info,
+                server_info=runtime.server_info,
+            )
+            tool = self.tools_by_name.get(call["name"])
+            requests.append(ToolCallRequest(call, tool, tool_runtime.state, tool_runtime))
+        return requests, as_list
+
+    def _read(self, input: Any, config: RunnableConfig) -> tuple[list[ToolCall], Any, bool]:
+        """Return the calls of an input, the state, and whether it is a list of messages."""
+        as_list = isinstance(input, list)
+        if isinstance(input, dict) and input.get("__type") == WITH_CONTEXT:
+            return [input["tool_call"]], input["state"], False
+        if isinstance(input, CallsWithState):
+            return input, input.state, False
+        last = input[-1] if as_list and input else None
+        if isinstance(last, dict) and last.get("type") == "tool_call":
+            return input, read_channels(config), False
+        if as_list:
+            messages = input
+        elif isinstance(input, dict):
+            messages = input.get(self._key)
+        else:
+            messages = getattr(input, self._key, None)
+        if not messages:
+            raise ValueError("No message found in input")
+        for message in reversed(messages):
+            if isinstance(message, AIMessage):
+                return list(message.tool_calls), input, as_list
+        raise ValueError("No AIMessage found in input")
+
+    def _output(self, results: Sequence[Any], as_list: bool) -> Any:
+        """Return results in the form of the input.
+
+        Commands to nodes of the parent graph become one, at the end: LangGraph lets only the first
+        one pass, and its ToolNode drops their updates.
+        """
+        parts: list[Any] = []
+        for result in results:
+            parts += result if isinstance(result, list) else [result]
         if not any(isinstance(part, Command) for part in parts):
-            return {self._key: parts}
-        told = (part if isinstance(part, Command) else {self._key: [part]} for part in parts)
-        return _merged(list(told))
+            return parts if as_list else {self._key: parts}
+        output: list[Any] = []
+        to_parent: list[Any] = []
+        for part in parts:
+            if not isinstance(part, Command):
+                output.append([part] if as_list else {self._key: [part]})
+            elif (
+                part.graph == Command.PARENT
+                and isinstance(part.goto, list | tuple)
+                and part.goto
+                and all(isinstance(target, Send) for target in part.goto)
+            ):
+                to_parent.append(part)
+            else:
+                output.append(part)
+        if to_parent:
+            updates: list[Any] = [command.update for command in to_parent if command.update]
+            pairs = [
+                pair
+                for update in updates
+                for pair in (update.items() if isinstance(update, Mapping) else update)
+            ]
+            output.append(
+                Command(
+                    graph=Command.PARENT,
+                    update=updates[0] if len(updates) == 1 else pairs or None,
+                    goto=[send for command in to_parent for send in command.goto],
+                )
+            )
+        return output
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Run the calls in an asynchronous run.
+    # One call, with its wrapper
+
+    def _run_call(self, request: ToolCallRequest) -> Any:
+        try:
+            return self._call(request)
+        except Exception as error:
+            if (message := self._reply_to_wrapper(request, error)) is None:
+                raise
+            return message
+
+    async def _arun_call(self, request: ToolCallRequest) -> Any:
+        try:
+            result = self._acall(request)
+            return await result if is_awaitable(result) else result
+        except Exception as error:
+            if (message := self._reply_to_wrapper(request, error)) is None:
+                raise
+            return message
+
+    def _reply_to_wrapper(self, request: ToolCallRequest, error: Exception) -> ToolMessage | None:
+        """Return the message for an error that a wrapper raised, or None if it is to be raised.
+
+        Errors of this package are for the author of the wrapper, not for the model.
+        """
+        if isinstance(error, AgentFactoryError) or getattr(error, DECLINED, None) is self:
+            return None
+        return self._reply(request.tool_call, error)
+
+    def _reply(self, call: ToolCall, error: Exception) -> ToolMessage | None:
+        if is_signal(error) or not isinstance(error, self._errors.kinds):
+            return None
+        return ToolMessage(
+            self._errors.respond(error), name=call["name"], tool_call_id=call["id"], status="error"
+        )
+
+    # The tool itself
+
+    def _execute(self, request: ToolCallRequest) -> Any:
+        with _Execution(self, request) as execution:
+            tool, call = execution.prepare()
+            execution.finish(tool.invoke(call, request.runtime.config))
+        return execution.result
+
+    async def _aexecute(self, request: ToolCallRequest) -> Any:
+        with _Execution(self, request) as execution:
+            tool, call = execution.prepare()
+            execution.finish(await tool.ainvoke(call, request.runtime.config))
+        return execution.result
+
+
+class _Execution:
+    """One execution of a tool: prepares its call, checks its result, and handles its errors.
+
+    A context manager, so that an error that is not handled leaves it without another frame.
+    """
+
+    __slots__ = ("_node", "_prepared", "_request", "result")
+
+    def __init__(self, node: ToolNode, request: ToolCallRequest) -> None:
+        self._node = node
+        self._request = request
+        self._prepared = False
+        self.result: Any = None
+
+    def __enter__(self) -> _Execution:
+        return self
+
+    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        call, node, raised = self._request.tool_call, self._node, error
+        try:
+            # An error of `prepare` is never reported to the model, which could not fix it: a key of
+            # the state or the store is missing.
+            if self._prepared:
+                if isinstance(error, ValidationError) and not is_signal(error):
+                    assert self._request.tool is not None  # or else it is not prepared
+                    hidden = injection_of(self._request.tool).names
+                    raised = invocation_error(error, call["name"], call["args"], hidden)
+                self.result = node._reply(call, raised)
+        except Exception as failed:  # in the error handler
+            setattr(failed, DECLINED, node)
+            raise
+        if self.result is not None:
+            return True
+        setattr(raised, DECLINED, node)
+        if raised is not error:
+            raise raised from error
+        return False
+
+    def prepare(self) -> tuple[Any, ToolCall]:
+        """Return the tool, and its call with injected arguments.
 
         Raises:
-            ValueError: There is no message, or no AI message, to take calls from.
+            Exception: See `Injection.inject`.
         """
-        return _merged(await super().ainvoke(_normalize_input(input), config, **kwargs))
+        node, request = self._node, self._request
+        call, tool = request.tool_call, request.tool
+        if tool is None:
+            if call["name"] in node.tools_by_name:
+                raise TypeError(f"Tool {call['name']} is not registered with ToolNode")
+            return _UnknownTool(node.tools_by_name), call
+        if (recorder := _recorder.get()) is not None:
+            recorder.record(call["name"])
+        known = tool is node.tools_by_name.get(call["name"])
+        injection = node._injections[call["name"]] if known else injection_of(tool)
+        if injection.hidden or injection.runtime:
+            # The state of the request, which a wrapper may override, not that of the runtime.
+            call = injection.inject(call, request.runtime, request.state, node._key)
+        self._prepared = True
+        return tool, {**call, "type": "tool_call"}
 
+    def finish(self, response: Any) -> None:
+        """Check and normalize what the tool returned.
 
-def _checked(tools: Iterable[ToolLike]) -> list[BaseTool]:
-    toolbox, mistakes = sort_tools((None, tool) for tool in tools)
-    refused = [
-        ArgumentError(
-            "tools",
-            f"{describe(tool)} is run by the provider.",
-            "Bind it to the model.",
-            code="AF112",
+        Raises:
+            TypeError: It is neither a message nor a command nor a list of them.
+            ValueError: The call would stay unanswered.
+        """
+        if isinstance(response, ToolMessage):
+            response.content = msg_content_output(response.content)  # type: ignore[assignment]
+            self.result = response
+        elif isinstance(response, Command):
+            self.result = self._checked_command(response)
+        elif isinstance(response, list):
+            self.result = self._checked_list(response)
+        else:
+            name = self._request.tool_call["name"]
+            raise TypeError(f"Tool {name} returned unexpected type: {type(response)}")
+
+    def _checked_list(self, response: list[Any]) -> list[Any]:
+        call = self._request.tool_call
+        messages: list[Any] = []
+        for part in response:
+            if isinstance(part, ToolMessage):
+                messages.append(part)
+            elif not isinstance(part, Command):
+                raise TypeError(
+                    f"Tool {call['name']} returned a list with invalid element types: expected all "
+                    "Command or ToolMessage"
+                )
+            elif isinstance(part.update, dict):
+                messages += part.update.get(self._node._key, [])
+        answers = sum(
+            isinstance(message, ToolMessage) and message.tool_call_id == call["id"]
+            for message in messages
         )
-        for tool in toolbox.provider
-    ]
-    raise_all([*mistakes, *refused])
-    return list(toolbox.client.values())
+        if answers != 1:
+            raise ValueError(
+                f"Tool {call['name']} returned a list with {answers} messages bound to "
+                f"tool_call_id {call['id']!r}; expected exactly one terminating ToolMessage."
+            )
+        checked = []
+        for part in response:
+            if isinstance(part, Command):
+                part = self._checked_command(part, is_answered=True)
+            else:
+                part.content = msg_content_output(part.content)
+            checked.append(part)
+        return checked
+
+    def _checked_command(self, command: Command[Any], *, is_answered: bool = False) -> Command[Any]:
+        """Return a copy of a command, in which the result message has the name of the tool.
+
+        Raises:
+            ValueError: The update has another form than the input, or the call stays unanswered.
+        """
+        call, key = self._request.tool_call, self._node._key
+        as_list = isinstance(self._request.runtime.state, list)
+        if not isinstance(command.update, dict | list):
+            return command
+        if isinstance(command.update, dict) and as_list:
+            raise ValueError(
+                "Tools can provide a dict in Command.update only when using dict with "
+                f"'{key}' key as ToolNode input, got: {command.update} for tool "
+                f"'{call['name']}'"
+            )
+        if isinstance(command.update, list) and not as_list:
+            raise ValueError(
+                "Tools can provide a list of messages in Command.update only when using list of "
+                f"messages as ToolNode input, got: {command.update} for tool '{call['name']}'"
+            )
+        command = deepcopy(command)
+        update: Any = command.update
+        messages = convert_to_messages(update if as_list else update.get(key, []))
+        if messages == [RemoveMessage(id=REMOVE_ALL_MESSAGES)]:
+            return command
+        for message in messages:
+            if isinstance(message, ToolMessage) and message.tool_call_id == call["id"]:
+                message.name = call["name"]
+                is_answered = True
+        if not is_answered and command.graph is None:
+            answer = '[ToolMessage("Success", tool_call_id=tool_call_id), ...]'
+            example = answer if as_list else f'{{"{key}": {answer}}}'
+            raise ValueError(
+                "Expected to have a matching ToolMessage in Command.update for tool "
+                f"'{call['name']}', got: {messages}. Every tool call (LLM requesting to call a "
+                "tool) in the message history MUST have a corresponding ToolMessage. You can fix "
+                f"it by modifying the tool to return `Command(update={example}, ...)`."
+            )
+        return command
 
 
-def _execute(request: Any, execute: Call) -> Any:
-    return execute(request)
+class _UnknownTool:
+    """Stand-in for a tool whose name is unknown."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self._known = known
+
+    def invoke(self, call: ToolCall, _: RunnableConfig) -> ToolMessage:
+        text = INVALID_TOOL_NAME_ERROR_TEMPLATE.format(
+            requested_tool=call["name"], available_tools=", ".join(self._known)
+        )
+        return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
+
+    async def ainvoke(self, call: ToolCall, config: RunnableConfig) -> ToolMessage:
+        return self.invoke(call, config)
 
 
-class _SafeWrapper:
-    """A wrapper, or none, between ToolNode and its own execution of a call, in either colour.
+def layered_tool_node(
+    tools: Sequence[ToolLike],
+    handle_tool_errors: Any,
+    compose: Compose | None,
+    acompose: Compose | None,
+) -> ToolNode:
+    """Return a node with layers that are composed once, around its own execution of a tool.
+
+    A `wrap_tool_call` gets `execute` with each call, so that its layers could only be composed
+    again for each call.
 
     Args:
-        wrap: The wrapper.
-        answer: The handler of errors.
-        stateless: The names of tools that are given nothing of the state.
+        tools: The tools.
+        handle_tool_errors: As in ToolNode.
+        compose: Puts the layers around `execute`. None leaves the tools without layers.
+        acompose: The same for async runs.
     """
-
-    __slots__ = ("_answer", "_stateless", "_wrap")
-
-    def __init__(
-        self, wrap: Callable[[Any, Call], Any], answer: Answer, stateless: frozenset[str]
-    ) -> None:
-        self._wrap = wrap
-        self._answer = answer
-        self._stateless = stateless
-
-    def __call__(self, request: Any, execute: Call) -> Any:
-        if isinstance(request.tool_call, Sample):
-            return request.tool_call.taken(execute)
-        # ToolNode has asked the handler about what a tool raises; it would ask again out here.
-        inner = partial(mark_unhandled, partial(self._inward, execute, request.state), self._answer)
-        result = mark_unhandled(
-            partial(self._outward, inner), self._answer, request, AgentFactoryError
-        )
-        return then(result, _kept)
-
-    def _outward(self, inner: Call, request: Any) -> Any:
-        return self._wrap(request, inner)
-
-    def _inward(self, execute: Call, original: Any, request: Any) -> Any:
-        runtime = request.runtime
-        if request.tool is not None:
-            starts(request.tool_call["name"])
-        # ToolNode injects the runtime's state, and a wrapper overrides the request's.
-        state = runtime.state if request.state is original else request.state
-        # A tool of a name that is not known was brought by a wrapper.
-        if request.tool_call["name"] not in self._stateless:
-            state = copy_containers(state)
-        if state is runtime.state:
-            return execute(request)
-        return execute(replace(request, runtime=replace(runtime, state=state)))
+    node = ToolNode(tools, handle_tool_errors=handle_tool_errors)
+    if compose is not None:
+        node._call = compose(node._execute)
+    if acompose is not None:
+        node._acall = acompose(node._aexecute)
+    return node
 
 
-def _kept(result: Any) -> Any:
-    """A result that outlives ToolNode's own merge, which takes commands with a list of Sends."""
-    if isinstance(result, list):
-        return [_kept(part) for part in result]
-    if _sends_to_parent(result, list):
-        return replace(result, goto=tuple(result.goto))
-    return result
+def can_run_inline() -> bool:
+    """Whether a tool may run in this thread.
 
-
-def _sends_to_parent(result: Any, kind: type[Any]) -> bool:
-    return (
-        isinstance(result, Command)
-        and result.graph == Command.PARENT
-        and isinstance(result.goto, kind)
-        and all(isinstance(target, Send) for target in result.goto)
-    )
-
-
-def _merged(output: Any) -> Any:
-    """Commands that lead to nodes of the parent graph as one, at the end: only one gets through.
-
-    ToolNode's own merge drops their updates.
+    In the thread of an event loop, a tool could not start an event loop itself.
     """
-    if not isinstance(output, list):
-        return output
-    commands = [part for part in output if _targets_parent(part)]
-    if not commands:
-        return output
-    merged = Command(
-        graph=Command.PARENT,
-        update=_concat_updates([command.update for command in commands if command.update]),
-        goto=[target for command in commands for target in command.goto],
-    )
-    return [*(part for part in output if not _targets_parent(part)), merged]
-
-
-def _targets_parent(part: Any) -> bool:
-    return _sends_to_parent(part, tuple) and bool(part.goto)
-
-
-def _concat_updates(updates: list[Any]) -> Any:
-    if len(updates) < 2:
-        return updates[0] if updates else None
-    return [
-        part
-        for update in updates
-        for part in (update.items() if isinstance(update, Mapping) else update)
-    ]
-
-
-def _normalize_input(input: Any) -> Any:
-    """An input without any message in a form that ToolNode refuses, and does not stumble over."""
-    return {} if isinstance(input, list) and not input else input
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    return False
 
 
 def tools_condition(state: Any, messages_key: str = "messages") -> Literal["tools", "__end__"]:
-    """Where a turn goes on: to the tools where the last message calls some, or to its end.
+    """Route a turn to the tools if the last message calls some, else to the end.
 
-    LangGraph's, except that an empty list is refused as an empty dict is, and not by an IndexError.
+    LangGraph's `tools_condition`, except that an empty list raises a ValueError, as an empty dict
+    does, and not an IndexError.
 
     Args:
         state: A list of messages, or a state that holds one.
-        messages_key: The key or attribute that holds it.
+        messages_key: Key or attribute that holds it.
 
     Raises:
-        ValueError: There is no message.
+        ValueError: The state holds no messages.
 
     >>> from langchain_core.messages import AIMessage
     >>> tools_condition([AIMessage("Done.")])

@@ -310,7 +310,9 @@ def test_mistakes_are_found_by_name_when_an_agent_is_built() -> None:
 
     with pytest.raises(ArgumentError, match=r"^\[AF106\] .*Greedy\.before_model"):
         agent_of(Greedy())
-    with pytest.raises(ArgumentError, match=r"^\[AF102\] .*Loud is a class. Give an instance"):
+    with pytest.raises(
+        ArgumentError, match=r"^\[AF102\] .*must be an instance, got the class Loud"
+    ):
         agent_of(Loud)
     with pytest.raises(DuplicateMiddleware, match=r"class FirstLoud\(Loud\)"):
         plan_agent(middleware=[Loud(), Loud()])

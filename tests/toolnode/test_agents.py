@@ -1,4 +1,4 @@
-"""What is mended in ToolNode is mended in the agents made here."""
+"""Agents run on our ToolNode, with all its differences to LangGraph's."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def order(text: str) -> str:
     return str(Lamps.model_validate({"count": text}))
 
 
-def test_c50_what_a_tool_finds_invalid_is_its_own_error(call: Any) -> None:
+def test_c50_a_validation_error_of_a_tool_is_an_error_of_the_tool(call: Any) -> None:
     for options in ({}, {"handle_tool_errors": False}, {"handle_tool_errors": KeyError}):
         with pytest.raises(ValidationError, match="for Lamps"):
             ran(call, order, {"text": "many"}, **options)
@@ -162,7 +162,7 @@ def test_c68_a_layer_may_give_a_tool_another_state(call: Any) -> None:
     assert (told(result), result["user"]) == ("A.", "Ada")
 
 
-def test_c69_what_a_layer_raises_is_told_where_its_type_is_listed(call: Any) -> None:
+def test_c69_an_exception_of_a_layer_is_reported_if_its_type_is_listed(call: Any) -> None:
     class Strict(AgentMiddleware):
         def around_tool(self, request: Any) -> Any:
             raise PermissionError("not today")

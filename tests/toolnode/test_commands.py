@@ -1,4 +1,4 @@
-"""What tools tell their graph: C56 to C65."""
+"""Commands that tools return: C56 to C65."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_c63_other_commands_to_the_parent_are_left_alone(
     assert merged(kind, run, ask, *commands) == commands
 
 
-def test_c63_their_updates_are_lost_in_langgraph(run: Any, ask: Any) -> None:
+def test_c63_langgraph_drops_their_updates(run: Any, ask: Any) -> None:
     """E42: also where there is only one."""
     for commands in ([to("a", n=1)], [to("a", n=1), to("b", n=2)]):
         (command,) = merged(LangGraphToolNode, run, ask, *commands)
@@ -204,7 +204,7 @@ class Office(MessagesState):
     log: Annotated[list[str], operator.add]
 
 
-def test_c63_c65_handoffs_reach_the_parent_with_all_they_say_here(call: Any, ask: Any) -> None:
+def test_c63_c65_handoffs_reach_the_parent_with_their_updates_here(call: Any, ask: Any) -> None:
     def defer(name: str) -> BaseTool:
         @tool(f"to_{name}")
         def over() -> Command[Any]:

@@ -108,7 +108,7 @@ class Names(BaseCallbackHandler):
         self.tools.append(known.get("name") or serialized["name"])
 
 
-def test_c4_it_is_no_span_of_its_own(kind: Any, run: Any, ask: Any) -> None:
+def test_c4_it_has_no_span(kind: Any, run: Any, ask: Any) -> None:
     names = Names()
     run(kind([add]), ask(("add", {"a": 1, "b": 2})), {"callbacks": [names]})
     assert (names.chains, names.tools) == ([], ["add"])
@@ -142,8 +142,8 @@ def test_c5_the_name_serves_as_the_nodes(kind: Any) -> None:
     assert "workers" in graph.nodes
 
 
-def test_c6_outside_a_graph_a_runtime_is_needed(kind: Any, ask: Any) -> None:
-    """A test can give one: `invoke(input, runtime=Runtime())`, as those beside this one do."""
+def test_c6_outside_a_graph_it_needs_a_runtime(kind: Any, ask: Any) -> None:
+    """A test can pass one: `invoke(input, runtime=Runtime())`."""
     calls = ask(("add", {"a": 1, "b": 2}))
     with pytest.raises(ValueError, match="Missing required config key 'N/A' for 'tools'"):
         kind([add]).invoke(calls)

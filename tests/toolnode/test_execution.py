@@ -1,4 +1,4 @@
-"""How calls are run: C16 to C22."""
+"""Execution of calls: C16 to C22."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Ids(BaseCallbackHandler):
         self.runs.append(known["run_id"])
 
 
-def test_c17_each_call_has_a_config_of_its_own(kind: Any, run: Any, ask: Any) -> None:
+def test_c17_each_call_has_its_own_config(kind: Any, run: Any, ask: Any) -> None:
     spy, ids = Spy(seen=[]), Ids()
     run(kind([spy]), ask(("spy", {"n": 1}), ("spy", {"n": 2})), {"callbacks": [ids]})
     (_, first), (_, second) = spy.seen
@@ -148,9 +148,7 @@ def test_c19_a_tool_that_keeps_something_has_to_lock_it(kind: Any, ask: Any) -> 
     assert most == [2]
 
 
-def test_c20_a_handled_error_does_not_stop_the_calls_beside_it(
-    kind: Any, run: Any, ask: Any
-) -> None:
+def test_c20_a_handled_error_does_not_stop_parallel_calls(kind: Any, run: Any, ask: Any) -> None:
     calls = ask(("fail", {}), ("add", {"a": 1, "b": 2}))
     first, second = run(kind([fail, add], handle_tool_errors="No."), calls)
     assert [(first.text, first.status), (second.text, second.status)] == [

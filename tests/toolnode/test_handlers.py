@@ -20,7 +20,7 @@ def fail(kind: str) -> str:
 
 
 def handles(node: Any, run: Any, ask: Any) -> set[str]:
-    """Which failures the node tells the model."""
+    """Which failures the node reports to the model."""
     told = set()
     for why, error in FAILURES.items():
         try:
@@ -130,7 +130,7 @@ def test_c47_langgraph_finds_out_when_a_tool_fails(run: Any, ask: Any, handler: 
     assert not isinstance(caught.value, OSError)
 
 
-def test_c46_what_langgraph_says_of_a_type_that_is_no_exception(run: Any, ask: Any) -> None:
+def test_c46_langgraphs_message_for_a_type_that_is_not_an_exception(run: Any, ask: Any) -> None:
     def odd(error: Any) -> str:
         return "never"
 

@@ -1,4 +1,4 @@
-"""What a tool does to the state it is given: C39. What it is given with its runtime: C32 to C35."""
+"""The copy of the state that a tool gets: C39. The runtime: C32 to C35."""
 
 from __future__ import annotations
 
@@ -64,20 +64,22 @@ SPOILERS = pytest.mark.parametrize("given", [spoil, spoil_a_field, spoil_at_run_
 
 
 @SPOILERS
-def test_c39_what_a_tool_changes_leaks_in_langgraph(call: Any, ask: Any, given: Any) -> None:
+def test_c39_changes_of_a_tool_leak_into_the_state_in_langgraph(
+    call: Any, ask: Any, given: Any
+) -> None:
     """E21: only the outermost dict is fresh."""
     cart = after(LangGraphToolNode, call, ask, given)["cart"]
     assert (cart["lamps"], cart["colours"]) == ([1, 2], {"blue", "red"})
 
 
 @SPOILERS
-def test_c39_what_a_tool_changes_is_its_own_here(call: Any, ask: Any, given: Any) -> None:
+def test_c39_changes_of_a_tool_stay_in_its_copy_here(call: Any, ask: Any, given: Any) -> None:
     result = after(ToolNode, call, ask, given)
     assert result["cart"] == {"lamps": [1], "colours": {"blue"}}
     assert [m.text for m in result["messages"]] == ["", "spoilt"]
 
 
-def test_c39_each_call_beside_another_has_its_own_here(run: Any, ask: Any) -> None:
+def test_c39_each_parallel_call_has_its_own_copy_here(run: Any, ask: Any) -> None:
     @tool
     def push(numbers: Annotated[list[int], InjectedState("numbers")]) -> int:
         """Push a number."""
@@ -148,7 +150,7 @@ def test_c39_a_tool_that_takes_no_state_costs_nothing(
     def never(state: Any) -> Any:
         pytest.fail("the state was copied")
 
-    monkeypatch.setattr("agent_factory.tools.tool_node.copy_containers", never)
+    monkeypatch.setattr("agent_factory.tools.injection.copy_containers", never)
 
     @tool
     def plain(store: Annotated[Any, InjectedStore()], n: int = 1) -> int:
@@ -212,7 +214,7 @@ def test_c32_a_text_named_runtime_is_refused_here() -> None:
         return "never"
 
     for given in (timed, states):
-        with pytest.raises(ArgumentError, match=r"^\[AF112\] .*Give the parameter another name"):
+        with pytest.raises(ArgumentError, match=r"^\[AF112\] .*Rename the parameter"):
             ToolNode([given])
 
 
@@ -250,7 +252,7 @@ def test_c33_the_runtime_has_nine_fields(kind: Any, call: Any, ask: Any) -> None
     runtime.emit_output_delta("nobody listens")
 
 
-def test_c34_each_call_has_a_runtime_of_its_own(kind: Any, run: Any, ask: Any) -> None:
+def test_c34_each_call_has_its_own_runtime(kind: Any, run: Any, ask: Any) -> None:
     seen: list[Any] = []
     run(kind([holding(seen)]), ask(("hold", {"n": 1}), ("hold", {"n": 2})))
     assert {runtime.tool_call_id for runtime in seen} == {"1", "2"}

@@ -1,4 +1,4 @@
-"""What a tool is given of the graph, and what a model cannot forge: C23 to C31, C36 to C40."""
+"""Injected arguments, which a model cannot forge: C23 to C31, C36 to C40."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_c26_two_marks_of_a_kind_on_one_parameter_are_refused(kind: Any) -> None
 
 
 def test_c27_of_two_store_parameters_langgraph_fills_the_last(run: Any, ask: Any) -> None:
-    """And the first is then found missing, which the model is not told."""
+    """Validation then finds the first missing, which the message leaves out."""
     text = said(run, ask, LangGraphToolNode([two_stores]), store=prices())
     assert "first: Field required" in text
 
@@ -231,8 +231,8 @@ def wrapped(request: Any, execute: Any) -> Any:
     return execute(request)
 
 
-def test_c30_around_it_langgraph_tells_the_model_where_there_is_a_wrapper(ask: Any) -> None:
-    """What no wrapper changes is no matter for the model, who could not mend it."""
+def test_c30_with_a_wrapper_langgraph_reports_a_missing_store_to_the_model(ask: Any) -> None:
+    """The model could not fix it, with a wrapper or without."""
     calls = {"messages": ask(("stored", {}))}
     options: Any = {"handle_tool_errors": True, "wrap_tool_call": wrapped}
     told = LangGraphToolNode([stored], **options).invoke(calls, runtime=Runtime())

@@ -1,4 +1,4 @@
-"""What a ToolNode can be given, and which form comes first: C7 to C11."""
+"""Inputs of a ToolNode, and their precedence: C7 to C11."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_c8_the_special_form_comes_before_the_general_one(kind: Any, run: Any) -
     assert texts(run(kind([add]), given)["messages"]) == ["7"]
 
 
-def test_c8_a_users_own_key_named_type_is_no_special_form(kind: Any, run: Any) -> None:
+def test_c8_a_users_own_key_named_type_has_no_special_meaning(kind: Any, run: Any) -> None:
     given = {"type": "tool_call_with_context", "messages": [message(8)]}
     assert texts(run(kind([add]), given)["messages"]) == ["8"]
 
@@ -113,6 +113,6 @@ def test_c10_an_empty_list_holds_no_message_here(run: Any) -> None:
         run(ToolNode([add]), [])
 
 
-def test_c11_a_message_alone_is_no_input(kind: Any, run: Any) -> None:
+def test_c11_a_single_message_is_not_an_input(kind: Any, run: Any) -> None:
     with pytest.raises(ValueError, match="No message found in input"):
         run(kind([add]), message(1))

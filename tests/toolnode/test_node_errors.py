@@ -1,4 +1,4 @@
-"""What a failing tool leads to: C41 to C45, C48 to C52."""
+"""What happens when a tool fails: C41 to C45, C48 to C52."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ TEMPLATE = "Error: ValueError('value')\n Please fix your mistakes."
         (values_or_keys, "one of the two"),
     ],
 )
-def test_c41_c43_c44_a_handled_error_is_told_to_the_model(
+def test_c41_c43_c44_a_handled_error_is_reported_to_the_model(
     kind: Any, run: Any, ask: Any, handle: Any, told: str
 ) -> None:
-    """E22, E23: a handler is called with the exception alone, and a type is a form of its own."""
+    """E22, E23: a handler is called with the exception alone; a type is another form."""
     assert answer(kind, run, ask, handle) == (told, "error")
 
 
@@ -87,11 +87,11 @@ def test_c41_another_form_is_refused_by_langgraph_when_a_tool_fails(run: Any, as
 
 def test_c41_another_form_is_refused_at_once_here() -> None:
     for handle in (5, [ValueError], (int,), None):
-        with pytest.raises(ArgumentError, match=r"^\[AF112\] .*cannot handle an error"):
+        with pytest.raises(ArgumentError, match=r"^\[AF112\] .*must be True, False, a string"):
             ToolNode([add], handle_tool_errors=handle)  # type: ignore[arg-type]  # for show
 
 
-def test_c42_c52_by_default_the_models_mistakes_are_told_and_the_tools_are_raised(
+def test_c42_c52_by_default_invalid_arguments_are_reported_and_exceptions_of_tools_raise(
     kind: Any, run: Any, ask: Any
 ) -> None:
     """E1"""
@@ -101,7 +101,7 @@ def test_c42_c52_by_default_the_models_mistakes_are_told_and_the_tools_are_raise
         run(kind([fail]), ask(("fail", {"kind": "value"})))
 
 
-def test_c43_c50_bad_arguments_are_told_one_by_one(kind: Any, run: Any, ask: Any) -> None:
+def test_c43_c50_invalid_arguments_are_reported_one_by_one(kind: Any, run: Any, ask: Any) -> None:
     (message,) = run(kind([add]), ask(("add", {"a": "one"})))
     assert message.text == (
         "Error invoking tool 'add' with kwargs {'a': 'one'} with error:\n"
@@ -111,8 +111,8 @@ def test_c43_c50_bad_arguments_are_told_one_by_one(kind: Any, run: Any, ask: Any
     )
 
 
-def test_c45_a_name_that_is_no_tools_is_always_told(kind: Any, run: Any, ask: Any) -> None:
-    """E16: and the calls beside it run."""
+def test_c45_an_unknown_name_is_always_reported(kind: Any, run: Any, ask: Any) -> None:
+    """E16: and parallel calls run."""
     calls = ask(("ghost", {}), ("add", {"a": 1, "b": 2}))
     ghost, sum_ = run(kind([add, fail], handle_tool_errors=False), calls)
     assert ghost.text == "Error: ghost is not a valid tool, try one of [add, fail]."
@@ -120,19 +120,19 @@ def test_c45_a_name_that_is_no_tools_is_always_told(kind: Any, run: Any, ask: An
     assert sum_.text == "3"
 
 
-# Interrupts are no errors
+# Interrupts are not errors
 
 
 @pytest.mark.parametrize(
     "bubble", [GraphBubbleUp, GraphInterrupt, partial(ParentCommand, Command())]
 )
 @pytest.mark.parametrize("handle", [True, Exception, lambda error: "no"])
-def test_c48_what_concerns_the_graph_passes_whatever_is_handled(
+def test_c48_control_flow_passes_whatever_is_handled(
     kind: Any, run: Any, ask: Any, handle: Any, bubble: Any
 ) -> None:
     @tool
     def bubbles() -> str:
-        """Speak to the graph."""
+        """Raise control flow."""
         raise bubble()
 
     for options in ({}, {"wrap_tool_call": lambda request, execute: execute(request)}):
@@ -214,7 +214,7 @@ def order(text: str) -> str:
     return str(Order.model_validate({"lamps": text}))
 
 
-def test_c50_what_a_tool_finds_invalid_is_blamed_on_the_model_by_langgraph(
+def test_c50_langgraph_reports_a_validation_error_of_a_tool_as_invalid_arguments(
     run: Any, ask: Any
 ) -> None:
     """E40"""
@@ -222,7 +222,7 @@ def test_c50_what_a_tool_finds_invalid_is_blamed_on_the_model_by_langgraph(
     assert message.text.startswith("Error invoking tool 'order' with kwargs {'text': 'many'}")
 
 
-def test_c50_what_a_tool_finds_invalid_is_the_tools_error_here(run: Any, ask: Any) -> None:
+def test_c50_a_validation_error_of_a_tool_is_an_error_of_the_tool_here(run: Any, ask: Any) -> None:
     calls = ask(("order", {"text": "many"}))
     for handle in ({}, {"handle_tool_errors": False}, {"handle_tool_errors": KeyError}):
         with pytest.raises(ValidationError, match="for Order"):
@@ -233,7 +233,9 @@ def test_c50_what_a_tool_finds_invalid_is_the_tools_error_here(run: Any, ask: An
     assert message.text.startswith("bad value 1 validation error for Order"), "it is a ValueError"
 
 
-def test_c50_a_tool_inside_a_tool_is_to_blame_for_its_own_call_here(run: Any, ask: Any) -> None:
+def test_c50_a_validation_error_of_a_tool_inside_a_tool_is_an_error_of_the_tool_here(
+    run: Any, ask: Any
+) -> None:
     @tool
     def shop(text: str) -> str:
         """Shop for lamps."""
@@ -257,7 +259,9 @@ def test_c50_bad_arguments_are_an_error_that_knows_them(kind: Any, run: Any, ask
     assert [fact["loc"] for fact in error.filtered_errors] == [("a",)]
 
 
-def test_c51_the_model_reads_nothing_of_what_is_injected(kind: Any, run: Any, ask: Any) -> None:
+def test_c51_the_model_does_not_read_about_injected_arguments(
+    kind: Any, run: Any, ask: Any
+) -> None:
     @tool
     def count(n: int, secret: Annotated[int, InjectedState("secret")]) -> int:
         """Count."""
@@ -294,13 +298,13 @@ def misbooked(kind: Any, run: Any, ask: Any, **options: Any) -> Any:
     return message.text
 
 
-def test_c51_what_concerns_all_arguments_is_a_blank_in_langgraph(run: Any, ask: Any) -> None:
+def test_c51_an_error_of_several_arguments_is_left_out_by_langgraph(run: Any, ask: Any) -> None:
     """E41"""
     text = misbooked(LangGraphToolNode, run, ask)
     assert text.endswith("with error:\n \n Please fix the error and try again.")
 
 
-def test_c51_what_concerns_all_arguments_is_told_here(run: Any, ask: Any) -> None:
+def test_c51_an_error_of_several_arguments_is_reported_here(run: Any, ask: Any) -> None:
     text = misbooked(ToolNode, run, ask)
     assert "with error:\n arguments: Value error, end is before start\n Please fix" in text
     assert "swordfish" not in misbooked(ToolNode, run, ask, handle_tool_errors=True)

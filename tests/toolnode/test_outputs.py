@@ -60,7 +60,7 @@ def test_c13_results_stand_in_the_order_of_the_calls(kind: Any, run: Any, ask: A
     assert [m.text for m in run(kind([show]), calls)] == [str(n) for n in range(9)]
 
 
-def test_c14_beside_a_command_each_message_is_an_update_of_its_own(
+def test_c14_with_a_command_each_message_is_a_separate_update(
     kind: Any, run: Any, ask: Any
 ) -> None:
     calls = ask(("note", {"n": 1}), ("show", {"n": 2}), ("show", {"n": 3}))
@@ -70,7 +70,7 @@ def test_c14_beside_a_command_each_message_is_an_update_of_its_own(
     assert [m.text for m in third["messages"]] == ["3"]
 
 
-def test_c14_beside_a_command_in_a_list_each_message_is_a_list_of_its_own(
+def test_c14_with_a_command_in_a_list_each_message_is_a_separate_list(
     kind: Any, run: Any, ask: Any
 ) -> None:
     calls = ask(("note_in_a_list", {"n": 1}), ("show", {"n": 2}))
@@ -125,7 +125,9 @@ def test_c53_these_blocks_stay_blocks(kind: Any, run: Any, ask: Any, block: str)
     assert told(kind, run, ask, [{"type": block}]) == [{"type": block}]
 
 
-def test_c53_an_object_that_is_no_json_becomes_its_text(kind: Any, run: Any, ask: Any) -> None:
+def test_c53_an_object_that_json_cannot_encode_becomes_its_string(
+    kind: Any, run: Any, ask: Any
+) -> None:
     class Thing:
         def __str__(self) -> str:
             return "a thing"

@@ -34,7 +34,7 @@ SUM = ("add", {"a": 1, "b": 2})
 
 
 def wrapped(kind: Any, wrap: Any, tools: Any = (add,), **options: Any) -> Any:
-    """A node with the wrapper in both colours."""
+    """A node with the wrapper, sync and async."""
 
     async def awrap(request: Any, execute: Any) -> Any:
         result = wrap(request, execute)
@@ -115,7 +115,7 @@ def flaky(times: int) -> Any:
 
 
 def test_c67_a_wrapper_may_run_a_tool_again(kind: Any, ask: Any) -> None:
-    """Until it is no error; what is handled arrives as a message."""
+    """Until it succeeds; handled errors arrive as messages."""
 
     def retry(request: Any, execute: Any) -> Any:
         for _ in range(3):
@@ -154,7 +154,7 @@ def test_c68_a_wrapper_may_run_a_tool_that_is_not_known(kind: Any, run: Any, ask
     assert message.text == "Ada"
 
 
-def test_c68_without_one_the_model_is_told_of_the_name(kind: Any, run: Any, ask: Any) -> None:
+def test_c68_an_unknown_name_is_reported_to_the_model(kind: Any, run: Any, ask: Any) -> None:
     def through(request: Any, execute: Any) -> Any:
         return execute(request)
 
@@ -166,7 +166,7 @@ def other_state(request: Any, execute: Any) -> Any:
     return execute(request.override(state={"user": "Eve"}))
 
 
-def test_c68_another_state_in_the_request_is_passed_over_by_langgraph(run: Any, ask: Any) -> None:
+def test_c68_langgraph_ignores_another_state_in_the_request(run: Any, ask: Any) -> None:
     state = {"messages": ask(("user", {})), "user": "Ada"}
     (message,) = run(wrapped(LangGraphToolNode, other_state, [user]), state)["messages"]
     assert message.text == "Ada"
@@ -176,6 +176,24 @@ def test_c68_another_state_in_the_request_reaches_the_tool_here(run: Any, ask: A
     state = {"messages": ask(("user", {})), "user": "Ada"}
     (message,) = run(wrapped(ToolNode, other_state, [user]), state)["messages"]
     assert message.text == "Eve"
+
+
+def other_tool(request: Any, execute: Any) -> Any:
+    return execute(request.override(tool=tool("add")(user)))
+
+
+def test_c68_langgraph_injects_by_the_name_of_another_tool_in_the_request(
+    run: Any, ask: Any
+) -> None:
+    state = {"messages": ask(("add", {})), "user": "Ada"}
+    (message,) = run(wrapped(LangGraphToolNode, other_tool), state)["messages"]
+    assert "name: Field required" in message.text
+
+
+def test_c68_another_tool_in_the_request_gets_what_it_takes_here(run: Any, ask: Any) -> None:
+    state = {"messages": ask(("add", {})), "user": "Ada"}
+    (message,) = run(wrapped(ToolNode, other_tool), state)["messages"]
+    assert message.text == "Ada"
 
 
 def strict(request: Any, execute: Any) -> Any:
@@ -201,7 +219,7 @@ def test_c69_what_a_wrapper_raises_ends_the_run(kind: Any, run: Any, ask: Any, h
         (OSError, "Error: PermissionError('not today')\n Please fix your mistakes."),
     ],
 )
-def test_c69_it_is_told_where_it_is_handled(
+def test_c69_it_is_reported_if_it_is_handled(
     kind: Any, run: Any, ask: Any, handle: Any, told: str
 ) -> None:
     (message,) = run(wrapped(kind, strict, handle_tool_errors=handle), ask(SUM))
@@ -212,7 +230,9 @@ OTHER_TYPES = pytest.mark.parametrize("handle", [ValueError, (ValueError, KeyErr
 
 
 @OTHER_TYPES
-def test_c69_langgraph_tells_it_whatever_types_are_listed(run: Any, ask: Any, handle: Any) -> None:
+def test_c69_langgraph_reports_it_whatever_types_are_listed(
+    run: Any, ask: Any, handle: Any
+) -> None:
     node = wrapped(LangGraphToolNode, strict, handle_tool_errors=handle)
     (message,) = run(node, ask(SUM))
     assert message.status == "error"
@@ -224,7 +244,7 @@ def test_c69_types_that_are_not_listed_end_the_run_here(run: Any, ask: Any, hand
         run(wrapped(ToolNode, strict, handle_tool_errors=handle), ask(SUM))
 
 
-def test_c69_a_tools_error_is_asked_about_once_here(run: Any, ask: Any) -> None:
+def test_c69_the_handler_is_called_once_for_an_error_of_a_tool_here(run: Any, ask: Any) -> None:
     """LangGraph asks again about what came out through a wrapper."""
     asked: list[str] = []
 
@@ -251,7 +271,7 @@ def test_c69_an_interrupt_passes(kind: Any, run: Any, ask: Any) -> None:
         run(wrapped(kind, wait, handle_tool_errors=True), ask(SUM))
 
 
-# The colours
+# Sync and async
 
 
 async def shout(request: Any, execute: Any) -> Any:
@@ -270,7 +290,9 @@ def test_c70_an_async_run_takes_the_async_wrapper(kind: Any, ask: Any) -> None:
     assert node.invoke(ask(SUM), runtime=Runtime())[0].text == "(3)"
 
 
-def test_c70_or_else_the_sync_one_which_runs_the_tool_at_once(kind: Any, ask: Any) -> None:
+def test_c70_without_it_the_sync_wrapper_runs_the_tool_in_the_event_loop(
+    kind: Any, ask: Any
+) -> None:
     """With the tool in the loop's own thread: an async tool cannot run there."""
     node = kind([add], wrap_tool_call=hush)
     assert asyncio.run(node.ainvoke(ask(SUM), runtime=Runtime()))[0].text == "(3)"
@@ -284,12 +306,12 @@ def test_c70_or_else_the_sync_one_which_runs_the_tool_at_once(kind: Any, ask: An
         asyncio.run(kind([later], wrap_tool_call=hush).ainvoke(ask(SUM), runtime=Runtime()))
 
 
-def test_c70_a_sync_run_passes_over_an_async_wrapper_in_langgraph(ask: Any) -> None:
+def test_c70_a_sync_run_skips_an_async_wrapper_in_langgraph(ask: Any) -> None:
     node = LangGraphToolNode([add], awrap_tool_call=shout)
     assert node.invoke(ask(SUM), runtime=Runtime())[0].text == "3"
 
 
-def test_c70_a_sync_run_refuses_to_pass_over_it_here(ask: Any) -> None:
+def test_c70_a_sync_run_refuses_to_skip_it_here(ask: Any) -> None:
     node = ToolNode([add], awrap_tool_call=shout, handle_tool_errors=True)
     with pytest.raises(PathNotSupported, match="awrap_tool_call alone"):
         node.invoke(ask(SUM), runtime=Runtime())

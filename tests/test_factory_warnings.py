@@ -1,4 +1,4 @@
-"""What a build has its doubts about: told together, by code, and silenced or raised at will."""
+"""Warnings of a build: one Python warning, by code, which can be ignored or raised."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _findings(message: Any) -> Any:
         ([Reviewer()], {"tools": [find], "checkpointer": None}, ["AF210", "AF211"]),
     ],
 )
-def test_each_doubt_has_its_code(
+def test_each_warning_has_its_code(
     stack: list[Any], arguments: dict[str, Any], expected: list[str]
 ) -> None:
     assert codes(*stack, **arguments) == expected
@@ -129,11 +129,13 @@ def test_each_doubt_has_its_code(
         ([Reviewer()], {"tools": [find], "checkpointer": InMemorySaver(), "ignore": ["AF210"]}),
     ],
 )
-def test_what_is_in_order_is_left_unsaid(stack: list[Any], arguments: dict[str, Any]) -> None:
+def test_a_stack_without_problems_gives_no_warning(
+    stack: list[Any], arguments: dict[str, Any]
+) -> None:
     assert codes(*stack, **arguments) == []
 
 
-def test_what_a_middleware_needs_or_cannot_bear_is_refused() -> None:
+def test_missing_and_conflicting_middleware_are_refused() -> None:
     with pytest.raises(SpecError, match=r"^\[AF118\]") as missing:
         plan_agent(middleware=[Plain("a", requires=["Guard"])])
     assert missing.value.subject == "a"
@@ -143,7 +145,7 @@ def test_what_a_middleware_needs_or_cannot_bear_is_refused() -> None:
     assert codes(Plain("a", requires=["Guard"]), ignore=["AF118"]) == []
 
 
-def test_an_order_that_contradicts_itself_names_those_who_do() -> None:
+def test_a_cyclic_order_names_its_middleware() -> None:
     stack = [
         Plain("a", before=["b"]),
         Plain("b", before=["a"]),
@@ -155,7 +157,7 @@ def test_an_order_that_contradicts_itself_names_those_who_do() -> None:
     assert caught.value.subject == "a and b"
 
 
-def test_all_doubts_of_a_build_are_one_warning_at_the_users_line() -> None:
+def test_all_warnings_of_a_build_are_one_warning_at_the_callers_line() -> None:
     with pytest.warns(AgentFactoryWarning) as caught:
         create_agent(ScriptedChatModel([]), [find], middleware=[Reviewer(), Jumper()])
     (warning,) = caught
@@ -164,14 +166,14 @@ def test_all_doubts_of_a_build_are_one_warning_at_the_users_line() -> None:
     assert all(f.subject and f.reason and f.hint for f in _findings(warning.message))
 
 
-def test_a_built_agent_keeps_what_was_found() -> None:
+def test_a_built_agent_keeps_its_warnings() -> None:
     with pytest.warns(AgentFactoryWarning):
         agent = create_agent(ScriptedChatModel([]), middleware=[Jumper()])
     assert [finding.code for finding in warnings_of(agent)] == ["AF201"]
     assert warnings_of(create_agent(ScriptedChatModel([]))) == ()
 
 
-def test_a_misspelt_tool_is_told_with_the_one_that_is_there() -> None:
+def test_a_misspelt_tool_gets_a_suggestion() -> None:
     class Limit(AgentMiddleware):
         expected_tools = ("fnd",)
 
@@ -180,26 +182,26 @@ def test_a_misspelt_tool_is_told_with_the_one_that_is_there() -> None:
     assert caught.value.hint == "Did you mean 'find'?"
 
 
-def test_strict_raises_doubts_with_the_mistakes() -> None:
+def test_strict_raises_warnings_with_the_errors() -> None:
     with pytest.raises(SpecError) as caught:
         plan_agent([find], middleware=[Reviewer(), Jumper(), Misspelt()], strict=True)
     assert [error.code for error in caught.value.errors] == ["AF105", "AF201", "AF210"]
 
 
-def test_a_mistake_tells_of_the_doubts_too() -> None:
+def test_an_error_has_the_warnings_as_notes() -> None:
     with pytest.raises(SpecError, match=r"^\[AF105\]") as caught:
         plan_agent(middleware=[Jumper(), Misspelt()])
     assert [note.split()[2] for note in caught.value.__notes__] == ["[AF201]"]
 
 
-def test_what_is_ignored_is_neither_told_nor_raised() -> None:
+def test_ignored_codes_are_neither_warned_about_nor_raised() -> None:
     stack = [Reviewer(), Jumper(), Misspelt()]
     ignore = ["AF105", "AF201", "AF210"]
     assert codes(*stack, tools=[find], ignore=ignore, strict=True) == []
 
 
 @pytest.mark.parametrize("ignore", [["AF999"], ["AF103"], "AF204", [3], None])
-def test_only_codes_of_what_can_be_built_can_be_ignored(ignore: Any) -> None:
+def test_only_codes_of_warnings_can_be_ignored(ignore: Any) -> None:
     with pytest.raises(ArgumentError) as caught:
         plan_agent(ignore=ignore)
     assert caught.value.subject == "ignore"
@@ -216,7 +218,7 @@ def test_only_codes_of_what_can_be_built_can_be_ignored(ignore: Any) -> None:
         {"sends_to_model": ["messages"]},
     ],
 )
-def test_an_ordering_is_checked_where_it_is_written(declared: dict[str, Any]) -> None:
+def test_an_ordering_is_checked_when_it_is_created(declared: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match="Ordering"):
         Ordering(**declared)
 
@@ -242,8 +244,10 @@ def test_a_declaration_of_another_type_is_refused(attribute: str, value: Any) ->
     st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), max_size=6),
     st.permutations("abcd"),
 )
-def test_an_order_is_refused_told_or_kept(pairs: list[tuple[str, str]], order: list[str]) -> None:
-    """Either no order serves, or exactly the pairs that stand wrong are told."""
+def test_any_order_is_refused_warned_about_or_accepted(
+    pairs: list[tuple[str, str]], order: list[str]
+) -> None:
+    """Either there is a cycle, or exactly the pairs in the wrong order are named."""
     wanted = {(first, second) for first, second in pairs if first != second}
     stack = [Plain(name, before=[b for a, b in sorted(wanted) if a == name]) for name in order]
     found = _found(stack)
@@ -251,8 +255,8 @@ def test_an_order_is_refused_told_or_kept(pairs: list[tuple[str, str]], order: l
         assert [finding.code for finding in found] == ["AF120"]
     else:
         assert all(finding.code == "AF204" for finding in found)
-        told = {tuple(reversed(finding.subject.split(", "))) for finding in found}
-        assert told == {(a, b) for a, b in wanted if order.index(a) > order.index(b)}
+        named = {tuple(reversed(finding.subject.split(", "))) for finding in found}
+        assert named == {(a, b) for a, b in wanted if order.index(a) > order.index(b)}
 
 
 def _found(stack: list[Any]) -> tuple[SpecError, ...]:

@@ -1,4 +1,4 @@
-"""The state reaches tools without being read again, and is what they would have read."""
+"""Tools get a cached state, which equals what they would read from the channels."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_tools_and_layers_see_what_they_would_read(
         return looking.seen
 
     handed = run()
-    monkeypatch.setattr(StateCache, "take", lambda *_: None)
+    monkeypatch.setattr(StateCache, "pop", lambda *_: None)
     # Calls at once take turns as they like.
     assert sorted(map(repr, handed)) == sorted(map(repr, run()))
     assert handed[0]["log"] == ["before", "after"]
@@ -124,20 +124,20 @@ def test_tools_and_layers_see_what_they_would_read(
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether the state was at hand, each time it was asked for."""
-    known, take = [], StateCache.take
+    """Whether the state was in the cache, for each lookup."""
+    known, take = [], StateCache.pop
 
     def noted(self: StateCache, calls: list[Any]) -> Any:
         state = take(self, calls)
         known.append(state is not None)
         return state
 
-    monkeypatch.setattr(StateCache, "take", noted)
+    monkeypatch.setattr(StateCache, "pop", noted)
     return known
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_it_is_at_hand_for_each_call(call: Run, taken: list[bool], fused: Any) -> None:
+def test_the_state_is_cached_for_each_call(call: Run, taken: list[bool], fused: Any) -> None:
     looking = Looking()
     model = ScriptedChatModel([asked(1), "Done."])
     agent = create_agent(model, [looking.look], checkpointer=InMemorySaver(), fused=fused)
@@ -151,7 +151,7 @@ def blind(query: str) -> str:
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_none_is_held_for_a_tool_that_sees_nothing(
+def test_nothing_stays_cached_for_a_tool_that_takes_no_state(
     call: Run, taken: list[bool], fused: Any
 ) -> None:
     steps = [[{"name": "blind", "args": {"query": "x"}}], "Done."]
@@ -165,7 +165,9 @@ def test_none_is_held_for_a_tool_that_sees_nothing(
     assert taken == [True]
 
 
-def test_it_is_read_where_a_hook_spoke_after_the_model(call: Run, taken: list[bool]) -> None:
+def test_the_state_is_read_if_a_hook_added_messages_after_the_model(
+    call: Run, taken: list[bool]
+) -> None:
     looking = Looking()
     agent = create_agent(
         ScriptedChatModel([asked(1), "Done."]),
@@ -182,7 +184,7 @@ class Odd(AgentState[Any]):
     met: NotRequired[Annotated[str, NamedBarrierValue(str, {"a", "b"})]]
 
 
-def test_it_is_read_where_a_channel_may_be_read_once(call: Run, taken: list[bool]) -> None:
+def test_the_state_is_read_if_a_channel_is_of_an_unknown_kind(call: Run, taken: list[bool]) -> None:
     looking = Looking()
     model = ScriptedChatModel([asked(1), "Done."])
     call(create_agent(model, [looking.look], state_schema=Odd), ASK)
@@ -190,7 +192,7 @@ def test_it_is_read_where_a_channel_may_be_read_once(call: Run, taken: list[bool
     assert len(looking.seen) == 1
 
 
-def test_it_is_read_when_a_thread_is_taken_up(call: Run, taken: list[bool]) -> None:
+def test_the_state_is_read_when_a_thread_is_resumed(call: Run, taken: list[bool]) -> None:
     looking, saver = Looking(), InMemorySaver()
 
     def agent(*steps: Any, **options: Any) -> Any:
@@ -203,7 +205,7 @@ def test_it_is_read_when_a_thread_is_taken_up(call: Run, taken: list[bool]) -> N
     assert looking.seen[-1]["messages"] == [("human", "Well?"), ("ai", "")]
 
 
-def test_what_was_written_meanwhile_is_seen(call: Run) -> None:
+def test_tools_see_what_was_written_while_the_thread_waited(call: Run) -> None:
     looking = Looking()
     model = ScriptedChatModel([asked(1), "Done."])
     agent = create_agent(
@@ -219,7 +221,7 @@ def test_what_was_written_meanwhile_is_seen(call: Run) -> None:
     assert looking.seen[0]["log"] == ["before", "after", "meanwhile"]
 
 
-def test_a_call_that_waits_reads_it_again(call: Run, taken: list[bool]) -> None:
+def test_a_call_that_is_resumed_reads_the_state_again(call: Run, taken: list[bool]) -> None:
     seen = []
 
     def ask(state: Annotated[Any, InjectedState]) -> str:
@@ -235,7 +237,7 @@ def test_a_call_that_waits_reads_it_again(call: Run, taken: list[bool]) -> None:
     assert taken == [True, False]
 
 
-def test_a_layer_that_changes_the_state_it_is_shown_changes_its_own(call: Run) -> None:
+def test_a_layer_that_changes_its_state_does_not_change_the_thread(call: Run) -> None:
     seen = []
 
     class Spoils(AgentMiddleware):
@@ -253,21 +255,21 @@ def test_a_layer_that_changes_the_state_it_is_shown_changes_its_own(call: Run) -
     assert outcome["log"] == ["before", "after"] * 2
 
 
-def test_only_so_many_are_remembered() -> None:
+def test_the_cache_is_bounded() -> None:
     sent = StateCache({"messages"})
     state = {"messages": [AIMessage("", tool_calls=asked(1))], "flash": "passes"}
     lists = [[{"id": str(i)}] for i in range(StateCache.SIZE + 1)]
     for calls in lists:
-        assert sent.keeping(lambda _, calls=calls: [Send("tools", calls)])(state)  # type: ignore[misc]
-    assert sent.take(lists[0]) is None
-    assert sent.take(lists[1]) == {"messages": state["messages"]}
-    assert sent.take(lists[1]) is None
-    assert sent.take([{"id": "2"}]) is None
+        assert sent.caching(lambda _, calls=calls: [Send("tools", calls)])(state)
+    assert sent.pop(lists[0]) is None
+    assert sent.pop(lists[1]) == {"messages": state["messages"]}
+    assert sent.pop(lists[1]) is None
+    assert sent.pop([{"id": "2"}]) is None
 
 
-def test_an_answer_in_part_is_no_reason_to_hand_it_on() -> None:
+def test_nothing_is_cached_if_the_last_message_is_not_from_the_model() -> None:
     sent = StateCache({"messages"})
     calls: list[Any] = [{"id": "1"}]
     state = {"messages": [AIMessage(""), ToolMessage("", tool_call_id="0")]}
-    sent.keeping(lambda _: [Send("tools", calls)])(state)
-    assert sent.take(calls) is None
+    sent.caching(lambda _: [Send("tools", calls)])(state)
+    assert sent.pop(calls) is None

@@ -1,4 +1,4 @@
-"""One call runs in the thread that asks for it, and otherwise as in ToolNode's pool."""
+"""A single call runs in the thread of the caller, and otherwise as in a pool of threads."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from langgraph.types import Command, interrupt
 
 from agent_factory import ToolNode, create_agent
 from agent_factory.testing import ScriptedChatModel
-from agent_factory.tools import inline_call as one_call
 from agent_factory.tools import tool_node
-from agent_factory.tools.inline_call import with_context
+from agent_factory.tools.tool_node import with_context
 
 
 @pytest.fixture(params=["here", "pool"])
 def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways: what holds for one has to hold for the other."""
+    """Run each test inline and in a pool."""
     if request.param == "pool":
-        monkeypatch.setattr(tool_node, "can_run_inline", lambda _: False)
+        monkeypatch.setattr(tool_node, "can_run_inline", lambda: False)
     return str(request.param)
 
 
@@ -138,26 +137,26 @@ def ran(
         ("unknown", {"a": 1}),
     ],
 )
-def test_a_call_comes_to_the_same(
+def test_an_inline_call_has_the_same_result(
     name: str, args: dict[str, Any], handled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools: list[Any] = [add, fail, move, several, junk, found, looks]
     node = ToolNode(tools, handle_tool_errors=handled)
     here = [ran(node, name, args) for _ in range(2)]
-    monkeypatch.setattr(tool_node, "can_run_inline", lambda _: False)
+    monkeypatch.setattr(tool_node, "can_run_inline", lambda: False)
     assert here == [ran(node, name, args)] * 2
 
 
-def test_where_it_runs(where: str) -> None:
+def test_an_inline_call_runs_in_the_thread_of_the_caller(where: str) -> None:
     def tells() -> str:
-        """Tell the thread."""
+        """Return the thread."""
         return str(threading.get_ident())
 
     ((content, *_),) = ran(ToolNode([tells]), "tells")
     assert (content == str(threading.get_ident())) is (where == "here")
 
 
-def test_in_the_thread_of_an_event_loop_a_tool_can_start_one_of_its_own() -> None:
+def test_a_tool_can_start_an_event_loop_even_if_the_caller_runs_one() -> None:
     def starts() -> str:
         """Run a coroutine."""
         return asyncio.run(asyncio.sleep(0, "slept"))
@@ -169,7 +168,7 @@ def test_in_the_thread_of_an_event_loop_a_tool_can_start_one_of_its_own() -> Non
     assert content == "slept"
 
 
-def test_what_a_tool_and_a_layer_set_in_their_context_is_not_for_what_follows(where: str) -> None:
+def test_context_variables_that_a_tool_or_a_layer_sets_do_not_leak(where: str) -> None:
     mark: ContextVar[str] = ContextVar("mark", default="none")
 
     def marks() -> str:
@@ -202,7 +201,7 @@ def test_a_layer_may_call_twice_replace_the_tool_and_the_call(where: str) -> Non
 
 
 @pytest.mark.parametrize("handled", [True, False])
-def test_what_a_layer_raises_is_handled_as_what_a_tool_raises(where: str, handled: bool) -> None:
+def test_an_exception_of_a_layer_is_handled_like_one_of_a_tool(where: str, handled: bool) -> None:
     def layer(request: Any, execute: Any) -> Any:
         raise LookupError("no such thing")
 
@@ -217,7 +216,7 @@ def test_what_a_layer_raises_is_handled_as_what_a_tool_raises(where: str, handle
 
 
 class Heard(BaseCallbackHandler):
-    """Notes which tools start, and with what."""
+    """Record which tools start, and with which input."""
 
     def __init__(self) -> None:
         self.starts: list[Any] = []
@@ -244,7 +243,7 @@ class Configured(BaseTool):
         return super().invoke(input, config, **kwargs)
 
 
-def test_callbacks_and_a_tool_hear_of_this_run_and_no_other(where: str) -> None:
+def test_callbacks_and_tools_get_the_config_of_their_own_run(where: str) -> None:
     spy = Configured(seen=[])
     node = ToolNode([spy])
     for who in ("Ada", "Bob"):
@@ -255,7 +254,7 @@ def test_callbacks_and_a_tool_hear_of_this_run_and_no_other(where: str) -> None:
         assert spy.seen[-1][1] == who
 
 
-def test_a_question_is_asked_and_answered(where: str) -> None:
+def test_an_interrupt_of_a_tool_is_resumed(where: str) -> None:
     model = ScriptedChatModel([[{"name": "ask_back", "args": {}}], "Done."])
     agent = create_agent(model, [ask_back], checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}
@@ -268,25 +267,10 @@ class Thing:
     """Something that a run is about."""
 
 
-def test_nothing_of_a_run_is_held_after_it(where: str) -> None:
+def test_nothing_of_a_run_is_kept_alive_after_it(where: str) -> None:
     node, thing = ToolNode([add]), Thing()
     gone = ref(thing)
     ran(node, "add", {"a": 1, "b": 1}, config={"configurable": {"thing": thing}})
     del thing
     gc.collect()
     assert gone() is None
-
-
-def test_what_a_call_needs_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def execution_of(node: Any) -> Any:
-        asked.append(node)
-        return one_call.execution_of(node)
-
-    monkeypatch.setattr(tool_node, "execution_of", execution_of)
-    node = ToolNode([add])
-    for number in range(3):
-        ((content, *_),) = ran(node, "add", {"a": number, "b": 0})
-        assert content == str(number)
-    assert asked == [node]

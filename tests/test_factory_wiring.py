@@ -67,14 +67,14 @@ def member(name: str, methods: Sequence[str], log: list[str]) -> AgentMiddleware
 def script(log: list[str], *steps: Any) -> ScriptedChatModel:
     """A model that tells of each call in the log."""
 
-    def told(step: Any) -> Callable[[Any], Any]:
+    def logged(step: Any) -> Callable[[Any], Any]:
         def tell(messages: Any) -> Any:
             log.append("model")
             return step
 
         return tell
 
-    return ScriptedChatModel([told(step) for step in steps])
+    return ScriptedChatModel([logged(step) for step in steps])
 
 
 def drawn(agent: Any) -> dict[str, set[str]]:
@@ -94,7 +94,7 @@ def test_an_agent_alone_is_one_node() -> None:
     assert drawn(agent) == {START: {"model"}, "model": {END}}
 
 
-def test_the_model_answers_in_both_colours(call: Any) -> None:
+def test_the_model_answers_sync_and_async(call: Any) -> None:
     """A2"""
     agent = create_agent(ScriptedChatModel(["Hello"]))
     assert call(agent, {"messages": "Hi"})["messages"][-1].text == "Hello"
@@ -131,7 +131,7 @@ class Heir(SyncOnly):
 
 
 @pytest.mark.parametrize("kind", [SyncOnly, AsyncOnly, BothColours, Heir])
-def test_either_colour_of_a_hook_makes_its_one_node(kind: type[AgentMiddleware]) -> None:
+def test_a_sync_and_an_async_hook_make_one_node(kind: type[AgentMiddleware]) -> None:
     """A4, A5: also where it is inherited from a middleware."""
     agent = create_agent(ScriptedChatModel([]), middleware=[kind()])
     assert set(agent.nodes) == {START, f"{kind.__name__}.before_model", "model"}
@@ -143,7 +143,7 @@ def test_a_hook_that_is_not_overridden_has_no_node() -> None:
     assert set(agent.nodes) == {START, "model"}
 
 
-def test_each_run_takes_the_hook_of_its_colour() -> None:
+def test_a_sync_run_calls_the_sync_hook_and_an_async_run_the_async_one() -> None:
     """A6: a synchronous hook serves both."""
 
     def by(kind: type[AgentMiddleware]) -> list[str]:
@@ -159,7 +159,7 @@ def test_each_run_takes_the_hook_of_its_colour() -> None:
     assert by(BothColours) == ["sync", "async"]
 
 
-def test_a_hook_without_the_runs_colour_is_named() -> None:
+def test_a_hook_that_is_async_only_is_named_in_a_sync_run() -> None:
     """A6"""
     agent: Any = create_agent(ScriptedChatModel([]), middleware=[AsyncOnly()])
     with pytest.raises(TypeError, match='No synchronous function provided to "abefore_model"') as e:
@@ -179,7 +179,7 @@ def test_two_middleware_of_one_name_are_refused() -> None:
     assert isinstance(caught.value, DuplicateMiddleware)
 
 
-def test_a_name_tells_instances_of_one_class_apart(call: Any) -> None:
+def test_instances_of_one_class_can_have_different_names(call: Any) -> None:
     """A7: given, set on the instance, or written in the class."""
     log: list[str] = []
     kind = type(member("first", ["before_model"], log))
@@ -200,7 +200,7 @@ def test_a_name_langgraph_would_refuse_is_refused_by_name(name: str) -> None:
     assert caught.value.subject == repr(name)
 
 
-def test_the_agents_name_is_on_the_graph_and_on_what_it_says(call: Any) -> None:
+def test_the_agents_name_is_on_the_graph_and_its_messages(call: Any) -> None:
     """B7"""
     agent = create_agent(ScriptedChatModel([ADD, "It is 5."]), [add], name="Ada")
     messages = call(agent, {"messages": "2 + 3?"})["messages"]
@@ -256,7 +256,7 @@ def stacks(draw: st.DrawFn) -> list[list[str]]:
 
 
 def expected(stack: list[list[str]], rounds: int) -> list[str]:
-    """The order law, said anew: the log of a run with so many rounds of tools."""
+    """A reference model of the order: the log of a run with so many rounds of tools."""
 
     def having(method: str) -> list[str]:
         return [f"M{i}.{method}" for i, methods in enumerate(stack) if method in methods]
@@ -354,7 +354,7 @@ def test_a_configured_agent_keeps_its_plan() -> None:
     assert topology_of(agent.with_config({"tags": ["x"]})) == topology_of(agent)
 
 
-def test_a_graph_that_is_no_agent_has_no_plan() -> None:
+def test_a_graph_of_another_kind_has_no_plan() -> None:
     with pytest.raises(ArgumentError) as caught:
         topology_of("agent")  # type: ignore[arg-type]
     assert caught.value.subject == "agent"
@@ -369,7 +369,7 @@ def test_building_twice_gives_the_same_graph() -> None:
     assert agents[0].get_graph().to_json() == agents[1].get_graph().to_json()
 
 
-def test_the_signature_is_the_one_people_know() -> None:
+def test_the_signature_is_that_of_langchain() -> None:
     """A37"""
     known = (
         "model tools system_prompt middleware response_format state_schema context_schema "

@@ -42,7 +42,7 @@ class Tools:
         """Ask a person."""
         self.ran.append(f"asked {query}")
         answer = interrupt(query)
-        self.ran.append(f"heard {answer}")
+        self.ran.append(f"got {answer}")
         return str(answer)
 
     def fail(self, query: str) -> str:
@@ -87,7 +87,7 @@ def test_all_calls_of_a_turn_are_one_task(call: Run) -> None:
     assert_valid_history(outcome["messages"])
 
 
-def test_a_call_that_waits_gets_a_task_of_its_own_and_the_others_do_not_run_again(
+def test_a_call_that_waits_gets_its_own_task_and_the_others_do_not_run_again(
     call: Run,
 ) -> None:
     tools = Tools()
@@ -97,7 +97,7 @@ def test_a_call_that_waits_gets_a_task_of_its_own_and_the_others_do_not_run_agai
     assert agent.get_state(THREAD).next == ("tools",)
     outcome = call(agent, Command(resume={asked.id: "yes"}), THREAD)
     assert results(outcome) == ["found 0", "yes", "found 2"]
-    assert sorted(tools.ran) == ["0", "2", "asked 1", "asked 1", "heard yes"]
+    assert sorted(tools.ran) == ["0", "2", "asked 1", "asked 1", "got yes"]
     assert_valid_history(outcome["messages"])
 
 
@@ -131,7 +131,7 @@ def test_errors_that_are_handled_are_results(call: Run) -> None:
     assert steps(agent).count(("tools",)) == 1
 
 
-def test_a_layer_that_waits_gets_a_task_of_its_own(call: Run) -> None:
+def test_a_layer_that_waits_gets_its_own_task(call: Run) -> None:
     tools = Tools()
 
     @wrap_tool_call
@@ -168,25 +168,25 @@ def answer(query: str) -> str:
     return f"answer {query}"
 
 
-@pytest.mark.parametrize("beside", ["find", "ask"])
-def test_a_tool_that_stops_the_run_stops_it_beside_others(call: Run, beside: str) -> None:
+@pytest.mark.parametrize("parallel", ["find", "ask"])
+def test_a_tool_that_stops_the_run_stops_it_among_parallel_calls(call: Run, parallel: str) -> None:
     """Also where another one has to be asked first."""
     tools = Tools()
     agent = create_agent(
-        ScriptedChatModel([calls("stop", beside), "Not asked."]),
+        ScriptedChatModel([calls("stop", parallel), "Not asked."]),
         [stop, tools.find, tools.ask],
         checkpointer=InMemorySaver(),
         fused=True,
     )
     outcome = call(agent, ASK, THREAD)
-    if beside == "ask":
+    if parallel == "ask":
         (asked,) = outcome["__interrupt__"]
         outcome = call(agent, Command(resume={asked.id: "yes"}), THREAD)
     assert [message.type for message in outcome["messages"]] == ["human", "ai", "tool", "tool"]
     assert agent.get_state(THREAD).next == ()
 
 
-def test_results_that_are_the_answer_are_that_together(call: Run) -> None:
+def test_parallel_direct_results_are_the_answer_together(call: Run) -> None:
     agent = create_agent(
         ScriptedChatModel([calls("answer", "answer")]),
         [answer],
@@ -197,7 +197,7 @@ def test_results_that_are_the_answer_are_that_together(call: Run) -> None:
     assert steps(agent).count(("tools",)) == 1
 
 
-def test_a_handoff_waits_for_the_call_beside_it() -> None:
+def test_a_handoff_waits_for_the_parallel_call() -> None:
     tools = Tools()
     agent = create_agent(
         ScriptedChatModel([calls("leave", "ask")]), [leave, tools.ask], fused=True, name="first"
@@ -228,7 +228,7 @@ def test_a_run_that_pauses_shows_every_call() -> None:
     assert agent.get_state(THREAD).next == ("tools", "tools")
 
 
-def test_tools_are_shown_the_state_they_are_shown_alone(call: Run) -> None:
+def test_tools_see_the_same_state_as_in_their_own_task(call: Run) -> None:
     seen: list[Any] = []
 
     class Look(AgentMiddleware):
@@ -275,7 +275,7 @@ def test_results_have_their_ids_before_they_are_stored(
     assert sorted(given) == sorted(kept)
 
 
-def test_results_that_were_brought_along_are_used_hook_by_hook_too(call: Run) -> None:
+def test_results_of_resent_calls_are_used_hook_by_hook_too(call: Run) -> None:
     """A call that is done does not run again, whichever way the thread is taken up."""
     tools = Tools()
     agent = agent_of(tools, "find", "fail")
@@ -287,7 +287,7 @@ def test_results_that_were_brought_along_are_used_hook_by_hook_too(call: Run) ->
 
 
 @pytest.mark.parametrize("fused", [False, True, "turn"])
-def test_tools_that_wait_with_the_whole_state_are_taken_up(call: Run, fused: Any) -> None:
+def test_tools_that_wait_with_the_whole_state_are_continued(call: Run, fused: Any) -> None:
     """As those of a `create_react_agent` of version 1 do: one run of the tools has all calls."""
     saver, tools = InMemorySaver(), Tools()
     before = create_react_agent(

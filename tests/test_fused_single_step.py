@@ -98,7 +98,7 @@ class Counted(AgentState[Any]):
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_what_keeps_or_counts_steps_gets_them(call: Run, fused: Any, options: Any) -> None:
+def test_services_that_store_or_count_steps_get_them(call: Run, fused: Any, options: Any) -> None:
     spy = Spy()
     model = ScriptedChatModel([asked("find"), "Done."])
     agent = create_agent(model, [spy.find], middleware=[spy], fused=fused, **options)
@@ -114,7 +114,7 @@ def test_what_keeps_or_counts_steps_gets_them(call: Run, fused: Any, options: An
         ("interrupt_after_nodes", ["tools"]),
     ],
 )
-def test_what_is_set_later_is_heeded(call: Run, fused: Any, name: str, value: Any) -> None:
+def test_a_checkpointer_set_later_is_used(call: Run, fused: Any, name: str, value: Any) -> None:
     spy = Spy()
     model = ScriptedChatModel([asked("find"), "Done."])
     agent = create_agent(model, [spy.find], middleware=[spy], fused=fused)
@@ -123,7 +123,7 @@ def test_what_is_set_later_is_heeded(call: Run, fused: Any, name: str, value: An
     assert len(set(spy.tasks)) > 1
 
 
-def test_who_may_stop_a_run_between_its_steps_can(call: Run, fused: Any) -> None:
+def test_a_control_can_stop_a_run_between_its_steps(call: Run, fused: Any) -> None:
     spy = Spy()
     model = ScriptedChatModel([asked("find"), "Done."])
     agent = create_agent(model, [spy.find], middleware=[spy], fused=fused)
@@ -131,7 +131,7 @@ def test_who_may_stop_a_run_between_its_steps_can(call: Run, fused: Any) -> None
     assert len(set(spy.tasks)) > 1
 
 
-def test_several_calls_are_sent_and_the_run_goes_on_from_there(call: Run, fused: Any) -> None:
+def test_parallel_calls_are_sent_and_the_run_continues_after_them(call: Run, fused: Any) -> None:
     spy = Spy()
     model = ScriptedChatModel([asked("find", "find"), asked("find"), "Done."])
     outcome = call(create_agent(model, [spy.find], middleware=[spy], fused=fused), ASK)
@@ -157,7 +157,7 @@ def test_an_agent_inside_takes_one_step_as_well(call: Run, fused: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", range(1, 13))
-def test_steps_count_as_if_they_were_taken(call: Run, fused: Any, limit: int) -> None:
+def test_skipped_steps_count_towards_the_limit(call: Run, fused: Any, limit: int) -> None:
     def ends(saver: Any) -> Any:
         spies = [Spy("a"), Spy("b")]
         model = ScriptedChatModel([asked("find"), asked("find", "find"), "Done."])
@@ -173,7 +173,7 @@ def test_steps_count_as_if_they_were_taken(call: Run, fused: Any, limit: int) ->
     assert ends(None) == ends(InMemorySaver())
 
 
-def test_who_runs_in_circles_is_told_what_to_do(fused: Any) -> None:
+def test_an_endless_loop_gets_an_error_with_a_hint(fused: Any) -> None:
     model = ScriptedChatModel([asked("find")] * 20)
     agent = create_agent(model, [Spy().find], fused=fused)
     with pytest.raises(GraphRecursionError, match=r"limit of 7 reached.*`recursion_limit`"):
@@ -226,7 +226,7 @@ def test_tools_see_what_they_see_hook_by_hook(call: Run, fused: Any) -> None:
     assert "tools" in said(fused)[0][1]
 
 
-class Heard(BaseCallbackHandler):
+class Seen(BaseCallbackHandler):
     """Notes the nodes that models and tools are called by."""
 
     def __init__(self) -> None:
@@ -239,17 +239,17 @@ class Heard(BaseCallbackHandler):
         self.nodes.append(("tool", known["metadata"]["langgraph_node"]))
 
 
-def test_models_and_tools_are_called_by_their_own_nodes(call: Run, fused: Any) -> None:
-    heard = Heard()
+def test_models_and_tools_have_the_names_of_their_nodes(call: Run, fused: Any) -> None:
+    seen = Seen()
     agent = create_agent(
         ScriptedChatModel([asked("find"), "Done."]), [Spy().find], middleware=[Spy()], fused=fused
     )
-    call(agent, ASK, {"callbacks": [heard]})
-    assert heard.nodes == [("model", "model"), ("tool", "tools"), ("model", "model")]
+    call(agent, ASK, {"callbacks": [seen]})
+    assert seen.nodes == [("model", "model"), ("tool", "tools"), ("model", "model")]
 
 
 @pytest.mark.parametrize("saver", [None, InMemorySaver()], ids=["whole", "kept"])
-def test_what_a_tool_raises_is_raised_by_the_tools_and_it_runs_once(
+def test_an_exception_of_a_tool_comes_from_the_tools_node_and_it_runs_once(
     call: Run, fused: Any, saver: Any
 ) -> None:
     ran = []
@@ -273,7 +273,7 @@ def test_what_a_tool_raises_is_raised_by_the_tools_and_it_runs_once(
     assert (ran, len(spy.tasks)) == (["0"], 2)
 
 
-def test_a_question_is_handed_out_and_nothing_runs_twice(call: Run, fused: Any) -> None:
+def test_an_interrupt_is_returned_and_nothing_runs_twice(call: Run, fused: Any) -> None:
     ran = []
 
     def ask(query: str) -> str:
@@ -289,7 +289,7 @@ def test_a_question_is_handed_out_and_nothing_runs_twice(call: Run, fused: Any) 
     assert (ran, len(spy.tasks)) == (["0"], 2)
 
 
-def test_a_question_from_an_agent_inside_is_handed_out_too(call: Run, fused: Any) -> None:
+def test_an_interrupt_of_an_agent_inside_is_returned_too(call: Run, fused: Any) -> None:
     ran = []
 
     def ask(query: str) -> str:
@@ -310,7 +310,7 @@ def test_a_question_from_an_agent_inside_is_handed_out_too(call: Run, fused: Any
     assert ran == ["goes in", "asks"]
 
 
-def test_what_cannot_be_written_is_refused_as_hook_by_hook(call: Run, fused: Any) -> None:
+def test_an_invalid_write_is_refused_as_hook_by_hook(call: Run, fused: Any) -> None:
     @tool
     def forget(query: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
         """Forget what was never said."""
@@ -326,7 +326,7 @@ def test_what_cannot_be_written_is_refused_as_hook_by_hook(call: Run, fused: Any
     assert error(fused) == error(False)
 
 
-def test_custom_events_arrive_while_the_run_goes_on(fused: Any) -> None:
+def test_custom_events_arrive_during_the_run(fused: Any) -> None:
     seen: list[str] = []
 
     def tell(query: str) -> str:
@@ -342,7 +342,7 @@ def test_custom_events_arrive_while_the_run_goes_on(fused: Any) -> None:
     assert seen == ["begins", "ends"]
 
 
-def test_runs_at_once_do_not_meet(fused: Any) -> None:
+def test_parallel_runs_do_not_share_state(fused: Any) -> None:
     async def wait(query: str) -> str:
         """Wait a little."""
         await asyncio.sleep(0.01)

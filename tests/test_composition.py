@@ -1,4 +1,4 @@
-"""Layers folded around a call: their order, what they may return, and their commands."""
+"""Layers composed around a call: their order, what they may return, and their commands."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def test_a_handler_takes_a_request_and_nothing_else(fold: Fold, junk: Any) -> No
     def confused(request: Any) -> Any:
         return (yield junk)
 
-    with pytest.raises(BadReturn, match="called its handler with") as caught:
+    with pytest.raises(BadReturn, match="must call its handler with a ModelRequest") as caught:
         fold(confused)
     assert "override" in caught.value.hint
 
@@ -318,7 +318,9 @@ def test_what_the_model_raises_passes_all_layers(fold: Fold, error: Exception) -
 # --- flows that lie in each other ------------------------------------------------------------
 
 
-def test_flows_are_closed_from_the_inside_by_a_signal_that_none_of_them_hears(fold: Fold) -> None:
+def test_a_signal_closes_all_flows_from_the_inside_and_is_never_thrown_into_them(
+    fold: Fold,
+) -> None:
     log: list[str] = []
 
     def closing(name: str) -> Flow:
@@ -359,7 +361,7 @@ def test_what_breaks_as_flows_are_closed_is_noted_on_the_signal(fold: Fold) -> N
     assert caught.value.__notes__ == ["While its flow was closed: LookupError('no way out')"] * 2
 
 
-def test_an_error_of_a_flow_is_heard_by_the_one_around_it_which_may_begin_anew(fold: Fold) -> None:
+def test_an_error_of_a_flow_is_thrown_into_the_flow_around_it_which_may_retry(fold: Fold) -> None:
     attempts: list[int] = []
 
     def retrying(request: Any) -> Any:
@@ -392,7 +394,7 @@ def test_a_wrong_answer_of_a_flow_is_an_error_for_the_one_around_it(fold: Fold) 
     assert fold(careful, through, forgetful).response.result[0].text == "forgetful"
 
 
-def test_a_flow_is_told_of_its_own_wrong_yield(fold: Fold) -> None:
+def test_a_wrong_yield_raises_inside_the_flow_that_yielded_it(fold: Fold) -> None:
     def confused(request: Any) -> Any:
         try:
             yield "junk"
@@ -440,7 +442,7 @@ def test_effects_of_a_flow_in_flows_are_done_for_it(fold: Fold) -> None:
     assert fold(through, asking, through).response.result[0].text == "asked!"
 
 
-def test_an_iteration_that_stops_further_in_is_no_return(fold: Fold) -> None:
+def test_a_stop_iteration_further_in_does_not_end_a_flow(fold: Fold) -> None:
     def layer(request: Any) -> Any:
         try:
             return (yield request)
@@ -496,7 +498,7 @@ def note_of(request: ToolCallRequest) -> str:
 
 def test_without_tool_layers_the_call_is_the_execution_itself() -> None:
     message = ToolMessage("done", tool_call_id="1")
-    assert compose_tool_call([])(request_for_a_tool(), lambda _: message) is message
+    assert compose_tool_call([], lambda _: message)(request_for_a_tool()) is message
 
 
 def tool_layer(name: str, log: list[str]) -> tuple[str, Any]:
@@ -511,15 +513,16 @@ def tool_layer(name: str, log: list[str]) -> tuple[str, Any]:
 
 def test_tool_layers_are_folded_in_the_same_order() -> None:
     log: list[str] = []
-    call = compose_tool_call([tool_layer("a", log), tool_layer("b", log)])
-    answer = call(
-        request_for_a_tool("r"), lambda request: ToolMessage(note_of(request), tool_call_id="1")
+    call = compose_tool_call(
+        [tool_layer("a", log), tool_layer("b", log)],
+        lambda request: ToolMessage(note_of(request), tool_call_id="1"),
     )
+    answer = call(request_for_a_tool("r"))
     assert answer.text == "rab"
     assert log == ["a< r", "b< ra", "b> rab", "a> rab"]
 
 
-async def test_tool_layers_take_the_colour_of_what_they_are_given() -> None:
+async def test_tool_layers_are_async_if_the_execution_is() -> None:
     message = ToolMessage("done", tool_call_id="1")
 
     async def layer(request: Any, handler: Any) -> Any:
@@ -528,21 +531,24 @@ async def test_tool_layers_take_the_colour_of_what_they_are_given() -> None:
     async def execute(request: Any) -> ToolMessage:
         return message
 
-    call = compose_tool_call([("a", layer), ("b", layer)])
-    assert await call(request_for_a_tool(), execute) is message
+    call = compose_tool_call([("a", layer), ("b", layer)], execute)
+    assert await call(request_for_a_tool()) is message
 
 
 @pytest.mark.parametrize("answer", [Command(update={}), [ToolMessage("", tool_call_id="1")]])
 def test_a_tool_layer_may_return_what_tools_return(answer: Any) -> None:
-    call = compose_tool_call([("layer", lambda r, h: answer)])
-    assert call(request_for_a_tool(), lambda _: pytest.fail("the tool ran")) is answer
+    call = compose_tool_call(
+        [("layer", lambda r, h: answer)], lambda _: pytest.fail("the tool ran")
+    )
+    assert call(request_for_a_tool()) is answer
 
 
 @pytest.mark.parametrize("junk", [None, 5, "text", [], ["text"], AIMessage("not a tool")])
 def test_a_tool_layer_that_returns_anything_else_is_named(junk: Any) -> None:
-    call = compose_tool_call([("outer", lambda r, h: h(r)), ("inner", lambda r, h: junk)])
+    layers: list[Any] = [("outer", lambda r, h: h(r)), ("inner", lambda r, h: junk)]
+    call = compose_tool_call(layers, lambda _: ToolMessage("", tool_call_id="1"))
     with pytest.raises(BadReturn, match="unanswered") as caught:
-        call(request_for_a_tool(), lambda _: ToolMessage("", tool_call_id="1"))
+        call(request_for_a_tool())
     assert caught.value.subject == "inner"
 
 
@@ -574,10 +580,10 @@ def test_tool_flows_are_driven_together_and_checked_one_by_one(driver: Any) -> N
         async def aexecute(request: Any) -> Any:
             return execute(request)
 
-        call = compose_tool_call([(flow.__name__, FlowLayer(flow, driver)) for flow in flows])
+        layers = [(flow.__name__, FlowLayer(flow, driver)) for flow in flows]
         if driver is drive:
-            return call(request_for_a_tool(), execute)
-        return asyncio.run(call(request_for_a_tool(), aexecute))
+            return compose_tool_call(layers, execute)(request_for_a_tool())
+        return asyncio.run(compose_tool_call(layers, aexecute)(request_for_a_tool()))
 
     assert called(layer, layer).text == "done"
     assert asked == ["", ".", ".."]
@@ -592,13 +598,23 @@ async def test_an_async_tool_layer_that_forgets_to_return_is_named() -> None:
     async def execute(request: Any) -> ToolMessage:
         return ToolMessage("", tool_call_id="1")
 
-    call = compose_tool_call([("inner", inner)])
+    call = compose_tool_call([("inner", inner)], execute)
     with pytest.raises(BadReturn, match="unanswered"):
-        await call(request_for_a_tool(), execute)
+        await call(request_for_a_tool())
 
 
 def test_a_tool_layer_that_calls_inward_with_junk_is_named() -> None:
-    call = compose_tool_call([("outer", lambda r, h: h("junk"))])
-    with pytest.raises(BadReturn, match="called inward with str") as caught:
-        call(request_for_a_tool(), lambda _: ToolMessage("", tool_call_id="1"))
-    assert caught.value.subject == "outer"
+    def execute(request: Any) -> ToolMessage:
+        return ToolMessage("", tool_call_id="1")
+
+    def junk(request: Any, handler: Any) -> Any:
+        return handler("junk")
+
+    def through(request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    for layers in ([("outer", junk)], [("outer", junk), ("inner", through)]):
+        call = compose_tool_call(layers, execute)
+        with pytest.raises(BadReturn, match="with a ToolCallRequest, got str") as caught:
+            call(request_for_a_tool())
+        assert caught.value.subject == "outer"

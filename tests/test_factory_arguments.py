@@ -107,14 +107,14 @@ class BringsAdd(AgentMiddleware):
 
 
 MISTAKES: list[tuple[str, str, str, dict[str, Any]]] = [
-    ("AF101", "model", "Give", {"model": 3}),
-    ("AF101", "model", "Give", {"model": None}),
-    ("AF101", "tools", "list", {"tools": "add"}),
-    ("AF101", "tools", "list", {"tools": add}),
-    ("AF101", "system_prompt", "text", {"system_prompt": 3}),
-    ("AF101", "name", "text", {"name": 3}),
-    ("AF101", "interrupt_after", "list", {"interrupt_after": "tools"}),
-    ("AF101", "checkpointer", "Give", {"checkpointer": "memory"}),
+    ("AF101", "model", "provider:name", {"model": 3}),
+    ("AF101", "model", "Pass a chat model", {"model": None}),
+    ("AF101", "tools", "tools=[...]", {"tools": "add"}),
+    ("AF101", "tools", "tools=[...]", {"tools": add}),
+    ("AF101", "system_prompt", "string", {"system_prompt": 3}),
+    ("AF101", "name", "string", {"name": 3}),
+    ("AF101", "interrupt_after", "interrupt_after=[", {"interrupt_after": "tools"}),
+    ("AF101", "checkpointer", "Pass a BaseCheckpointSaver", {"checkpointer": "memory"}),
     ("AF102", "middleware", "list", {"middleware": Plain()}),
     ("AF102", "middleware[0]", "Plain(...)", {"middleware": [Plain]}),
     ("AF102", "middleware[1]", "decorate", {"middleware": [Plain(), 3]}),
@@ -173,7 +173,7 @@ def refused(arguments: dict[str, Any]) -> SpecError:
 
 
 @pytest.mark.parametrize(("code", "subject", "hint", "arguments"), MISTAKES)
-def test_a_mistake_is_refused_by_name(
+def test_an_invalid_argument_is_refused_by_name(
     code: str, subject: str, hint: str, arguments: dict[str, Any]
 ) -> None:
     error = refused(arguments)
@@ -184,8 +184,8 @@ def test_a_mistake_is_refused_by_name(
     assert str(error) == f"[{code}] {error.subject}: {error.reason} {error.hint}"
 
 
-def test_every_code_of_an_error_is_tried() -> None:
-    elsewhere = {"AF118", "AF119", "AF120", "AF121"}  # in test_checks and test_stack
+def test_every_code_of_an_error_is_tested() -> None:
+    elsewhere = {"AF118", "AF119", "AF120", "AF121"}  # in test_factory_warnings and test_stack
     codes = {code for code, entry in BUILD_CODES.items() if entry.severity == "error"}
     assert codes - elsewhere == {code for code, *_ in MISTAKES}
 
@@ -194,9 +194,7 @@ TYPE_ERRORS = {"AF101", "AF102", "AF106", "AF107", "AF112", "AF114", "AF117"}
 
 
 @pytest.mark.parametrize(("code", "arguments"), [(code, a) for code, *_, a in MISTAKES])
-def test_a_mistake_is_caught_by_the_type_users_know_for_it(
-    code: str, arguments: dict[str, Any]
-) -> None:
+def test_an_error_has_the_type_that_users_know_for_it(code: str, arguments: dict[str, Any]) -> None:
     error = refused(arguments)
     assert isinstance(error, ValueError)
     assert isinstance(error, TypeError) == (code in TYPE_ERRORS)
@@ -211,7 +209,7 @@ PLANNED = ["tools", "middleware", "response_format", "state_schema"]
     # The reducers of "the state" are LangGraph's to judge, when it makes its channels.
     [(k, c, a) for k, c, _, a in MISTAKES if set(a) <= set(PLANNED) and c != "the state"],
 )
-def test_a_plan_refuses_what_a_build_refuses(
+def test_plan_agent_refuses_what_create_agent_refuses(
     code: str, subject: str, arguments: dict[str, Any]
 ) -> None:
     with pytest.raises(SpecError) as caught:
@@ -248,7 +246,7 @@ def test_all_mistakes_of_a_build_arrive_together() -> None:
         assert str(single) in str(error)
 
 
-def test_arguments_that_cannot_be_read_are_told_together() -> None:
+def test_arguments_of_wrong_types_are_reported_together() -> None:
     """They come before the others: nothing could be looked into without them."""
     error = refused({"tools": 3, "name": 3, "middleware": [Plain, Misspelt()]})
     assert [single.subject for single in error.errors] == ["tools", "name", "middleware[0]"]
@@ -261,7 +259,7 @@ def test_the_model_is_not_loaded_for_a_build_that_fails() -> None:
     assert refused({"model": "provider:name", "tools": [3]}).code == "AF112"
 
 
-def test_a_refused_build_leaves_its_arguments_as_they_were(call: Any) -> None:
+def test_a_refused_build_does_not_change_its_arguments(call: Any) -> None:
     stack = [Plain(), wrap_model_call(name="Layer")(lambda request, handler: handler(request))]
     tools: list[Any] = [add, 3]
     refused({"tools": tools, "middleware": stack})
@@ -272,7 +270,7 @@ def test_a_refused_build_leaves_its_arguments_as_they_were(call: Any) -> None:
 # Prose
 
 
-def test_what_the_mistakes_say(snapshot: Any) -> None:
+def test_the_messages_of_spec_errors(snapshot: Any) -> None:
     """One look at all of it: a change of words is a change that users read."""
     prose = "\n\n".join(str(refused(arguments)) for *_, arguments in MISTAKES)
     assert re.sub(" at 0x[0-9a-f]+", "", prose) == snapshot

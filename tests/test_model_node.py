@@ -94,7 +94,7 @@ def test_another_model_is_bound_for_itself(call: Any) -> None:
     assert (model.bound, other.bound) == ([["add"]], [["add"]])
 
 
-def test_another_tool_choice_is_bound_anew(call: Any) -> None:
+def test_another_tool_choice_is_bound_again(call: Any) -> None:
     choices = iter(["any", "auto", "any"])
 
     @wrap_model_call
@@ -113,7 +113,7 @@ def test_another_tool_choice_is_bound_anew(call: Any) -> None:
     assert len(model.bound) == 2
 
 
-def test_many_tool_sets_are_not_kept_for_ever(call: Any) -> None:
+def test_the_cache_of_bound_models_is_bounded(call: Any) -> None:
     """A set of its own for every call, as of MCP, must not fill the memory."""
 
     class Described(dict[str, Any]):
@@ -179,7 +179,7 @@ def test_a_model_that_cannot_call_tools_is_named(call: Any, format_: Any) -> Non
     assert caught.value.subject == "FakeListChatModel"
 
 
-def test_what_goes_wrong_inside_bind_tools_is_not_taken_for_a_missing_one(call: Any) -> None:
+def test_an_error_inside_bind_tools_is_not_taken_for_a_missing_method(call: Any) -> None:
     class Broken(ScriptedChatModel):
         def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
             return tools.no_such_attribute
@@ -258,12 +258,12 @@ def test_the_system_prompt_comes_first_and_is_not_kept_in_the_thread(
     assert [m.type for m in result["messages"]] == ["human", "ai"]
 
 
-def test_no_messages_and_no_prompt_is_nothing_to_ask(call: Any) -> None:
-    with pytest.raises(HistoryError, match="Pass a message in"):
+def test_no_messages_and_no_prompt_is_an_error(call: Any) -> None:
+    with pytest.raises(HistoryError, match="Pass a message to the run"):
         call(create_agent(ScriptedChatModel(["Hi."])), {"messages": []})
 
 
-def test_a_prompt_alone_is_enough_to_ask(call: Any) -> None:
+def test_a_prompt_without_messages_is_enough(call: Any) -> None:
     result = call(
         create_agent(ScriptedChatModel(["Hi."]), system_prompt="Greet."), {"messages": []}
     )
@@ -273,7 +273,7 @@ def test_a_prompt_alone_is_enough_to_ask(call: Any) -> None:
 # --- what the model answers -----------------------------------------------------------------------
 
 
-def test_the_agents_name_is_written_on_what_it_says(call: Any) -> None:
+def test_the_agents_name_is_on_its_messages(call: Any) -> None:
     """B7."""
     model = ScriptedChatModel([adding("1"), "5"])
     result = call(create_agent(model, [add], name="sums"), ASK)
@@ -313,7 +313,7 @@ def test_a_call_without_an_id_gets_one_so_that_it_can_be_answered(call: Any) -> 
     assert len(set(asked)) == 2
 
 
-def test_an_unreadable_call_without_an_id_is_answered_too(call: Any) -> None:
+def test_an_invalid_call_without_an_id_is_answered_too(call: Any) -> None:
     broken: Any = {"name": "add", "args": "{a:", "id": None, "error": "no JSON"}
     model = ScriptedChatModel([AIMessage("", invalid_tool_calls=[broken]), "Sorry."])
     result = call(create_agent(model, [add]), ASK)
@@ -322,7 +322,7 @@ def test_an_unreadable_call_without_an_id_is_answered_too(call: Any) -> None:
 
 
 @pytest.mark.parametrize("output", ["text", HumanMessage("not mine"), None])
-def test_a_model_that_does_not_answer_as_one_is_refused(call: Any, output: Any) -> None:
+def test_a_model_that_does_not_return_a_message_is_refused(call: Any, output: Any) -> None:
     class Odd(ScriptedChatModel):
         def invoke(self, *args: Any, **kwargs: Any) -> Any:
             return output
