@@ -20,7 +20,7 @@ TESTS  := -m pytest -n logical --maxprocesses=4
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check prove bench bench-full bench-check pyright pages link clean
+.PHONY: demo test check prove bench bench-full bench-check docs docs-serve pyright pages link clean
 demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
@@ -50,6 +50,13 @@ bench-full: $(BENCH)/.installed
 bench-check: $(BENCH)/.installed   # fails where a goal is missed
 	$(BENCHBIN)/python -m benchmarks --check $(ARGS)
 
+docs: $(STAMP)   # the site, in site/; fails on a dead link, anchor or docstring
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+docs-serve: $(STAMP)   # the site at http://127.0.0.1:8000, rebuilt on each change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8000 \
+		--watch agent_factory --watch middleware --watch examples
+
 pyright: $(STAMP)
 	$(BIN)/python $(PIP) -e '.[pyright]' && $(BIN)/pyright
 
@@ -65,7 +72,7 @@ $(BENCH)/.installed: pyproject.toml
 	$(BENCHBIN)/python $(PIP) -e '.[dev,bench]'
 	@touch $@
 
-pages: $(STAMP)   # the page of checks, and the pictures, made of the code
+pages: $(STAMP)   # write docs/checks.md and the pictures from the code
 	$(BIN)/python -m agent_factory.cli.check_codes docs/checks.md
 	$(BIN)/python docs/pictures/make.py
 
@@ -73,4 +80,4 @@ link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
 
 clean:
-	rm -rf $(VENV) $(BENCH) build dist *.egg-info
+	rm -rf $(VENV) $(BENCH) build dist site *.egg-info

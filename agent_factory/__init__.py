@@ -1,8 +1,8 @@
-"""An agent factory: middleware composed into a LangGraph agent, by way of a plan you can read.
+"""Build LangGraph agents from middleware, by way of a plan that you can read.
 
 >>> from agent_factory import AgentMiddleware, create_agent
 
-Names are loaded when they are first used, so that importing the package costs nothing.
+Names are imported when they are first used, so that importing the package takes no time.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ```
 AgentFactoryError
 ├── SpecError(ValueError)      wrong arguments: raised by create_agent, before anything runs
-└── TurnError(RuntimeError)    failed run: raised by the step that cannot go on
+└── TurnError(RuntimeError)    failed run: raised by the step that cannot continue
 ```
 
 Every error has a stable `code`, and its message reads ``[code] subject: reason hint``. What the
@@ -16,9 +16,10 @@ from __future__ import annotations
 import copyreg
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from langchain_core.messages import AIMessage
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage
 
 
 class AgentFactoryError(Exception):

@@ -2,8 +2,8 @@
 
 Run: python examples/budget.py [--model local | provider:name]
 
-The desk asks the warehouse about an order. Both have the same ledger, so that the calls of the
-warehouse leave less to the desk. With --model local a real model reports what it has read and
+The desk asks the warehouse about an order. Both use the same ledger, so the calls of the warehouse
+leave less for the desk. With --model local, a real model reports how many tokens it has read and
 written.
 """
 
@@ -19,7 +19,7 @@ from agent_factory import create_agent
 from agent_factory.middleware import BudgetMiddleware, Ledger, Limits
 
 
-def said(text: str, tool: str = "", read: int = 200) -> AIMessage:
+def response(text: str, tool: str = "", read: int = 200) -> AIMessage:
     """A scripted answer with the usage that a provider would report."""
     calls = [{"name": tool, "args": {"order_id": "A-1001"}, "id": tool}] if tool else []
     usage = UsageMetadata(input_tokens=read, output_tokens=20, total_tokens=read + 20)
@@ -27,15 +27,15 @@ def said(text: str, tool: str = "", read: int = 200) -> AIMessage:
 
 
 SCRIPT = [
-    said("", "ask_warehouse"),  # the desk
-    said("", "find_order"),  # the warehouse
-    said("Order A-1001 is on shelf 7 and leaves on Thursday.", read=250),
-    said("Order A-1001 leaves on Thursday.", read=260),  # the desk again
+    response("", "ask_warehouse"),  # the desk
+    response("", "find_order"),  # the warehouse
+    response("Order A-1001 is on shelf 7 and leaves on Thursday.", read=250),
+    response("Order A-1001 leaves on Thursday.", read=260),  # the desk again
 ]
 
 
 def price(model: str, usage: UsageMetadata) -> float:
-    """Five dollars for a million tokens, whatever the model."""
+    """Five dollars for a million tokens of any model."""
     return usage["total_tokens"] * 5 / 1_000_000
 
 

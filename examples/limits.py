@@ -1,10 +1,10 @@
-"""Limits that end well: a tool may run once in a conversation, and then the model answers without.
+"""Limits that end a run with an answer: a tool may run only once in a conversation.
 
 Run: python examples/limits.py [--model local | provider:name]
 
-The limit on look-ups asks for a last answer where it is met; the limit on the model stands behind
-it, whatever happens. The small local model answers all the same; it is too small to know what it
-does not know.
+When the limit on look-ups is reached, the model is asked for a last answer without tools. The limit
+on model calls ends the run in any case. The small local model answers anyway; it is too small to
+know what it does not know.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A thread that would outgrow its model: old results are cleared, old talk is summarised.
+"""A long thread: old tool results are cleared, and older messages are summarized.
 
 Run: python examples/long_thread.py [--model local | provider:name]
 
-The to-do list outlives both: it lies in the state and is shown at each call. The limits are tiny
-here, to be seen at work.
+The to-do list is kept by both, because it is in the state and is shown to the model at each call.
+The limits are tiny here, so that a short conversation reaches them.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def find_order(order_id: str) -> str:
 
 
 def gist(messages: list[AnyMessage]) -> str:
-    """What was said, without calls and results; a model would find better words."""
+    """The text of the conversation, without calls and results; a model would write it better."""
     return "\n".join(m.text for m in messages if m.type in ("human", "ai") and m.text)
 
 
 @wrap_model_call
 def shown(request: ModelRequest[Any]) -> Flow[Any]:
-    """Prints what the model is about to see."""
+    """Print the messages that the model gets."""
     print("--- the model sees")
     for message in request.messages:
         print(f"{message.type}: {message.text}")

@@ -1,9 +1,9 @@
-"""Personal data stays out of the model, of the stream, and of the thread.
+"""An agent whose model, stream and thread contain no personal data.
 
 Run: python examples/privacy.py [--model local | provider:name]
 
-Mail addresses become tokens: the same for the same address, so that the model can still tell
-people apart. Card numbers keep their last four digits.
+Mail addresses become hashes: the same for the same address, so that the model can still
+distinguish people. Card numbers keep their last four digits.
 """
 
 from __future__ import annotations

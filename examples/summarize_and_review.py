@@ -1,8 +1,8 @@
-"""A stack of built-ins: old messages become a summary, and people review refunds.
+"""Two built-in middleware: old messages are summarized, and people review refunds.
 
 Run: python examples/summarize_and_review.py
 
-The model asks for a refund, the run pauses, a person changes the amount, and the run goes on.
+The model asks for a refund, the run pauses, a person changes the amount, and the run continues.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def refund(order_id: str, euros: int) -> str:
 
 
 def decide(request: dict[str, Any]) -> dict[str, Any]:
-    """What a person answers; a real one would see this in a form."""
+    """The decision of a person, who would see the request in a form."""
     action = request["action_requests"][0]
     print(f"to review: {action['name']} {action['args']}")
     lowered = {"name": action["name"], "args": {**action["args"], "euros": 45}}
@@ -56,7 +56,7 @@ def main() -> None:
     for line in ("My lamp arrived broken!", "It is order A-1001.", "90 euros."):
         result: Any = agent.invoke({"messages": [{"role": "user", "content": line}]}, thread)
 
-    # The run has paused: answer its question with Command(resume=...), in the same thread.
+    # The run has paused: answer its interrupt with Command(resume=...), in the same thread.
     answer = decide(result["__interrupt__"][0].value)
     result = agent.invoke(Command(resume=answer), thread)
     for message in result["messages"]:

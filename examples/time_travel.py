@@ -1,9 +1,9 @@
-"""Go back to an earlier moment of a thread, decide otherwise, and keep both ways.
+"""Go back to an earlier checkpoint of a thread, decide differently, and keep both branches.
 
 Run: python examples/time_travel.py
 
 It needs `pip install 'agent-factory[sqlite]'`. Every step of a run is a checkpoint in a database
-file. A config with the id of one leads back to it, and what is decided there begins a branch.
+file. A config with the id of a checkpoint refers to it, and a decision there starts a branch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ THREAD: RunnableConfig = {"configurable": {"thread_id": "order A-1001"}}
 SCRIPT = [
     [{"name": "refund", "args": {"order_id": "A-1001", "euros": 90}}],
     "You get 90 euros back.",
-    "I am sorry, there is no refund.",
+    "I am sorry, we do not refund lamps.",
     "You get 45 euros back.",
 ]
 
@@ -40,10 +40,10 @@ def agent_with(saver: SqliteSaver) -> Any:
     )
 
 
-def moment_of_review(agent: Any) -> RunnableConfig:
-    """The oldest moment of the thread at which a call waited."""
-    waits = [state for state in agent.get_state_history(THREAD) if state.next == ("tools",)]
-    config: RunnableConfig = waits[-1].config
+def checkpoint_of_review(agent: Any) -> RunnableConfig:
+    """The oldest checkpoint of the thread at which a call was pending."""
+    paused = [state for state in agent.get_state_history(THREAD) if state.next == ("tools",)]
+    config: RunnableConfig = paused[-1].config
     return config
 
 
@@ -57,17 +57,17 @@ def main() -> None:
         with SqliteSaver.from_conn_string(database) as saver:
             agent = agent_with(saver)
             agent.invoke({"messages": [{"role": "user", "content": "90 euros, please."}]}, THREAD)
-            print(f"waiting: {pending(agent, THREAD).calls[0].args}")
+            print(f"pending: {pending(agent, THREAD).calls[0].args}")
             show("approved", approve(agent, THREAD))
 
-            moment = moment_of_review(agent)
-            show("rejected", reject(agent, moment, "No refunds for lamps."))
+            checkpoint = checkpoint_of_review(agent)
+            show("rejected", reject(agent, checkpoint, "No refunds for lamps."))
             args = {"order_id": "A-1001", "euros": 45}
-            show("edited", edit(agent, moment, args))
+            show("edited", edit(agent, checkpoint, args))
 
             history = list(agent.get_state_history(THREAD))
             ends = [state for state in history if not state.next]
-            print(f"{len(history)} moments are kept, {len(ends)} of them ends of a run")
+            print(f"{len(history)} checkpoints are kept, {len(ends)} of them ends of a run")
             show("the thread goes on from", ends[0].values)
 
 

@@ -1,9 +1,9 @@
-"""A model works in a shell: in a sandbox where there is one, and never in your home folder.
+"""A model that works in a shell: in a sandbox if possible, and never in your home folder.
 
 Run: python examples/workspace.py [--model local | provider:name]
 
-Under bubblewrap (Linux; Debian's package bubblewrap) the commands see this machine's programs and
-one folder, and no network. Elsewhere they run on the host, which keeps nothing from them.
+With bubblewrap (Linux; Debian's package bubblewrap) the commands can use this machine's programs,
+one folder, and no network. Without it they run on the host and are not confined.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HINTS = {"shell": ["Look with cat C-12.txt"]}
 
 
 def can_sandbox() -> bool:
-    """Whether bubblewrap is installed and may make namespaces here."""
+    """Return whether bubblewrap is installed and may create namespaces here."""
     if shutil.which("bwrap") is None:
         return False
     tried = subprocess.run(["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"], check=False)

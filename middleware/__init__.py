@@ -43,53 +43,53 @@ if TYPE_CHECKING:
     from agent_factory import hook_config as hook_config
     from agent_factory import wrap_model_call as wrap_model_call
     from agent_factory import wrap_tool_call as wrap_tool_call
-    from agent_factory.middleware.budget.middleware import (
+    from agent_factory.middleware.budget import (
         BudgetExceededError as BudgetExceededError,
     )
-    from agent_factory.middleware.budget.middleware import BudgetMiddleware as BudgetMiddleware
-    from agent_factory.middleware.budget.middleware import BudgetRequest as BudgetRequest
-    from agent_factory.middleware.budget.middleware import BudgetResponse as BudgetResponse
-    from agent_factory.middleware.budget.middleware import BudgetState as BudgetState
-    from agent_factory.middleware.budget.middleware import Ledger as Ledger
-    from agent_factory.middleware.budget.middleware import Limits as Limits
-    from agent_factory.middleware.budget.middleware import Price as Price
-    from agent_factory.middleware.budget.middleware import RaiseBudget as RaiseBudget
-    from agent_factory.middleware.budget.middleware import Reservation as Reservation
-    from agent_factory.middleware.budget.middleware import Spent as Spent
-    from agent_factory.middleware.budget.middleware import StopRun as StopRun
-    from agent_factory.middleware.budget.middleware import UnknownPriceError as UnknownPriceError
+    from agent_factory.middleware.budget import BudgetMiddleware as BudgetMiddleware
+    from agent_factory.middleware.budget import BudgetRequest as BudgetRequest
+    from agent_factory.middleware.budget import BudgetResponse as BudgetResponse
+    from agent_factory.middleware.budget import BudgetState as BudgetState
+    from agent_factory.middleware.budget import Ledger as Ledger
+    from agent_factory.middleware.budget import Limits as Limits
+    from agent_factory.middleware.budget import Price as Price
+    from agent_factory.middleware.budget import RaiseBudget as RaiseBudget
+    from agent_factory.middleware.budget import Reservation as Reservation
+    from agent_factory.middleware.budget import Spent as Spent
+    from agent_factory.middleware.budget import StopRun as StopRun
+    from agent_factory.middleware.budget import UnknownPriceError as UnknownPriceError
     from agent_factory.middleware.context_editing import ClearToolUsesEdit as ClearToolUsesEdit
     from agent_factory.middleware.context_editing import ContextEdit as ContextEdit
     from agent_factory.middleware.context_editing import (
         ContextEditingMiddleware as ContextEditingMiddleware,
     )
-    from agent_factory.middleware.file_search.middleware import (
+    from agent_factory.middleware.file_search import (
         FilesystemFileSearchMiddleware as FilesystemFileSearchMiddleware,
     )
-    from agent_factory.middleware.human_in_the_loop.middleware import Action as Action
-    from agent_factory.middleware.human_in_the_loop.middleware import ActionRequest as ActionRequest
-    from agent_factory.middleware.human_in_the_loop.middleware import (
+    from agent_factory.middleware.human_in_the_loop import Action as Action
+    from agent_factory.middleware.human_in_the_loop import ActionRequest as ActionRequest
+    from agent_factory.middleware.human_in_the_loop import (
         ApproveDecision as ApproveDecision,
     )
-    from agent_factory.middleware.human_in_the_loop.middleware import Decision as Decision
-    from agent_factory.middleware.human_in_the_loop.middleware import DecisionType as DecisionType
-    from agent_factory.middleware.human_in_the_loop.middleware import EditDecision as EditDecision
-    from agent_factory.middleware.human_in_the_loop.middleware import HITLRequest as HITLRequest
-    from agent_factory.middleware.human_in_the_loop.middleware import HITLResponse as HITLResponse
-    from agent_factory.middleware.human_in_the_loop.middleware import (
+    from agent_factory.middleware.human_in_the_loop import Decision as Decision
+    from agent_factory.middleware.human_in_the_loop import DecisionType as DecisionType
+    from agent_factory.middleware.human_in_the_loop import EditDecision as EditDecision
+    from agent_factory.middleware.human_in_the_loop import HITLRequest as HITLRequest
+    from agent_factory.middleware.human_in_the_loop import HITLResponse as HITLResponse
+    from agent_factory.middleware.human_in_the_loop import (
         HumanInTheLoopMiddleware as HumanInTheLoopMiddleware,
     )
-    from agent_factory.middleware.human_in_the_loop.middleware import (
+    from agent_factory.middleware.human_in_the_loop import (
         InterruptOnConfig as InterruptOnConfig,
     )
-    from agent_factory.middleware.human_in_the_loop.middleware import (
+    from agent_factory.middleware.human_in_the_loop import (
         RejectDecision as RejectDecision,
     )
-    from agent_factory.middleware.human_in_the_loop.middleware import (
+    from agent_factory.middleware.human_in_the_loop import (
         RespondDecision as RespondDecision,
     )
-    from agent_factory.middleware.human_in_the_loop.middleware import ReviewConfig as ReviewConfig
-    from agent_factory.middleware.human_in_the_loop.middleware import (
+    from agent_factory.middleware.human_in_the_loop import ReviewConfig as ReviewConfig
+    from agent_factory.middleware.human_in_the_loop import (
         ToolApprovalRequest as ToolApprovalRequest,
     )
     from agent_factory.middleware.model_call_limit import (
@@ -113,53 +113,53 @@ if TYPE_CHECKING:
     from agent_factory.middleware.model_router import ModelRouterMiddleware as ModelRouterMiddleware
     from agent_factory.middleware.model_router import ModelRouterState as ModelRouterState
     from agent_factory.middleware.model_router import RoutingError as RoutingError
-    from agent_factory.middleware.pii.middleware import PIIDetectionError as PIIDetectionError
-    from agent_factory.middleware.pii.middleware import PIIMatch as PIIMatch
-    from agent_factory.middleware.pii.middleware import PIIMiddleware as PIIMiddleware
-    from agent_factory.middleware.pii.middleware import detect_credit_card as detect_credit_card
-    from agent_factory.middleware.pii.middleware import detect_email as detect_email
-    from agent_factory.middleware.pii.middleware import detect_ip as detect_ip
-    from agent_factory.middleware.pii.middleware import detect_mac_address as detect_mac_address
-    from agent_factory.middleware.pii.middleware import detect_name as detect_name
-    from agent_factory.middleware.pii.middleware import detect_phone as detect_phone
-    from agent_factory.middleware.pii.middleware import detect_url as detect_url
+    from agent_factory.middleware.pii import PIIDetectionError as PIIDetectionError
+    from agent_factory.middleware.pii import PIIMatch as PIIMatch
+    from agent_factory.middleware.pii import PIIMiddleware as PIIMiddleware
+    from agent_factory.middleware.pii import detect_credit_card as detect_credit_card
+    from agent_factory.middleware.pii import detect_email as detect_email
+    from agent_factory.middleware.pii import detect_ip as detect_ip
+    from agent_factory.middleware.pii import detect_mac_address as detect_mac_address
+    from agent_factory.middleware.pii import detect_name as detect_name
+    from agent_factory.middleware.pii import detect_phone as detect_phone
+    from agent_factory.middleware.pii import detect_url as detect_url
     from agent_factory.middleware.provider_tool_search import (
         ProviderToolSearchMiddleware as ProviderToolSearchMiddleware,
     )
-    from agent_factory.middleware.shell_tool.middleware import (
+    from agent_factory.middleware.shell_tool import (
         BubblewrapExecutionPolicy as BubblewrapExecutionPolicy,
     )
-    from agent_factory.middleware.shell_tool.middleware import (
+    from agent_factory.middleware.shell_tool import (
         CodexSandboxExecutionPolicy as CodexSandboxExecutionPolicy,
     )
-    from agent_factory.middleware.shell_tool.middleware import (
+    from agent_factory.middleware.shell_tool import (
         DockerExecutionPolicy as DockerExecutionPolicy,
     )
-    from agent_factory.middleware.shell_tool.middleware import ExecutionPolicy as ExecutionPolicy
-    from agent_factory.middleware.shell_tool.middleware import (
+    from agent_factory.middleware.shell_tool import ExecutionPolicy as ExecutionPolicy
+    from agent_factory.middleware.shell_tool import (
         HostExecutionPolicy as HostExecutionPolicy,
     )
-    from agent_factory.middleware.shell_tool.middleware import RedactionRule as RedactionRule
-    from agent_factory.middleware.shell_tool.middleware import ShellError as ShellError
-    from agent_factory.middleware.shell_tool.middleware import ShellState as ShellState
-    from agent_factory.middleware.shell_tool.middleware import (
+    from agent_factory.middleware.shell_tool import RedactionRule as RedactionRule
+    from agent_factory.middleware.shell_tool import ShellError as ShellError
+    from agent_factory.middleware.shell_tool import ShellState as ShellState
+    from agent_factory.middleware.shell_tool import (
         ShellToolMiddleware as ShellToolMiddleware,
     )
-    from agent_factory.middleware.summarization.middleware import ContextSize as ContextSize
-    from agent_factory.middleware.summarization.middleware import (
+    from agent_factory.middleware.summarization import ContextSize as ContextSize
+    from agent_factory.middleware.summarization import (
         SummarizationMiddleware as SummarizationMiddleware,
     )
-    from agent_factory.middleware.summarization.middleware import TriggerClause as TriggerClause
+    from agent_factory.middleware.summarization import TriggerClause as TriggerClause
     from agent_factory.middleware.todo import PlanningState as PlanningState
     from agent_factory.middleware.todo import Todo as Todo
     from agent_factory.middleware.todo import TodoListMiddleware as TodoListMiddleware
-    from agent_factory.middleware.tool_call_limit.middleware import (
+    from agent_factory.middleware.tool_call_limit import (
         ToolCallLimitExceededError as ToolCallLimitExceededError,
     )
-    from agent_factory.middleware.tool_call_limit.middleware import (
+    from agent_factory.middleware.tool_call_limit import (
         ToolCallLimitMiddleware as ToolCallLimitMiddleware,
     )
-    from agent_factory.middleware.tool_call_limit.middleware import (
+    from agent_factory.middleware.tool_call_limit import (
         ToolCallLimitState as ToolCallLimitState,
     )
     from agent_factory.middleware.tool_emulator import LLMToolEmulator as LLMToolEmulator

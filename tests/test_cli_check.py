@@ -1,4 +1,4 @@
-"""`check`: what is found, where, how it is told, and the exit code that CI goes by."""
+"""`check`: the findings, their lines, their output, and the exit code for CI."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ stack = [Keeps()]
 
 @pytest.fixture(autouse=True)
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module of agents in the current folder, and no GitHub around."""
+    """A module of agents in the current folder, and without GitHub Actions."""
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
     monkeypatch.chdir(tmp_path)
     Path("shop.py").write_text(SHOP, encoding="utf-8")
@@ -78,12 +78,12 @@ def line_of(text: str) -> int:
     return next(n for n, line in enumerate(SHOP.splitlines(), 1) if line.startswith(text))
 
 
-def test_nothing_wrong_says_so() -> None:
+def test_an_agent_without_problems_is_reported_as_such() -> None:
     done = check("shop:good", "shop.py:good")
-    assert (done.exit_code, done.output) == (0, "2 targets: nothing found.\n")
+    assert (done.exit_code, done.output) == (0, "2 targets: no problems found.\n")
 
 
-def test_a_doubt_is_a_warning_at_the_line_of_the_agent() -> None:
+def test_a_warning_has_the_line_of_the_agent() -> None:
     done = check("shop:doubtful")
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
@@ -93,12 +93,12 @@ def test_a_doubt_is_a_warning_at_the_line_of_the_agent() -> None:
     assert lines[-1] == "1 target: 3 warnings."
 
 
-def test_strict_makes_a_failure_of_a_warning() -> None:
+def test_strict_fails_for_a_warning() -> None:
     assert check("shop:doubtful", "--strict").exit_code == 1
     assert check("shop:good", "--strict").exit_code == 0
 
 
-def test_what_keeps_an_agent_from_being_built_is_a_finding() -> None:
+def test_errors_and_warnings_of_a_failed_build_are_findings() -> None:
     done = check("shop:refused")
     assert done.exit_code == 1
     inner = line_of("    return create_agent")
@@ -111,18 +111,18 @@ def test_what_keeps_an_agent_from_being_built_is_a_finding() -> None:
     assert lines[-1] == "1 target: 2 errors, 1 warning."
 
 
-def test_a_doubt_that_strict_raised_is_an_error() -> None:
+def test_a_warning_of_a_strict_build_is_an_error() -> None:
     (finding,) = found("shop:strict")
     assert (finding["code"], finding["severity"]) == ("AF201", "error")
     assert check("shop:strict", "--ignore", "AF201").exit_code == 1
 
 
-def test_a_module_that_cannot_be_built_is_found_too() -> None:
+def test_a_module_that_fails_to_build_its_agent_has_findings() -> None:
     Path("whole.py").write_text(SHOP + "\nagent = refused()\n", encoding="utf-8")
     assert [f["code"] for f in found("whole:agent")] == ["AF105", "AF105", "AF201"]
 
 
-def test_of_a_stack_alone_the_tools_are_not_known() -> None:
+def test_a_stack_has_no_findings_about_tools() -> None:
     assert found("shop:stack") == []
 
 
@@ -142,20 +142,20 @@ def test_a_code_that_cannot_be_ignored_is_refused(code: str, words: str) -> None
     assert words in done.stderr
 
 
-def test_all_targets_are_told_together_though_one_cannot_be_checked() -> None:
+def test_all_targets_are_reported_even_if_one_cannot_be_loaded() -> None:
     done = check("nope:agent", "shop:refused", "shop:doubtful")
     assert done.exit_code == 2
     assert done.stdout.count("AF105") == 2
     assert done.stdout.count("(shop:doubtful)") == 3
-    assert done.stdout.endswith("3 targets: 2 errors, 4 warnings, 1 target not checked.\n")
-    assert "There is no module nope" in done.stderr
+    assert done.stdout.endswith("3 targets: 2 errors, 4 warnings, 1 could not be loaded.\n")
+    assert "Module nope was not found" in done.stderr
 
 
-def test_a_plan_alone_holds_no_findings() -> None:
+def test_a_saved_plan_has_no_findings() -> None:
     CliRunner().invoke(app, ["show", "shop:good", "-o", "plan.json"])
     done = check("plan.json")
     assert done.exit_code == 2
-    assert "is a plan alone" in done.stderr
+    assert "is a saved plan" in done.stderr
 
 
 def test_json_has_the_same_keys_always() -> None:
@@ -181,7 +181,7 @@ def test_github_gets_annotations_with_file_line_and_title() -> None:
     assert done.exit_code == 1
 
 
-def test_in_an_action_nobody_needs_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_github_actions_gets_annotations_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     assert check("shop:doubtful").stdout.startswith("::warning ")
     done = check("shop:doubtful", "--json")
@@ -189,7 +189,7 @@ def test_in_an_action_nobody_needs_to_ask(monkeypatch: pytest.MonkeyPatch) -> No
     assert done.stderr.startswith("::warning ")
 
 
-def test_what_would_end_an_annotation_is_escaped() -> None:
+def test_special_characters_in_annotations_are_escaped() -> None:
     text = "agent = 1 / 0"
     Path("a,b.py").write_text(text, encoding="utf-8")
     done = check("a,b.py:agent", "--github")
@@ -202,7 +202,7 @@ def test_what_would_end_an_annotation_is_escaped() -> None:
 # As a process
 
 
-def test_a_letter_that_the_output_lacks_is_escaped() -> None:
+def test_letters_that_the_output_lacks_are_escaped() -> None:
     Path("shop.py").write_text(
         SHOP.replace("class Back(", "class Zurück(", 1).replace("Back()", "Zurück()"),
         encoding="utf-8",
@@ -217,7 +217,7 @@ def test_a_letter_that_the_output_lacks_is_escaped() -> None:
     assert rb"Zur\xfcck.before_model: declares a jump" in done.stdout
 
 
-def test_as_a_process_it_needs_no_terminal_no_input_and_no_colours() -> None:
+def test_a_process_needs_no_terminal_and_no_input() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "agent_factory.cli", "check", "shop:refused", "nope:agent"],
         stdin=subprocess.DEVNULL,
@@ -228,5 +228,5 @@ def test_as_a_process_it_needs_no_terminal_no_input_and_no_colours() -> None:
     )
     assert done.returncode == 2
     assert done.stdout == check("shop:refused", "nope:agent").stdout
-    assert done.stderr.startswith("agent-factory: There is no module nope.")
+    assert done.stderr.startswith("agent-factory: Module nope was not found.")
     assert "\x1b" not in done.stdout + done.stderr

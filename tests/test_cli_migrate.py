@@ -1,4 +1,4 @@
-"""`migrate`: what is shown, what is written, what is left alone, and the exit codes."""
+"""`migrate`: the output, the files it writes and skips, and the exit codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytest.importorskip("libcst", reason="the extra cli is not installed")
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from agent_factory.cli import console as waiting
+from agent_factory.cli import console as cli_console
 from agent_factory.cli import migrate as command
 from agent_factory.cli.app import app
 from agent_factory.migrate.values import Finding, Migration
@@ -86,7 +86,7 @@ def test_with_write_the_file_is_changed_and_a_second_time_it_is_not(desk: Path) 
     assert (done.exit_code, done.stdout) == (0, "1 file: nothing to do.\n")
 
 
-def test_what_is_left_to_a_person_is_listed_where_it_stands_now(desk: Path) -> None:
+def test_open_decisions_are_listed_with_their_new_lines(desk: Path) -> None:
     done = migrate("desk.py", "--to", "create_agent", "--write")
     assert done.exit_code == 1
     line, summary = done.stdout.splitlines()
@@ -113,7 +113,7 @@ def test_the_diff_is_one_that_git_applies(desk: Path) -> None:
     assert desk.read_bytes() == applied
 
 
-def test_of_a_folder_hidden_ones_environments_and_links_are_left_out(tmp_path: Path) -> None:
+def test_hidden_folders_environments_and_links_are_left_out(tmp_path: Path) -> None:
     kept = [".venv/a.py", ".git/b.py", "env/lib/c.py", "notes.txt"]
     changed = ["shop/__init__.py", "shop/types.pyi", "shop/deep/d.py"]
     for name in (*kept, *changed):
@@ -132,7 +132,7 @@ def test_of_a_folder_hidden_ones_environments_and_links_are_left_out(tmp_path: P
     assert outside.read_text(encoding="utf-8") == OLD
 
 
-def test_a_file_that_is_named_is_changed_wherever_it_lies() -> None:
+def test_a_file_that_is_named_is_changed_even_in_a_hidden_folder() -> None:
     Path(".hidden").mkdir()
     script = Path(".hidden/script")
     script.write_text(OLD, encoding="utf-8")
@@ -150,19 +150,19 @@ def test_a_link_that_is_named_stays_one_and_modes_stay(desk: Path) -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["desk.py", "link.py"]
 
 
-def test_a_file_that_is_no_python_is_told_and_left_and_the_others_are_done(desk: Path) -> None:
+def test_a_file_that_cannot_be_parsed_is_skipped_and_the_others_are_migrated(desk: Path) -> None:
     bad = Path("bad.py")
     bad.write_text("from langgraph.prebuilt import (\n", encoding="utf-8")
     done = migrate(".", "--write")
     assert done.exit_code == 2
     assert "bad.py cannot be parsed: line 1" in done.stderr
-    assert done.stdout == "2 files: 1 file changed, 1 file left alone.\n"
+    assert done.stdout == "2 files: 1 file changed, 1 file skipped.\n"
     assert desk.read_text(encoding="utf-8") == NEW
     (failure,) = data_of(".")["failures"]
     assert failure["file"] == "bad.py"
 
 
-def test_a_file_that_cannot_be_written_stays_whole(
+def test_a_file_that_cannot_be_written_is_unchanged(
     desk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(source: object, target: object) -> None:
@@ -179,13 +179,13 @@ def test_a_file_that_cannot_be_written_stays_whole(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nowhere"], "There is no file or folder nowhere."),
+        (["nowhere"], "nowhere does not exist."),
         (["notes.ipynb"], "is a notebook"),
         (["desk.py", "--to", "react"], "Invalid value for '--to'"),
         ([], "Missing argument"),
     ],
 )
-def test_what_is_written_wrongly_is_told(words: list[str], said: str) -> None:
+def test_wrong_arguments_are_reported(words: list[str], said: str) -> None:
     Path("notes.ipynb").write_text("{}", encoding="utf-8")
     done = migrate(*words)
     assert done.exit_code == 2
@@ -206,11 +206,11 @@ def test_json_has_the_same_keys_always() -> None:
     assert list(data_of("desk.py", "--write")) == keys
 
 
-def test_people_see_colours_and_each_decision_as_a_paragraph() -> None:
+def test_a_terminal_shows_a_styled_diff_and_a_paragraph_for_each_decision() -> None:
     finding = Finding(4, 9, "argument", "f(a=...)", "it has another meaning", "b=...")
     file = command.Migrated(Path("desk.py"), b"", Migration("a\r\n", "[b]\r\n", (finding,)))
     console = Console(record=True, width=60, force_terminal=True, file=StringIO())
-    console.print(command._for_people(command.Report(1, [file], [], False)))
+    console.print(command.styled(command.Report(1, [file], [], False)))
     text = console.export_text(styles=True)
     assert "\x1b[32m+[b]" in text
     assert "\x1b[31m-a\x1b[0m" in text
@@ -218,9 +218,9 @@ def test_people_see_colours_and_each_decision_as_a_paragraph() -> None:
     assert "write: b=..." in text
 
 
-def test_what_takes_long_has_a_bar_that_goes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_has_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal:
-        """An error output with a person before it."""
+        """An error output that is a terminal."""
 
         def __init__(self) -> None:
             self.text = ""
@@ -236,10 +236,10 @@ def test_what_takes_long_has_a_bar_that_goes_again(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TERM", "xterm")
     quick, slow = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stderr", quick)
-    assert list(waiting.each("abc", "Reading")) == ["a", "b", "c"]
+    assert list(cli_console.with_progress("abc", "Reading")) == ["a", "b", "c"]
     assert quick.text == ""
     monkeypatch.setattr(sys, "stderr", slow)
-    assert list(waiting.each("abc", "Reading", patience=0)) == ["a", "b", "c"]
+    assert list(cli_console.with_progress("abc", "Reading", delay=0)) == ["a", "b", "c"]
     assert "Reading" in slow.text
 
 
@@ -256,7 +256,7 @@ def test_without_libcst_it_says_what_to_install() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_as_a_process_it_writes_what_the_output_has_no_letters_for(desk: Path) -> None:
+def test_letters_that_the_output_lacks_are_escaped(desk: Path) -> None:
     desk.write_text("# é\n" + OLD, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "agent_factory.cli", "migrate", "desk.py"],

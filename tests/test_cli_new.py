@@ -1,4 +1,4 @@
-"""`new middleware`: files that pass as they are written, and that replace nothing."""
+"""`new middleware`: its files pass their tests, and replace no others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def files() -> set[str]:
 
 
 @pytest.mark.long
-def test_what_is_written_passes_its_tests_and_its_doctest() -> None:
+def test_the_files_pass_their_tests_and_doctest() -> None:
     done = new("AuditTrail", "--hooks", ",".join(HOOKS))
     assert done.exit_code == 0
     assert files() == {"audit_trail.py", "test_audit_trail.py"}
@@ -49,12 +49,12 @@ def test_what_is_written_passes_its_tests_and_its_doctest() -> None:
     assert "4 passed" in run.stdout, run.stdout
 
 
-def test_what_is_written_is_what_the_type_checker_and_the_linter_see_here() -> None:
+def test_the_files_are_those_that_mypy_and_ruff_check_here() -> None:
     """tests/typing holds it, where mypy and ruff look at it; see CONTRIBUTING.md."""
     skeleton = Skeleton("AuditTrail", "skeleton", HOOKS)
     assert (TYPED / "skeleton.py").read_text(encoding="utf-8") == skeleton.code
     tests = (TYPED / "skeleton_tests.py").read_text(encoding="utf-8")
-    assert tests.partition("\n")[2] == skeleton.tests  # its first line speaks to ruff
+    assert tests.partition("\n")[2] == skeleton.tests  # its first line is for ruff
 
 
 @pytest.mark.parametrize("name", ["X", "A" * LONGEST_NAME])
@@ -66,7 +66,7 @@ def test_its_lines_fit_into_88_columns_for_any_name(name: str, hooks: list[str])
         compile(text, "new", "exec")
 
 
-def test_only_the_hooks_that_were_asked_for_are_written() -> None:
+def test_only_the_requested_hooks_are_written() -> None:
     new("Guard", "--hooks", "after_model, around_tool")
     code = Path("guard.py").read_text(encoding="utf-8")
     assert [hook for hook in HOOKS if f"def {hook}(" in code] == ["after_model", "around_tool"]
@@ -97,7 +97,7 @@ def test_nothing_is_overwritten(there: str) -> None:
     Path(there).write_text("mine", encoding="utf-8")
     done = new("Guard")
     assert done.exit_code == 2
-    assert f"{there} exists, and is left as it is." in done.stderr
+    assert f"{there} exists and is not changed." in done.stderr
     assert files() == {there}
     assert Path(there).read_text(encoding="utf-8") == "mine"
 
@@ -114,14 +114,14 @@ def test_nothing_is_overwritten(there: str) -> None:
         (["None"], "Write one such as AuditTrail."),
         (["Import"], "would hide"),
         (["Types"], "Add a word: TypesMiddleware."),
-        (["A" * 50], "36 are the most"),
-        (["Guard", "--hooks", "before_modle"], "Take any of before_agent, before_model"),
-        (["Guard", "--hooks", "awrap_tool_call"], "Take around_tool"),
+        (["A" * 50], "may have 36 characters"),
+        (["Guard", "--hooks", "before_modle"], "Use any of before_agent, before_model"),
+        (["Guard", "--hooks", "awrap_tool_call"], "Use around_tool"),
         (["Guard", "--hooks", " ,"], "--hooks is empty"),
-        (["Guard", "--dir", "nowhere"], "There is no folder nowhere."),
+        (["Guard", "--dir", "nowhere"], "The folder nowhere does not exist."),
     ],
 )
-def test_what_cannot_be_written_is_told_with_what_to_write(words: list[str], said: str) -> None:
+def test_wrong_arguments_are_reported_with_a_hint(words: list[str], said: str) -> None:
     done = new(*words)
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in " ".join(done.stderr.split())

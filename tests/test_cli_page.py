@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from agent_factory.cli.app import app
 from agent_factory.cli.loading import load
-from agent_factory.cli.show import tree_of
+from agent_factory.cli.show import plan_tree
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "command_line.md").read_text("utf-8")
 DESK, OLD = re.findall(r"```python.*\n((?:.*\n)*?)```", PAGE)
@@ -33,14 +33,14 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("command", "printed"), SHOWN)
-def test_a_command_prints_what_the_page_says(command: str, printed: str) -> None:
+def test_a_command_prints_the_output_of_the_page(command: str, printed: str) -> None:
     assert CliRunner().invoke(app, shlex.split(command)).stdout == printed
 
 
 def test_the_tree_is_the_one_of_the_page() -> None:
     file = io.StringIO()
     console = Console(file=file, width=80, _environ={})
-    console.print(tree_of("desk:agent", load("desk:agent").plan))
+    console.print(plan_tree("desk:agent", load("desk:agent").plan))
     tree = "\n".join(line.rstrip() for line in file.getvalue().splitlines())
     assert f"```text\n{tree}\n```" in PAGE
 

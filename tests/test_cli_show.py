@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 
 from agent_factory import Topology, load_topology
 from agent_factory.cli.app import app
-from agent_factory.cli.show import tree_of
+from agent_factory.cli.show import plan_tree
 from agent_factory.topology import plan
 from agent_factory.topology.model import Call, Hook, Layer, Phase, Shape, Tool, ToolKind
 
@@ -66,13 +66,18 @@ def refused(*words: str) -> str:
 
 @pytest.mark.parametrize(
     ("form", "expected"),
-    [("text", NEW.render()), ("mermaid", NEW.to_mermaid()), ("json", NEW.to_json())],
+    [
+        ("text", NEW.render()),
+        ("mermaid", NEW.to_mermaid()),
+        ("json", NEW.to_json()),
+        ("topology", NEW.to_snapshot()),
+    ],
 )
 def test_a_plan_is_shown_as_it_renders_itself(form: str, expected: str) -> None:
     assert run("show", "new.json", "--format", form).stdout == expected.rstrip("\n") + "\n"
 
 
-def test_without_a_terminal_it_is_plain_text_and_json_is_the_canonical_one() -> None:
+def test_without_a_terminal_the_output_is_plain_text_or_canonical_json() -> None:
     assert run("show", "new.json").stdout == NEW.render() + "\n"
     assert load_topology(run("show", "new.json", "--json").stdout) == NEW
 
@@ -81,26 +86,28 @@ def test_without_a_terminal_it_is_plain_text_and_json_is_the_canonical_one() -> 
     ("file", "expected"),
     [
         ("a.txt", NEW.render()),
-        ("a.topology", NEW.render()),
+        ("a.topology", NEW.to_snapshot()),
         ("a.mmd", NEW.to_mermaid()),
         ("A.JSON", NEW.to_json()),
     ],
 )
-def test_a_file_is_written_in_the_form_that_its_name_ends_with(file: str, expected: str) -> None:
+def test_the_suffix_of_a_file_decides_its_format(file: str, expected: str) -> None:
     done = run("show", "new.json", "--output", file)
     assert (done.exit_code, done.output) == (0, "")
     assert Path(file).read_bytes() == (expected.rstrip("\n") + "\n").encode()
 
 
 @pytest.mark.parametrize("form", ["svg", "html"])
-def test_a_picture_is_written_by_its_file_s_name(form: str) -> None:
+def test_a_picture_is_written_by_its_suffix(form: str) -> None:
     pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
     assert run("show", "new.json", "--output", f"plan.{form}").exit_code == 0
     assert f"<{form}" in Path(f"plan.{form}").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("form", ["svg", "html"])
-def test_without_the_extra_a_picture_names_it(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_draw_the_error_says_what_to_install(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "pygraphviz"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
@@ -109,24 +116,24 @@ def test_without_the_extra_a_picture_names_it(form: str, monkeypatch: pytest.Mon
     assert not Path(f"plan.{form}").exists()
 
 
-def test_forms_that_contradict_and_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+def test_contradicting_formats_and_unwritable_files_are_reported(tmp_path: Path) -> None:
     assert "--json and --format svg" in refused("show", "new.json", "--json", "--format", "svg")
     assert "cannot be written" in refused("show", "new.json", "-o", str(tmp_path / "no" / "a.txt"))
     assert "Is a directory" in refused("show", "new.json", "-o", ".") or os.name != "posix"
 
 
-def on_screen(topology: Topology, width: int = 80, encoding: str = "utf-8") -> str:
+def on_console(topology: Topology, width: int = 80, encoding: str = "utf-8") -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
     console = Console(file=file, width=width, no_color=True, _environ={})
-    console.print(tree_of("new.json", topology))
+    console.print(plan_tree("new.json", topology))
     file.flush()
     return raw.getvalue().decode(encoding)
 
 
-def test_the_tree_shows_phases_ways_with_reasons_layers_and_tools() -> None:
+def test_the_tree_shows_phases_edges_with_reasons_layers_and_tools() -> None:
     assert (
-        on_screen(NEW)
+        on_console(NEW)
         == """\
 new.json
 ├── __start__ -> Guard.before_agent
@@ -154,15 +161,15 @@ new.json
     )
 
 
-def test_the_tree_holds_a_narrow_screen_and_a_poor_alphabet() -> None:
-    narrow = on_screen(NEW, width=30)
+def test_the_tree_fits_a_narrow_terminal_and_ascii() -> None:
+    narrow = on_console(NEW, width=30)
     assert max(map(len, narrow.splitlines())) <= 30
-    assert "-- tools" in on_screen(NEW, encoding="ascii")
+    assert "-- tools" in on_console(NEW, encoding="ascii")
 
 
 @contextmanager
 def terminal(*words: str, **env: str) -> Iterator[str]:
-    """What the command shows on a terminal of its own."""
+    """What the command shows on its own terminal."""
     ours, theirs = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "agent_factory.cli", *words],
@@ -185,17 +192,17 @@ def terminal(*words: str, **env: str) -> Iterator[str]:
 
 
 @posix
-def test_on_a_terminal_a_plan_is_a_tree_and_no_color_is_heeded() -> None:
+def test_on_a_terminal_a_plan_is_a_tree_that_respects_no_color() -> None:
     with terminal("show", "new.json", NO_COLOR="1") as shown:
         assert "each turn" in shown
         assert "├── " in shown
-        assert "\x1b[3" not in shown  # colours; bold is none
+        assert "\x1b[3" not in shown  # codes of foreground colors; bold is not one
 
 
 # diff
 
 
-def test_a_difference_is_told_in_words_and_as_data() -> None:
+def test_differences_are_printed_in_words_and_as_data() -> None:
     assert run("diff", "old.json", "new.json").stdout == f"{OLD.diff(NEW)}\n"
     data = json.loads(run("diff", "old.json", "new.json", "--json").stdout)
     assert list(data) == ["old", "new", "differs", "changes"]
@@ -203,11 +210,11 @@ def test_a_difference_is_told_in_words_and_as_data() -> None:
     assert (data["old"], data["differs"]) == ("old.json", True)
 
 
-def test_only_exit_code_makes_a_difference_a_failure() -> None:
+def test_only_the_option_exit_code_makes_a_difference_a_failure() -> None:
     assert run("diff", "old.json", "new.json").exit_code == 0
     assert run("diff", "old.json", "new.json", "--exit-code").exit_code == 1
     same = run("diff", "old.json", "old.json", "--exit-code")
-    assert (same.exit_code, same.stdout) == (0, "no difference\n")
+    assert (same.exit_code, same.stdout) == (0, "No differences.\n")
     assert run("diff", "old.json", "none.json", "--exit-code").exit_code == 2
 
 
@@ -228,19 +235,19 @@ def test_an_order_is_explained_in_words_and_as_data() -> None:
     assert data["corners"]["loop_entry"] == "Limit.before_model"
 
 
-def test_a_way_is_explained_by_its_nodes_or_said_not_to_be() -> None:
+def test_an_edge_is_explained_by_its_nodes_or_reported_missing() -> None:
     assert run("explain", "new.json", "model", "tools").stdout == (
         f"{NEW.explain('model', 'tools')}\n"
     )
     data = json.loads(run("explain", "new.json", "start", "Guard.before_agent", "--json").stdout)
     assert (data["from"], data["exists"], data["instead"]) == ("__start__", True, [])
     assert [list(reason) for reason in data["reasons"]] == [["why", "by", "meaning"]]
-    no_way = json.loads(run("explain", "new.json", "tools", "end", "--json").stdout)
-    assert (no_way["exists"], no_way["reasons"]) == (False, [])
-    assert no_way["instead"] == ["Limit.before_model", "Log.after_agent"]
+    missing = json.loads(run("explain", "new.json", "tools", "end", "--json").stdout)
+    assert (missing["exists"], missing["reasons"]) == (False, [])
+    assert missing["instead"] == ["Limit.before_model", "Log.after_agent"]
 
 
-def test_nodes_that_are_none_are_told() -> None:
+def test_unknown_nodes_are_reported() -> None:
     assert "Did you mean model?" in refused("explain", "new.json", "modle", "tools")
     assert "Its nodes are __start__" in refused("explain", "new.json", "model", "xyz")
     assert "FROM needs TO" in refused("explain", "new.json", "model")
@@ -251,4 +258,4 @@ def test_a_code_is_explained_too() -> None:
     data = json.loads(run("explain", "AF204", "--json").stdout)
     keys = ["code", "name", "meaning", "severity", "ignorable", "example", "hint"]
     assert list(data) == keys
-    assert "AF999 is no code" in refused("explain", "AF999")
+    assert "The code AF999 is unknown" in refused("explain", "AF999")

@@ -1,4 +1,4 @@
-"""What a command can be pointed at, and what it says of everything else."""
+"""The targets of commands, and the errors about everything else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from agent_factory import plan_agent
 from agent_factory.cli.app import app
-from agent_factory.cli.error_reports import reported
+from agent_factory.cli.error_reports import reporting_errors
 
 AGENT = """
 from agent_factory import AgentMiddleware, create_agent, plan_agent
@@ -108,7 +108,7 @@ def shown(target: str) -> str:
 
 
 def refused(*words: str) -> str:
-    """What is said instead, in one line."""
+    """The error output, in one line."""
     done = run(*words)
     assert (done.exit_code, done.stdout) == (2, ""), done.output
     assert "Traceback" not in done.stderr
@@ -118,7 +118,7 @@ def refused(*words: str) -> str:
 @pytest.mark.parametrize(
     "attribute", ["agent", "plan", "stack", "build", "build_stack", "Shop.desk"]
 )
-def test_an_agent_a_plan_a_stack_and_what_builds_one_are_targets(
+def test_agents_plans_stacks_and_functions_that_build_them_are_targets(
     write: Write, attribute: str
 ) -> None:
     write("things.py", THINGS)
@@ -129,30 +129,30 @@ def test_an_agent_a_plan_a_stack_and_what_builds_one_are_targets(
 @pytest.mark.parametrize(
     ("attribute", "words"),
     [
-        ("agnet", "things has no 'agnet'. Did you mean agent?"),
-        ("zzz", "It has the agents agent, plan."),
-        ("Shop.dsek", "things:Shop has no 'dsek'. Did you mean desk?"),
-        ("number", "things:number is no agent: int (3)"),
+        ("agnet", "things does not have 'agnet'. Did you mean agent?"),
+        ("zzz", "Agents in it: agent, plan."),
+        ("Shop.dsek", "things:Shop does not have 'dsek'. Did you mean desk?"),
+        ("number", "things:number must be an agent, got int (3)"),
         ("one", "is one middleware. Put it into a list."),
         ("Look", "is a class"),
         ("graph", "create_agent did not build"),
         ("foreign", "create_agent did not build"),
-        ("nothing", "was called, and its result is no agent: NoneType"),
-        ("wants", "takes model, size"),
+        ("nothing", "was called, and its result must be an agent, got NoneType"),
+        ("wants", "must be callable without arguments, but needs model, size"),
         ("later", "is asynchronous"),
-        ("gives", "gives something to await"),
+        ("gives", "its result is awaitable"),
         ("broken", "raised RuntimeError: no key, at things.py:44"),
         ("leaves", "raised SystemExit: enough"),
     ],
 )
-def test_what_is_no_agent_is_told_with_what_to_give(
+def test_a_value_that_is_not_an_agent_is_reported_with_a_hint(
     write: Write, attribute: str, words: str
 ) -> None:
     write("things.py", THINGS)
     assert words in refused("show", f"things:{attribute}")
 
 
-def test_a_module_alone_is_its_only_agent_or_a_question(write: Write) -> None:
+def test_a_module_stands_for_its_only_agent(write: Write) -> None:
     write("one.py", AGENT)
     write("things.py", THINGS)
     write("none.py", "")
@@ -170,14 +170,16 @@ def test_a_module_alone_is_its_only_agent_or_a_question(write: Write) -> None:
         ("raise SystemExit(3)", "raised SystemExit: 3"),
     ],
 )
-def test_a_module_that_raises_is_told_with_its_line(write: Write, source: str, words: str) -> None:
+def test_a_module_that_raises_is_reported_with_its_line(
+    write: Write, source: str, words: str
+) -> None:
     write("mine.py", source)
     said = refused("show", "mine:agent")
     assert words in said
     assert f", at mine.py:{len(source.splitlines())}." in said
 
 
-def test_the_traceback_is_shown_where_it_is_asked_for_and_begins_with_the_users_code(
+def test_the_traceback_option_shows_frames_from_the_users_code_on(
     write: Write,
 ) -> None:
     write("mine.py", "import json\njson.loads('{')")
@@ -194,22 +196,22 @@ def test_the_traceback_is_shown_where_it_is_asked_for_and_begins_with_the_users_
     [
         ("thigns:agent", "Did you mean things?"),
         ("things.agent", "Did you mean things:agent?"),
-        ("nowhere.to_be:agent", "There is no module nowhere.to_be."),
+        ("nowhere.to_be:agent", "Module nowhere.to_be was not found."),
         ("shop.dsek:agent", "Did you mean shop.desk?"),
-        ("", "is no target"),
-        (":agent", "is no target"),
-        (".things:agent", "is no name of a module"),
-        ("things.py:agent:more", "is no name of a module"),
-        ("thigns.py:agent", "There is no file thigns.py. Did you mean things.py?"),
+        ("", "must name a module or a file"),
+        (":agent", "must name a module or a file"),
+        (".things:agent", "is not a valid module name"),
+        ("things.py:agent:more", "is not a valid module name"),
+        ("thigns.py:agent", "The file thigns.py does not exist. Did you mean things.py?"),
         ("shop/", "is a folder"),
-        ("readme.txt/../readme", "There is no file"),
-        ("./readme.txt", "is no file of Python"),
-        ("C:\\x.py:agent", "There is no file C:\\x.py."),
-        ("C:\\x.py", "There is no file C:\\x.py."),
-        ("C:/x.py:agent", "There is no file C:/x.py."),
+        ("readme.txt/../readme", "does not exist"),
+        ("./readme.txt", "is neither a Python file nor a plan"),
+        ("C:\\x.py:agent", "The file C:\\x.py does not exist."),
+        ("C:\\x.py", "The file C:\\x.py does not exist."),
+        ("C:/x.py:agent", "The file C:/x.py does not exist."),
     ],
 )
-def test_what_cannot_be_imported_is_told_with_what_is_there(
+def test_a_failed_import_is_reported_with_similar_names(
     write: Write, target: str, words: str
 ) -> None:
     write("things.py", THINGS)
@@ -219,7 +221,7 @@ def test_what_cannot_be_imported_is_told_with_what_is_there(
 
 
 @pytest.mark.parametrize("name", ["json.py", "my-agent.py", "a.b.py", "deep/er/inside.py"])
-def test_a_file_may_have_any_name_and_that_of_another_module(write: Write, name: str) -> None:
+def test_a_file_may_have_any_name_even_of_another_module(write: Write, name: str) -> None:
     write(name, AGENT)
     assert shown(f"{name}:agent") == PLAN
     assert shown(f"./{name}:agent") == PLAN
@@ -242,7 +244,7 @@ def test_two_checkouts_of_one_package_are_kept_apart(write: Write) -> None:
     assert sys.path == path
 
 
-def test_the_current_folder_comes_first_as_python_m_has_it(
+def test_the_current_folder_is_searched_first(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = write("elsewhere/desk_of_mine.py", "agent = 3").parent
@@ -257,14 +259,14 @@ def test_a_module_is_run_once_for_several_targets(write: Write) -> None:
     assert done.stderr.split() == ["imported", "building"]
 
 
-def test_what_a_module_prints_stays_out_of_the_output(write: Write) -> None:
+def test_the_output_of_a_module_goes_to_the_error_output(write: Write) -> None:
     write("things.py", "print('hello')\n" + THINGS)
     done = run("show", "things:build", "--json")
     assert json.loads(done.stdout)["format"] == "agent_factory.topology"
     assert done.stderr.split() == ["hello", "building"]
 
 
-def test_ctrl_c_in_a_module_ends_with_a_word(write: Write) -> None:
+def test_ctrl_c_in_a_module_ends_the_command(write: Write) -> None:
     write("things.py", THINGS)
     done = run("show", "things:stopped")
     assert (done.exit_code, done.stderr.strip()) == (130, "Stopped.")
@@ -293,20 +295,20 @@ def test_a_langgraph_configuration_names_its_graphs(write: Write) -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ("{", "is no JSON"),
-        ("{}", 'has no "graphs"'),
-        ('{"graphs": []}', 'has no "graphs"'),
-        ('{"graphs": {"desk": 3}}', "the graph 'desk' is 3"),
-        ('{"graphs": {"desk": "desk.py"}}', "no file.py:attribute"),
-        ('{"graphs": {"desk": "nope.py:agent"}}', "There is no file"),
+        ("{", "is not valid JSON"),
+        ("{}", 'must have "graphs"'),
+        ('{"graphs": []}', 'must have "graphs"'),
+        ('{"graphs": {"desk": 3}}', "the graph 'desk' must be file.py:attribute, got 3"),
+        ('{"graphs": {"desk": "desk.py"}}', "must be file.py:attribute, got 'desk.py'"),
+        ('{"graphs": {"desk": "nope.py:agent"}}', "nope.py does not exist"),
     ],
 )
-def test_a_configuration_of_no_use_is_told(write: Write, config: str, words: str) -> None:
+def test_an_invalid_configuration_is_reported(write: Write, config: str, words: str) -> None:
     write("langgraph.json", config)
     assert words in refused("show", "langgraph.json")
 
 
-def test_a_graph_that_is_not_in_the_configuration_is_told(write: Write) -> None:
+def test_a_graph_missing_in_the_configuration_is_reported(write: Write) -> None:
     write("langgraph.json", '{"graphs": {"desk": "desk.py:agent"}}')
     assert "Did you mean desk?" in refused("show", "langgraph.json:dsek")
 
@@ -317,9 +319,9 @@ def test_a_graph_that_is_not_in_the_configuration_is_told(write: Write) -> None:
 def test_a_saved_plan_is_a_target(write: Write) -> None:
     plan = plan_agent()
     write("plan.json", plan.to_json())
-    write("plan.topology", plan.render() + "\n")
+    write("plan.topology", plan.to_snapshot())
     assert shown("plan.json") == shown("plan.topology") == plan.render() + "\n"
-    assert run("diff", "plan.json", "plan.topology").stdout == "no difference\n"
+    assert run("diff", "plan.json", "plan.topology").stdout == "No differences.\n"
 
 
 @pytest.mark.parametrize(
@@ -327,46 +329,46 @@ def test_a_saved_plan_is_a_target(write: Write) -> None:
     [
         ("plan.json", "[]", "AF130"),
         ("plan.json", '{"format": "agent_factory.topology", "version": 99}', "version 99"),
-        ("plan.json", "{", "is no JSON"),
+        ("plan.json", "{", "is not valid JSON"),
         ("plan.topology", "hello", "AF130"),
     ],
 )
-def test_a_file_that_holds_no_plan_is_told(write: Write, name: str, text: str, words: str) -> None:
+def test_a_file_without_a_plan_is_reported(write: Write, name: str, text: str, words: str) -> None:
     write(name, text)
     assert words in refused("show", name)
 
 
-def test_a_file_that_is_no_text_is_told(write: Write, tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_reported(write: Write, tmp_path: Path) -> None:
     (tmp_path / "plan.topology").write_bytes(b"\xff\xfe\x00")
     assert "plan.topology cannot be read" in refused("show", "plan.topology")
 
 
-# What is no mistake of the user's
+# Errors that the user did not cause
 
 
-def test_a_mistake_of_the_command_itself_asks_for_a_report(
+def test_a_bug_in_a_command_asks_for_a_report(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def broken(traceback: bool) -> None:
         raise ZeroDivisionError("by zero")
 
     with pytest.raises(typer.Exit) as end:
-        reported(broken)(traceback=False)
+        reporting_errors(broken)(traceback=False)
     assert end.value.exit_code == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "a mistake of agent-factory itself: ZeroDivisionError: by zero" in said
+    assert "a bug in agent-factory itself: ZeroDivisionError: by zero" in said
     assert "Please report it" in said
     assert "Traceback (most" not in said
     with pytest.raises(typer.Exit):
-        reported(broken)(traceback=True)
+        reporting_errors(broken)(traceback=True)
     assert "Traceback (most" in capsys.readouterr().err
 
 
-def test_a_disc_that_is_full_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     def full() -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(typer.Exit) as end:
-        reported(full)()
+        reporting_errors(full)()
     assert end.value.exit_code == 2
     assert "agent-factory: [Errno 28] No space left on device." in capsys.readouterr().err

@@ -8,12 +8,15 @@ import importlib
 import importlib.util
 import inspect
 import io
+import os
 import pkgutil
 import re
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -25,7 +28,10 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 
-KINDS = ("python", "output", "text", "sh", "toml", "mermaid")
+UPDATE = bool(os.environ.get("UPDATE_DOCS"))
+"""Whether outputs that differ are written to the pages, and not reported."""
+
+KINDS = ("python", "output", "text", "sh", "toml", "json", "mermaid")
 """What a block may be; in any other spelling, code would not be run."""
 
 NEEDS = {
@@ -37,8 +43,22 @@ NEEDS = {
 """What a module needs beyond the core, for itself or for its examples."""
 
 
-PAGE_NEEDS = {"docs/langchain_middleware.md": "langchain.agents"}
-"""What the code of a page needs beyond the core and what every test has."""
+PAGE_NEEDS = {
+    "docs/langchain_middleware.md": ("langchain.agents",),
+    "docs/howto/deployment.md": ("langgraph.checkpoint.sqlite", "typer"),
+    "docs/howto/mcp.md": ("langchain_mcp_adapters",),
+    "docs/howto/web_service.md": ("fastapi",),
+    "docs/tutorial.md": ("typer", "syrupy"),
+}
+"""What the code of a page needs beyond the core."""
+
+LONG = {"docs/howto/deployment.md", "docs/howto/mcp.md", "docs/tutorial.md"}
+"""Pages that start processes."""
+
+
+def code_pages() -> list[Any]:
+    marks = {True: [pytest.mark.long], False: []}
+    return [pytest.param(p, id=title(p), marks=marks[title(p) in LONG]) for p in PAGES]
 
 
 def title(path: Path) -> str:
@@ -69,20 +89,52 @@ def run_block(block: Block, page: Path, namespace: ModuleType) -> str:
     return printed.getvalue()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
+def run_shell(block: Block, folder: Path) -> str:
+    """Run a block of commands in a folder; their output, with every duration as 0.00s."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV", "HYPOTHESIS"))}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    done = subprocess.run(block.text, shell=True, cwd=folder, env=env, capture_output=True)
+    return timeless(done.stdout.decode() or done.stderr.decode())
+
+
+def timeless(text: str) -> str:
+    return re.sub(r"\bin \d+\.\d+s", "in 0.00s", text)
+
+
+@pytest.mark.parametrize("page", code_pages())
 def test_the_code_of_a_page_runs_and_prints_what_the_page_says(
-    page: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    if needed := PAGE_NEEDS.get(title(page)):
+    for needed in PAGE_NEEDS.get(title(page), ()):
         pytest.importorskip(needed, reason="an extra is not installed")
     namespace = ModuleType("page")  # a module: pydantic and dataclasses look names up in one
     monkeypatch.setitem(sys.modules, "page", namespace)
     printed = ""
+    stale: list[tuple[Block, str]] = []
     for block in blocks(page):
         if block.info == "python":
             printed = run_block(block, page, namespace)
+        elif " file: " in block.info:
+            (tmp_path / block.info.partition(" file: ")[2]).write_text(block.text)
+        elif block.info == "sh run":
+            printed = run_shell(block, tmp_path)
         elif block.info == "output":
-            assert printed.rstrip() == block.text.rstrip(), f"{title(page)}:{block.line}"
+            expected = timeless(block.text)
+            if UPDATE and printed.rstrip() != expected.rstrip():
+                stale.append((block, printed))
+                continue
+            assert printed.rstrip() == expected.rstrip(), f"{title(page)}:{block.line}"
+    write_outputs(page, stale)
+
+
+def write_outputs(page: Path, stale: list[tuple[Block, str]]) -> None:
+    """Replace blocks of output, the last one first, so that line numbers stay right."""
+    lines = page.read_text(encoding="utf-8").splitlines(keepends=True)
+    for block, printed in reversed(stale):
+        end = block.line + len(block.text.splitlines())
+        lines[block.line : end] = [f"{printed.rstrip()}\n"]
+    if stale:
+        page.write_text("".join(lines), encoding="utf-8")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=title)
@@ -91,7 +143,7 @@ def test_code_that_is_not_run_says_why(page: Path) -> None:
         kind, _, why = block.info.partition(" ")
         assert kind in KINDS, f"{title(page)}:{block.line}"
         if kind == "python" and why:
-            assert re.fullmatch(r"no-run: .{5,}", why), f"{title(page)}:{block.line}"
+            assert re.fullmatch(r"no-run: .{5,}|file: \w+\.py", why), f"{title(page)}:{block.line}"
 
 
 def prose(page: Path) -> str:
@@ -124,6 +176,16 @@ def test_the_index_links_every_page_and_the_readme_every_example() -> None:
     pages = {path for path in DOCS.rglob("*.md") if path != DOCS / "index.md"}
     assert pages <= linked_from(DOCS / "index.md")
     assert set((ROOT / "examples").glob("[!_]*.py")) <= linked_from(ROOT / "README.md")
+
+
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", DOCS / "architecture.md"], ids=title)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    folders = ("agent_factory", "middleware", "scripts")
+    files = {path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    for name in re.findall(
+        r"[`\[>](?!tests/)((?:\w+/)*\w+\.py)\b", page.read_text(encoding="utf-8")
+    ):
+        assert any(file.endswith(f"/{name}") for file in files), name
 
 
 def modules() -> list[str]:

@@ -281,12 +281,12 @@ def test_reprompt_ends_with_a_form_of_the_local_model_too(show: Show) -> None:
     assert show("reprompt", "--model", "local").rpartition("\nBooking(room='garden'")[1]
 
 
-def test_time_travel_d31_keeps_each_way_that_was_decided(show: Show) -> None:
+def test_time_travel_keeps_a_branch_for_each_decision(show: Show) -> None:
     pytest.importorskip("langgraph.checkpoint.sqlite", reason="the extra sqlite is not installed")
     out = show("time_travel").splitlines()
-    assert out[0] == "waiting: {'order_id': 'A-1001', 'euros': 90}"
+    assert out[0] == "pending: {'order_id': 'A-1001', 'euros': 90}"
     assert out[1].endswith("90 euros were paid back for order A-1001. | You get 90 euros back.")
-    assert out[2].endswith("No refunds for lamps. | I am sorry, there is no refund.")
+    assert out[2].endswith("No refunds for lamps. | I am sorry, we do not refund lamps.")
     assert out[3].endswith("45 euros were paid back for order A-1001. | You get 45 euros back.")
     assert out[4].endswith("3 of them ends of a run")
     assert out[5].endswith("You get 45 euros back.")

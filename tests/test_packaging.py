@@ -141,6 +141,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / (src / "name").read_text()
 
 
+KINDS = (".py", ".css", ".js")
+
+
 def test_wheel_contents(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     tops = {n.partition("/")[0] for n in names}
@@ -153,7 +156,7 @@ def test_wheel_contents(wheel: Path) -> None:
         for here, dirs, files in os.walk(folder):
             dirs[:] = [d for d in dirs if d not in SKIP]
             rel = Path(here).relative_to(folder)
-            expected |= {(Path(prefix) / rel / f).as_posix() for f in files if f.endswith(".py")}
+            expected |= {(Path(prefix) / rel / f).as_posix() for f in files if f.endswith(KINDS)}
     assert {n for n in names if n.startswith("agent_factory/")} == expected
 
 

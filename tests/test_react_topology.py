@@ -19,7 +19,7 @@ from agent_factory import (
 )
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import AgentStyle, Topology
-from agent_factory.topology.load import TopologyFileError, read_topology
+from agent_factory.topology.load import TopologyFileError
 
 START, END = "__start__", "__end__"
 PRE, POST, STRUCTURED = "pre_model_hook", "post_model_hook", "generate_structured_response"
@@ -167,16 +167,16 @@ EVERY = [
 
 
 @pytest.mark.parametrize(("tools", "pre", "post", "rf", "version"), EVERY)
-def test_a_plan_in_this_dialect_is_read_back_from_either_form(
+def test_a_plan_of_this_style_is_read_back_from_either_file(
     tools: int, pre: Any, post: Any, rf: Any, version: Any
 ) -> None:
     """B6"""
     plan = topology_of(agent([add, show][:tools], pre=pre, post=post, rf=rf, version=version))
     assert load_topology(plan.to_json()) == plan
-    assert read_topology(plan.render()) == plan
+    assert load_topology(plan.to_snapshot()) == plan
 
 
-def test_the_text_says_why_a_way_is_there() -> None:
+def test_the_text_gives_the_reasons_of_an_edge() -> None:
     plan = topology_of(agent([add, show], **HOOKS, rf=Answer))
     assert plan.render().splitlines() == [
         "__start__ -> pre_model_hook",
@@ -241,7 +241,7 @@ def test_both_factories_are_made_of_the_same_parts() -> None:
     assert parts(agent([add, show], **HOOKS, rf=Answer)) == parts(ours)
 
 
-def test_a_text_that_was_changed_is_refused() -> None:
-    text = topology_of(agent(**HOOKS)).render()
+def test_a_snapshot_that_was_edited_is_refused() -> None:
+    text = topology_of(agent(**HOOKS)).to_snapshot()
     with pytest.raises(TopologyFileError, match="contradicts itself"):
-        read_topology(text.replace("tools -> pre_model_hook", "tools -> agent"))
+        load_topology(text.replace("tools -> pre_model_hook", "tools -> agent"))

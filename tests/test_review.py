@@ -1,4 +1,4 @@
-"""Reviews of runs that asked: by HumanInTheLoopMiddleware, or by `interrupt()` in a tool."""
+"""Reviews of runs paused by HumanInTheLoopMiddleware or by an `interrupt()` in a tool."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def goes_on(agent: Any) -> bool:
     return bool(model.requests[0].messages == result["messages"][:-1])
 
 
-def test_what_waits_is_listed_by_the_ids_of_the_calls(act: Act, mode: Any) -> None:
+def test_pending_calls_are_listed_by_id(act: Act, mode: Any) -> None:
     config = {"allowed_decisions": ["approve", "reject"], "description": "Is it right?"}
     agent = asked(Till(), [LOOK, *wish(1, 2)], mode=mode, on=config)
     calls = act("pending", agent).calls
@@ -116,7 +116,7 @@ def test_what_waits_is_listed_by_the_ids_of_the_calls(act: Act, mode: Any) -> No
     assert {call.allowed for call in calls} == {("approve", "reject")}
 
 
-def test_two_calls_alike_are_told_apart(act: Act) -> None:
+def test_two_identical_calls_are_distinguished(act: Act) -> None:
     alike = [{"name": "pay", "args": {"euros": 1}, "id": id_} for id_ in ("a", "b")]
     till = Till()
     agent = asked(till, alike, "Done.")
@@ -125,7 +125,7 @@ def test_two_calls_alike_are_told_apart(act: Act) -> None:
     assert said(result)["b"] == "paid 1"
 
 
-def test_d22_all_calls_are_approved_at_once(act: Act, mode: Any) -> None:
+def test_all_calls_are_approved_at_once(act: Act, mode: Any) -> None:
     till = Till()
     agent = asked(till, wish(1, 2), "Done.", mode=mode)
     assert act("approve", agent)["messages"][-1].text == "Done."
@@ -134,7 +134,7 @@ def test_d22_all_calls_are_approved_at_once(act: Act, mode: Any) -> None:
 
 
 @pytest.mark.parametrize("first", ["call_1", "call_2"])
-def test_d30_calls_are_decided_one_by_one_in_any_order(act: Act, mode: Any, first: str) -> None:
+def test_calls_are_decided_one_by_one_in_any_order(act: Act, mode: Any, first: str) -> None:
     till = Till()
     agent = asked(till, wish(1, 2), "Done.", mode=mode)
     act("approve", agent, first)
@@ -147,7 +147,7 @@ def test_d30_calls_are_decided_one_by_one_in_any_order(act: Act, mode: Any, firs
     assert goes_on(agent)
 
 
-def test_a_decision_that_was_noted_can_be_changed_until_all_are_made(act: Act) -> None:
+def test_a_recorded_decision_can_be_changed_until_all_are_made(act: Act) -> None:
     till = Till()
     agent = asked(till, wish(1, 2), "Done.")
     act("approve", agent, "call_1")
@@ -157,7 +157,7 @@ def test_a_decision_that_was_noted_can_be_changed_until_all_are_made(act: Act) -
     assert goes_on(agent)
 
 
-def test_decisions_of_one_stop_are_none_of_the_next(act: Act) -> None:
+def test_decisions_of_one_stop_do_not_apply_to_the_next(act: Act) -> None:
     """The middleware asks about the calls, and then the run stops before the tools as well."""
     till = Till()
     agent = asked(till, wish(1, 2), "Done.", interrupt_before=["tools"])
@@ -170,7 +170,7 @@ def test_decisions_of_one_stop_are_none_of_the_next(act: Act) -> None:
     assert goes_on(agent)
 
 
-def test_d23_rejected_calls_are_answered_and_the_model_goes_on(act: Act, mode: Any) -> None:
+def test_rejected_calls_get_a_result_and_the_model_continues(act: Act, mode: Any) -> None:
     till = Till()
     agent = asked(till, wish(1, 2), "I did not pay.", mode=mode)
     result = act("reject", agent, "No money.")
@@ -180,12 +180,12 @@ def test_d23_rejected_calls_are_answered_and_the_model_goes_on(act: Act, mode: A
     assert goes_on(agent)
 
 
-def test_d23_without_a_reason_the_middleware_writes_one(act: Act, mode: Any) -> None:
+def test_a_rejection_without_a_reason_gets_the_text_of_the_middleware(act: Act, mode: Any) -> None:
     agent = asked(Till(), wish(1), "Well.", mode=mode)
     assert said(act("reject", agent))["call_1"].startswith("A reviewer rejected this call of pay")
 
 
-def test_d24_an_edited_call_runs_and_the_model_is_told(act: Act, mode: Any) -> None:
+def test_an_edited_call_runs_and_the_model_reads_about_the_edit(act: Act, mode: Any) -> None:
     till = Till()
     agent = asked(till, wish(100), "Done.", mode=mode)
     result = act("edit", agent, {"euros": 10})
@@ -194,7 +194,7 @@ def test_d24_an_edited_call_runs_and_the_model_is_told(act: Act, mode: Any) -> N
     assert goes_on(agent)
 
 
-def test_a_response_stands_in_the_place_of_a_result(act: Act, mode: Any) -> None:
+def test_a_response_replaces_the_result(act: Act, mode: Any) -> None:
     till = Till()
     agent = asked(till, wish(1, 2), "Done.", mode=mode)
     act("respond", agent, "paid in cash", "call_1")
@@ -203,19 +203,19 @@ def test_a_response_stands_in_the_place_of_a_result(act: Act, mode: Any) -> None
     assert goes_on(agent)
 
 
-def test_d25_the_user_writes_on_and_what_ran_beside_is_kept(act: Act, mode: Any) -> None:
+def test_a_new_message_keeps_the_results_of_parallel_calls(act: Act, mode: Any) -> None:
     till = Till()
     agent = asked(till, [LOOK, *wish(1)], "Stopped.", mode=mode)
     result = act("add_input", agent, "Stop!")
     assert 1 not in till.done
-    assert "did not run: the user wrote on" in said(result)["call_1"]
+    assert "did not run: the user sent a new message instead" in said(result)["call_1"]
     looked = "all there" if "look" in till.done else "This call of look did not run"
     assert said(result)["look"].startswith(looked)
     assert result["messages"][-2].text == "Stop!"
     assert goes_on(agent)
 
 
-def test_a_decision_that_is_not_allowed_is_refused_and_the_thread_still_waits(
+def test_a_decision_that_is_not_allowed_raises_and_the_thread_stays_paused(
     act: Act, mode: Any
 ) -> None:
     agent = asked(Till(), wish(1), mode=mode, on={"allowed_decisions": ["approve"]})
@@ -224,7 +224,7 @@ def test_a_decision_that_is_not_allowed_is_refused_and_the_thread_still_waits(
     assert act("pending", agent).open
 
 
-def test_d29_a_tool_that_asks_is_answered_with_any_value(act: Act) -> None:
+def test_an_interrupt_in_a_tool_is_answered_with_any_value(act: Act) -> None:
     till = Till()
     agent = asked(till, [LOOK, asks("size")], "Done.")
     (call,) = act("pending", agent).calls
@@ -241,7 +241,7 @@ def test_d29_a_tool_that_asks_is_answered_with_any_value(act: Act) -> None:
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_d29_a_tool_of_a_react_agent_is_answered_too(act: Act, version: Any) -> None:
+def test_an_interrupt_in_a_tool_of_a_react_agent_is_answered(act: Act, version: Any) -> None:
     """Under v1 one task runs all calls: the sibling of a tool that asked runs again with it."""
     till = Till()
     model = ScriptedChatModel([[LOOK, asks("size")], "Done."])
@@ -253,7 +253,7 @@ def test_d29_a_tool_of_a_react_agent_is_answered_too(act: Act, version: Any) -> 
     assert goes_on(agent)
 
 
-def test_d29_several_questions_are_answered_one_by_one(act: Act) -> None:
+def test_several_interrupts_are_answered_one_by_one(act: Act) -> None:
     till = Till()
     agent = asked(till, [asks("size"), LOOK, asks("colour")], "Done.")
     assert [call.id for call in act("pending", agent).calls] == ["size", "colour"]
@@ -265,14 +265,14 @@ def test_d29_several_questions_are_answered_one_by_one(act: Act) -> None:
     assert goes_on(agent)
 
 
-def test_d29_a_question_is_neither_approved_nor_edited(act: Act) -> None:
+def test_an_interrupt_in_a_tool_can_not_be_approved_or_edited(act: Act) -> None:
     agent = asked(Till(), [asks("size")])
     for name, more in (("approve", ()), ("reject", ()), ("edit", ({},))):
         with pytest.raises(review.DecisionNotAllowed, match=r"respond\(\) answers it"):
             act(name, agent, *more)
 
 
-def test_d29_the_user_writes_on_past_a_question(act: Act) -> None:
+def test_a_new_message_drops_an_interrupt_in_a_tool(act: Act) -> None:
     till = Till()
     agent = asked(till, [LOOK, asks("size")], "Fine.")
     result = act("add_input", agent, "Never mind.")
@@ -281,7 +281,7 @@ def test_d29_the_user_writes_on_past_a_question(act: Act) -> None:
     assert goes_on(agent)
 
 
-def test_reviews_and_questions_beside_each_other_are_decided_together(act: Act) -> None:
+def test_parallel_reviews_and_interrupts_are_decided_together(act: Act) -> None:
     till = Till()
     agent = asked(till, [*wish(1), asks("size")], "Done.", mode="per_call")
     decisions = {"call_1": {"type": "approve"}, "size": {"type": "respond", "message": "big"}}
@@ -289,7 +289,7 @@ def test_reviews_and_questions_beside_each_other_are_decided_together(act: Act) 
     assert goes_on(agent)
 
 
-def test_d31_an_earlier_review_is_decided_otherwise(act: Act, mode: Any) -> None:
+def test_an_earlier_review_can_be_decided_differently(act: Act, mode: Any) -> None:
     till = Till()
     agent = asked(till, wish(1, 2), "Done.", "Well.", mode=mode)
     moment = agent.get_state(THREAD).config
@@ -309,7 +309,7 @@ class Doubts(AgentMiddleware[AgentState[Any], Any]):
         interrupt("Shall I?")
 
 
-def test_a_hook_that_asks_is_answered_too(act: Act) -> None:
+def test_an_interrupt_in_a_hook_is_answered(act: Act) -> None:
     agent = asked(Till(), "Hello!", before=[Doubts()])
     (call,) = act("pending", agent).calls
     assert (call.name, call.args, call.question) == ("Doubts.before_model", {}, "Shall I?")
@@ -339,7 +339,7 @@ def around(mode: Any) -> Callable[[Till], Any]:
     return build
 
 
-def test_an_agent_inside_a_graph_is_answered_from_outside(
+def test_an_agent_inside_a_graph_is_answered_through_the_graph(
     act: Act, around: Callable[[Till], Any]
 ) -> None:
     till = Till()
@@ -355,7 +355,7 @@ def test_an_agent_inside_a_graph_is_answered_from_outside(
     assert_valid_history(result["messages"])
 
 
-def test_a_question_of_another_agent_about_several_calls_is_answered_as_a_whole(act: Act) -> None:
+def test_a_nested_agents_question_about_several_calls_is_answered_as_a_whole(act: Act) -> None:
     till = Till()
     clerk = create_agent(
         ScriptedChatModel([wish(1, 2), "Paid."]),

@@ -1,4 +1,4 @@
-"""What changed between two plans, told in words that a reviewer can use."""
+"""What changed between two plans, in words that a reviewer can use."""
 
 from __future__ import annotations
 
@@ -37,36 +37,36 @@ def words(before: list[Any], after: list[Any], tools: Any = (find,)) -> list[str
     return str(old.diff(plan_agent(tools=list(tools), middleware=after))).splitlines()
 
 
-def test_plans_alike_have_no_difference() -> None:
+def test_equal_plans_have_no_differences() -> None:
     found = plan_agent(middleware=[layer("A")]).diff(plan_agent(middleware=[layer("A")]))
     assert not found
-    assert str(found) == "no difference"
+    assert str(found) == "No differences."
     assert found.to_data() == []
 
 
-def test_an_added_layer_is_told_with_its_place() -> None:
-    told = words([layer("A"), layer("B")], [layer("A"), layer("Retry"), layer("B")])
+def test_an_added_layer_is_reported_with_its_place() -> None:
+    lines = words([layer("A"), layer("B")], [layer("A"), layer("Retry"), layer("B")])
     place = "around each model call, after A.around_model and before B.around_model"
-    assert told[0] == f"added layer Retry.around_model: {place}"
+    assert lines[0] == f"added layer Retry.around_model: {place}"
 
 
 def test_swapped_layers_are_one_move() -> None:
-    told = words([layer("Retry"), layer("Fallback")], [layer("Fallback"), layer("Retry")])
-    moves = [line for line in told if line.startswith("moved")]
+    lines = words([layer("Retry"), layer("Fallback")], [layer("Fallback"), layer("Retry")])
+    moves = [line for line in lines if line.startswith("moved")]
     assert moves == [
         "moved layer Fallback.around_model: now around each model call, before Retry.around_model"
     ]
-    assert not [line for line in told if line.startswith(("added", "removed"))]
+    assert not [line for line in lines if line.startswith(("added", "removed"))]
 
 
-def test_an_added_hook_is_told_once_and_not_as_new_ways() -> None:
+def test_an_added_hook_is_reported_once_and_not_as_new_edges() -> None:
     assert words([], [Stopper()]) == [
         "added node Stopper.before_model: before model; may go to __end__ [jump: Stopper]"
     ]
     assert words([Stopper()], []) == ["removed node Stopper.before_model: it was before model"]
 
 
-def test_tools_are_told_with_what_is_special_about_them() -> None:
+def test_tools_are_reported_with_what_distinguishes_them() -> None:
     was = plan(Shape(has_tools=True, tools=(Tool("a"), Tool("b"), Tool("c", owner="M"))))
     now = plan(
         Shape(
@@ -79,12 +79,12 @@ def test_tools_are_told_with_what_is_special_about_them() -> None:
         "added tool d: provider",
         "changed tool a: was plain, now return_direct",
         "moved tool b: now after d and before a",
-        "changed way tools -> __end__: was [stopped by a tool], "
+        "changed edge tools -> __end__: was [stopped by a tool], "
         "now [return_direct: a; stopped by a tool]",
     ]
 
 
-def test_a_way_that_leads_elsewhere_is_rerouted() -> None:
+def test_an_edge_that_leads_elsewhere_is_rerouted() -> None:
     def leaving(jump: str) -> Shape:
         return Shape(
             (Hook("A", Phase.AFTER_MODEL, frozenset({jump})), Hook("B", Phase.AFTER_AGENT)),
@@ -92,17 +92,17 @@ def test_a_way_that_leads_elsewhere_is_rerouted() -> None:
         )
 
     assert str(plan(leaving("end")).diff(plan(leaving("model")))).splitlines() == [
-        "added way A.after_model -> model: jump: A",
-        "changed way A.after_model -> B.after_agent: was [next; jump: A], now [next]",
+        "added edge A.after_model -> model: jump: A",
+        "changed edge A.after_model -> B.after_agent: was [next; jump: A], now [next]",
     ]
 
 
-def test_a_jump_that_leads_nowhere_else_is_told_all_the_same() -> None:
+def test_a_jump_that_adds_no_edge_is_reported_too() -> None:
     def at_entry(*jumps: str) -> Shape:
         return Shape((Hook("A", Phase.BEFORE_MODEL, frozenset(jumps)),))
 
     assert str(plan(at_entry()).diff(plan(at_entry("model")))) == (
-        "changed node A.before_model: may jump to model, and not to nothing"
+        "changed node A.before_model: may jump to model, was nothing"
     )
 
 
@@ -150,7 +150,7 @@ def test_what_one_direction_adds_the_other_removes(a: Shape, b: Shape) -> None:
     there, back = plan(a).diff(plan(b)), plan(b).diff(plan(a))
 
     def named(found: Any, kind: str) -> set[tuple[str, str]]:
-        return {(c.part, c.name) for c in found.changes if c.kind == kind and c.part != "way"}
+        return {(c.part, c.name) for c in found.changes if c.kind == kind and c.part != "edge"}
 
     assert named(there, "added") == named(back, "removed")
     assert named(there, "removed") == named(back, "added")

@@ -1,4 +1,4 @@
-"""The page of a plan in a real browser: it moves, zooms, tells, and finds, and asks no network."""
+"""The page of a plan in a real browser: it pans, zooms, shows details and needs no network."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Browser:
             "--disable-dev-shm-usage",
             "--no-first-run",
             f"--user-data-dir={folder}",
-            # As root, in a container, Chromium has no sandbox of its own.
+            # As root, in a container, Chromium cannot use its sandbox.
             *(["--no-sandbox"] if os.geteuid() == 0 else []),
         ]
         # Chromium listens at 3 and answers at 4.
@@ -205,14 +205,12 @@ def page(browser: Browser, file: Path) -> Page:
     return Page(browser, file.as_uri())
 
 
-def test_it_shows_all_asks_no_network_and_says_nothing_on_the_console(
-    page: Page, file: Path
-) -> None:
+def test_it_shows_the_plan_without_network_and_console_messages(page: Page, file: Path) -> None:
     assert page.run("document.documentElement.classList.contains('live')")
     assert page.panel().startswith("Order")
     assert page.fetched() == [file.as_uri()]
-    said = {event["method"] for event in page.browser.events}
-    assert not said & {"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"}
+    methods = {event["method"] for event in page.browser.events}
+    assert not methods & {"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"}
 
 
 def test_a_hostile_name_is_only_a_name(page: Page) -> None:
@@ -221,7 +219,7 @@ def test_a_hostile_name_is_only_a_name(page: Page) -> None:
     assert page.run("document.querySelectorAll('script').length") == 1
 
 
-def test_dragging_moves_the_picture_and_is_no_click(page: Page) -> None:
+def test_dragging_moves_the_picture_and_is_not_a_click(page: Page) -> None:
     before = page.view()
     scale = page.run("document.querySelector('#stage').clientWidth") / before[2]
     page.drag(*page.middle("#n1 .core"), 90, 60)
@@ -267,12 +265,12 @@ def test_pointing_shows_details_and_a_click_keeps_them(page: Page) -> None:
     assert page.panel().startswith("Order")
 
 
-def test_an_arrow_tells_its_reasons_in_words(page: Page) -> None:
-    page.click(*page.middle(".way.jump .label"))
-    assert "declares that it may jump there" in page.panel()
+def test_an_arrow_shows_its_reasons_in_words(page: Page) -> None:
+    page.click(*page.middle(".edge.jump .label"))
+    assert "declares this jump in can_jump_to" in page.panel()
 
 
-def test_the_panel_leads_on(page: Page) -> None:
+def test_links_in_the_panel_open_other_parts(page: Page) -> None:
     page.click(*page.middle("#n1 .core"))
     page.click(*page.middle("aside article.on li a"))
     assert "->" in page.panel()
@@ -304,8 +302,8 @@ def test_the_search_marks_every_place_of_a_middleware(page: Page) -> None:
 
 def test_the_theme_can_be_chosen(page: Page) -> None:
     def paper() -> str:
-        colour: str = page.run("getComputedStyle(document.querySelector('.paper')).fill")
-        return colour
+        value: str = page.run("getComputedStyle(document.querySelector('.paper')).fill")
+        return value
 
     bright = paper()
     for _ in range(2):

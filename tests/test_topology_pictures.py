@@ -1,4 +1,4 @@
-"""A plan in pictures: they show all of it, are readable and harmless, and agree with the graph."""
+"""Pictures of a plan: complete, readable, safe against hostile names, and equal to the graph."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from agent_factory import (
 )
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology.model import END, START, Edge, Phase
-from agent_factory.topology.render.details import about_parts
+from agent_factory.topology.render.details import details_of
 from agent_factory.topology.render.figure import LETTER, Figure, figure_of
 from agent_factory.topology.render.html import page
 from agent_factory.topology.render.layout import Layout, Route, read_layout, to_dot
 from agent_factory.topology.render.svg import DAY, NIGHT, Theme, draw
 
-# Hooks here jump where a build has its doubts: where to is what is tested.
+# Some jumps here cause warnings when the agent is built; these tests are about their targets.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -96,12 +96,12 @@ def picture(plan: Topology, *, linked: bool = False) -> str:
     layout = stub_layout(figure)
     groups = layout.groups[: len(figure.groups)]
     placed = Layout(layout.size, layout.boxes, layout.routes, groups)
-    return draw(figure, placed, about_parts(plan, figure), linked=linked)
+    return draw(figure, placed, details_of(plan, figure), linked=linked)
 
 
 def document(plan: Topology) -> str:
     figure = figure_of(plan)
-    return page(plan, figure, picture(plan, linked=True), about_parts(plan, figure))
+    return page(plan, figure, picture(plan, linked=True), details_of(plan, figure))
 
 
 def parts(svg: str) -> dict[str, ElementTree.Element]:
@@ -116,16 +116,14 @@ def words(element: ElementTree.Element) -> str:
 # What a picture shows
 
 
-def test_each_node_and_each_way_has_its_part() -> None:
+def test_each_node_and_each_edge_has_its_part() -> None:
     plan = full()
     drawn = parts(picture(plan))
     nodes = [part for part in drawn.values() if "node" in (part.get("class") or "").split()]
-    transitions = [part for part in drawn.values() if "way" in (part.get("class") or "").split()]
-    titles = [
-        (part.findtext(f"{SVG}title") or "").splitlines()[0] for part in [*nodes, *transitions]
-    ]
+    edges = [part for part in drawn.values() if "edge" in (part.get("class") or "").split()]
+    titles = [(part.findtext(f"{SVG}title") or "").splitlines()[0] for part in [*nodes, *edges]]
     assert titles[: len(nodes)] == [START, *plan.nodes, END]
-    assert titles[len(nodes) :] == [f"{way.source} -> {way.target}" for way in plan.transitions]
+    assert titles[len(nodes) :] == [edge.name for edge in plan.transitions]
 
 
 def test_layers_are_frames_and_the_outermost_comes_first_and_is_the_largest() -> None:
@@ -149,14 +147,14 @@ def test_tools_stand_where_they_run_and_are_marked() -> None:
     assert "web_search" not in tools
 
 
-def test_what_only_a_jump_takes_is_dashed_and_says_who_jumps() -> None:
+def test_an_edge_that_only_a_jump_takes_is_dashed_and_names_the_middleware() -> None:
     figure = figure_of(full())
     dashed = {(a.source.name, a.target.name) for a in figure.arrows if a.dashed}
     last = "other.after_agent"
     assert dashed == {("Guard.before_model", last), ("other.before_model", last)}
     jump = next(arrow.key for arrow in figure.arrows if arrow.dashed)
     tooltip = parts(picture(full()))[jump].findtext(f"{SVG}title") or ""
-    assert "Guard declares that it may jump there" in tooltip
+    assert "Guard declares this jump in can_jump_to" in tooltip
 
 
 def test_reasons_are_short_on_an_arrow_and_whole_in_its_tooltip() -> None:
@@ -164,7 +162,7 @@ def test_reasons_are_short_on_an_arrow_and_whole_in_its_tooltip() -> None:
     arrow = next(a for a in figure.arrows if (a.source.name, a.target.name) == ("model", "tools"))
     assert arrow.label == ("pending calls",)
     tooltip = parts(picture(full()))[arrow.key].findtext(f"{SVG}title") or ""
-    assert "The model asked for tools that nothing has answered" in tooltip
+    assert "The model called tools, and the calls have no results yet" in tooltip
 
 
 def test_a_picture_has_a_title_and_a_description() -> None:
@@ -200,7 +198,7 @@ def test_wide_letters_get_more_room() -> None:
     assert width("保護" * 8) == width("guards__" * 4)
 
 
-def test_a_node_that_a_file_invents_is_a_box_of_its_own() -> None:
+def test_an_unknown_node_of_a_file_has_its_own_box() -> None:
     """A plan read from a file may hold nodes that no version here makes."""
     invented = replace(
         plan_agent(),
@@ -212,12 +210,12 @@ def test_a_node_that_a_file_invents_is_a_box_of_its_own() -> None:
     assert len(parts(picture(invented))) == 4 + 3
 
 
-# Colours
+# Themes
 
 
-def luminance(colour: str) -> float:
+def luminance(value: str) -> float:
     """As WCAG 2 defines it."""
-    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    shares = [int(value[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -228,7 +226,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("theme", [DAY, NIGHT], ids=["day", "night"])
-def test_texts_stand_out_from_what_is_below_them(theme: Theme) -> None:
+def test_texts_have_enough_contrast(theme: Theme) -> None:
     """4.5 to 1 is WCAG's measure for text."""
     tints = [tint for kind, (tint, _) in theme.kinds.items() if kind != "terminal"]
     for ground in [theme.paper, theme.frame, *tints]:
@@ -240,7 +238,7 @@ def test_texts_stand_out_from_what_is_below_them(theme: Theme) -> None:
 
 
 @pytest.mark.parametrize("theme", [DAY, NIGHT], ids=["day", "night"])
-def test_kinds_differ_without_colours_too(theme: Theme) -> None:
+def test_kinds_differ_in_brightness_too(theme: Theme) -> None:
     stripes = [stripe for kind, (_, stripe) in theme.kinds.items() if kind != "terminal"]
     assert min(contrast(a, b) for a, b in combinations(stripes, 2)) >= 1.2
 
@@ -275,7 +273,7 @@ class Reader(HTMLParser):
         return [value or "" for key, value in self.attributes if key == name]
 
 
-def test_the_page_is_whole_and_asks_for_nothing() -> None:
+def test_the_page_is_self_contained() -> None:
     text = document(full())
     reader = Reader(text)
     assert reader.open == []
@@ -285,7 +283,7 @@ def test_the_page_is_whole_and_asks_for_nothing() -> None:
     assert not re.search(r"url\(|@import|https?://(?!www\.w3\.org/2000/svg)", text)
 
 
-def test_the_page_lets_only_its_own_script_run() -> None:
+def test_only_the_script_of_the_page_may_run() -> None:
     text = document(full())
     [script] = re.findall(r"<script>(.*?)</script>", text, flags=re.S)
     digest = b64encode(sha256(script.encode()).digest()).decode()
@@ -302,15 +300,15 @@ def test_every_part_of_the_picture_leads_to_its_details() -> None:
     assert len(articles) == 1 + len(plan.nodes) + 2 + len(plan.transitions)
 
 
-def test_details_say_owner_phase_order_and_why() -> None:
+def test_details_give_owner_phase_order_and_reason() -> None:
     plan = full()
     figure = figure_of(plan)
     key = next(box.key for box in figure.boxes if box.name == "other.after_agent")
-    facts = dict(about_parts(plan, figure)[key].facts)
+    facts = dict(details_of(plan, figure)[key].facts)
     assert facts["middleware"] == "other"
     assert facts["phase"] == "after_agent"
     assert facts["order"] == "1 of 2"
-    assert "the list backwards" in facts["why here"]
+    assert "in reverse order of the list" in facts["why here"]
     assert facts["corner"] == "A run that leaves the loop goes here."
 
 
@@ -335,16 +333,16 @@ def test_any_name_gives_sound_xml(name: str) -> None:
     assert len(parts(picture(plan))) == len(plan.nodes) + 2 + len(plan.transitions)
 
 
-# Layout: what Graphviz is asked and what it says
+# Layout: the input and output of Graphviz
 
 
-def test_graphviz_sees_no_name() -> None:
+def test_the_input_of_graphviz_contains_no_names() -> None:
     source = to_dot(figure_of(plan_agent(middleware=[Guard(name='x"]; a')])))
     assert "x" not in re.sub(r"box|fixedsize", "", source).replace("FIXEDSIZE", "").lower()
     assert '"];' in source
 
 
-def test_places_are_counted_from_the_upper_left_corner() -> None:
+def test_positions_are_counted_from_the_upper_left_corner() -> None:
     layout = read_layout(
         '{"bb": "0,0,200,100", "objects": [{"name": "cluster_0", "bb": "10,20,110,80"},'
         ' {"name": "n0", "pos": "50,90"}, {"name": "n1", "pos": "50,10"}],'
@@ -357,7 +355,7 @@ def test_places_are_counted_from_the_upper_left_corner() -> None:
     assert (route.points[0], route.tip, route.label) == ((50, 20), (50, 80), (70, 50))
 
 
-def test_without_graphviz_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_graphviz_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'agent-factory[draw]'")):
         plan_agent().to_svg()
@@ -385,7 +383,7 @@ def test_boxes_stay_apart_and_inside() -> None:
     assert min(min(rect) for rect in rects) >= 0
 
 
-def test_the_picture_of_the_documentation_is_of_this_version() -> None:
+def test_the_picture_of_the_documentation_is_up_to_date() -> None:
     """Its parts and words; places may differ with Graphviz."""
     folder = Path(__file__).resolve().parent.parent / "docs" / "pictures"
     plan: Topology = runpy.run_path(str(folder / "make.py"))["plan"]()
@@ -431,6 +429,6 @@ def test_what_langgraph_draws_is_the_plan(
     assert set(graph.nodes) == {START, *plan.nodes, END}
     drawn = {(edge.source, edge.target, edge.conditional) for edge in graph.edges}
     routed = {edge.source: edge.route is not None for edge in plan.edges}
-    assert drawn == {(way.source, way.target, routed[way.source]) for way in plan.transitions}
+    assert drawn == {(t.source, t.target, routed[t.source]) for t in plan.transitions}
     shown = {(arrow.source.name, arrow.target.name) for arrow in figure_of(plan).arrows}
     assert shown == {(source, target) for source, target, _ in drawn}

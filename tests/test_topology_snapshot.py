@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agent_factory import TopologyFileError, create_agent, plan_agent
+from agent_factory import create_agent, plan_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.hooks.decorators import before_model, wrap_model_call
 from agent_factory.testing import (
@@ -65,7 +65,7 @@ def test_a_products_own_tests_pass(run: Pytest) -> None:
 
 @pytest.mark.parametrize("name", ["Manners", "RefundLimit", "Patience"])
 def test_a_products_middleware_keeps_the_laws(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here, and not beside the others: hypothesis first reads all of a new process's modules."""
+    """Run here and not in a process: hypothesis first reads all modules of a new process."""
     monkeypatch.syspath_prepend(str(PRODUCT))
     try:
         make = getattr(importlib.import_module("desk.middleware"), name)
@@ -76,9 +76,7 @@ def test_a_products_middleware_keeps_the_laws(name: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.long
-def test_what_changed_is_told_in_words_and_kept_where_that_is_meant(
-    product: Path, run: Pytest
-) -> None:
+def test_changes_are_reported_in_words_and_stored_on_request(product: Path, run: Pytest) -> None:
     folder = product / "tests" / "__snapshots__" / "test_desk_plans"
     edit(product / "desk" / "agent.py", "[Patience(), Manners(), ", "[Manners(), ")
     edit(folder / "test_the_agent.topology", "[pending calls]", "[whatever]")
@@ -93,16 +91,16 @@ def test_what_changed_is_told_in_words_and_kept_where_that_is_meant(
     assert code == 1
     for words in (
         "removed node Patience.before_model: it was before model",
-        "If that is meant: pytest --snapshot-update",
-        "[AF130] the stored plan: contradicts itself in line 4: it says 'model -> tools  [whatever",
-        "[AF130] the stored plan: holds no plan of an agent.",
+        "If this change is intended: pytest --snapshot-update",
+        "[AF130] the stored plan: contradicts itself in line 4: the text has 'model -> tools  [w",
+        "[AF130] the stored plan: does not hold the plan of an agent.",
         "does not exist!",
-        "To keep this plan: pytest --snapshot-update",
-        "int (42) is no agent and no plan",
-        "decorate the test with each_stack",
+        "To store this plan: pytest --snapshot-update",
+        "can only be compared with an agent or a plan, got int (42)",
+        "decorate the test with @each_stack",
     ):
         assert words in out
-    assert "agent_factory/testing" not in out, "the traceback is not ours"
+    assert "agent_factory/testing" not in out, "the traceback ends in the test"
 
     wrong.unlink()
     code, out = run("tests/test_desk_plans.py", "--snapshot-update")
@@ -111,7 +109,7 @@ def test_what_changed_is_told_in_words_and_kept_where_that_is_meant(
     assert stored.read_text().startswith("__start__ -> model\n")
 
 
-def test_how_a_stored_plan_ends_its_lines_does_not_matter() -> None:
+def test_line_breaks_of_windows_make_no_difference_to_a_stored_plan() -> None:
     extension = TopologyExtension()
     now = extension.serialize(plan_agent())
     assert extension.matches(serialized_data=now, snapshot_data=now.replace("\n", "\r\n"))
@@ -145,25 +143,30 @@ def test_an_agent_and_a_plan_equal_the_same_snapshot(
     assert plan_agent(middleware=agent_stack) == topology_snapshot(name=f"{len(agent_stack)}")
 
 
-def test_another_plan_is_unequal_and_its_difference_is_told() -> None:
+def test_another_plan_is_unequal_and_the_difference_is_reported() -> None:
     extension = TopologyExtension()
     stored = extension.serialize(plan_agent())
     now = extension.serialize(plan_agent(middleware=[before_model(guard)]))
     assert not extension.matches(serialized_data=now, snapshot_data=stored)
     assert list(extension.diff_lines(now, stored)) == [
         "added node guard.before_model: before model",
-        "If that is meant: pytest --snapshot-update",
+        "If this change is intended: pytest --snapshot-update",
     ]
 
 
-def test_a_name_that_could_not_be_read_back_is_refused() -> None:
-    odd = before_model(name="a -> b")(guard)
-    with pytest.raises(TopologyFileError, match="the text of the plan"):
-        plan_of(plan_agent(middleware=[odd]))
+def test_a_name_may_contain_an_arrow() -> None:
+    extension = TopologyExtension()
+    odd = plan_agent(middleware=[before_model(name="a -> b")(guard)])
+    stored = extension.serialize(plan_agent())
+    assert next(extension.diff_lines(extension.serialize(odd), stored)) == (
+        "added node a -> b.before_model: before model"
+    )
 
 
-def test_what_has_no_plan_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="Compare what create_agent or plan_agent returned"):
+def test_a_value_without_a_plan_is_refused() -> None:
+    with pytest.raises(
+        ArgumentError, match="Compare it with what create_agent or plan_agent returns"
+    ):
         plan_of("agent")
 
 
@@ -173,10 +176,10 @@ def test_a_family_that_names_no_stack_is_refused(stacks: Any) -> None:
         each_stack(stacks)
 
 
-# --- the colour fixture ---------------------------------------------------------------------------
+# --- the fixture sync_or_async --------------------------------------------------------------------
 
 
-def test_a_test_runs_in_both_colours(sync_or_async: Any) -> None:
+def test_a_test_runs_sync_and_async(sync_or_async: Any) -> None:
     agent = create_agent(ScriptedChatModel(["Hi!", "Hi!"]), middleware=[before_model(guard)])
     said = {"messages": [("user", "Hi")]}
     assert sync_or_async.invoke(agent, said)["messages"][-1].text == "Hi!"

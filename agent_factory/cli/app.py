@@ -1,4 +1,4 @@
-"""All the commands, as one."""
+"""All commands in one application."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from agent_factory.cli import check, demo, diff, explain, migrate, new, show
-from agent_factory.cli.error_reports import installed_version, reported
+from agent_factory.cli.error_reports import installed_version, reporting_errors
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
@@ -17,15 +17,15 @@ app = typer.Typer(
     add_completion=False,
     context_settings=SETTINGS,
     pretty_exceptions_enable=False,
-    help="Agents from middleware: look at them, check them, and see one work.",
+    help="Agents from middleware: show them, check them, and see one work.",
 )
 
 _new = typer.Typer(
-    no_args_is_help=True, context_settings=SETTINGS, help="Write the beginning of something."
+    no_args_is_help=True, context_settings=SETTINGS, help="Write the first files of something."
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"agent-factory {installed_version()}")
         raise typer.Exit
@@ -35,17 +35,17 @@ def _version(wanted: bool) -> None:
 def agent_factory(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Agents from middleware: look at them, check them, and see one work."""
+    """Agents from middleware: show them, check them, and see one work."""
 
 
 def _add(group: typer.Typer, command: Any, **settings: Any) -> None:
-    # One line for each paragraph: else its breaks would be those of the source.
+    # Typer keeps line breaks of a docstring: join the lines of each paragraph.
     paragraphs = (getdoc(command) or "").split("\n\n")
-    words = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    group.command(help=words, context_settings=SETTINGS, **settings)(reported(command))
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    group.command(help=text, context_settings=SETTINGS, **settings)(reporting_errors(command))
 
 
 _add(app, show.show, epilog=show.EXAMPLES)

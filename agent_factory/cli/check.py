@@ -1,11 +1,10 @@
-"""`agent-factory check`: what a build finds, for people and for CI."""
+"""`agent-factory check`: the errors and warnings of builds, for people and for CI."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import PurePath
@@ -16,36 +15,26 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from agent_factory.cli import console as screen
-from agent_factory.cli.console import AsJson
+from agent_factory.cli import console
+from agent_factory.cli.console import AsJson, counted
 from agent_factory.cli.error_reports import (
-    EXIT_TROUBLE,
+    EXIT_FAILED,
+    CommandError,
     ShowTraceback,
-    Trouble,
-    complain,
-    full_traceback,
+    print_traceback,
+    report_error,
 )
-from agent_factory.cli.loading import NotBuilt, Place, load
+from agent_factory.cli.loading import BuildFailed, SourceLocation, load
 from agent_factory.cli.targets import targets_of
 from agent_factory.errors import SpecError
 
 _NOTE = re.compile(r"Also found: \[(AF\d+)\] (.+?): (.+)", re.DOTALL)
-"""How a refusal notes what it also found."""
+"""The note with which a build error carries a warning."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One finding.
-
-    Args:
-        target: Of which target.
-        code: Its stable code.
-        severity: "error" where it kept the agent from being built, else "warning".
-        culprit: What is wrong.
-        reason: Why.
-        remedy: What to write instead; empty where the reason says it.
-        place: The line that builds the agent, where it can be found.
-    """
+class Finding:
+    """One error or warning of a build; `place` is the line that builds the agent."""
 
     target: str
     code: str
@@ -53,15 +42,15 @@ class Found:
     subject: str
     reason: str
     hint: str
-    place: Place | None
+    place: SourceLocation | None
 
     @property
-    def words(self) -> str:
-        """Culprit, reason and remedy in one line."""
+    def text(self) -> str:
+        """Subject, reason and hint in one line."""
         return " ".join(f"{self.subject}: {self.reason} {self.hint}".split())
 
     def to_data(self) -> dict[str, Any]:
-        """The finding as a plain dict, for machines."""
+        """The finding as a plain dict, for JSON."""
         return {
             "target": self.target,
             "code": self.code,
@@ -75,58 +64,48 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """A target that could not be checked.
-
-    Args:
-        target: Which one.
-        message: Why not.
-        error: What was raised, if anything was.
-    """
+class Failure:
+    """A target that could not be loaded, and the exception behind it."""
 
     target: str
     message: str
     error: BaseException | None
 
     def to_data(self) -> dict[str, Any]:
-        """The same as a plain dict, for machines."""
+        """The failure as a plain dict, for JSON."""
         return {"target": self.target, "message": self.message}
 
 
-def examine(text: str) -> Iterator[Found | Failed]:
-    """Everything that is found of a target; of a LangGraph configuration, of all its graphs."""
+def diagnose(text: str) -> Iterator[Finding | Failure]:
+    """Every finding of a target; of a LangGraph configuration, those of all its graphs."""
     try:
-        for target in targets_of(text):
-            yield from _examine(target)
-    except Trouble as trouble:
-        yield Failed(text, str(trouble), trouble.error)
+        targets = list(targets_of(text))
+    except CommandError as error:
+        yield Failure(text, str(error), error.error)
+        return
+    for target in targets:
+        try:
+            loaded = load(target)
+        except BuildFailed as failed:
+            yield from _findings(target, failed.spec_error.errors, failed.place, "error")
+            for note in getattr(failed.spec_error, "__notes__", ()):
+                if match := _NOTE.fullmatch(note):
+                    code, subject, reason = match.groups()
+                    yield Finding(target, code, "warning", subject, reason, "", failed.place)
+        except CommandError as error:
+            yield Failure(target, str(error), error.error)
+        else:
+            if loaded.findings is None:
+                message = f"{target} is a saved plan, which has no findings. Check its agent."
+                yield Failure(target, message, None)
+            yield from _findings(target, loaded.findings or (), loaded.place)
 
 
-def _examine(target: str) -> Iterator[Found | Failed]:
-    try:
-        loaded = load(target)
-    except NotBuilt as refused:
-        yield from _refused(target, refused)
-    except Trouble as trouble:
-        yield Failed(target, str(trouble), trouble.error)
-    else:
-        if loaded.findings is None:
-            words = f"{target} is a plan alone: findings are kept with an agent. Give its agent."
-            yield Failed(target, words, None)
-        for finding in loaded.findings or ():
-            yield _found(target, finding, finding.severity, loaded.place)
-
-
-def _refused(target: str, refused: NotBuilt) -> Iterator[Found]:
-    for error in refused.refusal.errors:
-        yield _found(target, error, "error", refused.place)
-    for note in getattr(refused.refusal, "__notes__", ()):
-        if match := _NOTE.fullmatch(note):
-            yield Found(target, match[1], "warning", match[2], match[3], "", refused.place)
-
-
-def _found(target: str, error: SpecError, severity: str, place: Place | None) -> Found:
-    return Found(target, error.code, severity, error.subject, error.reason, error.hint, place)
+def _findings(
+    target: str, errors: Sequence[SpecError], place: SourceLocation | None, severity: str = ""
+) -> Iterator[Finding]:
+    for e in errors:
+        yield Finding(target, e.code, severity or e.severity, e.subject, e.reason, e.hint, place)
 
 
 EXAMPLES = """Examples:
@@ -138,174 +117,140 @@ agent-factory check langgraph.json --strict --ignore AF211
 agent-factory check app.py:build --json"""
 
 EXIT_FOUND = 1
-"""The exit code where something was found that is an error."""
+"""The exit code if there are errors."""
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found of all targets.
-
-    Args:
-        targets: The targets, as they were written.
-        found: The findings that were not ignored.
-        failed: The targets that could not be checked.
-    """
+    """The findings that were not ignored, and the targets that could not be loaded."""
 
     targets: Sequence[str]
-    found: Sequence[Found]
-    failed: Sequence[Failed]
+    findings: Sequence[Finding]
+    failures: Sequence[Failure]
 
     def count(self, severity: str) -> int:
-        """How many findings have a severity."""
-        return sum(finding.severity == severity for finding in self.found)
+        """The number of findings of a severity."""
+        return sum(finding.severity == severity for finding in self.findings)
 
     def exit_code(self, strict: bool) -> int:
-        """0 for nothing wrong, 1 for findings, 2 where a target could not be checked."""
-        if self.failed:
-            return EXIT_TROUBLE
-        wrong = self.found if strict else [f for f in self.found if f.severity == "error"]
-        return EXIT_FOUND if wrong else 0
+        """0 without errors, 1 with errors, 2 if a target could not be loaded."""
+        if self.failures:
+            return EXIT_FAILED
+        return EXIT_FOUND if self.count("error") or (strict and self.findings) else 0
 
     @property
     def summary(self) -> str:
-        """The whole in one line."""
-        parts = [_counted(self.count(severity), severity) for severity in _STYLES]
-        parts += [_counted(len(self.failed), "target") + " not checked"] if self.failed else []
-        said = ", ".join(part for part in parts if not part.startswith("0 ")) or "nothing found"
-        return f"{_counted(len(self.targets), 'target')}: {said}."
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+        """The whole report in one line."""
+        parts = [counted(self.count(severity), severity) for severity in _STYLES]
+        parts.append(f"{len(self.failures)} could not be loaded")
+        text = ", ".join(part for part in parts if not part.startswith("0 "))
+        return f"{counted(len(self.targets), 'target')}: {text or 'no problems found'}."
 
 
 def check(
     targets: Annotated[
-        list[str], typer.Argument(metavar="TARGET...", help="Agents, as `show` takes them.")
+        list[str], typer.Argument(metavar="TARGET...", help="Agents, as for `show`.")
     ],
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 for what is only likely wrong, too.")
+        bool, typer.Option("--strict", help="Exit with 1 for warnings, too.")
     ] = False,
     ignore: Annotated[
         list[str] | None,
-        typer.Option(metavar="CODE", help="Leave a warning unsaid, such as AF204; repeatable."),
+        typer.Option(metavar="CODE", help="Suppress a warning, such as AF204; repeatable."),
     ] = None,
     json: AsJson = False,
     github: Annotated[
-        bool, typer.Option("--github", help="Annotate lines, as GITHUB_ACTIONS does by itself.")
+        bool, typer.Option("--github", help="Annotate lines; the default in GitHub Actions.")
     ] = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Check agents: what cannot be built, and what can be and is likely wrong.
+    """Check agents: errors that keep them from being built, and warnings.
 
-    Exit codes: 0 nothing is wrong, 1 something is, 2 a target could not be checked. What keeps an
-    agent from being built cannot be ignored.
-    """
-    codes = _codes(ignore or [])
-    every = [entry for target in targets for entry in examine(target)]
-    found = [e for e in every if isinstance(e, Found)]
-    failed = [e for e in every if isinstance(e, Failed)]
-    kept = [f for f in found if f.severity == "error" or f.code not in codes]
-    report = Report(targets, kept, failed)
-    annotate = github or os.environ.get("GITHUB_ACTIONS") == "true"
-    if traceback:
-        _show_tracebacks(failed)
-    if json:
-        _write_json(report, annotate)
-    elif annotate:
-        screen.write("\n".join([*_annotations(report), report.summary]))
-    else:
-        _write(report)
-    raise typer.Exit(report.exit_code(strict))
-
-
-def _codes(ignore: Iterable[str]) -> list[str]:
-    """The codes to ignore, also several in one text.
-
-    Raises:
-        Trouble: One is no code, or not one that can be ignored.
+    Exit codes: 0 no errors, 1 errors, 2 a target could not be loaded. Errors cannot be ignored.
     """
     from agent_factory.factory.arguments import unknown_codes
 
-    codes = [code.strip() for text in ignore for code in text.split(",")]
-    if wrong := list(unknown_codes(codes)):
-        raise Trouble(f"--ignore: {' '.join(f'{w.reason} {w.hint}'.strip() for w in wrong)}")
-    return codes
-
-
-def _show_tracebacks(failed: Iterable[Failed]) -> None:
-    for failure in failed:
-        if failure.error is not None:
-            print("".join(full_traceback(failure.error)), end="", file=sys.stderr)
-
-
-def _write_json(report: Report, annotate: bool) -> None:
-    screen.write_json(
-        {
-            "targets": list(report.targets),
-            "findings": [finding.to_data() for finding in report.found],
-            "failures": [failure.to_data() for failure in report.failed],
-            "errors": report.count("error"),
-            "warnings": report.count("warning"),
-        }
-    )
-    if annotate:
-        print("\n".join(_annotations(report)), file=sys.stderr)
-
-
-def _write(report: Report) -> None:
-    if screen.is_terminal():
-        screen.show(_for_people(report))
+    ignored = [code.strip() for text in ignore or () for code in text.split(",")]
+    if wrong := list(unknown_codes(ignored)):
+        reasons = " ".join(f"{error.reason} {error.hint}".strip() for error in wrong)
+        raise CommandError(f"--ignore: {reasons}")
+    entries = [entry for target in targets for entry in diagnose(target)]
+    failures = [entry for entry in entries if isinstance(entry, Failure)]
+    findings = [
+        entry
+        for entry in entries
+        if isinstance(entry, Finding) and (entry.severity == "error" or entry.code not in ignored)
+    ]
+    report = Report(targets, findings, failures)
+    if traceback:
+        for failure in failures:
+            if failure.error is not None:
+                print_traceback(failure.error)
+    annotate = github or os.environ.get("GITHUB_ACTIONS") == "true"
+    if json:
+        console.write_json(
+            {
+                "targets": list(targets),
+                "findings": [finding.to_data() for finding in findings],
+                "failures": [failure.to_data() for failure in failures],
+                "errors": report.count("error"),
+                "warnings": report.count("warning"),
+            }
+        )
+        if annotate:
+            typer.echo("\n".join(_annotations(report)), err=True)
+    elif annotate:
+        console.write("\n".join([*_annotations(report), report.summary]))
     else:
-        screen.write("\n".join([*map(_line, report.found), report.summary]))
-    for failure in report.failed:
-        complain(failure.message)
+        if console.is_terminal():
+            console.show(_styled(report))
+        else:
+            for finding in findings:
+                where = f"{finding.place}: " if finding.place else ""
+                line = f"{finding.severity} {finding.code} {finding.text} ({finding.target})"
+                console.write(where + line)
+            console.write(report.summary)
+        for failure in failures:
+            report_error(failure.message)
+    raise typer.Exit(report.exit_code(strict))
 
 
-def _line(finding: Found) -> str:
-    where = f"{finding.place}: " if finding.place else ""
-    return f"{where}{finding.severity} {finding.code} {finding.words} ({finding.target})"
-
-
-def _for_people(report: Report) -> Group:
+def _styled(report: Report) -> Group:
     parts: list[Text | Padding] = []
-    for (target, place), findings in groupby(report.found, lambda f: (f.target, f.place)):
+    for (target, place), findings in groupby(report.findings, lambda f: (f.target, f.place)):
         where = f"  {place}" if place else ""
         parts.append(Text.assemble((target, "bold"), (where, "dim"), overflow="fold"))
-        parts += [Padding(_block(finding), (0, 0, 1, 2)) for finding in findings]
-    style = "green" if not report.found and not report.failed else "bold"
+        for finding in findings:
+            text = Text.assemble(
+                (finding.severity, _STYLES[finding.severity]),
+                f" {finding.code} ",
+                (finding.subject, "cyan"),
+                f"\n{finding.reason}",
+                (f"\n{finding.hint}" if finding.hint else "", "green"),
+            )
+            parts.append(Padding(text, (0, 0, 1, 2)))
+    style = "green" if not report.findings and not report.failures else "bold"
     return Group(*parts, Text(report.summary, style=style))
 
 
-def _block(finding: Found) -> Text:
-    text = Text.assemble(
-        (finding.severity, _STYLES[finding.severity]),
-        f" {finding.code} ",
-        (finding.subject, "cyan"),
-        f"\n{finding.reason}",
-    )
-    return text.append(f"\n{finding.hint}", style="green") if finding.hint else text
-
-
 def _annotations(report: Report) -> Iterator[str]:
-    """The findings in the words with which GitHub marks lines of a change."""
-    for finding in report.found:
+    """The findings as workflow commands, with which GitHub marks lines of a change."""
+
+    def escaped(text: str, more: str = "") -> str:
+        for sign in f"%\r\n{more}":  # the percent sign first: it begins each escape
+            text = text.replace(sign, f"%{ord(sign):02X}")
+        return text
+
+    def annotation(kind: str, properties: dict[str, str], message: str) -> str:
+        fields = ",".join(f"{key}={escaped(text, ':,')}" for key, text in properties.items())
+        return f"::{kind} {fields}::{escaped(message)}"
+
+    for finding in report.findings:
         place = finding.place
         where = {"file": PurePath(place.name).as_posix(), "line": str(place.line)} if place else {}
         properties = {**where, "title": finding.code}
-        yield _annotation(finding.severity, properties, f"{finding.words} ({finding.target})")
-    for failure in report.failed:
-        yield _annotation("error", {"title": failure.target}, failure.message)
-
-
-def _annotation(kind: str, properties: dict[str, str], message: str) -> str:
-    said = ",".join(f"{key}={_escaped(text, ':,')}" for key, text in properties.items())
-    return f"::{kind} {said}::{_escaped(message)}"
-
-
-def _escaped(text: str, more: str = "") -> str:
-    for sign in f"%\r\n{more}":  # the percent sign first: it begins each escape
-        text = text.replace(sign, f"%{ord(sign):02X}")
-    return text
+        yield annotation(finding.severity, properties, f"{finding.text} ({finding.target})")
+    for failure in report.failures:
+        yield annotation("error", {"title": failure.target}, failure.message)

@@ -1,11 +1,10 @@
-"""What a build can find, code by code: meaning, severity, example and remedy."""
+"""Every code that a build can report: meaning, severity, example and hint; and docs/checks.md."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,7 @@ from agent_factory.errors import BUILD_CODES, BuildCode
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One code of a build, with an example.
-
-    Args:
-        entry: What the code means.
-        example: A stack that gives it, and the remedy.
-    """
+    """A code that a build can report: its meaning, and an example."""
 
     entry: BuildCode
     example: Example
@@ -33,9 +27,9 @@ class Code:
 
     @property
     def consequence(self) -> str:
-        """What a build does about it, and whether that can be changed."""
+        """What a build does about it, and whether it can be ignored."""
         if self.entry.severity == "warning":
-            return "A warning; an error under `strict=True`. It can be ignored."
+            return "A warning; an error with `strict=True`. It can be ignored."
         return f"An error. It can{'' if self.entry.ignorable else 'not'} be ignored."
 
     @property
@@ -59,65 +53,62 @@ class Code:
 
 
 def codes() -> list[Code]:
-    """Every code that a build can find, in order."""
+    """Every code that a build can report, in order."""
     return [Code(entry, EXAMPLES[code]) for code, entry in BUILD_CODES.items()]
 
 
 def printed(example: Example) -> str:
-    """What an example prints: its findings, a line each."""
+    """The output of an example: its findings, one a line."""
     namespace: dict[str, Any] = {"__name__": "example"}
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         for source in (PRELUDE, example.source):
-            # Without the future annotations of this file: the page is run without them, too.
+            # dont_inherit: readers run the page without this module's future import, too.
             exec(compile(source, "<example>", "exec", dont_inherit=True), namespace)
     return out.getvalue()
 
 
 _HEAD = """# Checks
 
-What a build finds, by its code. `create_agent`, `plan_agent` and `agent-factory check` report all
-findings of a build together.
+The problems that a build can report, by code. `create_agent`, `plan_agent` and
+`agent-factory check` report all problems of a build together.
 
-- An *error* keeps the agent from being built: it is raised as a `SpecError`.
-- A *warning* is something that may be intended, and usually is not. It is told by an
-  `AgentFactoryWarning`, kept for `warnings_of(agent)`, and raised under `strict=True`.
-- What can be ignored is left unsaid with `create_agent(..., ignore=["AF204"])`, and a warning also
-  with `agent-factory check --ignore AF204`.
+- An *error* keeps the agent from being built. It is raised as a `SpecError`.
+- A *warning* is something that may be intended, and usually is not. It is shown as an
+  `AgentFactoryWarning`, is kept for `warnings_of(agent)`, and becomes an error with `strict=True`.
+- `create_agent(..., ignore=["AF204"])` suppresses what can be ignored.
+  `agent-factory check --ignore AF204` suppresses a warning.
 
-`agent-factory explain AF204` shows one entry at the terminal. AF100 and AF200 are the two families;
-[errors](errors.md) lists all errors. This page is made from the code, by
+`agent-factory explain AF204` shows one entry in the terminal. AF100 and AF200 are the two families;
+[errors](errors.md) lists all errors. This page is generated from the code, by
 `python -m agent_factory.cli.check_codes docs/checks.md`.
 
 The examples share these lines:
 """
 
-_FAMILIES = {"1": "What cannot be built", "2": "What is likely wrong"}
-"""The two families of codes, by the digit after AF."""
+_FAMILIES = {"AF1": "Errors", "AF2": "Warnings"}
+"""The two families of codes, by their first digit."""
 
 
 def page() -> str:
     """The page, as Markdown."""
-    found = codes()
-    parts = [_HEAD, _block("python", PRELUDE)]
-    for digit, title in _FAMILIES.items():
+
+    def block(kind: str, text: str) -> str:
+        return f"```{kind}\n{text.rstrip()}\n```\n"
+
+    parts = [_HEAD, block("python", PRELUDE)]
+    for family, title in _FAMILIES.items():
         parts.append(f"## {title}\n")
-        for code in found:
-            if code.code.startswith(f"AF{digit}"):
-                parts += _entry(code)
+        for code in codes():
+            if code.code.startswith(family):
+                parts += [
+                    f"### {code.code} {code.entry.name}\n",
+                    f"{code.entry.meaning} {code.consequence}\n",
+                    block("python", code.example.source),
+                    block("output", printed(code.example)),
+                    f"What to do: {code.example.hint}\n",
+                ]
     return "\n".join(parts)
-
-
-def _entry(code: Code) -> Iterator[str]:
-    yield f"### {code.code} {code.entry.name}\n"
-    yield f"{code.entry.meaning} {code.consequence}\n"
-    yield _block("python", code.example.source)
-    yield _block("output", printed(code.example))
-    yield f"Remedy: {code.example.hint}\n"
-
-
-def _block(kind: str, text: str) -> str:
-    return f"```{kind}\n{text.rstrip()}\n```\n"
 
 
 if __name__ == "__main__":

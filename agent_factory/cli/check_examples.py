@@ -1,4 +1,4 @@
-"""For each code that a build can find: the smallest stack that gives it, and what to do then."""
+"""For each code that a build can report: the smallest stack that causes it, and a hint."""
 
 from __future__ import annotations
 
@@ -28,24 +28,19 @@ class Look(AgentMiddleware):
         return None
 
 
-def found(**arguments):
-    """Print what a build finds, and what it is only in doubt of, too."""
+def check(**arguments):
+    """Print the errors and warnings of a build."""
     try:
         plan_agent(strict=True, **arguments)
     except SpecError as error:
         print(*error.errors, sep="\\n")
 '''
-"""What the examples share."""
+"""The first lines of every example."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A stack with one mistake.
-
-    Args:
-        source: Python that prints the finding, after the prelude.
-        remedy: What to do, whatever the names.
-    """
+    """Python that prints one problem, after the prelude, and what to do about it in general."""
 
     source: str
     hint: str
@@ -53,22 +48,22 @@ class Example:
 
 EXAMPLES: Final[dict[str, Example]] = {
     "AF101": Example(
-        "found(name=3)",
-        "Give the argument what its message asks for.",
+        "check(name=3)",
+        "Pass the value that the message asks for.",
     ),
     "AF102": Example(
-        "found(middleware=[Look])",
-        "Give instances, not classes. A function becomes a middleware by a decorator such as "
-        "`before_model`.",
+        "check(middleware=[Look])",
+        "Pass instances, not classes. A decorator such as `before_model` makes a middleware of a "
+        "function.",
     ),
     "AF103": Example(
-        "found(middleware=[Look(), Look()])",
-        'Take one out, or tell them apart: `Look(name="first")`. A class with an `__init__` of its '
-        "own can set `self.name`.",
+        "check(middleware=[Look(), Look()])",
+        'Remove one, or give it another name: `Look(name="first")`. A class with its own '
+        "`__init__` can set `self.name`.",
     ),
     "AF104": Example(
-        'found(middleware=[Look(name="look|twice")])',
-        "Give the middleware a name without `|` and `:`, which LangGraph keeps for itself.",
+        'check(middleware=[Look(name="look|twice")])',
+        "Give the middleware a name without `|` and `:`, which LangGraph reserves.",
     ),
     "AF105": Example(
         """class Misspelt(AgentMiddleware):
@@ -76,8 +71,8 @@ EXAMPLES: Final[dict[str, Example]] = {
         return None
 
 
-found(middleware=[Misspelt()])""",
-        "Spell the hook as the message proposes. A helper of your own starts with an underscore.",
+check(middleware=[Misspelt()])""",
+        "Spell the hook as the message suggests. Start the name of a helper with an underscore.",
     ),
     "AF106": Example(
         """class OneArgument(AgentMiddleware):
@@ -85,19 +80,19 @@ found(middleware=[Misspelt()])""",
         return None
 
 
-found(middleware=[OneArgument()])""",
+check(middleware=[OneArgument()])""",
         "Write `(self, state, runtime)` for hooks, `(self, request, handler)` for wraps, "
         "`(self, request)` for flows.",
     ),
     "AF107": Example(
-        """class WrongColour(AgentMiddleware):
+        """class WrongMode(AgentMiddleware):
     async def before_model(self, state, runtime):
         return None
 
 
-found(middleware=[WrongColour()])""",
-        "`async def` goes with the `a` name, `abefore_model`; `def` with the plain one. Only flows "
-        "are generators.",
+check(middleware=[WrongMode()])""",
+        "Use `async def` for the name with an `a`, `abefore_model`, and `def` for the plain one. "
+        "Only flows are generators.",
     ),
     "AF108": Example(
         """class Twice(AgentMiddleware):
@@ -108,8 +103,8 @@ found(middleware=[WrongColour()])""",
         return (yield request)
 
 
-found(middleware=[Twice()])""",
-        "Keep the flow: it serves synchronous and asynchronous runs.",
+check(middleware=[Twice()])""",
+        "Keep the flow: it works in sync and async runs.",
     ),
     "AF109": Example(
         """class OnlySync(AgentMiddleware):
@@ -122,8 +117,8 @@ class OnlyAsync(AgentMiddleware):
         return None
 
 
-found(middleware=[OnlySync(), OnlyAsync()])""",
-        "Write the layer as a flow, or give one of the two its missing twin.",
+check(middleware=[OnlySync(), OnlyAsync()])""",
+        "Write the layer as a flow, or add the missing variant to one of the two.",
     ),
     "AF110": Example(
         """class Away(AgentMiddleware):
@@ -132,7 +127,7 @@ found(middleware=[OnlySync(), OnlyAsync()])""",
         return None
 
 
-found(middleware=[Away()])""",
+check(middleware=[Away()])""",
         'Declare `"tools"`, `"model"` or `"end"`.',
     ),
     "AF111": Example(
@@ -142,12 +137,12 @@ found(middleware=[Away()])""",
         return None
 
 
-found(middleware=[ToTools()])""",
-        'Give the agent a tool, or take `"tools"` out of `can_jump_to`.',
+check(middleware=[ToTools()])""",
+        'Give the agent a tool, or remove `"tools"` from `can_jump_to`.',
     ),
     "AF112": Example(
-        "found(tools=[3])",
-        "Give a function with a docstring and annotated parameters, a `BaseTool`, or a provider's "
+        "check(tools=[3])",
+        "Pass a function with a docstring and annotated parameters, a `BaseTool`, or a provider's "
         "tool as a dict.",
     ),
     "AF113": Example(
@@ -156,16 +151,17 @@ found(middleware=[ToTools()])""",
 
 
 other.__name__ = "find"
-found(tools=[find, other])''',
-        "Rename one, or give the same tool object in both places.",
+check(tools=[find, other])''',
+        "Rename one, or pass the same tool object in both places.",
     ),
     "AF114": Example(
         """class Engine(AgentState):
     jump_to: NotRequired[str]
 
 
-found(state_schema=Engine)""",
-        "Write a TypedDict, `class MyState(AgentState): ...`, without keys of the engine.",
+check(state_schema=Engine)""",
+        "Write a TypedDict, `class MyState(AgentState): ...`, without the keys that the library "
+        "reserves.",
     ),
     "AF115": Example(
         """class Count(AgentState):
@@ -180,16 +176,16 @@ class Keeper(AgentMiddleware):
     state_schema = Names
 
 
-found(middleware=[Keeper()], state_schema=Count)""",
-        "Give the key one type and one reducer, or two names.",
+check(middleware=[Keeper()], state_schema=Count)""",
+        "Use one type and one reducer for the key, or two keys.",
     ),
     "AF116": Example(
-        'found(tools=[find], interrupt_before=["tolos"])',
-        "Take one of the nodes that the message lists; `agent-factory show` draws them.",
+        'check(tools=[find], interrupt_before=["tolos"])',
+        "Use one of the nodes that the message lists; `agent-factory show` shows them.",
     ),
     "AF117": Example(
-        "found(response_format=3)",
-        "Give a pydantic model, a dataclass, a TypedDict, a JSON schema with a title, or a "
+        "check(response_format=3)",
+        "Pass a pydantic model, a dataclass, a TypedDict, a JSON schema with a title, or a "
         "strategy.",
     ),
     "AF118": Example(
@@ -197,16 +193,16 @@ found(middleware=[Keeper()], state_schema=Count)""",
     ordering = Ordering(requires=("Look",))
 
 
-found(middleware=[Vault()])""",
-        "Add what is missing to `middleware`.",
+check(middleware=[Vault()])""",
+        "Add the missing middleware to `middleware`.",
     ),
     "AF119": Example(
         """class Alone(AgentMiddleware):
     ordering = Ordering(conflicts=("Look",))
 
 
-found(middleware=[Alone(), Look()])""",
-        "Take one of the two out.",
+check(middleware=[Alone(), Look()])""",
+        "Remove one of the two.",
     ),
     "AF120": Example(
         """class First(AgentMiddleware):
@@ -217,7 +213,7 @@ class Second(AgentMiddleware):
     ordering = Ordering(before=("First",))
 
 
-found(middleware=[First(), Second()])""",
+check(middleware=[First(), Second()])""",
         "Correct the `ordering` of one of them.",
     ),
     "AF121": Example(
@@ -225,7 +221,7 @@ found(middleware=[First(), Second()])""",
     stack.remove([Look()], "Loook")
 except SpecError as error:
     print(error)""",
-        "Take one of the names that the message lists.",
+        "Use one of the names that the message lists.",
     ),
     "AF201": Example(
         """class Back(AgentMiddleware):
@@ -234,8 +230,8 @@ except SpecError as error:
         return None
 
 
-found(middleware=[Back()])""",
-        'Take `"model"` out of `can_jump_to`.',
+check(middleware=[Back()])""",
+        'Remove `"model"` from `can_jump_to`.',
     ),
     "AF202": Example(
         """class Again(AgentMiddleware):
@@ -244,11 +240,12 @@ found(middleware=[Back()])""",
         return None
 
 
-found(middleware=[Look(), Again()])""",
-        "Return None to go on to the model; or make sure that it jumps only once, and ignore this.",
+check(middleware=[Look(), Again()])""",
+        "Return None to continue with the model; or make sure that it jumps only once, and ignore "
+        "this.",
     ),
     "AF203": Example(
-        'found(tools=[find, {"type": "web_search", "name": "find"}])',
+        'check(tools=[find, {"type": "web_search", "name": "find"}])',
         "Rename the agent's tool.",
     ),
     "AF204": Example(
@@ -256,8 +253,8 @@ found(middleware=[Look(), Again()])""",
     ordering = Ordering(before=("Look",))
 
 
-found(middleware=[Look(), Outer()])""",
-        "Put the two into the order that the message names.",
+check(middleware=[Look(), Outer()])""",
+        "Put the two in the order that the message gives.",
     ),
     "AF205": Example(
         """class Guard(Look):
@@ -268,8 +265,8 @@ class Summarizer(Look):
     ordering = Ordering(sends_to_model=("user_messages",))
 
 
-found(middleware=[Summarizer(), Guard()])""",
-        "Put the guard before what sends messages to a model of its own.",
+check(middleware=[Summarizer(), Guard()])""",
+        "Put the guard before the middleware that sends messages to another model.",
     ),
     "AF206": Example(
         """class Changer(AgentMiddleware):
@@ -286,9 +283,9 @@ class Judge(AgentMiddleware):
         return None
 
 
-found(tools=[find], middleware=[Changer(), Judge()])""",
-        "Let the one that judges act last: hooks after the model run from the end of the list to "
-        "its beginning.",
+check(tools=[find], middleware=[Changer(), Judge()])""",
+        "Let the one that judges run last: after_model hooks run from the end of the list to its "
+        "beginning.",
     ),
     "AF207": Example(
         """class Careful(AgentMiddleware):
@@ -298,25 +295,25 @@ found(tools=[find], middleware=[Changer(), Judge()])""",
         return (yield request)
 
 
-found(tools=[find], middleware=[Careful()], handle_tool_errors=True)""",
-        "Leave `handle_tool_errors` out, or take the middleware out.",
+check(tools=[find], middleware=[Careful()], handle_tool_errors=True)""",
+        "Remove `handle_tool_errors`, or remove the middleware.",
     ),
     "AF210": Example(
         """class Limit(Look):
     expected_tools = ("fnid",)
 
 
-found(tools=[find], middleware=[Limit()])""",
-        "Correct the name, or give the agent the tool. Ignore it where a layer brings the tool at "
-        "run time.",
+check(tools=[find], middleware=[Limit()])""",
+        "Correct the name, or give the agent the tool. Ignore this if a layer adds the tool at run "
+        "time.",
     ),
     "AF211": Example(
         """class Keeps(Look):
     needs_checkpointer = True
 
 
-found(middleware=[Keeps()], checkpointer=None)""",
-        "Give the agent a checkpointer. Inside a graph that has one, ignore it.",
+check(middleware=[Keeps()], checkpointer=None)""",
+        "Give the agent a checkpointer. Ignore this inside a graph that has one.",
     ),
 }
 """The examples, by code."""

@@ -1,4 +1,4 @@
-"""Where a command writes: as tables and colours for people, as plain text for everything else."""
+"""The output of commands: tables and styles on a terminal, plain text or JSON elsewhere."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from agent_factory.cli.error_reports import Trouble
-
-PATIENCE = 2.0
-"""Seconds without a bar."""
+from agent_factory.cli.error_reports import CommandError
 
 ItemT = TypeVar("ItemT")
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, always with the same keys.")]
 
-def each(items: Sequence[ItemT], words: str, patience: float = PATIENCE) -> Iterator[ItemT]:
-    """The items, one by one, with a bar on the error output when it takes long.
+
+def with_progress(items: Sequence[ItemT], title: str, delay: float = 2.0) -> Iterator[ItemT]:
+    """The items, one by one, with a progress bar on the error output.
 
     Args:
-        items: What is worked on.
-        words: What is done, for the bar.
-        patience: Seconds until there is a bar.
+        items: The items to work on.
+        title: The title of the bar.
+        delay: Seconds until the bar appears.
     """
     console = Console(file=sys.stderr)
-    columns = (TextColumn(words), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     task = bar.add_task("", total=len(items))
     begun = time.monotonic()
@@ -40,32 +39,34 @@ def each(items: Sequence[ItemT], words: str, patience: float = PATIENCE) -> Iter
         for item in items:
             yield item
             bar.advance(task)
-            if time.monotonic() - begun >= patience:
-                bar.start()  # nothing happens where it has begun
+            if time.monotonic() - begun >= delay:
+                bar.start()  # does nothing once it has started
     finally:
         bar.stop()
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with the same keys always.")]
-
-
 def is_terminal() -> bool:
-    """Whether a person reads along."""
+    """Whether the output goes to a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def show(renderable: RenderableType) -> None:
-    """Print what is made for people."""
+    """Print a renderable of rich."""
     Console().print(renderable)
 
 
 def indented(text: Text) -> Padding:
-    """A paragraph that stands under a heading, however it wraps."""
+    """A paragraph under a heading, indented on all its lines."""
     return Padding(text, (0, 0, 0, 2))
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: "1 file", "2 files"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def write(text: str) -> None:
-    """Print plain text as it is, with one line break at its end."""
+    """Print plain text with one line break at its end."""
     print(text.removesuffix("\n"))
 
 
@@ -75,21 +76,21 @@ def write_json(data: Any) -> None:
 
 
 def save(text: str, file: Path) -> None:
-    """Write a file, and say so where a person reads along.
+    """Write a file, and report it on a terminal.
 
     Raises:
-        Trouble: It cannot be written.
+        CommandError: The file cannot be written.
     """
     try:
         file.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise Trouble(f"{file} cannot be written: {error.strerror}.", error) from None
+        raise CommandError(f"{file} cannot be written: {error.strerror}.", error) from None
     note(f"Wrote {file} ({len(text.encode())} bytes).")
 
 
-def note(words: str) -> None:
-    """Say something beside the output, where a person reads along."""
+def note(message: str) -> None:
+    """Print a remark to the error output, if it is a terminal."""
     if sys.stderr is not None and sys.stderr.isatty():
         Console(stderr=True, highlight=False, markup=False).print(
-            words, style="dim", soft_wrap=True
+            message, style="dim", soft_wrap=True
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,7 @@ from agent_factory.demo.interrupt import STOPPED
 
 
 class Decision(StrEnum):
-    """What a reviewer may say."""
+    """The decision on a review."""
 
     APPROVE = "approve"
     REJECT = "reject"
@@ -26,37 +25,34 @@ class Decision(StrEnum):
 def demo(
     decide: Annotated[
         Decision | None,
-        typer.Option(help="Answer every review so, rather than ask at the terminal."),
+        typer.Option(help="Answer every review with this, instead of asking at the terminal."),
     ] = None,
     workspace: Annotated[
         Path | None,
-        typer.Option(help="Keep shop and thread in this folder; a later run goes on there."),
+        typer.Option(help="Keep shop and thread in this folder; a later run continues there."),
     ] = None,
     ask: Annotated[
-        str | None, typer.Option(help="Only ask this one question, on the workspace's thread.")
+        str | None, typer.Option(help="Ask only this question, on the workspace's thread.")
     ] = None,
     model: Annotated[
-        str, typer.Option(help="The embedded model, local, or provider:name through langchain.")
+        str,
+        typer.Option(
+            help="local: the embedded model; or provider:name, a model of langchain's providers."
+        ),
     ] = "local",
     traceback: ShowTraceback = False,
 ) -> None:
-    """A support desk for a small shop: tools, a review, a summary, a thread that lives on."""
-    console, trouble = Console(), Console(stderr=True)
+    """A support desk for a small shop: tools, a review, a summary, a thread that is resumed."""
+    console, errors = Console(), Console(stderr=True)
     try:
-        _run_demo(console)(
-            console=console, decide=decide, workspace=workspace, ask=ask, model=model
-        )
-    except (DemoError, OSError) as error:  # OSError: nothing can be printed
-        trouble.print(Text(f"agent-factory: {error}", style="red"), soft_wrap=True)
+        # Imported here: these imports take seconds, and --help does without them.
+        with console.status("Starting"):
+            from agent_factory.demo.run import run_demo
+        run_demo(console=console, decide=decide, workspace=workspace, ask=ask, model=model)
+    except (DemoError, OSError) as error:  # OSError: the output cannot be written
+        errors.print(Text(f"agent-factory: {error}", style="red"), soft_wrap=True)
         raise typer.Exit(1) from error
     except KeyboardInterrupt as stop:
-        kept = f" The same command goes on in {workspace}." if workspace and ask is None else ""
-        trouble.print(Text(f"\nStopped.{kept}"), soft_wrap=True)
+        kept = f" The same command continues in {workspace}." if workspace and ask is None else ""
+        errors.print(Text(f"\nStopped.{kept}"), soft_wrap=True)
         raise typer.Exit(STOPPED) from stop
-
-
-def _run_demo(console: Console) -> Callable[..., None]:
-    """The demo, imported late: its imports take seconds, and `--help` does without."""
-    with console.status("Starting"):
-        from agent_factory.demo.run import run_demo
-    return run_demo

@@ -1,9 +1,9 @@
-"""`agent-factory explain`: in which order everything runs, and why; or one way, or one code."""
+"""`agent-factory explain`: the order in which everything runs, one edge, or one code."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -11,14 +11,13 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from agent_factory.cli import console as screen
+from agent_factory.cli import console
 from agent_factory.cli.console import AsJson
-from agent_factory.cli.error_reports import ShowTraceback, Trouble
+from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load
-from agent_factory.topology.model import END, START, Call, Phase
-from agent_factory.topology.render.explanation import ORDERS, layer_order, meaning
+from agent_factory.topology.model import END, START
+from agent_factory.topology.render.explanation import meaning, ordered_parts
 from agent_factory.topology.topology import Topology
-from agent_factory.topology.transitions import Transition
 
 EXAMPLES = """Examples:
 
@@ -36,14 +35,11 @@ CORNERS = {
 }
 """The corners of a plan, in words."""
 
-_SHORT = {"start": START, "end": END}
-"""What people call the two ends of a run."""
-
 
 def explain(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="As `show` takes it; or a code.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="As for `show`; or a code.")],
     source: Annotated[
-        str | None, typer.Argument(metavar="[FROM]", help="The node a way leaves.")
+        str | None, typer.Argument(metavar="[FROM]", help="The node an edge leaves.")
     ] = None,
     to: Annotated[str | None, typer.Argument(metavar="[TO]", help="The node it reaches.")] = None,
     json: AsJson = False,
@@ -51,121 +47,85 @@ def explain(
 ) -> None:
     """Explain in which order hooks and layers run, and why; or why one node leads to another.
 
-    `start` and `end` may be said for __start__ and __end__. Instead of TARGET, a code such as AF204
-    tells what that finding means.
+    `start` and `end` stand for __start__ and __end__. A code such as AF204 instead of TARGET
+    explains that finding.
     """
     if re.fullmatch(r"AF\d+", target):
-        _explain_code(target, json)
-        return
-    if source is not None and to is None:
-        raise Trouble("FROM needs TO: name the node that the way reaches, too.")
-    plan = load(target).plan
-    if source is None or to is None:
-        _print(plan.explain(), _order(target, plan), json, _order_for_people)
-        return
-    source, to = _node(plan, source), _node(plan, to)
-    _print(plan.explain(source, to), _way(target, plan, source, to), json, _way_for_people)
+        from agent_factory.cli.check_codes import codes
 
-
-def _explain_code(code: str, json: bool) -> None:
-    from agent_factory.cli.check_codes import codes
-
-    known = {entry.code: entry for entry in codes()}
-    if code not in known:
-        raise Trouble(f"{code} is no code that a build can find. Those are {', '.join(known)}.")
-    if json:
-        screen.write_json(known[code].to_data())
+        known = {entry.code: entry for entry in codes()}
+        if target not in known:
+            message = f"The code {target} is unknown. Known codes are {', '.join(known)}."
+            raise CommandError(message)
+        data, text = known[target].to_data(), known[target].text
+        styled: list[RenderableType] = []  # code must not wrap
+    elif source is not None and to is None:
+        raise CommandError("FROM needs TO: add the node that the edge reaches.")
     else:
-        screen.write(known[code].text)
+        plan = load(target).plan
+        if source is None or to is None:
+            text, (data, styled) = plan.explain(), _order(target, plan)
+        else:
+            source, to = _node(plan, source), _node(plan, to)
+            text, (data, styled) = plan.explain(source, to), _edge(target, plan, source, to)
+    if json:
+        console.write_json(data)
+    elif styled and console.is_terminal():
+        console.show(Group(*styled))
+    else:
+        console.write(text)
 
 
 def _node(plan: Topology, name: str) -> str:
-    known = list(
-        dict.fromkeys(node for way in plan.transitions for node in (way.source, way.target))
-    )
-    node = name if name in known else _SHORT.get(name, name)
+    known = [START, *plan.nodes, END]
+    node = name if name in known else {"start": START, "end": END}.get(name, name)
     if node in known:
         return node
     close = get_close_matches(name, known, n=1)
     hint = f"Did you mean {close[0]}?" if close else f"Its nodes are {', '.join(known)}."
-    raise Trouble(f"{name} is no node of this agent. {hint}")
+    raise CommandError(f"This agent does not have a node {name!r}. {hint}")
 
 
-def _print(
-    words: str, data: dict[str, Any], json: bool, for_people: Callable[[Any], Iterator[Any]]
-) -> None:
-    if json:
-        screen.write_json(data)
-    elif screen.is_terminal():
-        screen.show(Group(*for_people(data)))
-    else:
-        screen.write(words)
+def _order(target: str, plan: Topology) -> tuple[dict[str, Any], list[RenderableType]]:
+    parts = list(ordered_parts(plan))
+    corners = {corner: getattr(plan, corner) for corner in CORNERS}
+    styled: list[RenderableType] = []
+    for part in parts:
+        styled += [Text(part.part, style="bold"), console.indented(Text(f"{part.why}:", "dim"))]
+        for number, name in enumerate(part.names, 1):
+            styled.append(console.indented(Text.assemble(f"{number}. ", (name, "cyan"))))
+    styled.append(Text("corners", style="bold"))
+    for corner, node in corners.items():
+        line = Text.assemble((f"{CORNERS[corner]} ", "dim"), (node, "cyan"))
+        styled.append(console.indented(line))
+    return {"target": target, "order": list(map(asdict, parts)), "corners": corners}, styled
 
 
-def _order_for_people(data: dict[str, Any]) -> Iterator[RenderableType]:
-    for part in data["order"]:
-        yield Text(part["part"], style="bold")
-        yield screen.indented(Text(f"{part['why']}:", style="dim"))
-        for number, name in enumerate(part["names"], 1):
-            yield screen.indented(Text.assemble(f"{number}. ", (name, "cyan")))
-    yield Text("corners", style="bold")
-    for corner, node in data["corners"].items():
-        yield screen.indented(Text.assemble((f"{CORNERS[corner]} ", "dim"), (node, "cyan")))
-
-
-def _way_for_people(data: dict[str, Any]) -> Iterator[RenderableType]:
-    if not data["exists"]:
-        yield Text(f"No way leads from {data['from']} to {data['to']}. From there:", style="bold")
-        ends = data["instead"] or ["nowhere: a run ends there"]
-        yield from (screen.indented(Text(f"-> {end}")) for end in ends)
-        return
-    yield Text(f"{data['from']} -> {data['to']}", style="bold")
-    for reason in data["reasons"]:
-        yield screen.indented(Text.assemble((f"{reason['why']}: ", "yellow"), reason["meaning"]))
-
-
-def _order(target: str, plan: Topology) -> dict[str, Any]:
-    return {
-        "target": target,
-        "order": [*_hooks(plan), *_layers(plan)],
-        "corners": {
-            "entry": plan.entry,
-            "loop_entry": plan.loop_entry,
-            "loop_exit": plan.loop_exit,
-            "exit": plan.exit,
-        },
-    }
-
-
-def _hooks(plan: Topology) -> Iterator[dict[str, Any]]:
-    for phase, why in ORDERS.items():
-        owners = [hook.owner for hook in plan.hooks if hook.phase is phase]
-        if phase in (Phase.AFTER_MODEL, Phase.AFTER_AGENT):
-            owners.reverse()
-        if owners:
-            yield {"part": str(phase), "why": why, "names": owners}
-
-
-def _layers(plan: Topology) -> Iterator[dict[str, Any]]:
-    for call in Call:
-        names = [f"{x.owner}.{x.method}" for x in plan.layers if x.call is call]
-        if names:
-            yield {"part": f"{call} layers", "why": layer_order(call), "names": names}
-
-
-def _way(target: str, plan: Topology, source: str, to: str) -> dict[str, Any]:
-    leaving = [way for way in plan.transitions if way.source == source]
-    found = [way for way in leaving if way.target == to]
-    return {
+def _edge(
+    target: str, plan: Topology, source: str, to: str
+) -> tuple[dict[str, Any], list[RenderableType]]:
+    leaving = [edge for edge in plan.transitions if edge.source == source]
+    reasons = [
+        {"why": str(reason.why), "by": list(reason.by), "meaning": meaning(reason)}
+        for edge in leaving
+        for reason in edge.reasons
+        if edge.target == to
+    ]
+    instead = [] if reasons else [edge.target for edge in leaving]
+    title = f"{source} -> {to}" if reasons else f"No edge leads from {source} to {to}."
+    styled: list[RenderableType] = [Text(title, style="bold")]
+    for reason in reasons:
+        line = Text.assemble((f"{reason['why']}: ", "yellow"), str(reason["meaning"]))
+        styled.append(console.indented(line))
+    if not reasons:
+        ends = [f"{source} -> {node}" for node in instead] or [f"{source} is where a run ends."]
+        styled += (console.indented(Text(end)) for end in ends)
+    data = {
         "target": target,
         "from": source,
         "to": to,
-        "exists": bool(found),
-        "reasons": [reason for way in found for reason in _reasons(way)],
-        "instead": [] if found else [way.target for way in leaving],
+        "exists": bool(reasons),
+        "reasons": reasons,
+        "instead": instead,
     }
-
-
-def _reasons(way: Transition) -> Iterator[dict[str, Any]]:
-    for reason in way.reasons:
-        yield {"why": str(reason.why), "by": list(reason.by), "meaning": meaning(reason)}
+    return data, styled

@@ -1,4 +1,4 @@
-"""`agent-factory new`: files to begin with."""
+"""`agent-factory new`: the first files of a middleware."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Annotated, Final
 
 import typer
 
-from agent_factory.cli import console as screen
+from agent_factory.cli import console
 from agent_factory.cli.console import AsJson
-from agent_factory.cli.error_reports import ShowTraceback, Trouble
+from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import root_and_name
 from agent_factory.topology.model import Phase
 
 FLOWS: Final = ("around_model", "around_tool")
 PHASES: Final = tuple(map(str, Phase))
 HOOKS: Final = (*PHASES, *FLOWS)
-"""What a new middleware can have: hooks, and flows, which serve both kinds of run."""
+"""The methods that a new middleware can have: hooks, and flows, which run sync and async."""
 
 _NODE = '''
     def $hook(
@@ -42,11 +42,11 @@ _FLOW = '''
 
 _WHEN = {
     "before_agent": "Runs once, when a run starts.",
-    "before_model": "Runs before each call of the model.",
-    "after_model": "Runs after each call of the model.",
+    "before_model": "Runs before each model call.",
+    "after_model": "Runs after each model call.",
     "after_agent": "Runs once, when a run ends.",
-    "around_model": "Lies around each call of the model.",
-    "around_tool": "Lies around each tool call.",
+    "around_model": "Wraps each model call.",
+    "around_tool": "Wraps each tool call.",
 }
 
 _REQUESTS = {"around_model": "ModelRequest[Any]", "around_tool": "ToolCallRequest"}
@@ -63,7 +63,7 @@ $imports
 
 
 class $name(AgentMiddleware):
-    """Changes nothing yet: an agent answers with it as it does without.
+    """Changes nothing yet: an agent gives the same answer with it and without it.
 
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
@@ -74,7 +74,7 @@ class $name(AgentMiddleware):
     """
 $methods'''
 
-_TESTS = '''"""$name: its place in a plan, and a run with it."""
+_TESTS = '''"""Tests of $name."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def find(query: str) -> str:
 
 
 def agent(*stack: AgentMiddleware[Any, Any]) -> Any:
-    """An agent that calls its tool once, and then answers."""
+    """An agent that calls its tool once and then answers."""
     call = {"name": "find", "args": {"query": "tea"}}
     model = ScriptedChatModel([[call], "There is TEA."])
     return create_agent(model, [find], middleware=stack)
@@ -113,13 +113,13 @@ def test_its_hooks_and_layers_are_in_the_plan() -> None:
     assert [layer.method for layer in plan.layers] == [$layers]
 
 
-def test_a_run_gives_what_it_gives_without_it() -> None:
+def test_a_run_gives_the_same_with_and_without_it() -> None:
     result = agent($name()).invoke(QUESTION)
     assert texts(result) == ["Find tea", "", "TEA", "There is TEA."]
     assert texts(result) == texts(agent().invoke(QUESTION))
 
 
-def test_an_asynchronous_run_gives_the_same() -> None:
+def test_an_async_run_gives_the_same() -> None:
     built = agent($name())
     result = asyncio.run(built.ainvoke(QUESTION))
     assert texts(result) == ["Find tea", "", "TEA", "There is TEA."]
@@ -128,13 +128,7 @@ def test_an_asynchronous_run_gives_the_same() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A new middleware.
-
-    Args:
-        name: Its class.
-        module: How tests import its module.
-        hooks: The hooks and flows it has, in any order.
-    """
+    """A new middleware: its class, the module that tests import it from, its hooks and flows."""
 
     name: str
     module: str
@@ -147,39 +141,38 @@ class Skeleton:
         >>> "def before_model(" in Skeleton("Guard", "guard", ["before_model"]).code
         True
         """
-        methods = "".join(map(_method, self._in_order(HOOKS)))
-        imports = "\n".join(f"    {name}," for name in sorted(self._imports()))
-        return Template(_CLASS).substitute(name=self.name, imports=imports, methods=methods)
+        phases, flows = self._chosen(PHASES), self._chosen(FLOWS)
+        imports = {"AgentMiddleware", *(_REQUESTS[flow].partition("[")[0] for flow in flows)}
+        imports |= {"AgentState", "Runtime"} if phases else set()
+        imports |= {"Flow"} if flows else set()
+        methods = [Template(_NODE).substitute(hook=phase, when=_WHEN[phase]) for phase in phases]
+        for flow in flows:
+            values = {"hook": flow, "when": _WHEN[flow], "request": _REQUESTS[flow]}
+            methods.append(Template(_FLOW).substitute(values))
+        return Template(_CLASS).substitute(
+            name=self.name,
+            imports="\n".join(f"    {name}," for name in sorted(imports)),
+            methods="".join(methods),
+        )
 
     @property
     def tests(self) -> str:
         """The module of its tests."""
+
+        def listed(names: Sequence[str]) -> str:
+            # One name a line, so that the list may have any length.
+            lines = "".join(f'\n        "{name}",' for name in names)
+            return f"{lines}\n    " if names else ""
+
         return Template(_TESTS).substitute(
             name=self.name,
             module=self.module,
-            hooks=_listed(self._in_order(PHASES)),
-            layers=_listed(self._in_order(FLOWS)),
+            hooks=listed(self._chosen(PHASES)),
+            layers=listed(self._chosen(FLOWS)),
         )
 
-    def _in_order(self, names: Sequence[str]) -> list[str]:
+    def _chosen(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if name in self.hooks]
-
-    def _imports(self) -> set[str]:
-        nodes = {"AgentState", "Runtime"} if self._in_order(PHASES) else set()
-        flows = {"Flow"} if self._in_order(FLOWS) else set()
-        requests = {_REQUESTS[flow].partition("[")[0] for flow in self._in_order(FLOWS)}
-        return {"AgentMiddleware", *nodes, *flows, *requests}
-
-
-def _listed(names: Sequence[str]) -> str:
-    """A list's inside, a line each: so it may be of any length."""
-    lines = "".join(f'\n        "{name}",' for name in names)
-    return f"{lines}\n    " if names else ""
-
-
-def _method(hook: str) -> str:
-    text = _FLOW if hook in FLOWS else _NODE
-    return Template(text).substitute(hook=hook, when=_WHEN[hook], request=_REQUESTS.get(hook, ""))
 
 
 EXAMPLES = """Examples:
@@ -189,7 +182,7 @@ agent-factory new middleware AuditTrail
 agent-factory new middleware Guard --hooks before_model,around_tool --dir shop"""
 
 LONGEST_NAME = 36
-"""Characters of a class's name: with more, lines of its files would be too long."""
+"""The most characters of a class's name: with more, lines of its files would be too long."""
 
 
 def middleware(
@@ -197,7 +190,7 @@ def middleware(
         str, typer.Argument(metavar="NAME", help="The class, in CapWords: AuditTrail.")
     ],
     hooks: Annotated[
-        str, typer.Option(help=f"What it has, with commas: {', '.join(HOOKS)}.")
+        str, typer.Option(help=f"Its methods, separated by commas: {', '.join(HOOKS)}.")
     ] = "before_model",
     directory: Annotated[
         Path, typer.Option("--dir", metavar="DIR", help="The folder to write into.")
@@ -205,86 +198,72 @@ def middleware(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Write a middleware and its tests: they pass, and are typed, as they are.
+    """Write a middleware and its tests, which pass and are fully typed.
 
     AuditTrail becomes audit_trail.py and test_audit_trail.py. Nothing is overwritten.
     """
-    module = _module(name)
-    chosen = _hooks(hooks)
-    files = _free_files(directory, module)
-    _, dotted = root_and_name(files[0].absolute())
-    skeleton = Skeleton(name, dotted, chosen)
+    module = _module_name(name)
+    chosen = list(dict.fromkeys(filter(None, (part.strip() for part in hooks.split(",")))))
+    for hook in chosen:
+        if hook not in HOOKS:
+            wrap = re.fullmatch(r"a?wrap_(model|tool)_call", hook)
+            hint = f"Use around_{wrap[1]}, which works in sync and async runs." if wrap else ""
+            hint = hint or f"Use any of {', '.join(HOOKS)}."
+            raise CommandError(f"--hooks: {hook!r} is not available. {hint}")
+    if not chosen:
+        raise CommandError(f"--hooks is empty. Use any of {', '.join(HOOKS)}.")
+    if not directory.is_dir():
+        raise CommandError(
+            f"The folder {directory} does not exist. Create it, or use another --dir."
+        )
+    files = directory / f"{module}.py", directory / f"test_{module}.py"
+    for file in files:
+        if file.exists():
+            raise CommandError(f"{file} exists and is not changed. Use another name or --dir.")
+    skeleton = Skeleton(name, root_and_name(files[0].absolute())[1], chosen)
     for file, text in zip(files, (skeleton.code, skeleton.tests), strict=True):
-        _write(file, text)
+        try:
+            with file.open("x", encoding="utf-8", newline="\n") as opened:
+                opened.write(text)
+        except OSError as error:
+            raise CommandError(f"{file} cannot be written: {error.strerror}.", error) from None
     paths = [str(file) for file in files]
     if json:
-        screen.write_json({"class": name, "hooks": chosen, "files": paths})
+        console.write_json({"class": name, "hooks": chosen, "files": paths})
         return
-    screen.write(f"Wrote {paths[0]} and {paths[1]}.")
-    screen.write(f"Try them: python -m pytest --doctest-modules {' '.join(paths)}")
+    console.write(f"Wrote {paths[0]} and {paths[1]}.")
+    console.write(f"Try them: python -m pytest --doctest-modules {' '.join(paths)}")
 
 
-def _module(name: str) -> str:
+def _module_name(name: str) -> str:
     """The module of a class.
 
     Raises:
-        Trouble: The name cannot be that of a class, or its module would hide another one.
+        CommandError: The name is not valid for a class, or its module would hide another one.
     """
     words = re.findall(r"[^\W_]+", name)
     proposed = "".join(word[:1].upper() + word[1:] for word in words)
     if not name.isidentifier() or iskeyword(name) or name != proposed:
         good = proposed.isidentifier() and not iskeyword(proposed)
         hint = f"Did you mean {proposed}?" if good else "Write one such as AuditTrail."
-        raise Trouble(f"{name!r} is no name for a class: CapWords are wanted. {hint}")
+        raise CommandError(f"{name!r} is not a valid class name; use CapWords. {hint}")
     if len(name) > LONGEST_NAME:
-        raise Trouble(f"{name} has {len(name)} characters, and {LONGEST_NAME} are the most.")
+        raise CommandError(
+            f"A class name may have {LONGEST_NAME} characters, and {name} has {len(name)}."
+        )
     module = snake_case(name)
     if iskeyword(module) or module in sys.stdlib_module_names:
-        raise Trouble(
+        raise CommandError(
             f"{module}.py would hide Python's own {module}. Add a word: {name}Middleware."
         )
     return module
 
 
 def snake_case(name: str) -> str:
-    """The file's name of a class.
+    """The file name of a class, without its suffix.
 
     >>> snake_case("AuditTrail"), snake_case("HTTPGuard"), snake_case("PIIMask2")
     ('audit_trail', 'http_guard', 'pii_mask2')
     """
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
     return parted.lower()
-
-
-def _hooks(text: str) -> list[str]:
-    names = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
-    for name in names:
-        if name not in HOOKS:
-            raise Trouble(f"--hooks: {name!r} is none that can be written. {_other(name)}")
-    if not names:
-        raise Trouble(f"--hooks is empty. Take any of {', '.join(HOOKS)}.")
-    return names
-
-
-def _other(name: str) -> str:
-    if match := re.fullmatch(r"a?wrap_(model|tool)_call", name):
-        return f"Take around_{match[1]}, which serves synchronous and asynchronous runs."
-    return f"Take any of {', '.join(HOOKS)}."
-
-
-def _free_files(directory: Path, module: str) -> tuple[Path, Path]:
-    if not directory.is_dir():
-        raise Trouble(f"There is no folder {directory}. Make it first, or give another --dir.")
-    files = directory / f"{module}.py", directory / f"test_{module}.py"
-    for file in files:
-        if file.exists():
-            raise Trouble(f"{file} exists, and is left as it is. Take another name or --dir.")
-    return files
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        with file.open("x", encoding="utf-8", newline="\n") as opened:
-            opened.write(text)
-    except OSError as error:
-        raise Trouble(f"{file} cannot be written: {error.strerror}.", error) from None

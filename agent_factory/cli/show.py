@@ -1,8 +1,8 @@
-"""`agent-factory show`: the plan of an agent, in the form that is asked for."""
+"""`agent-factory show`: the plan of an agent, in the requested format."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -11,26 +11,14 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from agent_factory.cli import console as screen
+from agent_factory.cli import console
 from agent_factory.cli.console import AsJson
-from agent_factory.cli.error_reports import ShowTraceback, Trouble
-from agent_factory.cli.loading import Loaded, load
-from agent_factory.topology.model import (
-    AGENT,
-    END,
-    MODEL,
-    START,
-    TOOLS,
-    Call,
-    Layer,
-    Phase,
-    Tool,
-    ToolKind,
-)
+from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.cli.loading import load
+from agent_factory.topology.model import AGENT, END, MODEL, START, TOOLS, Call, Phase
 from agent_factory.topology.topology import Topology
-from agent_factory.topology.transitions import Transition, TransitionReason
+from agent_factory.topology.transitions import Transition
 
-_GUIDES = "bright_black"
 _TITLE = "bold"
 _OWNER = "cyan"
 _ASIDE = "dim"
@@ -45,71 +33,49 @@ _PARTS = {
 """The parts of a run, by the phases of their nodes; the model and the tools have none."""
 
 
-def tree_of(title: str, plan: Topology) -> Tree:
+def plan_tree(title: str, plan: Topology) -> Tree:
     """The plan as a tree."""
-    tree = Tree(Text(title, style=_TITLE), guide_style=_GUIDES)
-    for way in plan.transitions:
-        if way.source == START:
-            tree.add(_way(way, named(START)))
+    tree = Tree(Text(title, style=_TITLE), guide_style="bright_black")
+    for edge in plan.transitions:
+        if edge.source == START:
+            tree.add(_edge(edge, _named(START)))
     for part, phases in _PARTS.items():
-        nodes = [node for node in plan.nodes if _phase(plan, node) in phases]
-        if nodes:
-            branch = tree.add(Text(part, style=_TITLE))
-            for node in nodes:
-                _add_node(branch, plan, node)
+        hooks = {node: plan.hook_at(node) for node in plan.nodes}
+        nodes = [node for node, hook in hooks.items() if (hook and hook.phase) in phases]
+        branch = tree.add(Text(part, style=_TITLE)) if nodes else tree
+        for node in nodes:
+            edges = [edge for edge in plan.transitions if edge.source == node]
+            if len(edges) == 1:
+                branch.add(_edge(edges[0], _named(node)))
+                continue
+            inner = branch.add(_named(node))
+            for edge in edges:
+                inner.add(_edge(edge, Text()))
     for call in Call:
-        _add_layers(tree, call, [layer for layer in plan.layers if layer.call is call])
+        if layers := plan.layers_around(call):
+            heading = (f"around each {call} call", _TITLE), ("  outermost first", _ASIDE)
+            branch = tree.add(Text.assemble(*heading))
+            for number, layer in enumerate(layers, 1):
+                branch.add(Text.assemble(f"{number}. ", (layer.owner, _OWNER), f".{layer.method}"))
     if plan.tools:
         branch = tree.add(Text("tools", style=_TITLE))
         for tool in plan.tools:
-            branch.add(Text.assemble(tool.name, ("".join(f"  {n}" for n in _notes(tool)), _ASIDE)))
+            notes = "".join(f"  {note}" for note in tool.notes)
+            branch.add(Text.assemble(tool.name, (notes, _ASIDE)))
     return tree
 
 
-def _phase(plan: Topology, node: str) -> Phase | None:
-    return next((hook.phase for hook in plan.hooks if hook.node == node), None)
+def _edge(edge: Transition, start: Text) -> Text:
+    line = Text.assemble(start, " " if start else "", ("-> ", _ASIDE), _named(edge.target))
+    return line.append(f"  {'; '.join(edge.notes)}", style="yellow") if edge.notes else line
 
 
-def _add_node(branch: Tree, plan: Topology, node: str) -> None:
-    transitions = [way for way in plan.transitions if way.source == node]
-    if len(transitions) == 1:
-        branch.add(_way(transitions[0], named(node)))
-        return
-    inner = branch.add(named(node))
-    for way in transitions:
-        inner.add(_way(way, Text()))
-
-
-def _way(way: Transition, start: Text) -> Text:
-    reasons = [str(reason) for reason in way.reasons if reason.why is not TransitionReason.NEXT]
-    line = Text.assemble(start, " " if start else "", ("-> ", _ASIDE), named(way.target))
-    return line.append(f"  {'; '.join(reasons)}", style="yellow") if reasons else line
-
-
-def named(node: str) -> Text:
-    """The name of a node: whose it is, and when it runs."""
+def _named(node: str) -> Text:
+    """The name of a node, styled by its middleware and phase."""
     owner, dot, phase = node.rpartition(".")
     if phase in list(Phase):
         return Text.assemble((owner, _OWNER), (f"{dot}{phase}", ""))
     return Text(node, style=_FIXED.get(node, _OWNER))
-
-
-def _add_layers(tree: Tree, call: Call, layers: Sequence[Layer]) -> None:
-    if not layers:
-        return
-    words = Text.assemble((f"around each {call} call", _TITLE), ("  outermost first", _ASIDE))
-    branch = tree.add(words)
-    for number, layer in enumerate(layers, 1):
-        branch.add(Text.assemble(f"{number}. ", (layer.owner, _OWNER), f".{layer.method}"))
-
-
-def _notes(tool: Tool) -> Iterator[str]:
-    if tool.kind is not ToolKind.CLIENT:
-        yield str(tool.kind)
-    if tool.return_direct:
-        yield "return_direct"
-    if tool.owner:
-        yield f"by {tool.owner}"
 
 
 TARGET_HELP = (
@@ -127,11 +93,12 @@ agent-factory show langgraph.json --json > plan.json"""
 
 
 class Format(StrEnum):
-    """The forms of a plan."""
+    """The formats of a plan."""
 
     TEXT = "text"
     MERMAID = "mermaid"
     JSON = "json"
+    TOPOLOGY = "topology"
     SVG = "svg"
     HTML = "html"
 
@@ -140,6 +107,7 @@ _WRITERS: dict[Format, Callable[[Topology], str]] = {
     Format.TEXT: Topology.render,
     Format.MERMAID: Topology.to_mermaid,
     Format.JSON: Topology.to_json,
+    Format.TOPOLOGY: Topology.to_snapshot,
     Format.SVG: Topology.to_svg,
     Format.HTML: Topology.to_html,
 }
@@ -148,6 +116,7 @@ _SUFFIXES = {
     ".mmd": Format.MERMAID,
     ".mermaid": Format.MERMAID,
     ".json": Format.JSON,
+    ".topology": Format.TOPOLOGY,
     ".svg": Format.SVG,
     ".html": Format.HTML,
     ".htm": Format.HTML,
@@ -161,8 +130,9 @@ def show(
         typer.Option(
             "--format",
             "-f",
-            metavar="FORM",
-            help="text, mermaid, json, svg or html. Default: what FILE ends with, else text.",
+            metavar="FORMAT",
+            help="text, mermaid, json, topology, svg or html. Default: by the suffix of FILE, else "
+            "text.",
         ),
     ] = None,
     output: Annotated[
@@ -171,46 +141,30 @@ def show(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Show an agent: its nodes, the ways between them and why, its layers and its tools.
+    """Show an agent: its nodes, the edges between them and why, its layers and its tools.
 
     On a terminal it is a tree; elsewhere plain text, a line for each fact. TARGET may also be a
     function without arguments that builds an agent, a Topology, or a list of middleware.
     """
-    chosen = _chosen(format_, output, json)
-    loaded = load(target)
-    if chosen is None and output is None and screen.is_terminal():
-        screen.show(tree_of(target, loaded.plan))
-        _hint(target, loaded)
-        return
-    text = _written(loaded.plan, chosen or Format.TEXT)
-    if output is not None:
-        screen.save(text if text.endswith("\n") else f"{text}\n", output)
-    else:
-        _print(text, chosen)
-
-
-def _chosen(format_: Format | None, output: Path | None, json: bool) -> Format | None:
     if json and format_ not in (None, Format.JSON):
-        raise Trouble(f"--json and --format {format_} contradict each other. Give one of them.")
-    if json:
-        return Format.JSON
-    return format_ or (_SUFFIXES.get(output.suffix.lower()) if output else None)
-
-
-def _written(plan: Topology, form: Format) -> str:
+        raise CommandError(f"--json and --format {format_} contradict each other. Use one of them.")
+    chosen = Format.JSON if json else format_
+    if chosen is None and output is not None:
+        chosen = _SUFFIXES.get(output.suffix.lower(), Format.TEXT)
+    loaded = load(target)
+    if chosen is None and console.is_terminal():
+        console.show(plan_tree(target, loaded.plan))
+        if loaded.findings:
+            codes = ", ".join(dict.fromkeys(finding.code for finding in loaded.findings))
+            console.note(f"Possible problems: {codes}. See: agent-factory check {target}")
+        return
     try:
-        return _WRITERS[form](plan)
+        text = _WRITERS[chosen or Format.TEXT](loaded.plan)
     except ImportError as error:
-        raise Trouble(str(error), error) from None
-
-
-def _print(text: str, form: Format | None) -> None:
-    if form in (Format.SVG, Format.HTML) and screen.is_terminal():
-        raise Trouble(f"A terminal cannot show {form}. Write it: --output plan.{form}")
-    screen.write(text)
-
-
-def _hint(target: str, loaded: Loaded) -> None:
-    if loaded.findings:
-        codes = ", ".join(dict.fromkeys(finding.code for finding in loaded.findings))
-        screen.note(f"Likely wrong: {codes}. See: agent-factory check {target}")
+        raise CommandError(str(error), error) from None
+    if output is not None:
+        console.save(text if text.endswith("\n") else f"{text}\n", output)
+    elif chosen in (Format.SVG, Format.HTML) and console.is_terminal():
+        raise CommandError(f"A terminal cannot show {chosen}. Write a file: --output plan.{chosen}")
+    else:
+        console.write(text)

@@ -1,4 +1,4 @@
-"""Values of langchain, converted to those of this library and back.
+"""Adapters for middleware and values of LangChain.
 
 Its modules are private; import their names from `agent_factory`.
 """

@@ -1,4 +1,4 @@
-"""What users write: AgentMiddleware, hooks, layers and flows, and how the engine reads them.
+"""AgentMiddleware with its hooks, layers and flows, and how they are read from a class.
 
 Its modules are private; import their names from `agent_factory`.
 """

@@ -1,11 +1,11 @@
-"""Decide about the tool calls of a paused thread, so that its history stays one a model may see.
+"""Decide about the tool calls of a paused thread, and keep its history valid.
 
 >>> from agent_factory.review import approve, edit, pending, reject
 
-It serves a run that stopped by `interrupt_before` or `interrupt_after`, one that
-HumanInTheLoopMiddleware stopped, and one in which something called `interrupt()`.
+The functions work on a run that was stopped by `interrupt_before` or `interrupt_after`, by
+HumanInTheLoopMiddleware, or by a call of `interrupt()`.
 
-What is written is a value, made by `steps` of what `waiting` reads, and `carry` carries it out.
+`planning` turns a decision into a step, a value; `execution` applies it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from agent_factory.hooks.flows import arun, run
 from agent_factory.review.errors import (
     DecideTogether,
     DecisionNotAllowed,
@@ -24,9 +23,9 @@ from agent_factory.review.errors import (
     ReviewError,
     UnknownCall,
 )
-from agent_factory.review.execution import act, in_async, in_sync, look
+from agent_factory.review.execution import apply, read_state, run_async, run_sync
 from agent_factory.review.pending_calls import Decision, Pending, PendingCall
-from agent_factory.review.planning import Choice, adding, deciding, deciding_all
+from agent_factory.review.planning import plan_decision, plan_decisions, plan_input
 
 __all__ = [
     "DecideTogether",
@@ -56,42 +55,43 @@ __all__ = [
 
 
 def pending(agent: Any, config: RunnableConfig) -> Pending:
-    """What a paused thread waits for; false where it waits for nothing.
+    """What a paused thread waits for; falsy if the thread is not paused.
 
     Args:
         agent: An agent with a checkpointer.
-        config: A config with the `thread_id`, and a `checkpoint_id` for an earlier moment.
+        config: A config with the `thread_id`, and a `checkpoint_id` for an earlier checkpoint.
 
     Raises:
-        NoThread: The agent keeps no threads, or the config names none.
+        NoThread: The agent has no checkpointer, or the config has no `thread_id`.
     """
-    found: Pending = run(look(agent, config), in_sync(agent))
+    found: Pending = run_sync(agent, read_state(agent, config))
     return found
 
 
 async def apending(agent: Any, config: RunnableConfig) -> Pending:
-    """As `pending`, awaited."""
-    found: Pending = await arun(look(agent, config), in_async(agent))
+    """Async variant of `pending`."""
+    found: Pending = await run_async(agent, read_state(agent, config))
     return found
 
 
 def approve(agent: Any, config: RunnableConfig, call_id: str | None = None, **options: Any) -> Any:
-    """Let calls run as they are, or let a run go on that stopped with no call in view.
+    """Run calls as they are, or continue a run that was stopped where no call waits.
 
-    Where several calls wait, the decision about one of them is noted, and the run goes on when all
-    are decided. Calls that are asked about one by one go on one by one.
+    If several calls are pending, the decision about one is recorded, and the run continues once
+    all are decided. Calls that are asked about one by one continue one by one.
 
     Args:
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
         call_id: The call; None for all that are open.
-        **options: Handed on to the agent's `invoke`, such as `context`.
+        **options: Passed to the agent's `invoke`, for example `context`.
 
     Returns:
-        What the agent's `invoke` returns; where the thread still waits for decisions, its state.
+        What the agent's `invoke` returns; the state of the thread if it still waits for decisions.
 
     Raises:
-        ReviewError: Nothing waits, no call has this id, or it may not be approved.
+        ReviewError: The thread is not paused, no pending call has this id, or the call may not be
+            approved.
 
     >>> from langgraph.checkpoint.memory import InMemorySaver
     >>> from agent_factory import create_agent
@@ -112,14 +112,16 @@ def approve(agent: Any, config: RunnableConfig, call_id: str | None = None, **op
     >>> approve(agent, thread)["messages"][-1].text
     'It is 5.'
     """
-    return run(act(agent, config, _approving(call_id), options), in_sync(agent))
+    planner = plan_decision({"type": "approve"}, call_id)
+    return run_sync(agent, apply(agent, config, planner, options))
 
 
 async def aapprove(
     agent: Any, config: RunnableConfig, call_id: str | None = None, **options: Any
 ) -> Any:
-    """As `approve`, awaited."""
-    return await arun(act(agent, config, _approving(call_id), options), in_async(agent))
+    """Async variant of `approve`."""
+    planner = plan_decision({"type": "approve"}, call_id)
+    return await run_async(agent, apply(agent, config, planner, options))
 
 
 def reject(
@@ -129,14 +131,14 @@ def reject(
     call_id: str | None = None,
     **options: Any,
 ) -> Any:
-    """Do not run calls; the model reads why, as their result, and goes on.
+    """Do not run calls; the model reads the reason as their result and continues.
 
     Args:
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
         message: What the model reads; None for a text that says that a reviewer rejected the call.
         call_id: The call; None for all that are open.
-        **options: Handed on to the agent's `invoke`.
+        **options: Passed to the agent's `invoke`.
 
     Returns:
         As `approve`.
@@ -144,7 +146,8 @@ def reject(
     Raises:
         ReviewError: As `approve`.
     """
-    return run(act(agent, config, _rejecting(message, call_id), options), in_sync(agent))
+    planner = plan_decision(_rejection(message), call_id)
+    return run_sync(agent, apply(agent, config, planner, options))
 
 
 async def areject(
@@ -154,8 +157,13 @@ async def areject(
     call_id: str | None = None,
     **options: Any,
 ) -> Any:
-    """As `reject`, awaited."""
-    return await arun(act(agent, config, _rejecting(message, call_id), options), in_async(agent))
+    """Async variant of `reject`."""
+    planner = plan_decision(_rejection(message), call_id)
+    return await run_async(agent, apply(agent, config, planner, options))
+
+
+def _rejection(message: str | None) -> Decision:
+    return {"type": "reject"} if message is None else {"type": "reject", "message": message}
 
 
 def edit(
@@ -167,27 +175,28 @@ def edit(
     name: str | None = None,
     **options: Any,
 ) -> Any:
-    """Run a call with other arguments, or another call in its place.
+    """Run a call with other arguments, or run another call instead.
 
-    Where `interrupt_before` or `interrupt_after` stopped the run, the model takes the new call for
-    its own; HumanInTheLoopMiddleware tells the model what was changed.
+    If `interrupt_before` or `interrupt_after` stopped the run, the model takes the new call for
+    its original one. HumanInTheLoopMiddleware reports the change to the model.
 
     Args:
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
         args: All arguments of the call.
-        call_id: The call; None where only one is open.
-        name: Another tool.
-        **options: Handed on to the agent's `invoke`.
+        call_id: The call; may be None if only one is open.
+        name: Another tool; None keeps the tool.
+        **options: Passed to the agent's `invoke`.
 
     Returns:
         As `approve`.
 
     Raises:
-        ArgumentError: The arguments are no dict.
-        ReviewError: As `approve`, or several calls are open and `call_id` names none.
+        ArgumentError: The arguments are not a dict.
+        ReviewError: As `approve`, or several calls are open and `call_id` is None.
     """
-    return run(act(agent, config, _editing(args, name, call_id), options), in_sync(agent))
+    planner = plan_decision(_edit_decision(args, name), call_id)
+    return run_sync(agent, apply(agent, config, planner, options))
 
 
 async def aedit(
@@ -199,54 +208,61 @@ async def aedit(
     name: str | None = None,
     **options: Any,
 ) -> Any:
-    """As `edit`, awaited."""
-    return await arun(act(agent, config, _editing(args, name, call_id), options), in_async(agent))
+    """Async variant of `edit`."""
+    planner = plan_decision(_edit_decision(args, name), call_id)
+    return await run_async(agent, apply(agent, config, planner, options))
+
+
+def _edit_decision(args: Mapping[str, Any], name: str | None) -> Decision:
+    return {"type": "edit", "edited_action": {"args": args, **({"name": name} if name else {})}}
 
 
 def respond(
     agent: Any, config: RunnableConfig, answer: Any, call_id: str | None = None, **options: Any
 ) -> Any:
-    """Answer in a tool's place, answer what an `interrupt()` asks, or change a tool's result.
+    """Answer instead of a tool, answer an `interrupt()`, or change the result of a tool.
 
-    A call that is answered does not run. Where a tool asks by `interrupt()`, the answer is what
-    that call returns, and the tool runs again from its start. Where the run stopped after its
-    tools, the answer is what the model reads as the result.
+    A call that is answered does not run. If a tool called `interrupt()`, the answer is what that
+    function returns, and the tool runs again from its start. If the run stopped after its tools,
+    the answer replaces the result that the model reads.
 
     Args:
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
-        answer: A text; for an `interrupt()`, anything it takes.
-        call_id: The call, or the id of an interrupt; None where only one is open.
-        **options: Handed on to the agent's `invoke`.
+        answer: A string; for an `interrupt()`, any value it accepts.
+        call_id: The call, or the id of an interrupt; may be None if only one is open.
+        **options: Passed to the agent's `invoke`.
 
     Returns:
         As `approve`.
 
     Raises:
-        ArgumentError: The result of a call is no text.
-        ReviewError: As `approve`, or several calls are open and `call_id` names none.
+        ArgumentError: The result of a call is not a string.
+        ReviewError: As `approve`, or several calls are open and `call_id` is None.
     """
-    return run(act(agent, config, _responding(answer, call_id), options), in_sync(agent))
+    planner = plan_decision({"type": "respond", "message": answer}, call_id)
+    return run_sync(agent, apply(agent, config, planner, options))
 
 
 async def arespond(
     agent: Any, config: RunnableConfig, answer: Any, call_id: str | None = None, **options: Any
 ) -> Any:
-    """As `respond`, awaited."""
-    return await arun(act(agent, config, _responding(answer, call_id), options), in_async(agent))
+    """Async variant of `respond`."""
+    planner = plan_decision({"type": "respond", "message": answer}, call_id)
+    return await run_async(agent, apply(agent, config, planner, options))
 
 
 def decide(
     agent: Any, config: RunnableConfig, decisions: Mapping[str, Decision], **options: Any
 ) -> Any:
-    """Decide about several calls at once, each in its own way.
+    """Decide about several calls at once, with a decision for each.
 
     Args:
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
-        decisions: For the id of each call a decision as HumanInTheLoopMiddleware takes it, such
+        decisions: For the id of each call, a decision as HumanInTheLoopMiddleware takes it, such
             as `{"type": "reject", "message": "Too much."}`.
-        **options: Handed on to the agent's `invoke`.
+        **options: Passed to the agent's `invoke`.
 
     Returns:
         As `approve`.
@@ -254,59 +270,39 @@ def decide(
     Raises:
         ReviewError: As `approve`.
     """
-    return run(act(agent, config, deciding_all(decisions), options), in_sync(agent))
+    return run_sync(agent, apply(agent, config, plan_decisions(decisions), options))
 
 
 async def adecide(
     agent: Any, config: RunnableConfig, decisions: Mapping[str, Decision], **options: Any
 ) -> Any:
-    """As `decide`, awaited."""
-    return await arun(act(agent, config, deciding_all(decisions), options), in_async(agent))
+    """Async variant of `decide`."""
+    return await run_async(agent, apply(agent, config, plan_decisions(decisions), options))
 
 
 def add_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) -> Any:
-    """The user writes on: what waits does not run, and a new turn begins.
+    """Send a new message of the user: pending calls do not run, and a new turn begins.
 
-    Each call that waits is answered with an error that says so; what ran beside it is kept.
+    Each pending call is answered with an error that says so. Results of calls that ran in parallel
+    are kept.
 
     Args:
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
-        input: A text, a message, a list of messages, or an input of the agent with `messages`.
-        **options: Handed on to the agent's `invoke`.
+        input: A string, a message, a list of messages, or an input of the agent with `messages`.
+        **options: Passed to the agent's `invoke`.
 
     Returns:
         What the agent's `invoke` returns.
 
     Raises:
-        ArgumentError: The input is no message.
-        NothingPending: The thread waits for nothing; `invoke` is the way to write.
-        NoThread: The agent keeps no threads, or the config names none.
+        ArgumentError: The input is not a message and has no messages.
+        NothingPending: The thread is not paused; use `invoke` for a new message.
+        NoThread: The agent has no checkpointer, or the config has no `thread_id`.
     """
-    return run(act(agent, config, adding(input), options), in_sync(agent))
+    return run_sync(agent, apply(agent, config, plan_input(input), options))
 
 
 async def aadd_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) -> Any:
-    """As `add_input`, awaited."""
-    return await arun(act(agent, config, adding(input), options), in_async(agent))
-
-
-def _approving(call_id: str | None) -> Choice:
-    return deciding("approve", call_id, lambda _: {"type": "approve"})
-
-
-def _rejecting(message: str | None, call_id: str | None) -> Choice:
-    decision = {"type": "reject"} if message is None else {"type": "reject", "message": message}
-    return deciding("reject", call_id, lambda _: decision)
-
-
-def _editing(args: Mapping[str, Any], name: str | None, call_id: str | None) -> Choice:
-    return deciding(
-        "edit",
-        call_id,
-        lambda call: {"type": "edit", "edited_action": {"name": name or call.name, "args": args}},
-    )
-
-
-def _responding(answer: Any, call_id: str | None) -> Choice:
-    return deciding("respond", call_id, lambda _: {"type": "respond", "message": answer})
+    """Async variant of `add_input`."""
+    return await run_async(agent, apply(agent, config, plan_input(input), options))

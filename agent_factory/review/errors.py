@@ -1,4 +1,4 @@
-"""What can be wrong with a decision; the thread is left as it was."""
+"""Errors of the review functions. Each one is raised before anything is written to the thread."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from agent_factory.errors import TurnError
 
 
 class ReviewError(TurnError):
-    """A decision about a paused thread cannot be carried out. The thread is as it was."""
+    """A decision about a paused thread cannot be applied. The thread is unchanged."""
 
     code = "AF330"
 
 
 class NothingPending(ReviewError):
-    """The thread waits for nothing, or for nothing of this kind."""
+    """The thread is not paused, or no tool call in it waits for a decision."""
 
     code = "AF331"
 
 
 class UnknownCall(ReviewError, LookupError):
-    """No waiting call has this id, or several wait and none was named."""
+    """No pending call has this id, or several calls are pending and no id was given."""
 
     code = "AF332"
 
 
 class DecisionNotAllowed(ReviewError, ValueError):
-    """The decision is none that may be made about this call."""
+    """This type of decision is not allowed for this call."""
 
     code = "AF333"
 
 
 class DecideTogether(ReviewError):
-    """Several calls wait in one question, and it can only be answered for all of them at once."""
+    """One interrupt asks about several calls and can only be answered for all of them at once."""
 
     code = "AF334"
 
 
 class NoThread(ReviewError):
-    """The agent keeps no threads, or the config names none."""
+    """The agent has no checkpointer, or the config has no `thread_id`."""
 
     code = "AF335"

@@ -1,13 +1,13 @@
-"""What a paused thread waits for, read from its state: plain values, and no action."""
+"""Read from a thread's state what the thread waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
-from langgraph.types import Interrupt, PregelTask, StateSnapshot
+from langgraph.types import Interrupt, StateSnapshot
 
 from agent_factory.state.history import answers_of, call_ids, last_turn
 from agent_factory.topology.model import TOOLS, Phase
@@ -17,39 +17,40 @@ Kind = Literal["pause", "review", "question", "result"]
 """Why a call waits.
 
 - "pause": `interrupt_before` or `interrupt_after` stopped the run before the call.
-- "review": HumanInTheLoopMiddleware, or one like it, asks about the call.
-- "question": something called `interrupt()`: the tool itself, or a hook.
+- "review": HumanInTheLoopMiddleware, or a middleware like it, asks about the call.
+- "question": a tool or a hook called `interrupt()`.
 - "result": the call has run, and the run stopped before the model reads its result.
 """
 
 Allowed = Literal["approve", "edit", "reject", "respond"]
 
 Decision = Mapping[str, Any]
-"""A decision as HumanInTheLoopMiddleware takes it: `{"type": "approve"}`,
+"""A decision in the form that HumanInTheLoopMiddleware takes: `{"type": "approve"}`,
 `{"type": "edit", "edited_action": {"name": ..., "args": ...}}`,
-`{"type": "reject", "message": ...}`, `{"type": "respond", "message": ...}`."""
+`{"type": "reject", "message": ...}` or `{"type": "respond", "message": ...}`."""
 
 ALL: tuple[Allowed, ...] = ("approve", "edit", "reject", "respond")
 
-NOTE = "review"
-"""Where, in the response metadata of the model's message, decisions lie until all are made."""
+METADATA_KEY = "review"
+"""Key in the response metadata of the model's message that holds decisions until all are made."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """One thing that waits for a decision: as a rule a tool call.
+    """A tool call, or another question, that waits for a decision.
 
     Args:
-        id: The call's id. A question that belongs to no call has the id of its interrupt, and the
-            calls of another agent, inside of this one, have their position added to it.
-        name: The tool; for the question of a hook, its node.
+        id: The id of the call. A question that belongs to no call has the id of its interrupt. A
+            call of a nested agent has the id of its interrupt and its position.
+        name: The tool; for the question of a hook, the node of the hook.
         args: The arguments.
         kind: Why it waits.
         allowed: The decisions that may be made.
-        question: What `interrupt()` was given; the description of a review; a call's result.
-        interrupt_id: The interrupt, if there is one. Calls may share it.
-        decision: What was already decided, where other calls are still open.
-        batched: The interrupt asks about all calls of a turn together.
+        question: The value passed to `interrupt()`, the description of a review, or the result
+            of a call that has run.
+        interrupt_id: The id of the interrupt, if there is one. Several calls may share it.
+        decision: The decision made so far, while other calls are still open.
+        batched: Whether the interrupt asks about all calls of a turn together.
     """
 
     id: str
@@ -65,14 +66,14 @@ class PendingCall:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What a thread waits for; false where it waits for nothing.
+    """What a thread waits for. It is falsy if the thread is not paused.
 
     Args:
-        calls: What can be decided about. Empty where a run was stopped with no call in view.
+        calls: The calls to decide about. Empty if a run was stopped where no call waits.
         next: The nodes that run next.
-        message: The model's message that makes the calls, if it is one of this thread.
+        message: The model's message that makes the calls, if it belongs to this thread.
         tail: The messages after it.
-        finished: Some tasks of this step have ended, and others wait.
+        finished: Whether some tasks of the current step have ended while others wait.
     """
 
     calls: tuple[PendingCall, ...] = ()
@@ -86,141 +87,146 @@ class Pending:
 
     @property
     def open(self) -> tuple[PendingCall, ...]:
-        """The calls about which nothing was decided yet."""
+        """The calls without a decision."""
         return tuple(call for call in self.calls if call.decision is None)
 
     @property
     def asks(self) -> bool:
-        """Something asks, by an interrupt that takes an answer."""
+        """Whether an interrupt waits for an answer."""
         return any(call.interrupt_id for call in self.calls)
 
     @property
     def unanswered(self) -> list[Mapping[str, Any]]:
-        """The calls of the model's message without a result, unreadable ones included."""
-        return _unanswered(self.message, self.tail)
+        """The calls of the model's message without a result, including invalid tool calls."""
+        if self.message is None:
+            return []
+        open_ids = set(call_ids(self.message)) - answers_of(self.tail).keys()
+        calls: list[Any] = [*self.message.tool_calls, *self.message.invalid_tool_calls]
+        return [call for call in calls if call["id"] in open_ids]
 
 
-def read(snapshot: StateSnapshot, plan: Topology | None) -> Pending:
+def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
     """What a thread waits for.
 
     Args:
-        snapshot: Its state.
-        plan: The agent's plan; None for a graph of another make.
+        snapshot: The state of the thread.
+        topology: The topology of the agent; None for a graph that is not an agent.
     """
     if not snapshot.next:
         return Pending()
-    turn = _turn(snapshot)
-    asking = any(task.interrupts for task in snapshot.tasks)
-    calls = _asked_about(snapshot, plan, turn) if asking else _stopped_at(plan, turn)
-    notes = decided(turn)
-    return replace(turn, calls=tuple(replace(call, decision=notes.get(call.id)) for call in calls))
-
-
-def decided(pending: Pending) -> dict[str, Decision]:
-    """The decisions that were noted at this stop, by the id of their call."""
-    notes = pending.message.response_metadata.get(NOTE, {}) if pending.message else {}
-    return dict(notes["decisions"]) if notes.get("at") == pending.next[0] else {}
-
-
-def noted(pending: Pending, decisions: Mapping[str, Decision]) -> AIMessage:
-    """The model's message with these decisions noted; an earlier stop's are forgotten."""
-    assert pending.message is not None  # a call to decide about is one of a message
-    note = {"at": pending.next[0], "decisions": dict(decisions)}
-    metadata = {**pending.message.response_metadata, NOTE: note}
-    return pending.message.model_copy(update={"response_metadata": metadata})
-
-
-def _turn(snapshot: StateSnapshot) -> Pending:
-    values = snapshot.values
-    messages = values.get("messages", ()) if isinstance(values, Mapping) else ()
+    messages = snapshot.values.get("messages", ()) if isinstance(snapshot.values, Mapping) else ()
     message, tail = last_turn(messages)
     if not all(isinstance(m, ToolMessage) for m in tail):
-        message, tail = None, []  # the user has written since: nothing of that turn waits
-    return Pending(
+        message, tail = None, []  # The user has sent a new message: the old turn is over.
+    turn = Pending(
         next=snapshot.next,
         message=message,
         tail=tuple(tail),
         finished=any(task.result is not None for task in snapshot.tasks),
     )
+    if any(task.interrupts for task in snapshot.tasks):
+        calls = _interrupted_calls(snapshot, topology, turn)
+    else:
+        calls = _stopped_calls(topology, turn)
+    decisions = recorded_decisions(turn)
+    return replace(
+        turn, calls=tuple(replace(call, decision=decisions.get(call.id)) for call in calls)
+    )
 
 
-def _stopped_at(plan: Topology | None, turn: Pending) -> Iterator[PendingCall]:
-    """The calls before or after which a run was stopped from outside."""
-    if plan is None or turn.message is None:
+def recorded_decisions(pending: Pending) -> dict[str, Decision]:
+    """The decisions recorded at the current stop, by the id of their call."""
+    record = pending.message.response_metadata.get(METADATA_KEY, {}) if pending.message else {}
+    return dict(record["decisions"]) if record.get("at") == pending.next[0] else {}
+
+
+def with_decisions(pending: Pending, decisions: Mapping[str, Decision]) -> AIMessage:
+    """The model's message with these decisions recorded; those of earlier stops are dropped."""
+    assert pending.message is not None  # The calls to decide about belong to a message.
+    record = {"at": pending.next[0], "decisions": dict(decisions)}
+    metadata = {**pending.message.response_metadata, METADATA_KEY: record}
+    return pending.message.model_copy(update={"response_metadata": metadata})
+
+
+def _stopped_calls(topology: Topology | None, turn: Pending) -> Iterator[PendingCall]:
+    """The calls before or after which `interrupt_before` or `interrupt_after` stopped a run."""
+    if topology is None or turn.message is None:
         return
-    at, calls = turn.next[0], turn.message.tool_calls
-    if turn.unanswered and at in _between(plan):
-        waiting = {call["id"] for call in turn.unanswered}
-        for call in calls:
-            if call["id"] in waiting:
+    after_model = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
+    open_ids = {call["id"] for call in turn.unanswered}
+    if open_ids and turn.next[0] in {TOOLS, *after_model}:
+        for call in turn.message.tool_calls:
+            if call["id"] in open_ids:
                 yield PendingCall(str(call["id"]), call["name"], call["args"], "pause")
-    elif not turn.unanswered and at == plan.loop_entry:
-        yield from _results(turn)
+    elif not open_ids and turn.next[0] == topology.loop_entry:
+        answers = answers_of(turn.tail)
+        for call in turn.message.tool_calls:
+            if answer := answers.get(str(call["id"])):
+                yield PendingCall(
+                    str(call["id"]),
+                    call["name"],
+                    call["args"],
+                    "result",
+                    ("approve", "respond"),
+                    answer.text,
+                )
 
 
-def _between(plan: Topology) -> set[str]:
-    """The nodes after the model and before the tools have run."""
-    return {TOOLS, *(hook.node for hook in plan.hooks if hook.phase is Phase.AFTER_MODEL)}
-
-
-def _results(turn: Pending) -> Iterator[PendingCall]:
-    answers = answers_of(turn.tail)
-    for call in turn.message.tool_calls if turn.message else ():
-        if answer := answers.get(str(call["id"])):
-            yield PendingCall(
-                str(call["id"]),
-                call["name"],
-                call["args"],
-                "result",
-                ("approve", "respond"),
-                answer.text,
-            )
-
-
-def _asked_about(
-    snapshot: StateSnapshot, plan: Topology | None, turn: Pending
+def _interrupted_calls(
+    snapshot: StateSnapshot, topology: Topology | None, turn: Pending
 ) -> Iterator[PendingCall]:
-    """What the interrupts of a run ask about."""
-    makers = _makers(snapshot, turn)
+    """The calls that the interrupts of a run ask about."""
+    # The snapshot does not say which call a task of the tools works on. There is one task for
+    # each open call, in the order of the calls.
+    tools_tasks = [t.id for t in snapshot.tasks if t.name == TOOLS and t.result is None]
+    open_calls = turn.unanswered
+    matched = len(tools_tasks) == len(open_calls)
+    calls = dict(zip(tools_tasks, open_calls, strict=True)) if matched else {}
     for task in snapshot.tasks:
-        # A question about several calls comes from a hook; at the tools it is another agent's.
-        own = turn if plan is not None and task.name != TOOLS else Pending()
+        # A hook of this agent asks about its own calls; in the tools, a nested agent asks.
+        own_calls = open_calls if topology is not None and task.name != TOOLS else ()
         for interrupt in task.interrupts:
             value = interrupt.value
-            if _has(value, "action_requests", "review_configs"):
-                yield from _batch(interrupt, own)
-            elif _has(value, "action_request", "review_config"):
-                yield _single(interrupt)
+            keys = value.keys() if isinstance(value, Mapping) else set()
+            if {"action_requests", "review_configs"} <= keys:
+                yield from _batched_calls(interrupt, own_calls)
+            elif {"action_request", "review_config"} <= keys:
+                call_id = value.get("tool_call_id") or interrupt.id
+                yield _reviewed_call(
+                    call_id, value["action_request"], value["review_config"], interrupt
+                )
             else:
-                yield _question(interrupt, task, makers.get(task.id))
+                call = calls.get(task.id, {"id": interrupt.id, "name": task.name, "args": {}})
+                yield PendingCall(
+                    str(call["id"]),
+                    call["name"],
+                    call["args"],
+                    "question",
+                    ("respond",),
+                    value,
+                    interrupt.id,
+                )
 
 
-def _has(value: Any, *keys: str) -> bool:
-    return isinstance(value, Mapping) and all(key in value for key in keys)
-
-
-def _batch(interrupt: Interrupt, turn: Pending) -> Iterator[PendingCall]:
+def _batched_calls(
+    interrupt: Interrupt, own_calls: Iterable[Mapping[str, Any]]
+) -> Iterator[PendingCall]:
     requests, configs = interrupt.value["action_requests"], interrupt.value["review_configs"]
-    left = list(turn.unanswered)
+    left = list(own_calls)
     for position, (action, config) in enumerate(zip(requests, configs, strict=True)):
+        # The request names no ids: calls are matched by name and arguments, in order.
         same = [c for c in left if (c["name"], c["args"]) == (action["name"], action["args"])]
         if same:
             left.remove(same[0])
-        id_ = str(same[0]["id"]) if same else f"{interrupt.id}/{position}"
-        yield replace(_reviewed(id_, action, config, interrupt), batched=True)
+        call_id = str(same[0]["id"]) if same else f"{interrupt.id}/{position}"
+        yield replace(_reviewed_call(call_id, action, config, interrupt), batched=True)
 
 
-def _single(interrupt: Interrupt) -> PendingCall:
-    value = interrupt.value
-    id_ = value.get("tool_call_id") or interrupt.id
-    return _reviewed(id_, value["action_request"], value["review_config"], interrupt)
-
-
-def _reviewed(
-    id_: str, action: Mapping[str, Any], config: Mapping[str, Any], interrupt: Interrupt
+def _reviewed_call(
+    call_id: str, action: Mapping[str, Any], config: Mapping[str, Any], interrupt: Interrupt
 ) -> PendingCall:
     return PendingCall(
-        id_,
+        call_id,
         action["name"],
         action["args"],
         "review",
@@ -228,35 +234,3 @@ def _reviewed(
         action.get("description"),
         interrupt.id,
     )
-
-
-def _question(
-    interrupt: Interrupt, task: PregelTask, call: Mapping[str, Any] | None
-) -> PendingCall:
-    return PendingCall(
-        str(call["id"]) if call else interrupt.id,
-        call["name"] if call else task.name,
-        call["args"] if call else {},
-        "question",
-        ("respond",),
-        interrupt.value,
-        interrupt.id,
-    )
-
-
-def _makers(snapshot: StateSnapshot, turn: Pending) -> dict[str, Mapping[str, Any]]:
-    """The call each unfinished task of the tools works on, by the task's id.
-
-    LangGraph does not say it. There is one task for each call, in the order of the calls.
-    """
-    tasks = [t for t in snapshot.tasks if t.name == TOOLS and t.result is None]
-    calls = turn.unanswered
-    return {t.id: c for t, c in zip(tasks, calls, strict=True)} if len(tasks) == len(calls) else {}
-
-
-def _unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[Mapping[str, Any]]:
-    if message is None:
-        return []
-    left = set(call_ids(message)) - answers_of(tail).keys()
-    calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
-    return [call for call in calls if call["id"] in left]

@@ -1,4 +1,4 @@
-"""From decisions to what is written to the thread and how the run goes on: values alone."""
+"""Plan a step from decisions: what to write to the thread, and how the run continues."""
 
 from __future__ import annotations
 
@@ -18,114 +18,139 @@ from agent_factory.review.errors import (
     NothingPending,
     UnknownCall,
 )
-from agent_factory.review.pending_calls import Decision, Pending, PendingCall, decided, noted
-from agent_factory.review.records import with_review
-from agent_factory.topology.model import END, TOOLS
-from agent_factory.topology.topology import Topology
-
-REJECTED = (
-    "A reviewer rejected this call of {name}, so it did not run. Do not make it again unless the "
-    "user asks for it; find another way, or ask what they want instead."
+from agent_factory.review.pending_calls import (
+    Decision,
+    Pending,
+    PendingCall,
+    recorded_decisions,
+    with_decisions,
 )
-"""What the model reads where a reviewer gave no reason."""
+from agent_factory.review.records import result_of, with_review
+from agent_factory.topology.model import TOOLS
+from agent_factory.topology.topology import Topology
+from agent_factory.upstream import CLEAR_TASKS
 
-INTERRUPTED = "This call of {name} did not run: the user wrote on instead."
-"""What the model reads where the user's next message came before a decision."""
+SUPERSEDED = "This call of {name} did not run: the user sent a new message instead."
+"""Result of a call that was pending when the user sent a new message."""
 
 REVIEWER = "review"
-"""Who decided, in the notes of the model's message."""
+"""Name of the reviewer in the record that the model's message keeps."""
+
+_HINTS = {
+    "question": " Its own code asks: respond() answers it, add_input() continues without it.",
+    "result": " The call has run: respond() changes the result that the model reads.",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """An update of the thread.
+    """An update of the thread."""
 
-    Args:
-        values: What is written; None ends the tasks of this step and keeps what they wrote.
-        node: The node in whose name; its edge says what runs next.
-    """
-
-    values: dict[str, Any] | None
-    node: str
+    values: dict[str, Any] | None  # None ends the tasks of this step and keeps what they wrote
+    node: str  # written as this node: its edges lead to what runs next
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a decision comes to.
-
-    Args:
-        writes: What is written first, in order.
-        input: What the agent is then invoked with.
-        runs: It is invoked at all.
-    """
+    """How a decision is applied."""
 
     writes: tuple[Write, ...] = ()
     input: Any = None
-    runs: bool = True
+    runs: bool = True  # whether the agent is invoked after the writes
 
 
-Choice = Callable[[Pending, Topology | None], Step]
-"""Decides, from what waits and the agent's plan."""
+StepPlanner = Callable[[Pending, Topology | None], Step]
+"""Plans a step from what a thread waits for and from the agent's topology."""
 
 
-def deciding(kind: str, call_id: str | None, make: Callable[[PendingCall], Decision]) -> Choice:
-    """A decision of one kind, about one call or about all that are open.
+def plan_decision(decision: Decision, call_id: str | None) -> StepPlanner:
+    """Plan one decision about one call, or about all calls that are open.
 
     Args:
-        kind: Its type.
-        call_id: The call; None for all.
-        make: The decision about a call.
+        decision: The decision. An `edited_action` may leave out the name or the arguments; they
+            stay as they are.
+        call_id: The call; None for all that are open.
     """
+    kind = decision["type"]
 
-    def choose(pending: Pending, plan: Topology | None) -> Step:
-        _refuse_nothing(pending)
+    def plan_step(pending: Pending, topology: Topology | None) -> Step:
+        _require_pending(pending)
         if call_id is None and not pending.calls and kind == "approve":
             return Step()
         calls = pending.open if call_id is None else (_find(pending, call_id),)
         if not calls:
             raise NothingPending(
-                "the thread", f"no call waits; next is {', '.join(pending.next)}.", _GO_ON
+                "the thread",
+                f"no call is pending; next is {', '.join(pending.next)}.",
+                "Use approve() to continue, or add_input() to send a new message.",
             )
-        if len(calls) > 1 and kind in _SINGLE:
+        if len(calls) > 1 and kind in ("edit", "respond"):
             raise UnknownCall(
-                "call_id", f"is needed, for {len(calls)} calls wait.", _listed(pending)
+                "call_id", f"is needed: {len(calls)} calls are pending.", _list_pending(pending)
             )
-        return _step(pending, plan, {call.id: make(call) for call in calls})
+        return _plan(pending, topology, {call.id: decision for call in calls})
 
-    return choose
+    return plan_step
 
 
-def deciding_all(decisions: Mapping[str, Decision]) -> Choice:
-    """Decisions about several calls, by their ids."""
+def plan_decisions(decisions: Mapping[str, Decision]) -> StepPlanner:
+    """Plan decisions about several calls, by the ids of the calls."""
 
-    def choose(pending: Pending, plan: Topology | None) -> Step:
-        _refuse_nothing(pending)
+    def plan_step(pending: Pending, topology: Topology | None) -> Step:
+        _require_pending(pending)
         for call_id in decisions:
             _find(pending, call_id)
-        return _step(pending, plan, dict(decisions))
+        return _plan(pending, topology, decisions)
 
-    return choose
-
-
-def adding(input: Any) -> Choice:
-    """The user writes on: calls that wait are answered, and a new turn begins."""
-    given = _as_input(input)
-
-    def choose(pending: Pending, plan: Topology | None) -> Step:
-        _refuse_nothing(pending)
-        return Step(tuple(_cancelled(pending, plan)), given)
-
-    return choose
+    return plan_step
 
 
-_SINGLE = ("edit", "respond")
-_GO_ON = "approve() goes on, add_input() lets the user write."
+def plan_input(input: Any) -> StepPlanner:
+    """Plan a new message of the user: pending calls are answered, and a new turn begins.
+
+    Raises:
+        ArgumentError: The input is not a message and has no messages.
+    """
+    if isinstance(input, Mapping) and "messages" in input:
+        new_turn = dict(input)
+    else:
+        try:
+            given = input if isinstance(input, list) else [input]
+            new_turn = {"messages": convert_to_messages(given)}
+        except (NotImplementedError, TypeError, ValueError) as error:
+            raise ArgumentError(
+                "input",
+                f"must be a string, a message or a list of messages, got {describe(input)}.",
+                'Pass "..." or {"messages": [...]}.',
+            ) from error
+
+    def plan_step(pending: Pending, topology: Topology | None) -> Step:
+        _require_pending(pending)
+        writes = []
+        if topology is not None and TOOLS in topology.nodes:
+            if pending.finished:
+                # Writing as a node would drop what the finished tasks of this step have written.
+                writes.append(Write(None, CLEAR_TASKS))
+            messages = [
+                ToolMessage(
+                    SUPERSEDED.format(name=call["name"]),
+                    tool_call_id=call["id"],
+                    name=call["name"],
+                    status="error",
+                )
+                for call in pending.unanswered
+            ]
+            if messages:
+                writes.append(Write({"messages": messages}, TOOLS))
+        return Step(tuple(writes), new_turn)
+
+    return plan_step
 
 
-def _refuse_nothing(pending: Pending) -> None:
+def _require_pending(pending: Pending) -> None:
     if not pending:
         raise NothingPending(
-            "the thread", "waits for nothing: its run has ended.", "Use invoke for the next turn."
+            "the thread", "is not paused: its run has ended.", "Use invoke() for the next turn."
         )
 
 
@@ -133,189 +158,127 @@ def _find(pending: Pending, call_id: str) -> PendingCall:
     for call in pending.calls:
         if call_id in (call.id, call.interrupt_id):
             return call
-    raise UnknownCall(repr(call_id), "is no call that waits.", _listed(pending))
+    raise UnknownCall(repr(call_id), "is not a pending call.", _list_pending(pending))
 
 
-def _listed(pending: Pending) -> str:
+def _list_pending(pending: Pending) -> str:
     calls = ", ".join(f"{call.id!r} ({call.name})" for call in pending.calls)
-    return f"Waiting: {calls}." if calls else "None does."
+    return f"Pending: {calls or 'none'}."
 
 
-def _step(pending: Pending, plan: Topology | None, new: Mapping[str, Decision]) -> Step:
-    checked = {id_: _checked(_find(pending, id_), decision) for id_, decision in new.items()}
-    made = {**decided(pending), **checked}
+def _plan(pending: Pending, topology: Topology | None, new: Mapping[str, Decision]) -> Step:
+    checked = {id_: _validated(_find(pending, id_), decision) for id_, decision in new.items()}
+    decisions = {**recorded_decisions(pending), **checked}
     if pending.asks:
-        return _answered(pending, plan, made)
-    if any(call.id not in made for call in pending.calls):
-        return _put_down(pending, plan, made)
-    return Step(tuple(_carried_out(pending, plan, made)))
+        return _plan_answers(pending, topology, decisions)
+    if any(call.id not in decisions for call in pending.calls):
+        return _record(pending, topology, decisions)
+    has_run = pending.calls[0].kind == "result"
+    messages = list((_new_results if has_run else _messages_of)(pending, decisions))
+    if not messages:
+        return Step()
+    answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+    calls_left = any(call["id"] not in answered for call in pending.unanswered)
+    node = _node_before(topology, pending.next[0], calls_left=calls_left)
+    return Step((Write({"messages": messages}, node),))
 
 
-def _checked(call: PendingCall, decision: Any) -> Decision:
+def _validated(call: PendingCall, decision: Any) -> Decision:
     kind = decision.get("type") if isinstance(decision, Mapping) else None
     if kind not in call.allowed:
         raise DecisionNotAllowed(
             f"{call.name} ({call.id!r})",
-            f"{describe(decision if kind is None else kind)} cannot be decided here.",
+            f"{describe(decision if kind is None else kind)} is not allowed here.",
             f"Allowed: {', '.join(call.allowed)}." + _HINTS.get(call.kind, ""),
         )
     if kind == "edit":
-        return {**decision, "edited_action": _action(call, decision.get("edited_action"))}
+        action = {"name": call.name, "args": call.args, **(decision.get("edited_action") or {})}
+        if not isinstance(action["args"], Mapping) or not isinstance(action["name"], str):
+            raise ArgumentError(
+                "edit",
+                f"args must be a dict and name a string, got {describe(action)}.",
+                "Pass edit(agent, config, {'argument': value}).",
+            )
+        return {**decision, "edited_action": {"name": action["name"], "args": dict(action["args"])}}
     if kind == "respond" and call.kind != "question":
-        _check_text(decision.get("message"))
+        message = decision.get("message")
+        if not isinstance(message, str):
+            raise ArgumentError(
+                "respond",
+                f"the result of a call must be a string, got {describe(message)}.",
+                "Pass respond(agent, config, 'the result').",
+            )
     return dict(decision)
 
 
-_HINTS = {
-    "question": " Its own code asks: respond() answers it, add_input() goes on without it.",
-    "result": " The call has run: respond() changes what the model reads of it.",
-}
-
-
-def _check_text(message: Any) -> None:
-    if not isinstance(message, str):
-        raise ArgumentError(
-            "respond", f"{describe(message)} is no text.", "Give the result of the call as a text."
-        )
-
-
-def _action(call: PendingCall, action: Any) -> dict[str, Any]:
-    found = {"name": call.name, "args": call.args, **(action or {})}
-    if not isinstance(found["args"], Mapping) or not isinstance(found["name"], str):
-        raise ArgumentError(
-            "edit", f"{describe(action)} is no call.", "Give args as a dict and name as a text."
-        )
-    return {"name": found["name"], "args": dict(found["args"])}
-
-
-def _answered(pending: Pending, plan: Topology | None, made: Mapping[str, Decision]) -> Step:
-    """The answers to interrupts; one that asks about several calls waits for all decisions."""
-    resume, partly = {}, False
-    for id_, group in groupby(pending.calls, key=lambda call: call.interrupt_id):
+def _plan_answers(
+    pending: Pending, topology: Topology | None, decisions: Mapping[str, Decision]
+) -> Step:
+    """Answer the interrupts for which every decision is made."""
+    resume: dict[str, Any] = {}
+    partly = False
+    for interrupt_id, group in groupby(pending.calls, key=lambda call: call.interrupt_id):
         calls = list(group)
-        left = [call for call in calls if call.id not in made]
-        if not left:
-            resume[id_] = _answer(calls, made)
-        partly = partly or 0 < len(left) < len(calls)
+        made = [dict(decisions[call.id]) for call in calls if call.id in decisions]
+        if len(made) < len(calls):
+            partly = partly or bool(made)
+        elif calls[0].kind == "question":
+            resume[interrupt_id] = made[0].get("message")
+        else:
+            resume[interrupt_id] = {"decisions": made} if calls[0].batched else made[0]
     if not partly:
         return Step(input=Command(resume=resume))
-    if resume or not _are_own(pending, plan):
+    own_ids = {call["id"] for call in pending.unanswered}
+    is_own = topology is not None and own_ids.issuperset(call.id for call in pending.calls)
+    if resume or not is_own:
         raise DecideTogether(
             ", ".join(call.name for call in pending.open),
-            "one question asks about several of these calls, and it cannot be kept open for some "
-            "of them: other questions wait beside it, or another agent asks it.",
+            "one interrupt asks about several of these calls, and decisions about some of them "
+            "cannot be stored: other interrupts are pending too, or a nested agent asks.",
             "Decide about all its calls at once, with decide().",
         )
-    return _put_down(pending, plan, made)
+    return _record(pending, topology, decisions)
 
 
-def _are_own(pending: Pending, plan: Topology | None) -> bool:
-    """Whether the calls that wait are those of this agent's own model."""
-    made = {call["id"] for call in pending.unanswered}
-    return plan is not None and made.issuperset(call.id for call in pending.calls)
+def _record(pending: Pending, topology: Topology | None, decisions: Mapping[str, Decision]) -> Step:
+    """Record the decisions until all are made; an interrupt then asks about the rest."""
+    node = _node_before(topology, pending.next[0], calls_left=True)
+    write = Write({"messages": [with_decisions(pending, decisions)]}, node)
+    return Step((write,), runs=pending.asks)
 
 
-def _answer(calls: list[PendingCall], made: Mapping[str, Decision]) -> Any:
-    decisions = [dict(made[call.id]) for call in calls]
-    if calls[0].kind == "question":
-        return decisions[0].get("message")
-    return {"decisions": decisions} if calls[0].batched else decisions[0]
-
-
-def _put_down(pending: Pending, plan: Topology | None, made: Mapping[str, Decision]) -> Step:
-    """Notes the decisions until all are made; a question is asked again, for the rest."""
-    node = _leading_to(plan, pending.next[0], still=True)
-    return Step((Write({"messages": [noted(pending, made)]}, node),), runs=pending.asks)
-
-
-def _carried_out(
-    pending: Pending, plan: Topology | None, made: Mapping[str, Decision]
-) -> Iterator[Write]:
-    """What is written where a run was stopped from outside; nothing where it just goes on."""
-    ran = pending.calls[0].kind == "result"
-    messages = list((_replaced if ran else _decided)(pending, made))
-    if not messages:
-        return
-    answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-    still = any(call["id"] not in answered for call in pending.unanswered)
-    yield Write({"messages": messages}, _leading_to(plan, pending.next[0], still=still))
-
-
-def _replaced(pending: Pending, made: Mapping[str, Decision]) -> Iterator[AnyMessage]:
+def _new_results(pending: Pending, decisions: Mapping[str, Decision]) -> Iterator[AnyMessage]:
+    """The results of calls that have run, as the reviewer changed them."""
     for message in pending.tail:
-        decision = made.get(message.tool_call_id, {}) if isinstance(message, ToolMessage) else {}
+        call_id = message.tool_call_id if isinstance(message, ToolMessage) else None
+        decision = decisions.get(call_id or "", {})
         if decision.get("type") == "respond":
             yield message.model_copy(update={"content": decision["message"]})
 
 
-def _decided(pending: Pending, made: Mapping[str, Decision]) -> Iterator[AnyMessage]:
-    edits: dict[str | None, ToolCall] = {
-        call.id: _edited(call, made[call.id])
-        for call in pending.calls
-        if made[call.id]["type"] == "edit"
-    }
-    if edits and pending.message is not None:
-        yield with_review(pending.message, REVIEWER, list(made), edits)
+def _messages_of(pending: Pending, decisions: Mapping[str, Decision]) -> Iterator[AnyMessage]:
+    """The model's message with edited calls, and results of the calls that do not run."""
+    edits: dict[str | None, ToolCall] = {}
+    results = []
     for call in pending.calls:
-        yield from _said_of(call, made[call.id])
+        decision = decisions[call.id]
+        if decision["type"] == "edit":
+            action = decision["edited_action"]
+            edits[call.id] = ToolCall(
+                type="tool_call", name=action["name"], args=action["args"], id=call.id
+            )
+        elif result := result_of(decision, call.name, call.id):
+            results.append(result)
+    if edits and pending.message is not None:
+        yield with_review(pending.message, REVIEWER, list(decisions), edits)
+    yield from results
 
 
-def _edited(call: PendingCall, decision: Decision) -> ToolCall:
-    action = decision["edited_action"]
-    return ToolCall(type="tool_call", name=action["name"], args=action["args"], id=call.id)
-
-
-def _said_of(call: PendingCall, decision: Decision) -> Iterator[ToolMessage]:
-    """The result of a call that does not run."""
-    if decision["type"] == "reject":
-        text = decision.get("message") or REJECTED.format(name=call.name)
-        yield ToolMessage(text, tool_call_id=call.id, name=call.name, status="error")
-    if decision["type"] == "respond":
-        yield ToolMessage(decision["message"], tool_call_id=call.id, name=call.name)
-
-
-def _cancelled(pending: Pending, plan: Topology | None) -> Iterator[Write]:
-    if plan is None or TOOLS not in plan.nodes:
-        return
-    if pending.finished:
-        # A write in the name of a node would drop what tasks beside it have already done.
-        yield Write(None, END)
-    messages = [
-        ToolMessage(
-            INTERRUPTED.format(name=call["name"]),
-            tool_call_id=call["id"],
-            name=call["name"],
-            status="error",
-        )
-        for call in pending.unanswered
-    ]
-    if messages:
-        yield Write({"messages": messages}, TOOLS)
-
-
-def _leading_to(plan: Topology | None, node: str, *, still: bool) -> str:
-    """The node in whose name to write, so that the run goes on where it was stopped.
-
-    Args:
-        plan: The agent's plan.
-        node: What runs next.
-        still: Calls are still to run.
-    """
-    assert plan is not None  # no call of another graph's is decided about by a write
+def _node_before(topology: Topology | None, node: str, *, calls_left: bool) -> str:
+    """The node to write as, so that the run continues where it was stopped."""
+    assert topology is not None  # Decisions about another graph's calls are never written.
     if node == TOOLS:
-        return plan.loop_exit if still else TOOLS
-    if node == plan.loop_entry:
+        return topology.loop_exit if calls_left else TOOLS
+    if node == topology.loop_entry:
         return TOOLS
-    return next(edge.source for edge in plan.edges if edge.targets[0] == node)
-
-
-def _as_input(input: Any) -> dict[str, Any]:
-    if isinstance(input, Mapping) and "messages" in input:
-        return dict(input)
-    given = input if isinstance(input, list) else [input]
-    try:
-        return {"messages": convert_to_messages(given)}
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise ArgumentError(
-            "input", f"{describe(input)} is no message.", "Give a text, or messages."
-        ) from error
+    return next(edge.source for edge in topology.edges if edge.targets[0] == node)

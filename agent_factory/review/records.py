@@ -1,7 +1,6 @@
-"""Tool calls that were reviewed: what is noted of it in the message that made them.
+"""Records of reviewed tool calls, kept in the response metadata of the message that made them.
 
-The notes lie in the message's response metadata, which is kept with the thread and is not sent to
-a provider.
+Response metadata is stored with the thread and is not sent to a provider.
 """
 
 from __future__ import annotations
@@ -17,12 +16,26 @@ from langchain_core.messages.tool import ToolCall
 from langgraph.types import Command
 
 REVIEWED = "reviewed_calls"
-"""Which calls were decided about: the reviewing middleware's name -> ids."""
+"""Metadata key: the ids of the calls that were decided about, by the name of the reviewer."""
 
 EDITED = "edited_calls"
-"""The calls as the model made them, where they were replaced: id -> call."""
+"""Metadata key: the calls as the model made them, by id, where a reviewer replaced them."""
 
-_ARGUMENTS = ("args", "input", "arguments")
+REJECTED = (
+    "A reviewer rejected this call of {name}, so it did not run. Do not make it again unless the "
+    "user asks for it; find another way, or ask what they want instead."
+)
+"""What the model reads if a reviewer gave no reason."""
+
+
+def result_of(decision: Mapping[str, Any], name: str, call_id: str | None) -> ToolMessage | None:
+    """The result of a rejected or answered call, which does not run; None for other decisions."""
+    if decision["type"] == "reject":
+        text = decision.get("message") or REJECTED.format(name=name)
+        return ToolMessage(text, tool_call_id=call_id, name=name, status="error")
+    if decision["type"] == "respond":
+        return ToolMessage(decision["message"], tool_call_id=call_id, name=name)
+    return None
 
 
 def with_review(
@@ -31,16 +44,9 @@ def with_review(
     decided: Sequence[str | None],
     edits: Mapping[str | None, ToolCall],
 ) -> AIMessage:
-    """The message with a note of its review, and with some of its calls replaced.
-
-    Args:
-        message: What the model said.
-        reviewer: The name of the middleware that asked.
-        decided: The ids of the calls that were decided about.
-        edits: New calls by id.
-    """
-    made = {call["id"]: call for call in message.tool_calls if call["id"] in edits}
-    notes = message.response_metadata
+    """The message with a record of its review, and with the edited calls in place."""
+    originals = {call["id"]: call for call in message.tool_calls if call["id"] in edits}
+    metadata = message.response_metadata
     content = message.content
     if isinstance(content, list):
         content = [_edited_block(block, edits) for block in content]
@@ -49,45 +55,44 @@ def with_review(
             "tool_calls": [edits.get(call["id"], call) for call in message.tool_calls],
             "content": content,
             "response_metadata": {
-                **notes,
-                REVIEWED: {**notes.get(REVIEWED, {}), reviewer: list(decided)},
-                EDITED: {**made, **notes.get(EDITED, {})},
+                **metadata,
+                REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: list(decided)},
+                EDITED: {**originals, **metadata.get(EDITED, {})},
             },
         }
     )
 
 
 def _edited_block(block: Any, edits: Mapping[str | None, ToolCall]) -> Any:
-    """Some providers repeat a call among the blocks of the content, each under its own keys."""
+    # Some providers repeat a call in a content block, each under its own key and either as a dict
+    # or as JSON. A block that still held the old call would contradict `tool_calls`.
     if not isinstance(block, dict) or "name" not in block:
         return block
     edit = edits.get(block.get("call_id") or block.get("id"))
     if edit is None:
         return block
-    written = {key: _like(block[key], edit["args"]) for key in _ARGUMENTS if key in block}
-    return {**block, "name": edit["name"], **written}
-
-
-def _like(old: Any, args: dict[str, Any]) -> Any:
-    return json.dumps(args) if isinstance(old, str) else args
+    edited = {**block, "name": edit["name"]}
+    for key in edited.keys() & {"args", "input", "arguments"}:
+        edited[key] = json.dumps(edit["args"]) if isinstance(block[key], str) else edit["args"]
+    return edited
 
 
 def was_decided(call: ToolCall, messages: Sequence[AnyMessage], reviewer: str) -> bool:
-    """Whether the call was decided about before it came to the tools."""
-    return call["id"] in _note(messages, REVIEWED).get(reviewer, ())
+    """Whether a reviewer decided about the call before it reached the tools."""
+    return call["id"] in _last_record(messages, REVIEWED).get(reviewer, ())
 
 
 def original_of(call: ToolCall, messages: Sequence[AnyMessage]) -> ToolCall | None:
     """The call as the model made it, if a reviewer replaced it."""
-    original: ToolCall | None = _note(messages, EDITED).get(call["id"])
+    original: ToolCall | None = _last_record(messages, EDITED).get(call["id"])
     return original
 
 
-def _note(messages: Sequence[AnyMessage], key: str) -> Mapping[Any, Any]:
+def _last_record(messages: Sequence[AnyMessage], key: str) -> Mapping[Any, Any]:
     for message in reversed(messages):
         if isinstance(message, AIMessage):
-            note: Mapping[Any, Any] = message.response_metadata.get(key, {})
-            return note
+            record: Mapping[Any, Any] = message.response_metadata.get(key, {})
+            return record
     return {}
 
 
@@ -100,38 +105,29 @@ def write_notice(template: str, original: ToolCall, ran: ToolCall) -> str:
     """
     values = {
         "{original_name}": original["name"],
-        "{original_args}": _json(original["args"]),
+        "{original_args}": json.dumps(original["args"], default=str, ensure_ascii=False),
         "{name}": ran["name"],
-        "{args}": _json(ran["args"]),
+        "{args}": json.dumps(ran["args"], default=str, ensure_ascii=False),
     }
     return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], template)
 
 
-def _json(args: Any) -> str:
-    return json.dumps(args, default=str, ensure_ascii=False)
-
-
 def with_notice(result: Any, call_id: str | None, notice: str) -> Any:
-    """The result of a call with a notice at its end, whatever form the result has."""
+    """The result of a call with a notice appended: a message, a command, or a list of them."""
     if isinstance(result, list):
         return [with_notice(item, call_id, notice) for item in result]
-    if isinstance(result, ToolMessage):
-        return _noticed(result, notice) if result.tool_call_id == call_id else result
+    if isinstance(result, ToolMessage) and result.tool_call_id == call_id:
+        content: Any = result.content
+        if not isinstance(content, str):
+            content = [*content, {"type": "text", "text": notice}]
+        else:
+            content = f"{content}\n\n{notice}" if content else notice
+        return result.model_copy(update={"content": content})
     if isinstance(result, Command) and result.update:
         pairs = result.update.items() if isinstance(result.update, Mapping) else result.update
-        told = [
+        update = [
             (key, with_notice(value, call_id, notice) if key == "messages" else value)
             for key, value in pairs
         ]
-        return replace(result, update=told)
+        return replace(result, update=update)
     return result
-
-
-def _noticed(message: ToolMessage, notice: str) -> ToolMessage:
-    content = message.content
-    told: Any
-    if isinstance(content, str):
-        told = f"{content}\n\n{notice}" if content else notice
-    else:
-        told = [*content, {"type": "text", "text": notice}]
-    return message.model_copy(update={"content": told})

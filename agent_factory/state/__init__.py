@@ -1,4 +1,4 @@
-"""The state of an agent: merged schemas, channels, histories and updates.
+"""State of an agent: schemas, channels, histories and updates.
 
 Its modules are private; import their names from `agent_factory`.
 """

@@ -258,7 +258,8 @@ class DeltaMessages(DeltaChannel[Any]):
     def snapshot_frequency(self) -> int:
         """Number of writes after which the messages are stored in full, given their number now.
 
-        LangGraph 1.2 reads it again for each checkpoint.
+        langgraph 1.2.22 (pregel, create_checkpoint) reads it again for each checkpoint; see the
+        canary in tests/test_upstream.py.
         """
         held = len(self.value) if isinstance(self.value, list) else 0
         return max(self._least, held // 2)

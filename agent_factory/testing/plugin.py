@@ -1,10 +1,10 @@
-"""The pytest plugin that comes with the package. It imports what a fixture needs when it is used.
+"""The pytest plugin of the package. Fixtures import what they need when they are used.
 
 Fixtures:
-    topology_snapshot: `assert agent == topology_snapshot` holds while the plan stays as it is.
-    sync_or_async: runs an agent, a hook or a layer; each test that takes it runs in both colours.
-    agent_stack: the stack of a test that `each_stack` decorates.
-    scripted_model: makes scripted models, and insists that their scripts were used up.
+    topology_snapshot: `assert agent == topology_snapshot` passes while the plan is unchanged.
+    sync_or_async: runs an agent, a hook or a layer; each test that takes it runs sync and async.
+    agent_stack: the stack of a test that is decorated with `each_stack`.
+    scripted_model: makes scripted models, and fails the test unless their scripts were used up.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 def needs(package: str, module: str = "") -> Any:
-    """A module of a package that may be missing.
+    """Import a module of an optional package.
 
     Raises:
-        ImportError: It is not installed; the error says how to install it.
+        ImportError: The package is not installed; the error says how to install it.
     """
     try:
         return import_module(f"{package}.{module}" if module else package)
     except ImportError as error:
         raise ImportError(
-            f"{package} is not installed. pip install 'agent-factory[testing]'"
+            f"{package} is not installed. Install it: pip install 'agent-factory[testing]'"
         ) from error
 
 
@@ -55,7 +55,7 @@ def topology_snapshot(request: pytest.FixtureRequest) -> TopologySnapshot:
 
 @pytest.fixture(params=["sync", "async"])
 def sync_or_async(request: pytest.FixtureRequest) -> SyncOrAsync:
-    """Runs agents, hooks and layers in one colour; the test runs once in each."""
+    """Runs agents, hooks and layers; the test runs once sync and once async."""
     from agent_factory.testing.sync_async import SyncOrAsync
 
     return SyncOrAsync(request.param)
@@ -63,16 +63,16 @@ def sync_or_async(request: pytest.FixtureRequest) -> SyncOrAsync:
 
 @pytest.fixture
 def agent_stack(request: pytest.FixtureRequest) -> list[Any]:
-    """The stack of this run of a test that `each_stack` decorates."""
+    """The stack of one run of a test that is decorated with `each_stack`."""
     if not hasattr(request, "param"):
-        pytest.fail("agent_stack: decorate the test with each_stack({...}).", pytrace=False)
+        pytest.fail("agent_stack: decorate the test with @each_stack({...}).", pytrace=False)
     stack = request.param
     return list(stack() if callable(stack) else stack)
 
 
 @pytest.fixture
 def scripted_model() -> Iterator[Callable[..., ScriptedChatModel]]:
-    """Makes a `ScriptedChatModel`; the test fails if a step of its script was never asked for."""
+    """Makes a `ScriptedChatModel`; the test fails if a step of its script was not used."""
     from agent_factory.testing.fake_model import ScriptedChatModel
 
     made: list[ScriptedChatModel] = []

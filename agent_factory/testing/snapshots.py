@@ -9,32 +9,30 @@ from langgraph.graph.state import CompiledStateGraph
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from agent_factory.errors import AgentFactoryError, ArgumentError, describe
+from agent_factory.errors import ArgumentError, describe
 from agent_factory.factory.agent import topology_of
-from agent_factory.topology.load import TopologyFileError, read_topology
+from agent_factory.topology.load import TopologyFileError, load_topology
 from agent_factory.topology.topology import Topology
-
-_UPDATE = "If that is meant: pytest --snapshot-update"
 
 
 class TopologyExtension(SingleFileSnapshotExtension):
-    """Keeps each plan as its text, in a `.topology` file."""
+    """Stores each plan in a `.topology` file, as `Topology.to_snapshot` writes it."""
 
     _write_mode = WriteMode.TEXT
     file_extension = "topology"
 
     def serialize(self, data: Any, **_: Any) -> str:
-        """The text of a plan."""
-        return plan_of(data).render() + "\n"
+        """The content of a plan's file."""
+        return plan_of(data).to_snapshot()
 
     def matches(self, *, serialized_data: Any, snapshot_data: Any) -> bool:
-        """Whether two texts are of the same plan; how their lines end does not matter."""
-        return bool(_lines(serialized_data) == _lines(snapshot_data))
+        """Whether two files hold the same plan; LF and CRLF line breaks are the same."""
+        return bool(str(serialized_data).splitlines() == str(snapshot_data).splitlines())
 
     def read_snapshot_data_from_location(
         self, *, snapshot_location: str, snapshot_name: str, session_id: str
     ) -> str | None:
-        """The text of a file, whatever is in it."""
+        """The content of a file, even if it is not valid UTF-8: `diff_lines` reports that."""
         try:
             with open(snapshot_location, encoding="utf-8", errors="replace") as file:
                 return file.read()
@@ -42,47 +40,36 @@ class TopologyExtension(SingleFileSnapshotExtension):
             return None
 
     def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
-        """What changed, in words; then, if it is new, the plan."""
+        """The changes in words; for a new snapshot, the text of the plan."""
+        now = load_topology(serialized_data)
         if not snapshot_data:
-            yield from _lines(serialized_data)
-            yield "To keep this plan: pytest --snapshot-update"
+            yield from now.render().splitlines()
+            yield "To store this plan: pytest --snapshot-update"
             return
-        yield from _told(str(snapshot_data), str(serialized_data))
-        yield _UPDATE
-
-
-def _lines(text: Any) -> list[str]:
-    return str(text).rstrip().splitlines()
-
-
-def _told(stored: str, now: str) -> Iterator[str]:
-    try:
-        changes = read_topology(stored, "the stored plan").diff(read_topology(now))
-    except TopologyFileError as error:
-        yield str(error)
-        return
-    yield from str(changes).splitlines()
+        try:
+            stored = load_topology(snapshot_data, "the stored plan")
+        except TopologyFileError as error:
+            yield str(error)
+        else:
+            yield from str(stored.diff(now)).splitlines()
+        yield "If this change is intended: pytest --snapshot-update"
 
 
 def plan_of(value: Any) -> Topology:
-    """The plan of an agent, or the plan itself, if its text can be read back.
+    """The plan of an agent, or the plan itself.
 
     Raises:
-        ArgumentError: It is neither.
-        TopologyFileError: A name in it cannot be told from the words around it.
+        ArgumentError: It is neither an agent nor a plan.
     """
     if isinstance(value, Topology):
-        plan = value
-    elif isinstance(value, CompiledStateGraph):
-        plan = topology_of(value)
-    else:
-        raise ArgumentError(
-            "topology_snapshot",
-            f"{describe(value)} is no agent and no plan.",
-            "Compare what create_agent or plan_agent returned.",
-        )
-    read_topology(plan.render(), "the text of the plan")
-    return plan
+        return value
+    if isinstance(value, CompiledStateGraph):
+        return topology_of(value)
+    raise ArgumentError(
+        "topology_snapshot",
+        f"can only be compared with an agent or a plan, got {describe(value)}.",
+        "Compare it with what create_agent or plan_agent returns.",
+    )
 
 
 class TopologySnapshot(SnapshotAssertion):
@@ -92,8 +79,8 @@ class TopologySnapshot(SnapshotAssertion):
         __tracebackhide__ = True
         try:
             plan = plan_of(other)
-        except AgentFactoryError as error:
-            # Raised here: what the extension raises is shown as a traceback of its own.
+        except ArgumentError as error:
+            # Raised here, because syrupy shows errors of an extension with their own traceback.
             raise error.with_traceback(None) from None
         return super().__eq__(plan)
 

@@ -1,4 +1,4 @@
-"""The plan of an agent: values, and how they are drawn, compared, explained and read back."""
+"""The plan of an agent: plain values that can be drawn, compared, explained, saved and loaded."""
 
 from agent_factory.topology.diff import (
     Change,
@@ -8,7 +8,6 @@ from agent_factory.topology.diff import (
 from agent_factory.topology.load import (
     TopologyFileError,
     load_topology,
-    read_topology,
 )
 from agent_factory.topology.model import (
     END,
@@ -67,5 +66,4 @@ __all__ = [
     "jump_targets",
     "load_topology",
     "plan",
-    "read_topology",
 ]

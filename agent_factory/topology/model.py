@@ -31,27 +31,27 @@ REACT_HOOKS = {
 
 
 class AgentStyle(StrEnum):
-    """Which factory a plan is of: each has its name for the model's node and its way out."""
+    """The factory of an agent. It decides the name of the model's node and where tools lead."""
 
     CREATE_AGENT = "create_agent"
     REACT = "create_react_agent"
-    """Each call is sent on its own: version v2."""
+    """Each tool call is a separate task: version v2."""
     REACT_V1 = "create_react_agent, calls together"
-    """One run of the tools node holds all calls: version v1."""
+    """One run of the tools node executes all calls: version v1."""
 
     @property
     def model(self) -> str:
-        """The node of the model."""
+        """The name of the model's node."""
         return MODEL if self is AgentStyle.CREATE_AGENT else AGENT
 
     @property
     def tools_can_end_run(self) -> bool:
-        """Whether any tool may end the run; else those with return_direct alone do."""
+        """Whether any tool may end the run; otherwise only tools with `return_direct` do."""
         return self is AgentStyle.CREATE_AGENT
 
 
 class Call(StrEnum):
-    """What a layer closes around."""
+    """The kind of call that a layer wraps."""
 
     MODEL = "model"
     TOOL = "tool"
@@ -63,11 +63,11 @@ class Route(StrEnum):
     JUMP = "jump"
     """Follow the state's `jump_to`, else the default."""
     AFTER_MODEL = "after_model"
-    """To the pending tool calls, back to the model, or out."""
+    """To the pending tool calls, back to the model, or out of the loop."""
     AFTER_TOOLS = "after_tools"
-    """Back to the model, or out."""
+    """Back to the model, or out of the loop."""
     RETRY = "retry"
-    """Back to the model for a better structured answer, or out."""
+    """Back to the model for a valid structured answer, or out of the loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Hook:
         owner: The middleware's name.
         phase: When it runs.
         can_jump_to: The jumps it declares.
-        at: The name of its node, where that is not `{owner}.{phase}`.
+        at: The name of its node, if that is not `{owner}.{phase}`.
     """
 
     owner: str
@@ -94,11 +94,22 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer around a call, by the middleware that brings it and the method that makes it."""
+    """A layer around a call.
+
+    Args:
+        owner: The middleware's name.
+        call: The kind of call it wraps.
+        method: The method that wraps it.
+    """
 
     owner: str
     call: Call
     method: str
+
+    @property
+    def name(self) -> str:
+        """The middleware and the method: `Retry.around_model`."""
+        return f"{self.owner}.{self.method}"
 
 
 class ToolKind(StrEnum):
@@ -109,7 +120,7 @@ class ToolKind(StrEnum):
     PROVIDER = "provider"
     """The model's provider."""
     OUTPUT = "output"
-    """Nobody: its call is the structured answer."""
+    """Nobody: a call of it is the structured answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +128,10 @@ class Tool:
     """A tool that the model may be offered.
 
     Args:
-        name: Its name; of a provider's tool without one, its type.
+        name: Its name; the type of a provider's tool that has no name.
         kind: Who runs it.
         return_direct: Its result ends the run.
-        owner: The middleware that brings it; empty for the agent's own.
+        owner: The middleware that adds it; empty for the agent's own tools.
     """
 
     name: str
@@ -128,19 +139,30 @@ class Tool:
     return_direct: bool = False
     owner: str = ""
 
+    @property
+    def notes(self) -> list[str]:
+        """What distinguishes it from a plain tool of the agent; empty for a plain one.
+
+        >>> Tool("find", return_direct=True, owner="Search").notes
+        ['return_direct', 'by Search']
+        """
+        notes = [] if self.kind is ToolKind.CLIENT else [str(self.kind)]
+        notes += ["return_direct"] if self.return_direct else []
+        return [*notes, f"by {self.owner}"] if self.owner else notes
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the planner needs to know, and nothing else.
+    """Everything the planner needs to know about an agent.
 
     Args:
         hooks: All node hooks, in the order of the middleware list.
         layers: All layers, outermost first.
         has_tools: A tools node exists.
-        may_skip_tools: Something may answer in the tools' place: a layer, or structured output.
-        retries_output: A structured answer may have to be asked for again.
+        may_skip_tools: A layer or structured output may answer tool calls before the tools run.
+        retries_output: The model may be asked again for a structured answer.
         tools: The tools known when the agent is built, in the order in which they are offered.
-        dialect: Whose names it speaks.
+        style: The factory that builds the agent.
     """
 
     hooks: tuple[Hook, ...] = ()
@@ -154,12 +176,12 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Where a run may go from a node.
+    """The nodes a run may continue with after a node.
 
     Args:
         source: The node it leaves.
         targets: The nodes it may reach; the first is the default.
-        route: How it chooses, or None where there is nothing to choose.
+        route: How a run chooses among them; None if there is only one.
     """
 
     source: str
@@ -169,21 +191,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class TopologyData:
-    """The plan of an agent as data: what `Topology` renders, compares and explains.
-
-    Args:
-        nodes: Every node, in the order of a run.
-        entry: Where a run starts.
-        loop_entry: Where it returns after tools.
-        loop_exit: Where a turn of the model ends.
-        exit: Where it leaves the loop.
-        edges: Every edge.
-        layers: The layers around model and tool calls, outermost first.
-        hooks: The node hooks, in the order of the middleware list.
-        tools: The tools known when the agent is built.
-        retries_output: A structured answer is wanted, and asked for again where it is wrong.
-        dialect: Which factory it is of.
-    """
+    """The plan of an agent as data; `Topology` documents the fields, and adds methods."""
 
     nodes: tuple[str, ...]
     entry: str
@@ -207,3 +215,16 @@ class TopologyData:
             if edge.source == source:
                 return edge
         raise KeyError(source)
+
+    def hook_at(self, node: str) -> Hook | None:
+        """The hook that runs in a node; None for the model, the tools, the start and the end."""
+        return next((hook for hook in self.hooks if hook.node == node), None)
+
+    def run_order(self, phase: Phase) -> list[Hook]:
+        """The hooks of a phase in the order in which they run: after hooks run in reverse."""
+        hooks = [hook for hook in self.hooks if hook.phase is phase]
+        return hooks[::-1] if phase in (Phase.AFTER_MODEL, Phase.AFTER_AGENT) else hooks
+
+    def layers_around(self, call: Call) -> list[Layer]:
+        """The layers around a kind of call, outermost first."""
+        return [layer for layer in self.layers if layer.call is call]

@@ -1,4 +1,4 @@
-"""Topology: the plan of an agent, which can be drawn, compared, explained and kept."""
+"""Topology: the plan of an agent, which can be printed, drawn, compared, explained and saved."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from agent_factory.topology.diff import TopologyDiff, diff
 from agent_factory.topology.model import Shape, TopologyData
 from agent_factory.topology.planner import decide
 from agent_factory.topology.render.explanation import explain, explain_transition
-from agent_factory.topology.render.json_format import to_json
+from agent_factory.topology.render.json_format import to_json, to_snapshot
 from agent_factory.topology.render.mermaid import to_mermaid
 from agent_factory.topology.render.text import render
 from agent_factory.topology.transitions import Transition, transitions_of
 
 
 class Topology(TopologyData):
-    """The plan of an agent: a value that can be printed, compared and kept.
+    """The plan of an agent: a value that can be printed, compared and saved.
 
     Args:
         nodes: Every node, in the order of a run.
-        entry: Where a run starts.
-        loop_entry: Where it returns after tools.
-        loop_exit: Where a turn of the model ends.
-        exit: Where it leaves the loop.
+        entry: The node where a run starts.
+        loop_entry: The node that follows the tools.
+        loop_exit: The node where a turn of the model ends.
+        exit: The node a run continues with when it leaves the loop.
         edges: Every edge.
         layers: The layers around model and tool calls, outermost first.
         hooks: The node hooks, in the order of the middleware list.
         tools: The tools known when the agent is built.
-        retries_output: A structured answer is wanted, and asked for again where it is wrong.
-        dialect: Which factory it is of.
+        retries_output: The model is asked again while a structured answer is missing or invalid.
+        style: The factory that builds the agent.
     """
 
     __slots__ = ()
 
     @property
     def transitions(self) -> tuple[Transition, ...]:
-        """Every step a run may take from one node to another, each with its reasons."""
+        """Every edge from one node to another, each with its reasons."""
         return transitions_of(self)
 
     def render(self) -> str:
-        """The plan as text: a line for each way, each layer and each tool.
+        """The plan as text: a line for each edge, each layer and each tool.
 
         >>> print(plan(Shape()).render())
         __start__ -> model
@@ -48,7 +48,7 @@ class Topology(TopologyData):
         return render(self)
 
     def to_mermaid(self) -> str:
-        """The plan as the text of a Mermaid flowchart, which GitHub and others draw.
+        """The plan as a Mermaid flowchart, which GitHub and many editors draw.
 
         >>> print(plan(Shape()).to_mermaid())
         flowchart TD
@@ -61,28 +61,28 @@ class Topology(TopologyData):
         return to_mermaid(self)
 
     def to_svg(self) -> str:
-        """The plan as a picture: an SVG file that stands alone, for light and dark screens.
+        """The plan as a picture: a self-contained SVG file for light and dark screens.
 
-        Equal plans give equal files, from one version of Graphviz.
+        Equal plans give equal files, as long as the version of Graphviz is the same.
 
         Raises:
-            ImportError: The extra `draw`, which brings Graphviz, is not installed.
+            ImportError: The extra `draw`, which includes Graphviz, is not installed.
 
         >>> plan(Shape()).to_svg().startswith("<svg ")
         True
         """
-        # Far more plans are made than drawn: importing one form less is time saved at each start.
+        # Imported here: most programs never draw a plan, and start faster without this module.
         from agent_factory.topology.render.svg import to_svg
 
         return to_svg(self)
 
     def to_html(self) -> str:
-        """The plan as one page to move about in: zoom, search, and details of every part.
+        """The plan as an interactive page: zoom, search, and details of every part.
 
-        It needs no network, can be opened as a file, and can be read without its script.
+        It needs no network, can be opened from disk, and is readable without JavaScript.
 
         Raises:
-            ImportError: The extra `draw`, which brings Graphviz, is not installed.
+            ImportError: The extra `draw`, which includes Graphviz, is not installed.
 
         >>> plan(Shape()).to_html().startswith("<!doctype html>")
         True
@@ -95,8 +95,15 @@ class Topology(TopologyData):
         """The plan as JSON in one canonical form; `load_topology` reads it back."""
         return to_json(self)
 
+    def to_snapshot(self) -> str:
+        """The plan as a `.topology` file: the text of `render`, then the JSON of `to_json`.
+
+        Reviewers read the text, and `load_topology` reads the JSON.
+        """
+        return to_snapshot(self)
+
     def diff(self, other: Topology) -> TopologyDiff:
-        """What changes from this plan to another one; false where they are alike.
+        """The changes from this plan to another one; false if the plans are equal.
 
         >>> from agent_factory.topology import Tool
         >>> before = plan(Shape(has_tools=True, tools=(Tool("find"),)))
@@ -107,24 +114,24 @@ class Topology(TopologyData):
         return diff(self, other)
 
     def explain(self, source: str | None = None, target: str | None = None) -> str:
-        """In which order everything runs and why; or, for two nodes, why a way is there.
+        """The order in which everything runs, and why; or, for two nodes, the reasons of an edge.
 
         Args:
-            source: The node a way leaves, with `target`.
+            source: The node an edge leaves, with `target`.
             target: The node it reaches.
 
         Raises:
-            KeyError: One of the two is no node of this plan.
+            KeyError: One of the two is not a node of this plan.
             TypeError: Only one of the two is given.
 
         >>> print(plan(Shape()).explain("model", "__end__"))
         model -> __end__
-        - It comes next: nothing decides.
+        - It is the next node; nothing decides.
         """
         if source is None and target is None:
             return explain(self)
         if source is None or target is None:
-            raise TypeError("explain() takes two nodes, or none.")
+            raise TypeError("explain() takes no node or two nodes, got one.")
         return explain_transition(self, source, target)
 
 

@@ -1,4 +1,4 @@
-"""Why a run may go from one node to another: the reasons that lie behind each edge of a plan."""
+"""The reasons why a run may go from one node to another."""
 
 from __future__ import annotations
 
@@ -7,56 +7,54 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agent_factory.topology.model import (
-    END,
-    JUMPS,
     TOOLS,
     AgentStyle,
     Call,
     Edge,
-    Hook,
     Phase,
     Route,
     ToolKind,
     TopologyData,
 )
+from agent_factory.topology.planner import jump_targets
 
 
 class TransitionReason(StrEnum):
-    """A kind of reason."""
+    """A kind of reason why a run may take an edge."""
 
     NEXT = "next"
-    """It comes next."""
+    """The target is the next node."""
     JUMP = "jump"
     """A hook may jump there."""
     CALLS = "pending calls"
-    """The model asked for tools; each call is sent on its own."""
+    """The model called tools; each call is a separate task."""
     TOGETHER = "pending calls, together"
-    """The model asked for tools; all calls are run together."""
+    """The model called tools; one task runs all calls."""
     NO_CALLS = "no calls left"
-    """The model asked for no tools: it has answered."""
+    """The model called no tools, so its message is the answer."""
     ANSWERED = "calls already answered"
-    """Something answered the model's calls in the tools' place."""
+    """A layer or hook answered the model's calls, so the tools are skipped."""
     STRUCTURED = "structured answer"
-    """The structured answer is there."""
+    """The model gave the structured answer."""
     RETRY = "asked again"
     """The structured answer was missing or invalid."""
     RESULTS = "tool results"
-    """The model is to see the results of its calls."""
+    """The model gets the results of its calls."""
     DIRECT = "return_direct"
     """The results of these tools are the answer of the run."""
     ANY_DIRECT = "return_direct among the calls"
-    """One of these tools was called: the results of the turn are the answer of the run."""
+    """One of these tools was called, so the results of the turn are the answer of the run."""
     STOPPED = "stopped by a tool"
     """A tool ended the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a way may be taken.
+    """Why a run may take an edge.
 
     Args:
         why: The kind of reason.
-        by: The middleware or tools it is due to, in the order of their lists.
+        by: The middleware or tools that cause it, in the order of their lists.
     """
 
     why: TransitionReason
@@ -68,21 +66,31 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A step a run may take.
+    """An edge to one target, with its reasons.
 
     Args:
         source: The node it leaves.
         target: The node it reaches.
-        reasons: Why it may be taken; one at least.
+        reasons: Why a run may take it; at least one.
     """
 
     source: str
     target: str
     reasons: tuple[Reason, ...]
 
+    @property
+    def name(self) -> str:
+        """Both nodes: `model -> tools`."""
+        return f"{self.source} -> {self.target}"
+
+    @property
+    def notes(self) -> list[str]:
+        """Its reasons as text; the target being next needs no words."""
+        return [str(reason) for reason in self.reasons if reason.why is not TransitionReason.NEXT]
+
 
 def transitions_of(plan: TopologyData) -> tuple[Transition, ...]:
-    """Every step of a plan, in the order of its edges and of their targets."""
+    """Every edge of a plan to every target, with its reasons, in the order of the edges."""
     return tuple(
         Transition(edge.source, target, tuple(_reasons(plan, edge, target)))
         for edge in plan.edges
@@ -94,29 +102,20 @@ def _reasons(plan: TopologyData, edge: Edge, target: str) -> Iterator[Reason]:
     match edge.route:
         case Route.AFTER_MODEL:
             yield from _after_model(plan, target)
+        case Route.AFTER_TOOLS if target == plan.loop_entry:
+            yield Reason(TransitionReason.RESULTS)
         case Route.AFTER_TOOLS:
-            yield from _after_tools(plan, target)
+            yield from _after_tools(plan)
         case Route.RETRY if target == plan.loop_entry:
             yield Reason(TransitionReason.RETRY)
         case Route.RETRY:
             yield Reason(TransitionReason.STRUCTURED)
         case _ if target == edge.targets[0]:
             yield Reason(TransitionReason.NEXT)
-    yield from _jumps(plan, edge, target)
-
-
-def _jumps(plan: TopologyData, edge: Edge, target: str) -> Iterator[Reason]:
-    for hook in plan.hooks:
-        if hook.node == edge.source and any(
-            _lands(plan, hook, jump) == target for jump in JUMPS if jump in hook.can_jump_to
-        ):
+    if hook := plan.hook_at(edge.source):
+        targets = jump_targets(plan, leaving=hook.phase is Phase.AFTER_AGENT)
+        if target in {targets[jump] for jump in hook.can_jump_to}:
             yield Reason(TransitionReason.JUMP, (hook.owner,))
-
-
-def _lands(plan: TopologyData, hook: Hook, jump: str) -> str:
-    if jump == "end":
-        return END if hook.phase is Phase.AFTER_AGENT else plan.exit
-    return {"tools": TOOLS, "model": plan.loop_entry}[jump]
 
 
 def _after_model(plan: TopologyData, target: str) -> Iterator[Reason]:
@@ -129,32 +128,20 @@ def _after_model(plan: TopologyData, target: str) -> Iterator[Reason]:
         if plan.retries_output:
             yield Reason(TransitionReason.STRUCTURED, outputs)
     if target == plan.loop_entry:
-        if answering := _may_answer(plan):
+        layers = [layer.owner for layer in plan.layers_around(Call.MODEL)]
+        hooks = [hook.owner for hook in plan.hooks if hook.phase is Phase.AFTER_MODEL]
+        if answering := tuple(dict.fromkeys([*layers, *hooks])):
             yield Reason(TransitionReason.ANSWERED, answering)
         if plan.retries_output:
             yield Reason(TransitionReason.RETRY, outputs)
 
 
-def _may_answer(plan: TopologyData) -> tuple[str, ...]:
-    """Who may answer calls before the tools node sees them."""
-    layers = [layer.owner for layer in plan.layers if layer.call is Call.MODEL]
-    hooks = [hook.owner for hook in plan.hooks if hook.phase is Phase.AFTER_MODEL]
-    return tuple(dict.fromkeys([*layers, *hooks]))
-
-
-def _after_tools(plan: TopologyData, target: str) -> Iterator[Reason]:
-    if target == plan.loop_entry:
-        yield Reason(TransitionReason.RESULTS)
-        return
-    direct = tuple(tool.name for tool in plan.tools if tool.return_direct)
-    if direct:
-        yield Reason(
-            TransitionReason.DIRECT
-            if plan.style.tools_can_end_run
-            else TransitionReason.ANY_DIRECT,
-            direct,
-        )
+def _after_tools(plan: TopologyData) -> Iterator[Reason]:
+    """The reasons why a run may end after the tools."""
+    any_tool = plan.style.tools_can_end_run
+    if direct := tuple(tool.name for tool in plan.tools if tool.return_direct):
+        yield Reason(TransitionReason.DIRECT if any_tool else TransitionReason.ANY_DIRECT, direct)
     if plan.retries_output:
         yield Reason(TransitionReason.STRUCTURED)
-    if plan.style.tools_can_end_run:
+    if any_tool:
         yield Reason(TransitionReason.STOPPED)

@@ -1,11 +1,12 @@
-"""Make the pictures of the documentation: `python docs/pictures/make.py`.
+"""Make the pictures of the documentation and the schema of plans: `python docs/pictures/make.py`.
 
-The SVG needs the extra `draw`. The PNGs are what Chromium shows of it and of the page; without
-Chromium they stay as they are.
+The SVG needs the extra `draw`. The PNGs are screenshots by Chromium; without it they are not
+updated.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import tempfile
@@ -25,6 +26,7 @@ from agent_factory.middleware import (
     ToolRetryMiddleware,
 )
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.topology.load import json_schema
 
 HERE = Path(__file__).resolve().parent
 
@@ -37,18 +39,18 @@ def search_orders(query: str) -> str:
 
 @tool
 def refund(order_id: str, euros: float) -> str:
-    """Pay money back for an order."""
+    """Refund an order."""
     return f"{euros} euros for {order_id}"
 
 
 @tool(return_direct=True)
 def send_receipt(order_id: str) -> str:
-    """Show the customer a receipt, as it is."""
+    """Show the customer a receipt."""
     return order_id
 
 
 def plan() -> Topology:
-    """The plan of a support desk, of built-ins alone."""
+    """The plan of a support desk that uses built-in middleware only."""
     model = ScriptedChatModel([])
     return plan_agent(
         tools=[search_orders, refund, send_receipt],
@@ -66,12 +68,14 @@ def plan() -> Topology:
 
 
 def main() -> None:
-    """Write topology.svg, and where Chromium is installed topology.png and topology_page.png."""
+    """Write the schema, topology.svg and, if Chromium is installed, both PNGs."""
+    schema = f"{json.dumps(json_schema(), indent=2)}\n"
+    (HERE.parent / "topology.schema.json").write_text(schema, encoding="utf-8")
     picture = HERE / "topology.svg"
     picture.write_text(plan().to_svg(), encoding="utf-8")
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
-        print("No Chromium: the PNGs stay as they are.")
+        print("Chromium is not installed: the PNGs are not updated.")
         return
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "plan.html")
@@ -89,11 +93,13 @@ def size(svg: str) -> tuple[int, int]:
 
 
 def photograph(browser: str, url: str, target: Path, width: int, height: int) -> None:
-    """Show an address to Chromium and keep what it shows."""
+    """Take a screenshot of a page with Chromium."""
     with tempfile.TemporaryDirectory() as profile:
         options = [
             "--headless=new",
             "--no-sandbox",
+            "--disable-gpu",
+            "--disable-background-networking",
             "--hide-scrollbars",
             f"--user-data-dir={profile}",
             f"--window-size={width},{height}",

@@ -1,4 +1,4 @@
-"""A graceful end: one more call of the model, without tools, told why it is the last."""
+"""One more call of the model, without tools, for an answer from the work so far."""
 
 from __future__ import annotations
 
@@ -8,120 +8,136 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from agent_factory import Flow, ModelRequest, ModelResponse
 
-_TOLD = (
+_INSTRUCTION = (
     "[No tool can be called any more: {reason}. Answer now with what you have. Say what you found, "
     "and say plainly what is missing or was not done.]"
 )
 
 _NO_TOOLS = (
-    "Error: there are no tools any more. Give the answer itself, in the form it should have."
+    "Error: tools are no longer available. Give the answer itself, in the form it should have."
 )
 
-_MARKED = {"lc_source": "last_answer"}
+_STOPPED = "I had to stop here: {reason}."
 
-_ASKS_AGAIN = {"lc_source": "structured_output"}
-"""Marks what tells the model to give its structured answer again; the engine then asks again."""
+_STRUCTURED_OUTPUT = "structured_output"
+"""`lc_source` of messages that ask for the structured answer again. After such a message the agent
+calls the model again."""
 
-_ABOUT_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
-"""Settings that providers refuse where there are no tools."""
+_TOOL_SETTINGS = ("tools", "tool_choice", "parallel_tool_calls")
+"""Model settings that providers reject in a request without tools."""
 
 
-def last_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelResponse[Any]]:
-    """Ask for an answer from the work so far; calls the model makes all the same are dropped.
+def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelResponse[Any]]:
+    """Ask the model to answer without tools; tool calls it makes anyway are dropped.
 
-    What the model is told is not written to the thread. A structured answer may still be given,
-    and `asks_again` says whether the model has to be asked for it once more.
+    The instruction to the model is not written to the thread. A structured answer may still be
+    given; `asks_for_retry` says whether the model must be asked for it once more.
 
     Args:
         request: The call as it would have been made.
-        reason: Why it ends here, as half a sentence: "3 of 3 searches are used up".
+        reason: Why the run ends, as half a sentence: "3 of 3 searches are used up".
     """
-    told = HumanMessage(_TOLD.format(reason=reason), additional_kwargs=_MARKED)
-    # A layer further out may have asked for the last answer too: once is enough.
-    is_told = any(m.additional_kwargs.get("lc_source") == "last_answer" for m in request.messages)
+    messages = request.messages
+    # A layer further out may have added the instruction already; one is enough.
+    if not any(m.additional_kwargs.get("lc_source") == "final_answer" for m in messages):
+        instruction = HumanMessage(
+            _INSTRUCTION.format(reason=reason), additional_kwargs={"lc_source": "final_answer"}
+        )
+        messages = [*messages, instruction]
+    settings = request.model_settings
     response: ModelResponse[Any] = yield request.override(
-        messages=request.messages if is_told else [*request.messages, told],
+        messages=messages,
         tools=[],
         tool_choice=None,
-        model_settings={
-            key: value for key, value in request.model_settings.items() if key not in _ABOUT_TOOLS
-        },
+        model_settings={key: settings[key] for key in settings if key not in _TOOL_SETTINGS},
     )
-    kept = [message for message in response.result if not _refuses(message)]
+    # An error result only says that a tool call did not run; the call is dropped with it.
+    kept = [
+        message
+        for message in response.result
+        if not isinstance(message, ToolMessage)
+        or message.status != "error"
+        or _is_about_structured_output(message)
+    ]
     answered = {message.tool_call_id for message in kept if isinstance(message, ToolMessage)}
-    result = [_without_calls(message, answered, reason) for message in kept]
+    result = [_without_open_calls(message, answered, reason) for message in kept]
     dropped = any(after is not before for before, after in zip(kept, result, strict=True))
-    if dropped and _lacks_form(request, response):
-        result.append(HumanMessage(_NO_TOOLS, additional_kwargs=_ASKS_AGAIN))
+    owes_structured = request.response_format is not None and response.structured_response is None
+    was_told = any(message.text == _NO_TOOLS for message in request.messages)
+    if dropped and owes_structured and not was_told and not asks_for_retry(response):
+        result.append(HumanMessage(_NO_TOOLS, additional_kwargs={"lc_source": _STRUCTURED_OUTPUT}))
     return ModelResponse(result, response.structured_response)
 
 
-def asks_again(response: ModelResponse[Any]) -> bool:
-    """Whether a structured answer could not be used, and the model is told why."""
-    return any(map(_explains, response.result))
+def final_message(reason: str, *, source: str = "") -> AIMessage:
+    """The message that ends a run without another call of the model.
+
+    Args:
+        reason: Why the run ends, as half a sentence.
+        source: Its `lc_source`, if others must recognize it.
+    """
+    return AIMessage(
+        _STOPPED.format(reason=reason),
+        additional_kwargs={"lc_source": source} if source else {},
+    )
 
 
-def _explains(message: BaseMessage) -> bool:
-    return message.additional_kwargs.get("lc_source") == _ASKS_AGAIN["lc_source"]
+def used_up(
+    what: str, thread_count: int, run_count: int, thread_limit: int | None, run_limit: int | None
+) -> str:
+    """The limits that are reached, as half a sentence; empty if none is.
+
+    >>> used_up("searches", 5, 3, None, 3)
+    '3 of 3 searches are used up in this run'
+    """
+    scopes = (("thread", thread_count, thread_limit), ("run", run_count, run_limit))
+    return " and ".join(
+        f"{count} of {limit} {what} are used up in this {scope}"
+        for scope, count, limit in scopes
+        if limit is not None and count >= limit
+    )
 
 
-def _refuses(message: BaseMessage) -> bool:
-    """Whether it only says that a call of a tool did not run; there was nothing to call."""
-    is_error = isinstance(message, ToolMessage) and message.status == "error"
-    return is_error and not _explains(message)
+def asks_for_retry(response: ModelResponse[Any]) -> bool:
+    """Whether a structured answer was invalid, so that the model will be called again."""
+    return any(map(_is_about_structured_output, response.result))
 
 
-def _lacks_form(request: ModelRequest[Any], response: ModelResponse[Any]) -> bool:
-    """Whether a structured answer is owed, and the model was not yet told that tools are gone."""
-    if request.response_format is None or response.structured_response is not None:
-        return False
-    told = any(message.text == _NO_TOOLS for message in request.messages)
-    return not told and not asks_again(response)
+def _is_about_structured_output(message: BaseMessage) -> bool:
+    return message.additional_kwargs.get("lc_source") == _STRUCTURED_OUTPUT
 
 
-def _without_calls(message: BaseMessage, answered: set[str], reason: str) -> BaseMessage:
-    """The message without calls that nothing has answered: those of a structured answer stay."""
+def _without_open_calls(message: BaseMessage, answered: set[str], reason: str) -> BaseMessage:
+    """The message without unanswered calls; answered ones belong to a structured answer."""
     if not isinstance(message, AIMessage):
         return message
     calls = [call for call in message.tool_calls if call["id"] in answered]
-    unread = [call for call in message.invalid_tool_calls if call["id"] in answered]
-    if len(calls) + len(unread) == len(message.tool_calls) + len(message.invalid_tool_calls):
-        return message if message.content or calls or unread else _saying(message, reason)
+    invalid = [call for call in message.invalid_tool_calls if call["id"] in answered]
+    has_calls = bool(calls or invalid)
+    fallback = _STOPPED.format(reason=reason)
+    if len(calls) + len(invalid) == len(message.tool_calls) + len(message.invalid_tool_calls):
+        if message.content or has_calls:
+            return message
+        return message.model_copy(update={"content": fallback})
+    content: Any = message.content
+    if not isinstance(content, str):
+        # Only text and the blocks of answered calls stay: providers reject reasoning that is not
+        # followed by the call it led to.
+        content = [
+            block
+            for block in content
+            if isinstance(block, str)
+            or block.get("type") == "text"
+            or {block.get("id"), block.get("call_id")} & answered
+        ]
+        if not any(block if isinstance(block, str) else block.get("text") for block in content):
+            content = []
     return AIMessage(
-        _content(message, answered) or ("" if calls or unread else _stopped(reason)),
+        content or ("" if has_calls else fallback),
         tool_calls=calls,
-        invalid_tool_calls=unread,
+        invalid_tool_calls=invalid,
         id=message.id,
         name=message.name,
         usage_metadata=message.usage_metadata,
         response_metadata=message.response_metadata,
     )
-
-
-def _saying(message: AIMessage, reason: str) -> AIMessage:
-    return message.model_copy(update={"content": _stopped(reason)})
-
-
-def _stopped(reason: str) -> str:
-    return f"I had to stop here: {reason}."
-
-
-def _content(message: AIMessage, answered: set[str]) -> Any:
-    """The words of a message, with those of its blocks that belong to answered calls.
-
-    Other blocks go: providers refuse reasoning that the call it led to does not follow.
-    """
-    if isinstance(message.content, str):
-        return message.content
-    kept = [block for block in message.content if _stays(block, answered)]
-    return kept if any(map(_has_words, kept)) else []
-
-
-def _stays(block: Any, answered: set[str]) -> bool:
-    if isinstance(block, str) or block.get("type") == "text":
-        return True
-    return bool({block.get("id"), block.get("call_id")} & answered)
-
-
-def _has_words(block: Any) -> bool:
-    return bool(block if isinstance(block, str) else block.get("text"))

@@ -1,4 +1,4 @@
-"""What writes a summary: a model, a runnable or a function, invoked in one way."""
+"""A summarizer in any of its forms: a model, a runnable or a function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Summarizer = (
 
 
 def is_model(runnable: Runnable[Any, Any]) -> bool:
-    """Whether a chat model answers, perhaps with retries, fallbacks or bound arguments."""
+    """Whether it is a chat model, also with retries, fallbacks or bound arguments."""
     if isinstance(runnable, BaseLanguageModel):
         return True
     inner = getattr(runnable, "bound", None) or getattr(runnable, "runnable", None)
@@ -30,10 +30,10 @@ def is_model(runnable: Runnable[Any, Any]) -> bool:
 
 
 def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
-    """A summarizer in any of its forms as something that can be invoked in either colour.
+    """A summarizer as a runnable that can be invoked sync and async.
 
     Raises:
-        TypeError: It is none.
+        TypeError: It has another type.
         ImportError: It is a string and langchain is not installed.
     """
     if isinstance(summarizer, str):
@@ -42,31 +42,30 @@ def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
         return summarizer
     if not callable(summarizer):
         raise TypeError(
-            "summarizer must be a model, a runnable or a function on a list of messages, not "
+            "summarizer must be a model, a runnable or a function of a list of messages, got "
             f"{summarizer!r}."
         )
-    if iscoroutinefunction(summarizer) or iscoroutinefunction(
-        getattr(summarizer, "__call__", None)  # noqa: B004  # its colour is asked, not its kind
-    ):
-        return RunnableLambda(_refuse_sync, afunc=summarizer)
+
+    def raise_in_sync_run(messages: Any) -> str:
+        raise TypeError(
+            "The summarizer is a coroutine function, and this run is synchronous. Use ainvoke or "
+            "astream, or pass a plain function."
+        )
+
+    call = getattr(summarizer, "__call__", None)  # noqa: B004  # for objects with async __call__
+    if iscoroutinefunction(summarizer) or iscoroutinefunction(call):
+        return RunnableLambda(raise_in_sync_run, afunc=summarizer)
     return RunnableLambda(summarizer)
 
 
-def _refuse_sync(messages: Any) -> str:
-    raise TypeError(
-        "The summarizer is a coroutine function, and this run is synchronous. Use ainvoke or "
-        "astream, or give a plain function."
-    )
-
-
 def text_of(answer: Any) -> str:
-    """What a summarizer said, without its reasoning.
+    """The text that a summarizer returned, without reasoning.
 
     Raises:
-        TypeError: It returned neither text nor a message.
+        TypeError: It returned neither a string nor a message.
     """
     if isinstance(answer, BaseMessage):
         answer = str(answer.text)
     if not isinstance(answer, str):
-        raise TypeError(f"The summarizer must return text or a message, not {answer!r}.")
+        raise TypeError(f"The summarizer must return a string or a message, got {answer!r}.")
     return answer.strip()

@@ -9,9 +9,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-_SPOKEN = {"human": "User", "ai": "Assistant", "system": "System"}
+_ROLES = {"human": "User", "ai": "Assistant", "system": "System"}
 
-_TOLD_ELSEWHERE = {
+_SKIPPED = {
     "thinking",
     "redacted_thinking",
     "reasoning",
@@ -21,7 +21,7 @@ _TOLD_ELSEWHERE = {
     "invalid_tool_call",
     "function_call",
 }
-"""Content blocks that are no part of what was said: thoughts, and the calls listed on their own."""
+"""Content blocks that are left out: reasoning, and tool calls, which are rendered separately."""
 
 _ATTACHED = {
     "audio",
@@ -38,7 +38,7 @@ _ATTACHED = {
     "url",
     "video",
 }
-"""Keys of content blocks that hold or point at a file."""
+"""Keys of content blocks that hold a file or refer to one."""
 
 _OPAQUE = {
     "encrypted_content",
@@ -52,31 +52,22 @@ _OPAQUE = {
 
 
 def render(message: BaseMessage) -> str:
-    """One message as a line or more: who said what, which tools were called, what came back.
+    """A message as text: its author and content, and the tools that it calls.
 
     >>> render(ToolMessage("sunny", name="weather", tool_call_id="1"))
     'Tool weather: sunny'
     """
-    return "\n".join(_lines(message))
-
-
-def _lines(message: BaseMessage) -> Iterator[str]:
-    said = _text(message.content)
+    text = _text(message.content)
     if isinstance(message, ToolMessage):
         failed = " failed" if message.status == "error" else ""
-        yield f"Tool {message.name or message.tool_call_id}{failed}: {said}"
-        return
-    calls = _calls(message)
-    if said or not calls:
-        yield f"{_SPOKEN.get(message.type, message.type)}: {said}"
-    yield from calls
-
-
-def _calls(message: BaseMessage) -> list[str]:
-    if not isinstance(message, AIMessage):
-        return []
-    calls = [*message.tool_calls, *message.invalid_tool_calls]
-    return [f"Assistant called {call['name']} with {_json(call['args'])}" for call in calls]
+        return f"Tool {message.name or message.tool_call_id}{failed}: {text}"
+    lines = []
+    if isinstance(message, AIMessage):
+        calls = [*message.tool_calls, *message.invalid_tool_calls]
+        lines = [f"Assistant called {call['name']} with {_json(call['args'])}" for call in calls]
+    if text or not lines:
+        lines.insert(0, f"{_ROLES.get(message.type, message.type)}: {text}")
+    return "\n".join(lines)
 
 
 def _text(content: str | list[str | dict[Any, Any]]) -> str:
@@ -89,7 +80,7 @@ def _block_text(block: Any) -> str:
     if not isinstance(block, dict):
         return str(block)
     kind = block.get("type")
-    if kind in _TOLD_ELSEWHERE:
+    if kind in _SKIPPED:
         return ""
     if kind == "non_standard" and isinstance(block.get("value"), dict):
         return _block_text(block["value"])
@@ -111,14 +102,9 @@ def _json(value: Any) -> str:
 
 
 def pages(texts: Iterable[str], limit: int | None, count: Callable[[str], float]) -> Iterator[str]:
-    """All of the texts, in order, as pages of at most `limit` tokens.
+    """All of the texts, in order, in pages of at most `limit` tokens.
 
-    A text longer than a page is cut; nothing is left out.
-
-    Args:
-        texts: What to put on the pages, each beginning on a line of its own.
-        limit: Tokens a page; None puts all on one.
-        count: Counts the tokens of a text.
+    A text longer than a page is split; nothing is left out.
 
     >>> list(pages(["one two", "three"], 2, lambda text: len(text.split())))
     ['one two', 'three']
@@ -127,7 +113,10 @@ def pages(texts: Iterable[str], limit: int | None, count: Callable[[str], float]
     room = float("inf") if limit is None else limit
     filled = 0.0
     for text in texts:
-        for piece in _pieces(text, room, count):
+        parts = max(1, ceil(count(text) / room))
+        width = max(1, ceil(len(text) / parts))
+        for start in range(0, len(text), width):
+            piece = text[start : start + width]
             cost = count(piece)
             if page and filled + cost > room:
                 yield "\n".join(page)
@@ -136,8 +125,3 @@ def pages(texts: Iterable[str], limit: int | None, count: Callable[[str], float]
             filled += cost
     if page:
         yield "\n".join(page)
-
-
-def _pieces(text: str, room: float, count: Callable[[str], float]) -> list[str]:
-    width = max(1, ceil(len(text) / max(1, ceil(count(text) / room))))
-    return [text[start : start + width] for start in range(0, len(text), width)]

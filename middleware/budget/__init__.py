@@ -1,36 +1,16 @@
-"""A budget of money, tokens, time, turns and tool calls, for a run, a thread or many agents.
+"""A budget of money, tokens, time, turns and tool calls, for a run, a thread or several agents.
 
-What a call will cost at least is set aside before it is made, so that a limit holds before money
-is gone and not after; what it did cost takes its place. The layers do the work, since only they
-see the request and its answer. A hook before the model ends a run that is over, whatever hooks
-would send it back.
+The least cost of a call is reserved before it is made, so that a limit holds before the money is
+spent; the actual cost then replaces it. The layers do the work, because only they see the request
+and the response. A `before_model` hook ends a run that is over, even if other hooks jump back to
+the model.
 """
 
-from .account import (
-    BudgetState,
-)
-from .interrupt import (
-    BudgetRequest,
-    BudgetResponse,
-    RaiseBudget,
-    StopRun,
-)
-from .ledger import (
-    Ledger,
-    Reservation,
-)
-from .limits import (
-    BudgetExceededError,
-    Limits,
-    Spent,
-)
-from .middleware import (
-    BudgetMiddleware,
-)
-from .prices import (
-    Price,
-    UnknownPriceError,
-)
+from .ledger import Ledger, Reservation
+from .limits import BudgetExceededError, Limits, Spent
+from .middleware import BudgetMiddleware, BudgetRequest, BudgetResponse, RaiseBudget, StopRun
+from .prices import Price, UnknownPriceError
+from .state import BudgetState
 
 __all__ = [
     "BudgetExceededError",

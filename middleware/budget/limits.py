@@ -1,4 +1,4 @@
-"""Amounts that a budget is made of: limits, what is spent, and both in words."""
+"""Limits, what is spent of them, and the error for a budget that is used up."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from agent_factory import TurnError
 from agent_factory.middleware._shared.validation import check_count, check_number
 
 _ROUNDING = 1e-9
-"""Dollars that adding up dollars may be wrong by; a token costs more."""
+"""Error in US dollars that adding up floats may cause; a token costs more."""
 
-_WORDS = {
+_UNITS = {
     "usd": "USD",
     "input_tokens": "input tokens",
     "output_tokens": "output tokens",
@@ -22,12 +22,15 @@ _WORDS = {
     "turns": "turns",
     "tool_calls": "tool calls",
 }
-"""What can be limited, and how it is called."""
 
-AMOUNTS = tuple(_WORDS)
-_SPENT = tuple(name for name in AMOUNTS if name != "total_tokens")
+AMOUNTS = tuple(_UNITS)
+"""The names of the amounts that can be limited."""
+
 BOUGHT = ("usd", "input_tokens", "output_tokens", "total_tokens")
-"""What a call is estimated by before it is made."""
+"""The amounts that are estimated before a call."""
+
+Record = dict[str, float]
+"""Amounts as the state holds them: the fields of Spent, and keys that the middleware adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +39,9 @@ class Spent:
 
     Args:
         usd: US dollars.
-        input_tokens: Tokens that models read, cached ones included.
-        output_tokens: Tokens that models wrote, reasoning included.
-        seconds: Time in which calls were under way; waiting for a person is none.
+        input_tokens: Tokens that models read, including cached ones.
+        output_tokens: Tokens that models wrote, including reasoning.
+        seconds: Time in which calls were running; waiting for a person does not count.
         turns: Answers of models.
         tool_calls: Calls of tools.
 
@@ -69,30 +72,31 @@ class Spent:
         )
 
     @classmethod
-    def of(cls, book: Mapping[str, Any]) -> Spent:
-        """What a book in the state says."""
-        return cls(**{name: book[name] for name in _SPENT if name in book})
+    def from_record(cls, record: Mapping[str, Any]) -> Spent:
+        """What a record in the state says was spent; its other keys are ignored."""
+        return cls(**{name: record[name] for name in cls.__slots__ if name in record})
 
-    def written(self) -> dict[str, float]:
-        """As a book in the state holds it: without what is nothing."""
-        return {name: amount for name in _SPENT if (amount := getattr(self, name))}
+    def as_record(self) -> Record:
+        """A record for the state, without the amounts that are 0."""
+        return {name: amount for name in self.__slots__ if (amount := getattr(self, name))}
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots, for what is remembered
+@dataclass(frozen=True, kw_only=True)  # without slots, so that cached_property works
 class Limits:
-    """The most that may be spent; None sets no limit.
+    """The most that may be spent; None means no limit.
 
     Args:
         usd: US dollars.
-        input_tokens: Tokens that models read, cached ones included.
-        output_tokens: Tokens that models write, reasoning included.
-        total_tokens: Both together.
+        input_tokens: Tokens that models read, including cached ones.
+        output_tokens: Tokens that models write, including reasoning.
+        total_tokens: Tokens read and written.
         seconds: Time, without waiting for a person.
         turns: Answers of models.
-        tool_calls: Calls of tools; structured answers are none.
+        tool_calls: Calls of tools; structured answers do not count.
 
     Raises:
-        ValueError: One is no number of at least 0; tokens, turns and calls are whole ones.
+        ValueError: A value is not a number of at least 0, or tokens, turns or calls are not whole
+            numbers.
 
     >>> Limits(usd=0.5, turns=10).given()
     {'usd': 0.5, 'turns': 10}
@@ -123,66 +127,62 @@ class Limits:
         return {name: amount for name, amount in amounts if amount is not None}
 
     def raised(self, extra: Mapping[str, float]) -> Limits:
-        """These limits with more of what they limit; what has no limit stays without one."""
+        """These limits, raised by `extra`; amounts without a limit stay without one."""
         given = self._given
         more: Any = {n: given[n] + amount for n, amount in extra.items() if amount and n in given}
         return replace(self, **more) if more else self
 
 
-@dataclass(frozen=True)  # without slots, for what is remembered
+@dataclass(frozen=True)  # without slots, so that cached_property works
 class Account:
-    """One place that is spent from: whose it is, what it allows, and the book of what is gone."""
+    """Limits together with what is spent of them."""
 
-    scope: str
-    where: str
+    scope: str  # "run", "thread" or "ledger"
+    where: str  # in a sentence, such as "in this run"
     limits: Limits
-    book: Mapping[str, float]
+    record: Mapping[str, float]
 
     @cached_property
     def used(self) -> Spent:
-        """What is gone."""
-        return Spent.of(self.book)
+        """What is spent."""
+        return Spent.from_record(self.record)
 
-    def _gone(self, name: str) -> float:
+    def _used(self, name: str) -> float:
         if name == "total_tokens":
             return self.used.total_tokens
-        return self.book.get(name, 0)
+        return self.record.get(name, 0)
 
-    def missing(self, need: Spent) -> dict[str, float]:
-        """What it lacks, by name; empty where the need can be met."""
-        lacks: dict[str, float] = {}
+    def shortfall(self, need: Spent) -> dict[str, float]:
+        """By how much each limit would be exceeded; empty if the need fits."""
+        exceeded: dict[str, float] = {}
         for name, limit in self.limits._given.items():
             more = getattr(need, name)
-            over = self._gone(name) + more - limit
-            if name == "seconds" and over >= 0:  # time passes with everything
-                lacks[name] = over
+            over = self._used(name) + more - limit
+            if name == "seconds" and over >= 0:  # every call takes time
+                exceeded[name] = over
             if name != "seconds" and more and over > (_ROUNDING if name == "usd" else 0):
-                lacks[name] = over
-        return lacks
+                exceeded[name] = over
+        return exceeded
 
     def share(self, names: tuple[str, ...] = AMOUNTS) -> float:
-        """How much of the scarcest of these is gone, 1 for all of it."""
+        """The largest used share of these amounts, 1 for all of it."""
         return max(self.shares(names).values(), default=0.0) if self.limits._given else 0.0
 
     def shares(self, names: tuple[str, ...] = AMOUNTS) -> dict[str, float]:
-        """How much of each of these is gone, where it is limited."""
+        """The used share of each of these amounts that is limited."""
         given = self.limits._given.items()
-        return {n: _share(self._gone(n), limit) for n, limit in given if n in names}
+        return {n: self._used(n) / limit if limit else 1.0 for n, limit in given if n in names}
 
-    def says(self, name: str) -> str:
-        """What is gone of one limit: "0.4 of 0.5 USD in this run"."""
-        used, limit = self._gone(name), self.limits.given()[name]
-        return f"{number(used)} of {number(limit)} {_WORDS[name]} {self.where}"
-
-
-def _share(used: float, limit: float) -> float:
-    return used / limit if limit else 1.0
+    def describe(self, name: str) -> str:
+        """What is spent of one limit: "0.4 of 0.5 USD in this run"."""
+        used, limit = format_amount(self._used(name)), format_amount(self.limits._given[name])
+        return f"{used} of {limit} {_UNITS[name]} {self.where}"
 
 
-def number(amount: float) -> str:
-    """An amount as people write it.
+def format_amount(amount: float) -> str:
+    """An amount without trailing zeros.
 
-    >>> number(0.5), number(12000), number(0.00002)
+    >>> format_amount(0.5), format_amount(12000), format_amount(0.00002)
     ('0.5', '12000', '0.00002')
     """
     places = 4 if amount == 0 or amount >= 0.01 else 7
@@ -190,11 +190,11 @@ def number(amount: float) -> str:
 
 
 class BudgetExceededError(TurnError):
-    """A budget is used up, and what comes next does not fit. What the run did so far is kept.
+    """A budget is used up, or what comes next does not fit. The work so far is kept.
 
     Attributes:
-        reached: The limits that stand in the way, by scope ("run", "thread", "ledger"): how much
-            they lack.
+        reached: The limits that would be exceeded and by how much, by scope ("run", "thread",
+            "ledger").
         spent: What is spent, by scope.
         limits: The limits, by scope.
     """
@@ -204,26 +204,25 @@ class BudgetExceededError(TurnError):
     def __init__(self, accounts: tuple[Account, ...], need: Spent) -> None:
         self.accounts = accounts
         self.need = need
-        self.reached = {a.scope: lacks for a in accounts if (lacks := a.missing(need))}
+        self.reached = {a.scope: missing for a in accounts if (missing := a.shortfall(need))}
         self.spent = {account.scope: account.used for account in accounts}
         self.limits = {account.scope: account.limits for account in accounts}
         super().__init__(
             "the budget",
-            f"is used up: {reason(accounts, need)}.",
+            f"is used up: {self.explanation}.",
             "Raise the limit, or choose exit_behavior='answer' to end with what there is.",
+        )
+
+    @property
+    def explanation(self) -> str:
+        """The limits that are in the way: "0.5 of 0.5 USD in this run are used up"."""
+        return " and ".join(
+            f"{account.describe(name)} are used up"
+            if account._used(name) >= account.limits._given[name]
+            else f"{account.describe(name)} are used, and too little is left for more"
+            for account in self.accounts
+            for name in self.reached.get(account.scope, ())
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.accounts, self.need)
-
-
-def reason(accounts: tuple[Account, ...], need: Spent) -> str:
-    """What stands in the way, as half a sentence: "0.5 of 0.5 USD in this run are used up"."""
-    lacks = [(account, name) for account in accounts for name in account.missing(need)]
-    return " and ".join(_why(account, name) for account, name in lacks)
-
-
-def _why(account: Account, name: str) -> str:
-    if account._gone(name) >= account.limits.given()[name]:
-        return f"{account.says(name)} are used up"
-    return f"{account.says(name)} are used, and too little is left for more"

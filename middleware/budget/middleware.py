@@ -1,24 +1,19 @@
-"""A budget of money, tokens, time, turns and tool calls, for a run, a thread or many agents.
-
-What a call will cost at least is set aside before it is made, so that a limit holds before money
-is gone and not after; what it did cost takes its place. The layers do the work, since only they
-see the request and its answer. A hook before the model ends a run that is over, whatever hooks
-would send it back.
-"""
+"""The middleware: reserves and records the cost of calls, and ends a run that is over."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from time import monotonic
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable
 from langgraph.runtime import Runtime
 from langgraph.types import Command
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentMiddleware,
@@ -31,113 +26,113 @@ from agent_factory import (
     hook_config,
     init_model,
 )
-from agent_factory.middleware._shared.context_size import TokenCounter
-from agent_factory.middleware._shared.final_answer import last_answer
+from agent_factory.middleware._shared.final_answer import final_message, request_final_answer
+from agent_factory.middleware._shared.interrupts import ask
 from agent_factory.middleware._shared.messages import last_turn, unanswered
+from agent_factory.middleware._shared.token_counter import TokenCounter, check_token_counter
 from agent_factory.middleware._shared.validation import check_choice, check_number
-from agent_factory.middleware.budget.account import (
+from agent_factory.middleware.budget.ledger import Ledger, NoLedger
+from agent_factory.middleware.budget.limits import BOUGHT, BudgetExceededError, Limits, Spent
+from agent_factory.middleware.budget.planning import Estimate, Plan, Settings
+from agent_factory.middleware.budget.prices import Price, PriceFunction, Prices, name_of
+from agent_factory.middleware.budget.state import (
     BudgetState,
-    Visit,
+    CallAccounting,
     extra_key,
-    for_thread,
-    is_over,
+    thread_part,
 )
-from agent_factory.middleware.budget.estimate import Estimate
-from agent_factory.middleware.budget.interrupt import (
-    BudgetRequest,
-    BudgetResponse,
-    RaiseBudget,
-    StopRun,
-    ask_for_more,
-)
-from agent_factory.middleware.budget.ledger import Ledger, Reservation, Unshared
-from agent_factory.middleware.budget.limits import (
-    BOUGHT,
-    BudgetExceededError,
-    Limits,
-    Spent,
-    reason,
-)
-from agent_factory.middleware.budget.plan import Plan, Settings
-from agent_factory.middleware.budget.prices import (
-    Price,
-    PriceFunction,
-    Prices,
-    UnknownPriceError,
-    name_of,
-)
-
-__all__ = [
-    "BudgetExceededError",
-    "BudgetMiddleware",
-    "BudgetRequest",
-    "BudgetResponse",
-    "BudgetState",
-    "Ledger",
-    "Limits",
-    "Price",
-    "RaiseBudget",
-    "Reservation",
-    "Spent",
-    "StopRun",
-    "UnknownPriceError",
-]
 
 _OVER = "the budget of this run is used up"
-_OF_TOOLS = ("tool_calls", "seconds")
-_A_TOOL_CALL = Spent(tool_calls=1)
-_ONE_EACH = UsageMetadata(input_tokens=1, output_tokens=1, total_tokens=2)
+_ONE_TOOL_CALL = Spent(tool_calls=1)
 
-T = TypeVar("T")
+
+class BudgetRequest(TypedDict):
+    """The question of a run that has reached its limits.
+
+    Attributes:
+        reason: What is used up, for people to read.
+        spent: What is spent of each limit, by scope: "run", "thread" or "ledger".
+        limits: The limits, by scope.
+        needed: What the next call lacks, by the name of the limit: the least to add.
+    """
+
+    reason: str
+    spent: dict[str, dict[str, float]]
+    limits: dict[str, dict[str, float]]
+    needed: dict[str, float]
+
+
+class RaiseBudget(TypedDict):
+    """Raise the limits and continue.
+
+    Attributes:
+        extra: What is added, by the name of the limit, such as `{"usd": 0.5}`. It is added in
+            every scope in which that limit is used up.
+    """
+
+    type: Literal["raise"]
+    extra: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+
+
+class StopRun(TypedDict):
+    """End the run with what there is."""
+
+    type: Literal["stop"]
+
+
+BudgetResponse = Annotated[RaiseBudget | StopRun, Field(discriminator="type")]
+"""The answer to a BudgetRequest."""
 
 
 class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
-    """Lets a run spend so much and no more, and ends it well.
+    """Limit what a run, a thread or several agents may spend, and end the run with an answer.
 
-    A call of the model is made only if the least it costs fits: the tokens of its messages, its
-    system prompt and its tools by estimate, and one token of an answer. What it did cost, by its
-    usage and with what came from a cache, is booked then; a model that reports none is booked by
-    estimate, a call that failed is not booked. So a limit is passed by no more than one call; of
-    turns and tool calls, by none. On a shared ledger that holds for each agent: see `Ledger`.
+    A call of the model is made only if its least cost fits: the estimated tokens of its messages,
+    its system prompt and its tools, and one token of an answer. Afterwards its actual cost is
+    recorded: by the usage that the model reports, including cache prices, or by estimate if it
+    reports none. A failed call is not recorded. So a limit is exceeded by at most one call, and
+    turns and tool calls are never exceeded. On a shared ledger this holds for each agent: see
+    `Ledger`.
 
-    On the way to a limit the model is told once how much is left, then a cheaper model takes
-    over, and at the end the run ends as `exit_behavior` says. A tool call that does not fit any
-    more is answered with an error, and so is one that comes when the seconds are over.
+    Close to a limit, the model is warned once how much is left, then a cheaper model takes over,
+    and at the end the run ends as `exit_behavior` says. A tool call that does not fit gets an
+    error as its result, and so does a tool call after the seconds are used up.
 
-    A run goes on with what it has spent when it is resumed after an interrupt or a failure; a new
-    message begins a new run. Seconds pass while the run works, not while it waits for a person.
+    A run that is resumed after an interrupt or a failure continues with what it has spent; a new
+    message starts a new run. Seconds count while the run works, not while it waits for a person.
 
-    Put it last in the list, inside retries and fallbacks, so that each attempt is counted with
-    the model it is made with. Calls that other middleware or tools make on their own are not seen
-    here; `Ledger.handler` books them too.
+    Put it last in the list, inside retries and fallbacks, so that each attempt is counted with its
+    own model. It does not see calls that other middleware or tools make themselves;
+    `Ledger.handler` records them too.
 
     Args:
-        run: What one run may spend.
-        thread: What all runs of a thread may spend together; needs a checkpointer.
-        ledger: What several agents may spend together.
-        warn_at: At which share of any limit (0 to 1) the model is told, once in a run for each
-            mark; the message is not kept in the thread. Several marks as a list; None for none.
-            0.8 leaves some turns to act on it.
-        cheaper: A chat model or "provider:name" that is used from `cheaper_at` on, and before
-            where a call of the usual model does not fit any more.
-        cheaper_at: At which share of a limit of money or tokens.
-        exit_behavior: "answer": one last call, without tools, answers from the work so far; enough
-            is kept back for it, as the conversation has grown so far. Where it does not fit all
-            the same, as "end". "end": a message with the numbers. "error": raises
-            BudgetExceededError. "ask": interrupts with a `BudgetRequest`, resumed with a
-            `BudgetResponse`; needs a checkpointer.
-        prices: USD for a million tokens by model name, `{"name": Price(input=1, output=2)}`, for
-            models that genai-prices does not know or prices otherwise; or a function of a model's
-            name and its usage that gives the USD.
+        run: The most that one run may spend.
+        thread: The most that all runs of a thread may spend together; needs a checkpointer.
+        ledger: The most that several agents may spend together.
+        warn_at: The share of any limit (0 to 1) at which the model is warned, or a list of shares;
+            None for no warning. Each warning is given once in a run, and the message is not kept
+            in the thread. 0.8 leaves some turns to act on it.
+        cheaper: A chat model or "provider:name" that is used from `cheaper_at` on, and earlier for
+            a call that does not fit with the usual model.
+        cheaper_at: The share (0 to 1) of a limit of money or tokens.
+        exit_behavior: "answer": the model is called once more, without tools, to answer from the
+            work so far. Enough is reserved for it, as estimated from the last turn; if it still
+            does not fit, the run ends as with "end". "end": a message with the numbers. "error":
+            raises BudgetExceededError. "ask": interrupts with a `BudgetRequest` and is resumed
+            with a `BudgetResponse`; needs a checkpointer.
+        prices: US dollars for a million tokens by model name,
+            `{"name": Price(input=1, output=2)}`, for models that genai-prices lacks or prices
+            differently; or a function of a model's name and its usage that returns US dollars.
         token_counter: Counts the tokens of a list of messages.
         cap_output: Also pass `max_tokens` with each call, so that its answer ends where the
-            limits do. Only for models that take it.
-        name: Tells several instances apart; each keeps books of its own.
+            limits do. Only for models that accept it.
+        name: Distinguishes several instances; each has its own records.
 
     Raises:
-        ValueError: No limit is given, a share is not within 0 and 1, `exit_behavior` is unknown,
-            or `cheaper` has nothing to save. UnknownPriceError: nobody knows its price.
-        TypeError: An argument of an unusable type.
+        ValueError: No limit is given, a share is not above 0 and at most 1, `exit_behavior` is
+            unknown, or `cheaper` is given without a limit of money or tokens. UnknownPriceError:
+            the price of `cheaper` is not known.
+        TypeError: An argument has a wrong type.
         ImportError: A limit in USD without `prices`, and genai-prices is not installed.
 
     >>> from agent_factory import create_agent
@@ -172,219 +167,240 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        self.run = _checked("run", run, Limits) or Limits()
-        self.thread = _checked("thread", thread, Limits) or Limits()
-        self.ledger = _checked("ledger", ledger, Ledger)
-        if not callable(token_counter):
-            raise TypeError(f"token_counter must be a function on messages, not {token_counter!r}.")
+        _check_type("run", run, Limits)
+        _check_type("thread", thread, Limits)
+        _check_type("ledger", ledger, Ledger)
+        check_token_counter(token_counter)
         check_choice("exit_behavior", exit_behavior, ("answer", "end", "error", "ask"))
+        self.run = run or Limits()
+        self.thread = thread or Limits()
+        self.ledger = ledger
         self.exit_behavior = exit_behavior
         self.needs_checkpointer = thread is not None or exit_behavior == "ask"
         self.token_counter = token_counter
-        limited = self._limited()
-        self._in_money = "usd" in limited
-        self.prices = Prices(prices, needed=self._in_money)
+        limited = {*self.run.given(), *self.thread.given()}
+        if ledger is not None:
+            limited.update(ledger.limits.given())
+        if not limited and ledger is None:
+            raise ValueError(
+                "A budget needs a limit. Pass run=Limits(...), thread=Limits(...) or "
+                "ledger=Ledger(Limits(...))."
+            )
+        counts_tokens = not limited.isdisjoint(BOUGHT)
+        marks: Any = [] if warn_at is None else warn_at
+        if not isinstance(marks, list | tuple):
+            marks = [marks]
+        self._limits_usd = "usd" in limited
+        self.prices = Prices(prices, needed=self._limits_usd)
         self._settings = Settings(
             run=self.run,
             thread=self.thread,
-            ledger=self.ledger or Unshared(),
-            warn_at=_marks(warn_at),
-            cheaper=self._checked_cheaper(cheaper, not limited.isdisjoint(BOUGHT)),
+            ledger=ledger or NoLedger(),
+            warn_at=tuple(sorted(_share("warn_at", mark) for mark in marks)),
+            cheaper=None if cheaper is None else self._cheaper_model(cheaper, counts_tokens),
             cheaper_at=_share("cheaper_at", cheaper_at),
-            answers=exit_behavior == "answer",
-            counts=not limited.isdisjoint(BOUGHT),
+            reserves_answer=exit_behavior == "answer",
+            counts_tokens=counts_tokens,
             cap_output=cap_output,
         )
-        guards_tools = self.ledger is not None or not limited.isdisjoint(_OF_TOOLS)
-        self.unused = () if guards_tools else ("around_tool",)
-        # What nobody asks for is not looked up.
-        asks = self._in_money or self.ledger is not None or prices is not None
-        self._booked_by = self.prices if asks else None
+        limits_tools = ledger is not None or not limited.isdisjoint(("tool_calls", "seconds"))
+        self.unused = () if limits_tools else ("around_tool",)
+        # Looking up prices takes time; without a limit, a ledger or prices nobody reads them.
+        reads_usd = self._limits_usd or ledger is not None or prices is not None
+        self._recorded_prices = self.prices if reads_usd else None
 
-    def _limited(self) -> set[str]:
-        shared = {} if self.ledger is None else self.ledger.limits.given()
-        limited = {*self.run.given(), *self.thread.given(), *shared}
-        if not limited and self.ledger is None:
-            raise ValueError(
-                "Give run=Limits(...), thread=Limits(...) or ledger=Ledger(Limits(...)): without a "
-                "limit, all may pass."
-            )
-        return limited
-
-    def _checked_cheaper(self, cheaper: Any, saves: bool) -> BaseChatModel | None:
-        if cheaper is None:
-            return None
+    def _cheaper_model(self, cheaper: Any, counts_tokens: bool) -> BaseChatModel:
         if not isinstance(cheaper, str | Runnable):
-            raise TypeError(f"cheaper must be a chat model or 'provider:name', not {cheaper!r}.")
-        if not saves:
-            raise ValueError("cheaper saves money or tokens: give a limit of usd or of tokens.")
+            raise TypeError(f"cheaper must be a chat model or 'provider:name', got {cheaper!r}.")
+        if not counts_tokens:
+            raise ValueError(
+                "cheaper saves money or tokens, and no limit of these is given. Pass "
+                "run=Limits(usd=...) or run=Limits(total_tokens=...)."
+            )
         model = init_model(cheaper)  # type: ignore[arg-type]  # a bound model is a Runnable
-        if self._in_money:
-            self.prices.of(name_of(model), _ONE_EACH)
+        if self._limits_usd:
+            one_each: Any = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+            self.prices.cost(name_of(model), one_each)
         return model
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Opens the book of a new run; that of the last one goes to the thread."""
-        book = state.get("budget_run", {}).get(self.name)
-        if not book:
-            return {"budget_clock": monotonic()}
-        return {
-            "budget_thread": {self.name: for_thread(book)},
-            "budget_run": {self.name: None},
-            "budget_clock": monotonic(),
-        }
+        """Start the record of a new run, and add that of the last run to its thread."""
+        update: dict[str, Any] = {"budget_clock": monotonic()}
+        if record := state.get("budget_run", {}).get(self.name):
+            update["budget_thread"] = {self.name: thread_part(record)}
+            update["budget_run"] = {self.name: None}
+        return update
 
     async def abefore_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """As `before_agent`; there is nothing to wait for."""
+        """Async variant of `before_agent`; nothing is awaited."""
         return self.before_agent(state, runtime)
 
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Ends a run that is over, past the hooks that sent it back."""
-        if not is_over(self.name, state):
+        """End a run that is over but was sent back to the model by a hook."""
+        if not (state.get("budget_run") or {}).get(self.name, {}).get("over"):
             return None
         message = state["messages"][-1]
         if isinstance(message, AIMessage) and not message.tool_calls:
             return {"jump_to": "end"}
-        return {"jump_to": "end", "messages": [_last_words(_OVER)]}
+        return {"jump_to": "end", "messages": [final_message(_OVER, source="budget")]}
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(
         self, state: BudgetState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """As `before_model`; there is nothing to wait for."""
+        """Async variant of `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
     def around_model(
         self, request: ModelRequest[Any]
     ) -> Generator[Any, Any, AIMessage | ExtendedModelResponse[Any]]:
-        """Makes the call if it fits, and books it."""
-        visit = Visit(self.name, request.state, request.runtime)
-        estimate = Estimate(request, self.token_counter, self.prices if self._in_money else None)
-        plan = Plan(self._settings, request, visit, estimate)
-        if visit.run.get("over"):
-            return _last_words(_OVER)
-        call = plan.made()
+        """Make the call if it fits, and record its cost.
+
+        Raises:
+            BudgetExceededError: The call does not fit, and `exit_behavior` is "error".
+        """
+        accounting = CallAccounting(self.name, request.state, request.runtime)
+        prices = self.prices if self._limits_usd else None
+        estimate = Estimate(request, self.token_counter, prices)
+        plan = Plan(self._settings, request, accounting, estimate)
+        if accounting.run.get("over"):
+            return final_message(_OVER, source="budget")
+        call = plan.choose_call()
         while isinstance(call, BudgetExceededError):
-            if self.exit_behavior != "ask" or not self._raised(visit, call):
-                return self._ended(visit, call)
-            call = plan.made()
+            if self.exit_behavior == "error":
+                raise call
+            if self.exit_behavior != "ask" or not self._ask_to_raise(accounting, call):
+                ended = ModelResponse([final_message(call.explanation, source="budget")])
+                return ExtendedModelResponse(
+                    ended, Command(update=accounting.model_update({"over": 1}))
+                )
+            call = plan.choose_call()
         with call.reservation as reservation:
             began = monotonic()
             response: ModelResponse[Any]
-            if call.last:
-                response = yield from last_answer(call.request, call.last)
+            if call.last_because:
+                response = yield from request_final_answer(call.request, call.last_because)
             else:
                 response = yield call.request
-            spent = estimate.actual(call.request.model, response.result, self._booked_by)
-            reservation.commit(self._unbooked(response, spent))
-        took = monotonic() - began
-        update = visit.booked(
-            {**spent.written(), "slowest": took, "told": call.mark, "over": int(bool(call.last))}
-        )
-        return ExtendedModelResponse(response, Command(update=update))
+            spent = estimate.actual(call.request.model, response.result, self._recorded_prices)
+            unrecorded = spent
+            if self.ledger is not None:
+                ids = [m.id for m in response.result if isinstance(m, AIMessage)]
+                recorded = [self.ledger.take_recorded(id_) for id_ in ids]
+                # The handler of the ledger may have recorded the tokens and dollars already.
+                if any(recorded):
+                    unrecorded = Spent(turns=spent.turns)
+            reservation.commit(unrecorded)
+        amounts = {
+            **spent.as_record(),
+            "slowest": monotonic() - began,
+            "warned": call.warned,
+            "over": int(bool(call.last_because)),
+        }
+        return ExtendedModelResponse(response, Command(update=accounting.model_update(amounts)))
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
-        """Runs the tool if its call fits, and counts it; otherwise answers with an error."""
-        visit = Visit(self.name, request.state)
-        held = self._reserved(request, visit)
-        if isinstance(held, BudgetExceededError):
-            visit.add({"refused": 1})
-            return [_refusal(request.tool_call, held), Command(update=visit.update())]
-        with held as reservation:
+        """Run the tool if its call fits, and count it; return an error message otherwise."""
+        accounting = CallAccounting(self.name, request.state)
+        call = request.tool_call
+        message, tail = last_turn(request.state["messages"])
+        ids = [open_call["id"] for open_call in unanswered(message, tail)]
+        # The calls of a turn run in parallel, and none sees what the others record. So each leaves
+        # room for the calls before it.
+        earlier = ids.index(call["id"]) if call["id"] in ids else 0
+        try:
+            accounts = accounting.accounts(self.run, self.thread)
+            need = Spent(tool_calls=1 + earlier)
+            if any(account.shortfall(need) for account in accounts):
+                raise BudgetExceededError(accounts, need)
+            reserved = self._settings.ledger.reserve(_ONE_TOOL_CALL)
+        except BudgetExceededError as error:
+            accounting.add({"refused": 1})
+            return [
+                ToolMessage(
+                    f"Error: {call['name']} did not run: {error.explanation}. Go on without it.",
+                    tool_call_id=call["id"],
+                    name=call["name"],
+                    status="error",
+                ),
+                Command(update=accounting.update()),
+            ]
+        with reserved as reservation:
             try:
                 result = yield request
             except Exception:
-                reservation.commit(_A_TOOL_CALL)  # it ran
+                reservation.commit(_ONE_TOOL_CALL)  # it ran
                 raise
-            reservation.commit(_A_TOOL_CALL)
-        visit.add(_A_TOOL_CALL.written())
+            reservation.commit(_ONE_TOOL_CALL)
+        accounting.add({"tool_calls": 1})
         results = result if isinstance(result, list) else [result]
-        return [*results, Command(update=visit.update() | visit.started())]
+        return [*results, Command(update=accounting.tool_update())]
 
-    def _reserved(
-        self, request: ToolCallRequest, visit: Visit
-    ) -> Reservation | BudgetExceededError:
-        """One call of a tool set aside; or what stands in its way.
-
-        Calls of one turn run side by side, and none sees what the others write. So each makes
-        room for those before it.
-        """
-        message, tail = last_turn(request.state["messages"])
-        ids = [call["id"] for call in unanswered(message, tail)]
-        own = request.tool_call["id"]
-        need = Spent(tool_calls=1 + (ids.index(own) if own in ids else 0))
-        accounts = visit.accounts(self.run, self.thread)
-        if any(account.missing(need) for account in accounts):
-            return BudgetExceededError(accounts, need)
-        try:
-            return self._settings.ledger.reserve(_A_TOOL_CALL)
-        except BudgetExceededError as error:
-            return error
-
-    def _raised(self, visit: Visit, refused: BudgetExceededError) -> bool:
-        """Whether people gave more; it is added where it was lacking."""
-        extra = ask_for_more(refused.accounts, refused.need)
-        if extra is None:
-            return False
-        for scope, lacks in refused.reached.items():
-            more = {name: extra[name] for name in lacks}
-            if scope == "ledger":
-                self._settings.ledger.raise_limits(more)
-            else:
-                visit.add({extra_key(scope, name): amount for name, amount in more.items()})
-        return True
-
-    def _ended(self, visit: Visit, refused: BudgetExceededError) -> ExtendedModelResponse[Any]:
-        """What the run ends with.
+    def _ask_to_raise(self, accounting: CallAccounting, refused: BudgetExceededError) -> bool:
+        """Interrupt to ask for higher limits; whether they were raised.
 
         Raises:
-            BudgetExceededError: It should not end with words.
+            pydantic.ValidationError: The answer is invalid; the interrupt can be answered again.
         """
-        if self.exit_behavior == "error":
-            raise refused
-        words = _last_words(reason(refused.accounts, refused.need))
-        update = visit.booked({"over": 1})
-        return ExtendedModelResponse(ModelResponse([words]), Command(update=update))
+        needed: dict[str, float] = {}
+        for missing in refused.reached.values():
+            for name, amount in missing.items():
+                needed[name] = max(needed.get(name, amount), amount)
+        request = BudgetRequest(
+            reason=f"{refused.explanation}.",
+            spent={
+                account.scope: {n: getattr(account.used, n) for n in account.limits.given()}
+                for account in refused.accounts
+            },
+            limits={account.scope: account.limits.given() for account in refused.accounts},
+            needed=needed,
+        )
 
-    def _unbooked(self, response: ModelResponse[Any], spent: Spent) -> Spent:
-        """What the ledger does not know yet: its handler may have booked the tokens."""
-        if self.ledger is None:
-            return spent
-        ids = [message.id for message in response.result if isinstance(message, AIMessage)]
-        booked = [self.ledger.fetch(id_) for id_ in ids]
-        return Spent(turns=spent.turns) if any(booked) else spent
+        def check(response: Any) -> Any:
+            if response["type"] == "raise":
+                _check_extra(response["extra"], needed)
+            return response
+
+        schema = Annotated[BudgetResponse, AfterValidator(check)]
+        answer = ask(request, schema, title="BudgetResponse")
+        if answer["type"] == "stop":
+            return False
+        for scope, missing in refused.reached.items():
+            extra = {name: _in_unit(name, answer["extra"][name]) for name in missing}
+            if scope == "ledger":
+                self._settings.ledger.raise_limits(extra)
+            else:
+                accounting.add({extra_key(scope, name): n for name, n in extra.items()})
+        return True
 
 
-def _last_words(why: str) -> AIMessage:
-    return AIMessage(f"I had to stop here: {why}.", additional_kwargs={"lc_source": "budget"})
+def _check_extra(extra: Mapping[str, float], needed: Mapping[str, float]) -> None:
+    if unknown := extra.keys() - needed.keys():
+        raise ValueError(
+            f"extra has {', '.join(sorted(unknown))}, of which no limit is used up. Pass "
+            f"{', '.join(needed)}."
+        )
+    for name, least in needed.items():
+        if name not in extra or extra[name] < least:
+            raise ValueError(
+                f"extra[{name!r}] must be at least {least!r}, got {extra.get(name)!r}."
+            )
+        if extra[name] != _in_unit(name, extra[name]):
+            raise ValueError(f"extra[{name!r}] must be a whole number, got {extra[name]!r}.")
 
 
-def _refusal(call: Any, refused: BudgetExceededError) -> ToolMessage:
-    why = reason(refused.accounts, refused.need)
-    return ToolMessage(
-        f"Error: {call['name']} did not run: {why}. Go on without it.",
-        tool_call_id=call["id"],
-        name=call["name"],
-        status="error",
-    )
+def _in_unit(name: str, amount: float) -> float:
+    return amount if name in ("usd", "seconds") else int(amount)
 
 
-def _checked(name: str, value: T | None, kind: type[T]) -> T | None:
+def _check_type(name: str, value: Any, kind: type) -> None:
     if value is not None and not isinstance(value, kind):
-        raise TypeError(f"{name} must be {kind.__name__}(...), not {value!r}.")
-    return value
+        raise TypeError(f"{name} must be {kind.__name__}(...), got {value!r}.")
 
 
 def _share(name: str, value: Any) -> float:
     check_number(name, value, unit="shares, such as 0.8,")
     if value is None or not 0 < value <= 1:
-        raise ValueError(f"{name} must be more than 0 and at most 1, not {value!r}.")
+        raise ValueError(f"{name} must be more than 0 and at most 1, got {value!r}.")
     return float(value)
-
-
-def _marks(warn_at: Any) -> tuple[float, ...]:
-    if warn_at is None:
-        return ()
-    marks = warn_at if isinstance(warn_at, list | tuple) else [warn_at]
-    return tuple(sorted(_share("warn_at", mark) for mark in marks))

@@ -1,7 +1,7 @@
-"""What the tokens of a model cost: by the user's prices, or by those that genai-prices brings.
+"""Prices of model calls: those that the user gives, and those that genai-prices lists.
 
-Only the data that its package holds is asked, never its updater: a price is the same on every
-machine that has the same version installed, and nothing is fetched.
+Only the data inside the installed genai-prices package is used. Nothing is downloaded, so a price
+is the same on every machine with the same version.
 """
 
 from __future__ import annotations
@@ -17,27 +17,24 @@ from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory import TurnError
 from agent_factory.middleware._shared.validation import check_number
+from agent_factory.upstream import model_params
 
 _PER_MILLION = 1_000_000
-_HOUR = "ephemeral_1h_input_tokens"
-_MISSING = (
-    "A limit in USD needs the prices of models: pip install 'agent-factory[cost]', or give your "
-    "own, prices={'model-name': Price(input=0.15, output=0.60)}."
-)
+_WRITTEN_FOR_1H = "ephemeral_1h_input_tokens"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a model costs, in US dollars for a million tokens, as price lists have it.
+    """The price of a model in US dollars for a million tokens, as price lists give it.
 
     Args:
-        input: Tokens it reads.
-        output: Tokens it writes.
-        cache_read: Tokens it reads from its cache; None: as `input`.
-        cache_write: Tokens it writes to its cache; None: as `input`.
+        input: Tokens that the model reads.
+        output: Tokens that it writes.
+        cache_read: Tokens that it reads from its cache; None means the same as `input`.
+        cache_write: Tokens that it writes to its cache; None means the same as `input`.
 
     Raises:
-        ValueError: One is no number of at least 0.
+        ValueError: A price is not a number of at least 0.
 
     >>> Price(input=2.0, output=8.0).of({"input_tokens": 500_000, "output_tokens": 0})
     1.0
@@ -50,17 +47,17 @@ class Price:
 
     def __post_init__(self) -> None:
         if self.input is None or self.output is None:
-            raise ValueError("A Price needs input and output, USD for a million tokens each.")
+            raise ValueError("Price needs input and output, in US dollars for a million tokens.")
         for name in ("input", "output", "cache_read", "cache_write"):
             check_number(name, getattr(self, name), unit="US dollars for a million tokens")
 
     def of(self, usage: Mapping[str, Any]) -> float:
-        """What some tokens cost, in US dollars."""
+        """The cost of a usage, in US dollars."""
         details = usage.get("input_token_details") or {}
-        read, written = tokens(details, "cache_read"), _written(details)
-        fresh = max(tokens(usage, "input_tokens") - read - written, 0)
+        read, written = tokens(details, "cache_read"), _cache_writes(details)
+        uncached = max(tokens(usage, "input_tokens") - read - written, 0)
         total = (
-            fresh * self.input
+            uncached * self.input
             + read * (self.input if self.cache_read is None else self.cache_read)
             + written * (self.input if self.cache_write is None else self.cache_write)
             + tokens(usage, "output_tokens") * self.output
@@ -69,34 +66,34 @@ class Price:
 
 
 def tokens(counts: Mapping[str, Any], name: str) -> int:
-    """A count as a model reports it; what makes no sense counts as none."""
+    """A token count as a model reports it; 0 for anything but a positive integer."""
     value = counts.get(name)
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def _written(details: Mapping[str, Any]) -> int:
-    """Tokens written to a cache: some models report them by how long they are kept."""
-    kept = tokens(details, "ephemeral_5m_input_tokens") + tokens(details, _HOUR)
-    return max(tokens(details, "cache_creation"), kept)
+def _cache_writes(details: Mapping[str, Any]) -> int:
+    # Some models report tokens written to the cache by how long they are kept.
+    by_lifetime = tokens(details, "ephemeral_5m_input_tokens") + tokens(details, _WRITTEN_FOR_1H)
+    return max(tokens(details, "cache_creation"), by_lifetime)
 
 
 PriceFunction = Callable[[str, UsageMetadata], float | None]
-"""A model's name and its usage become US dollars; None for a model it does not know."""
+"""Takes a model's name and its usage, returns US dollars; None for a model it does not know."""
 
 
 class ModelName(NamedTuple):
-    """What a model is called, and by whom."""
+    """The name of a model, and its provider if known."""
 
     name: str
     provider: str | None
 
 
 class UnknownPriceError(TurnError, ValueError):
-    """A limit in USD holds for a model whose price nobody knows. It was not asked.
+    """A limit in USD applies to a model without a known price. The model was not called.
 
     Attributes:
-        model: The model's name.
-        provider: Whose model it is, as far as it tells.
+        model: The name of the model.
+        provider: Its provider, if known.
     """
 
     code = "AF359"
@@ -104,12 +101,12 @@ class UnknownPriceError(TurnError, ValueError):
     def __init__(self, model: str, provider: str | None) -> None:
         self.model = model
         self.provider = provider
-        whose = f" of {provider!r}" if provider else ""
+        whose = f" at {provider!r}" if provider else ""
         super().__init__(
             model,
-            f"has no known price{whose}, and a limit in USD holds for it.",
-            f"Give its price: prices={{{model!r}: Price(input=..., output=...)}}, USD for a "
-            "million tokens each.",
+            f"has no known price{whose}, and a limit in USD applies to it.",
+            f"Pass its price: prices={{{model!r}: Price(input=..., output=...)}}, in US dollars "
+            "for a million tokens.",
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -117,78 +114,71 @@ class UnknownPriceError(TurnError, ValueError):
 
 
 class Prices:
-    """Turns usage into money.
+    """Price list that turns usage into US dollars.
 
     Args:
-        given: Prices by model name, before those of genai-prices; or a function that knows all.
-        needed: Whether a limit depends on them.
+        given: Prices by model name, which come before those of genai-prices, or a function that
+            gives every price.
+        needed: Whether a limit depends on prices.
 
     Raises:
-        TypeError: `given` is neither.
+        TypeError: `given` is neither a dict of prices nor a function.
         ImportError: Prices are needed, none are given, and genai-prices is not installed.
     """
 
     def __init__(self, given: Mapping[str, Price] | PriceFunction | None, *, needed: bool) -> None:
-        if given is not None and not callable(given) and not _are_prices(given):
+        is_list = isinstance(given, Mapping) and all(isinstance(p, Price) for p in given.values())
+        if given is not None and not callable(given) and not is_list:
             raise TypeError(
-                "prices must be a dict such as {'model-name': Price(input=0.15, output=0.60)}, or "
-                f"a function of a model's name and its usage; got {given!r}."
+                f"prices must be a dict or a function, got {given!r}. Pass "
+                "prices={'model-name': Price(input=0.15, output=0.60)}, or a function of a "
+                "model's name and its usage."
             )
         if needed and given is None and find_spec("genai_prices") is None:
-            raise ImportError(_MISSING)
+            raise ImportError(
+                "A limit in USD needs the prices of models. Run pip install 'agent-factory[cost]', "
+                "or pass prices={'model-name': Price(input=0.15, output=0.60)}."
+            )
         self._given: Mapping[str, Price] | PriceFunction = {} if given is None else given
 
-    def of(self, model: ModelName, usage: UsageMetadata) -> float:
-        """What the usage costs, in US dollars.
+    def cost(self, model: ModelName, usage: UsageMetadata) -> float:
+        """The cost of a usage, in US dollars.
 
         Raises:
-            UnknownPriceError: Nobody knows.
-            ValueError: The user's function gives no amount.
+            UnknownPriceError: The price of the model is not known.
+            ValueError: The user's function returned something that is not an amount.
         """
-        cost = self._known(model, usage)
+        cost = self._known_cost(model, usage)
         if cost is None:
             raise UnknownPriceError(model.name, model.provider)
         return cost
 
-    def first(self, models: tuple[ModelName, ...], usage: UsageMetadata) -> float:
-        """What the usage costs by the first model whose price is known; 0 for none."""
-        costs = (self._known(model, usage) for model in models if model.name)
+    def first_known_cost(self, models: tuple[ModelName, ...], usage: UsageMetadata) -> float:
+        """The cost by the first model whose price is known; 0 if none is."""
+        costs = (self._known_cost(model, usage) for model in models if model.name)
         return next((cost for cost in costs if cost is not None), 0.0)
 
-    def _known(self, model: ModelName, usage: UsageMetadata) -> float | None:
+    def _known_cost(self, model: ModelName, usage: UsageMetadata) -> float | None:
         if isinstance(self._given, Mapping):
-            own = self._given.get(model.name)
-            return own.of(usage) if own else _listed(model, usage)
+            price = self._given.get(model.name)
+            return price.of(usage) if price else _listed_cost(model, usage)
         try:
-            cost = self._given(model.name, usage)
+            cost: Any = self._given(model.name, usage)
         except LookupError:
             return None
-        return cost if cost is None else _checked(cost)
-
-
-def _are_prices(given: Any) -> bool:
-    return isinstance(given, Mapping) and all(isinstance(p, Price) for p in given.values())
-
-
-def _checked(cost: Any) -> float:
-    if not isinstance(cost, int | float) or not isfinite(cost) or cost < 0:
-        raise ValueError(f"prices: the function gave {cost!r}; it must give US dollars, or None.")
-    return float(cost)
-
-
-def _listed(model: ModelName, usage: UsageMetadata) -> float | None:
-    """What genai-prices says; None where it is not installed or does not know."""
-    if not model.name or (found := _find(model)) is None:
-        return None
-    try:
-        return _calculated(found, usage)
-    except ValueError:  # details that contradict the totals
-        plain: Any = {"input_token_details": {}, "output_token_details": {}}
-        return _calculated(found, {**usage, **plain})
+        if cost is None:
+            return None
+        if not isinstance(cost, int | float) or not isfinite(cost) or cost < 0:
+            raise ValueError(
+                f"The prices function must return US dollars or None, got {cost!r} for "
+                f"{model.name!r}."
+            )
+        return float(cost)
 
 
 @cache
 def _snapshot() -> Any:
+    """The data of genai-prices; None if it is not installed. Importing it is slow."""
     if find_spec("genai_prices") is None:
         return None
     from genai_prices.data import providers
@@ -197,53 +187,54 @@ def _snapshot() -> Any:
     return DataSnapshot(providers=providers, from_auto_update=False)
 
 
-def _find(model: ModelName) -> Any:
-    """The entry of a model. A provider it does not know is not guessed: its prices are others."""
+def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
+    """The cost that genai-prices lists; None if it is not installed or lacks the model."""
     snapshot = _snapshot()
+    if snapshot is None or not model.name:
+        return None
     try:
-        return snapshot and snapshot.find_provider_model(model.name, None, model.provider, None)
+        # A provider that the list lacks is not replaced by another: its prices differ.
+        provider, listed = snapshot.find_provider_model(model.name, None, model.provider, None)
     except LookupError:
         return None
-
-
-def _calculated(found: Any, usage: Mapping[str, Any]) -> float:
     from datetime import UTC, datetime
 
     from genai_prices import Usage
 
-    provider, entry = found
-    details = usage.get("input_token_details") or {}
-    counts = Usage(
-        input_tokens=tokens(usage, "input_tokens"),
-        output_tokens=tokens(usage, "output_tokens"),
-        cache_read_tokens=tokens(details, "cache_read"),
-        cache_write_tokens=_written(details),
-        cache_write_1h_tokens=tokens(details, _HOUR),
-        input_audio_tokens=tokens(details, "audio"),
-        output_audio_tokens=tokens(usage.get("output_token_details") or {}, "audio"),
-    )
+    details: Mapping[str, Any] = usage.get("input_token_details") or {}
+    totals = {name: tokens(usage, name) for name in ("input_tokens", "output_tokens")}
+    parts = {
+        "cache_read_tokens": tokens(details, "cache_read"),
+        "cache_write_tokens": _cache_writes(details),
+        "cache_write_1h_tokens": tokens(details, _WRITTEN_FOR_1H),
+        "input_audio_tokens": tokens(details, "audio"),
+        "output_audio_tokens": tokens(usage.get("output_token_details") or {}, "audio"),
+    }
     now = datetime.now(tz=UTC)
-    return float(entry.calc_price(counts, provider, genai_request_timestamp=now).total_price)
+    try:
+        cost = listed.calc_price(Usage(**totals, **parts), provider, genai_request_timestamp=now)
+    except ValueError:  # The parts contradict the totals.
+        cost = listed.calc_price(Usage(**totals), provider, genai_request_timestamp=now)
+    return float(cost.total_price)
 
 
 def name_of(model: Any, settings: Mapping[str, Any] | None = None) -> ModelName:
-    """What a chat model calls itself; its class where it has no name.
+    """The name that a chat model reports; its class name if it reports none.
 
     Args:
         model: A chat model, bound or not.
-        settings: What it is called with; `model` in it chooses another one.
+        settings: Settings of the call; `model` in them chooses another model.
     """
     while hasattr(model, "bound"):
         settings = {**getattr(model, "kwargs", {}), **(settings or {})}
         model = model.bound
     chosen = {"model": settings["model"]} if settings and "model" in settings else {}
-    ask = getattr(model, "_get_ls_params", None)
-    about = ask(**chosen) if ask else {}
-    return ModelName(about.get("ls_model_name") or type(model).__name__, about.get("ls_provider"))
+    params = model_params(model, **chosen)
+    return ModelName(params.get("ls_model_name") or type(model).__name__, params.get("ls_provider"))
 
 
-def named_by(metadata: Mapping[str, Any], asked: ModelName) -> tuple[ModelName, ...]:
-    """The models an answer may be from: the one it names itself, then the one that was asked."""
+def names_of_response(metadata: Mapping[str, Any], asked: ModelName) -> tuple[ModelName, ...]:
+    """The models a response may be from: the one that its metadata names, then the one asked."""
     name = metadata.get("model_name") or metadata.get("model")
     provider = metadata.get("model_provider") or asked.provider
     return (ModelName(name, provider), asked) if isinstance(name, str) else (asked,)

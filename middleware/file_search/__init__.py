@@ -1,11 +1,9 @@
-"""Two tools that find files by name and by content, in one folder and never outside of it.
+"""Two tools that find files by name and by content, in one folder and never outside it.
 
-The middleware has no hooks and no layers: it brings its tools and the folder they may read. What
-the model writes is a pattern or a path below a root of its own, "/"; it can't name anything else.
+The middleware has no hooks and no layers: it provides its tools and the folder they may read. The
+model writes patterns and paths in which "/" is that folder; it cannot name anything else.
 """
 
-from .middleware import (
-    FilesystemFileSearchMiddleware,
-)
+from .middleware import FilesystemFileSearchMiddleware
 
 __all__ = ["FilesystemFileSearchMiddleware"]

@@ -1,7 +1,8 @@
-"""Glob patterns for paths, matched folder by folder so that a walk enters none in vain.
+"""Glob patterns for paths, matched name by name so that a walk skips folders without matches.
 
-`*`, `?` and `[...]` stay within one name, `**` stands for any number of folders, and `{a,b}` for
-either. A name is matched in time proportional to its length, whatever the pattern.
+`*`, `?` and `[...]` match within one name, `**` matches any number of folders, and `{a,b}` matches
+either. Matching takes time proportional to the path, whatever the pattern: a model may write it.
+(wcmatch compiles a pattern to one backtracking expression: ten `**` take seconds for one path.)
 """
 
 from __future__ import annotations
@@ -10,101 +11,104 @@ import re
 from collections.abc import Iterable
 from fnmatch import translate
 
-_MOST_WAYS = 64  # alternatives that braces may spell out
-_LONGEST = 1_000  # characters of a pattern
+Parts = tuple[str, ...]
+"""The names in a path, from the root to a file or folder."""
 
-States = frozenset[tuple[int, int]]
-"""Where in a pattern a path has come to: pairs of an alternative and a place in it."""
+States = frozenset[int]
+"""Positions in a pattern that a path has reached; empty if the path cannot match any more."""
+
+_MAX_ALTERNATIVES = 64  # patterns that braces may stand for
+_MAX_LENGTH = 1_000  # characters of a pattern
+_INNERMOST_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_END = re.compile(r"(?!)")  # matches nothing: no name follows the end of a pattern
 
 
-class Glob:
-    """A pattern for paths, given as the names they consist of.
+class Scope:
+    """Files below the folder `start` that match a glob pattern.
 
-    Args:
-        pattern: The pattern; names are parted by "/".
+    The pattern is relative to the folder, or to the root if it begins with "/".
 
     Raises:
-        ValueError: It is too long, stands for too much, or leads upwards.
+        ValueError: The pattern is too long, has too many alternatives, or contains "..".
 
-    >>> glob = Glob("src/**/*.{py,pyi}")
-    >>> glob.matches(["src", "a.py"]), glob.matches(["src", "b", "a.pyi"]), glob.matches(["a.py"])
-    (True, True, False)
+    >>> scope = Scope("**/*.{py,pyi}", ("src",))
+    >>> scope.contains(("src", "a.py")), scope.contains(("src", "b", "a.pyi"))
+    (True, True)
+    >>> scope.contains(("src", "a.txt"))
+    False
     """
 
-    def __init__(self, pattern: str) -> None:
-        if len(pattern) > _LONGEST:
-            raise ValueError(f"the glob pattern has more than {_LONGEST} characters.")
-        self._ways = [_compiled(way) for way in _spelled_out(pattern)]
-
-    @property
-    def start(self) -> States:
-        """Where every path begins."""
-        return self._closed((way, 0) for way in range(len(self._ways)))
+    def __init__(self, pattern: str, start: Parts = ()) -> None:
+        if len(pattern) > _MAX_LENGTH:
+            raise ValueError(f"the glob pattern has more than {_MAX_LENGTH} characters.")
+        self.pattern = pattern
+        self.start = start
+        # The parts of all alternatives, one after another. None stands for `**`.
+        self._parts: list[re.Pattern[str] | None] = []
+        self._ends: set[int] = set()
+        positions: list[int] = []
+        for alternative in _expand_braces(pattern):
+            positions.append(len(self._parts))
+            names = [name for name in alternative.split("/") if name not in ("", ".")]
+            if ".." in names:
+                raise ValueError(
+                    "'..' is not allowed in a glob pattern; give the folder to search as path."
+                )
+            # The expressions of fnmatch use atomic groups, so they do not backtrack.
+            self._parts += [None if n == "**" else re.compile(translate(n)) for n in names]
+            self._ends.add(len(self._parts))
+            self._parts.append(_END)
+        self.states = self._skip_double_stars(positions)
+        for name in start if pattern.startswith("/") else ():
+            self.states = self.step(self.states, name)
 
     def step(self, states: States, name: str) -> States:
-        """Where a path has come to with one more name; nowhere if it can no longer match."""
-        return self._closed(
-            (way, place + (self._ways[way][place] is not None))
-            for way, place in states
-            if place < len(self._ways[way]) and _fits(self._ways[way][place], name)
-        )
+        """Return the states after one more name."""
+        positions = []
+        for position in states:
+            part = self._parts[position]
+            if part is None:
+                positions.append(position)
+            elif part.match(name):
+                positions.append(position + 1)
+        return self._skip_double_stars(positions)
 
     def accepts(self, states: States) -> bool:
-        """Whether a path that ends here matches."""
-        return any(place == len(self._ways[way]) for way, place in states)
+        """Return whether a path that ends in these states matches."""
+        return not self._ends.isdisjoint(states)
 
-    def matches(self, names: Iterable[str]) -> bool:
-        """Whether a whole path matches."""
-        states = self.start
-        for name in names:
+    def contains(self, parts: Parts) -> bool:
+        """Return whether a file below the folder matches."""
+        states = self.states
+        for name in parts[len(self.start) :]:
             states = self.step(states, name)
         return self.accepts(states)
 
-    def _closed(self, states: Iterable[tuple[int, int]]) -> States:
-        """With the places reached because `**` may stand for no folder at all."""
-        found = set(states)
-        todo = list(found)
-        while todo:
-            way, place = todo.pop()
-            beyond = (way, place + 1)
-            if self._ways[way][place : place + 1] == (None,) and beyond not in found:
-                found.add(beyond)
-                todo.append(beyond)
+    def _skip_double_stars(self, positions: Iterable[int]) -> States:
+        """Add the positions after each `**`, because it may stand for no folder at all."""
+        found = set()
+        for position in positions:
+            while position not in found:
+                found.add(position)
+                if self._parts[position] is None:
+                    position += 1
         return frozenset(found)
 
 
-def _fits(part: re.Pattern[str] | None, name: str) -> bool:
-    return part is None or part.match(name) is not None
-
-
-def _compiled(pattern: str) -> tuple[re.Pattern[str] | None, ...]:
-    """A pattern for each name; None for `**`."""
-    names = [name for name in pattern.split("/") if name not in ("", ".")]
-    if ".." in names:
-        raise ValueError(
-            "'..' is not allowed in a glob pattern; give the folder to search as path."
-        )
-    # fnmatch's expressions use atomic groups, so they don't backtrack.
-    return tuple(None if name == "**" else re.compile(translate(name)) for name in names)
-
-
-def _spelled_out(pattern: str) -> list[str]:
-    """The patterns that braces stand for; a brace without a partner or a comma is itself."""
-    done: list[str] = []
+def _expand_braces(pattern: str) -> list[str]:
+    """The patterns that braces stand for; braces without a partner or a comma are literal."""
+    expanded: list[str] = []
     todo = [pattern]
     while todo:
-        way = todo.pop()
-        found = _INNERMOST.search(way)
+        alternative = todo.pop()
+        found = _INNERMOST_BRACES.search(alternative)
         if found is None:
-            done.append(way)
+            expanded.append(alternative)
         else:
-            before, after = way[: found.start()], way[found.end() :]
+            before, after = alternative[: found.start()], alternative[found.end() :]
             todo += [f"{before}{choice}{after}" for choice in found[1].split(",")]
-        if len(done) + len(todo) > _MOST_WAYS:
+        if len(expanded) + len(todo) > _MAX_ALTERNATIVES:
             raise ValueError(
-                f"the braces of the glob pattern stand for more than {_MOST_WAYS} patterns."
+                f"the braces of the glob pattern stand for more than {_MAX_ALTERNATIVES} patterns."
             )
-    return done
-
-
-_INNERMOST = re.compile(r"\{([^{}]*,[^{}]*)\}")
+    return expanded

@@ -1,12 +1,11 @@
-"""Runs as a process of its own: which lines of the texts it is given match a pattern.
+"""Worker process that finds the lines of texts that match a regular expression.
 
-Python's expressions may backtrack for longer than the universe will last, and nothing inside a
-process can stop them; a process can be ended. It is started as a script, so it imports nothing of
-this package.
+Python's expressions may backtrack forever, and nothing inside a process can stop them; a process
+can be killed. It is started as a script, so it imports nothing of this package.
 
-Each message is its length in eight bytes and then the message. In: the pattern, then texts. Out,
-for the pattern: nothing, or what is wrong with it; for each text: how many of its lines match, and
-the numbers of the first of them, parted by blanks.
+A message is its length in eight bytes, then its content. Input: the pattern, then texts. Output for
+the pattern: nothing, or an error message. Output for each text: how many of its lines match, and
+the numbers of the first of them, separated by spaces.
 """
 
 import re
@@ -15,11 +14,11 @@ import warnings
 from itertools import islice
 from typing import IO
 
-MOST_NUMBERS = 1_000  # lines of one text that are named; more are never shown
+MAX_NUMBERS = 1_000  # line numbers for one text; a result never shows more
 
 
 def receive(stream: IO[bytes]) -> bytes | None:
-    """The next message, or None if there is none any more."""
+    """Read the next message; return None at the end of the stream."""
     head = stream.read(8)
     if len(head) < 8:
         return None
@@ -29,21 +28,15 @@ def receive(stream: IO[bytes]) -> bytes | None:
 
 
 def send(stream: IO[bytes], body: bytes) -> None:
-    """Write one message, now."""
+    """Write a message and flush it."""
     stream.write(len(body).to_bytes(8, "big") + body)
     stream.flush()
 
 
-def lines_of(content: bytes) -> list[str]:
-    """The lines of a text; they end at newlines only, as ripgrep sees it."""
-    lines = content.decode("utf-8", "surrogateescape").split("\n")
-    return lines if lines[-1] else lines[:-1]
-
-
 def main() -> None:
-    """Answer until the other side is done."""
+    """Answer messages until the input ends."""
     source, sink = sys.stdin.buffer, sys.stdout.buffer
-    warnings.simplefilter("ignore")  # of expressions that will mean something else some day
+    warnings.simplefilter("ignore")  # about expressions whose meaning will change some day
     try:
         search = re.compile((receive(source) or b"").decode()).search
     except (re.error, RecursionError, OverflowError) as error:
@@ -51,8 +44,12 @@ def main() -> None:
         return
     send(sink, b"")
     while (content := receive(source)) is not None:
-        hits = [number for number, line in enumerate(lines_of(content), 1) if search(line)]
-        send(sink, " ".join(map(str, [len(hits), *islice(hits, MOST_NUMBERS)])).encode())
+        # Lines end at newlines only, as for ripgrep.
+        lines = content.decode("utf-8", "surrogateescape").split("\n")
+        if not lines[-1]:
+            lines.pop()
+        hits = [number for number, line in enumerate(lines, 1) if search(line)]
+        send(sink, " ".join(map(str, [len(hits), *islice(hits, MAX_NUMBERS)])).encode())
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The files below a folder, and nothing beside them.
+"""Files below a folder, and nothing outside it.
 
-Links are never followed, whether to files or to folders, inside or outside: every folder is opened
-from the root down, name by name, by descriptors that refuse links, so that not even a folder that
-is exchanged for a link in the middle of a search leads out. Where the system has no such
-descriptors (Windows), paths are compared with what they resolve to.
+Links are never followed, whether they lead to files or folders, inside or outside. Every folder is
+opened from the root down, name by name, with descriptors that reject links. So even a folder that
+is replaced by a link during a search does not lead outside. On systems without such descriptors
+(Windows), paths are compared with what they resolve to.
 """
 
 from __future__ import annotations
@@ -11,51 +11,43 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Self
 
-from agent_factory.middleware.file_search.globs import Glob, States
-
-Parts = tuple[str, ...]
-"""The names on the way from the root to a file or folder."""
+from agent_factory.middleware.file_search.globs import Parts, Scope, States
 
 HAS_DESCRIPTORS = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINKS
-# A pipe put in a file's place would otherwise wait for someone to write.
+# O_NONBLOCK: opening a pipe that replaced a file would otherwise wait for a writer.
 _FILE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | _NO_LINKS
 
-_LONGEST_PATH = 4_096  # bytes; PATH_MAX of Linux
+_MAX_PATH = 4_096  # bytes; PATH_MAX of Linux
 
 
 class OutOfTime(Exception):
-    """The time for a search is used up."""
+    """The time for a search is up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a search must end.
+    """Time at which a search must end."""
 
-    Args:
-        at: A time of the monotonic clock, in seconds.
-    """
-
-    at: float
+    at: float  # seconds of the monotonic clock
 
     @property
     def left(self) -> float:
-        """Seconds that are left, at least 0."""
+        """Remaining seconds, at least 0."""
         return max(0.0, self.at - monotonic())
 
     def check(self) -> None:
-        """Go on if there is time.
+        """Do nothing while there is time.
 
         Raises:
-            OutOfTime: There is none.
+            OutOfTime: The time is up.
         """
         if monotonic() >= self.at:
             raise OutOfTime
@@ -63,167 +55,131 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A regular file: where it is, its size in bytes, when it was changed in nanoseconds."""
+    """Regular file: its path, and its modification time in nanoseconds."""
 
     parts: Parts
-    size: int
     changed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The files that are meant: those below a folder that a pattern matches.
-
-    Args:
-        pattern: The pattern.
-        start: The folder.
-        glob: The pattern, to match with.
-        states: Where in the pattern the folder is.
-    """
-
-    pattern: str
-    start: Parts
-    glob: Glob
-    states: States
-
-    @classmethod
-    def of(cls, pattern: str, start: Parts) -> Self:
-        """A pattern relative to the folder, or one that begins with "/", relative to the root.
-
-        Raises:
-            ValueError: The pattern cannot be used.
-        """
-        glob = Glob(pattern)
-        states = glob.start
-        for name in start if pattern.startswith("/") else ():
-            states = glob.step(states, name)
-        return cls(pattern, start, glob, states)
-
-    def holds(self, parts: Parts) -> bool:
-        """Whether a file below the folder is meant."""
-        states = self.states
-        for name in parts[len(self.start) :]:
-            states = self.glob.step(states, name)
-        return self.glob.accepts(states)
+# A file, or a folder that a walk has not entered yet, with the states of its path.
+_Entry = File | tuple[Parts, States]
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    parts: Parts
-    states: States
-
-
-def parts_of(path: str) -> Parts:
-    """The names in a path whose "/" is the root.
+def parse_path(path: str) -> Parts:
+    """Return the names in a path in which "/" is the root.
 
     Raises:
-        ValueError: It leads upwards, or no file can be named so.
+        ValueError: The path contains "..", or no file can have it.
     """
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if ".." in parts:
         raise ValueError("'..' is not allowed in a path; paths begin at the root, '/'.")
     try:
-        too_long = len(os.fsencode(path)) > _LONGEST_PATH
+        too_long = len(os.fsencode(path)) > _MAX_PATH
     except UnicodeEncodeError:
-        raise ValueError("the path holds characters that are no valid text.") from None
+        raise ValueError("the path contains characters that are not valid text.") from None
     if too_long or "\0" in path or any(os.path.basename(part) != part for part in parts):
         raise ValueError("no file can have such a path.")
     return parts
 
 
-def shown(parts: Parts) -> str:
-    """A path as the model reads it; what cannot be printed is escaped, so no line is forged."""
+def format_path(parts: Parts) -> str:
+    """Return a path as the model reads it.
+
+    Unprintable characters are escaped, so that a file name cannot forge a line of a result.
+    """
     text = os.fsencode("/" + "/".join(parts)).decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class Tree:
-    """A folder, with all that is in it.
-
-    Args:
-        root: The folder.
+    """Folder with everything in it.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not a folder.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
             raise ValueError(
-                f"root_path must be a folder that exists, not {str(root)!r}. Create it first."
+                f"root_path must be an existing folder, got {str(root)!r}. Create it first."
             )
 
     def kind(self, parts: Parts) -> str:
-        """What there is: "folder", "file", "link", "other" (a pipe, a device) or "nothing"."""
+        """Return "folder", "file", "link", "other" (a pipe, a device) or "nothing"."""
+        if not parts:
+            return "folder"
         try:
-            if not parts:
-                return "folder"
-            with self._folder(parts[:-1]) as place:
-                mode = self._stat(place, parts[-1]).st_mode
+            with self._open_parent(parts) as (name, dir_fd):
+                mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
         except OSError:
             return "nothing"
-        kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISREG, "file"), (stat.S_ISLNK, "link"))
-        return next((kind for is_kind, kind in kinds if is_kind(mode)), "other")
+        if stat.S_ISDIR(mode):
+            return "folder"
+        if stat.S_ISREG(mode):
+            return "file"
+        return "link" if stat.S_ISLNK(mode) else "other"
 
     def walk(self, scope: Scope, deadline: Deadline) -> Generator[File, None, None]:
-        """The files that are meant, in the order of their names, folder by folder.
+        """Yield the files in a scope, in the order of their paths.
 
-        What vanishes or cannot be read is left out.
+        Files and folders that vanish or cannot be read are left out.
 
         Raises:
-            OutOfTime: It took too long.
+            OutOfTime: The time is up.
         """
-        todo: list[_Folder | File] = [_Folder(scope.start, scope.states)]
+        todo: list[_Entry] = [(scope.start, scope.states)]
         while todo:
             deadline.check()
-            here = todo.pop()
-            if isinstance(here, File):
-                yield here
+            current = todo.pop()
+            if isinstance(current, File):
+                yield current
                 continue
-            found = self._look(here, scope.glob, deadline)
-            todo.extend(sorted(found, key=lambda one: os.fsencode(one.parts[-1]), reverse=True))
+            found: dict[str, _Entry] = {}
+            with suppress(OSError):  # gone, or unreadable; the entries found so far count
+                for name, entry in self._scan(*current, scope, deadline):
+                    found[name] = entry
+            todo += [found[name] for name in sorted(found, key=os.fsencode, reverse=True)]
 
-    def file(self, parts: Parts) -> File | None:
-        """One regular file; None if there is none."""
-        try:
-            with self._folder(parts[:-1]) as place:
-                found = self._stat(place, parts[-1])
-        except OSError:
-            return None
-        return (
-            File(parts, found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
-        )
+    def _scan(
+        self, parts: Parts, states: States, scope: Scope, deadline: Deadline
+    ) -> Iterator[tuple[str, _Entry]]:
+        """Yield the entries of a folder, by name: files in the scope, and folders to enter."""
+        with self._open_folder(parts) as folder, os.scandir(folder) as entries:
+            for entry in entries:
+                deadline.check()
+                if not (after := scope.step(states, entry.name)):
+                    continue
+                path = (*parts, entry.name)
+                with suppress(OSError):  # the entry has just vanished
+                    if entry.is_dir(follow_symlinks=False):
+                        yield entry.name, (path, after)
+                    elif scope.accepts(after) and entry.is_file(follow_symlinks=False):
+                        changed = entry.stat(follow_symlinks=False).st_mtime_ns
+                        yield entry.name, File(path, changed)
 
-    def read(self, parts: Parts, most: int) -> bytes | None:
-        """The content of a regular file; None if it has more bytes than `most`, or is gone."""
+    def read(self, parts: Parts, max_bytes: int) -> bytes | None:
+        """Return the content of a regular file; None if it is missing or larger than allowed."""
         try:
-            with self._folder(parts[:-1]) as place:
-                descriptor = self._open(place, parts[-1], _FILE)
+            with self._open_parent(parts) as (name, dir_fd):
+                descriptor = os.open(name, _FILE, dir_fd=dir_fd)
             with open(descriptor, "rb") as file:
-                regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-                content = file.read(most + 1) if regular else None
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    return None
+                content = file.read(max_bytes + 1)
         except OSError:
             return None
-        return content if content is not None and len(content) <= most else None
-
-    def _look(self, here: _Folder, glob: Glob, deadline: Deadline) -> list[_Folder | File]:
-        found: list[_Folder | File] = []
-        try:
-            with self._folder(here.parts) as place, os.scandir(place) as entries:
-                for entry in entries:
-                    deadline.check()
-                    if states := glob.step(here.states, entry.name):
-                        found.extend(_seen(here, entry, states, glob))
-        except OSError:  # gone, or not to be read; what was seen before that counts
-            return found
-        return found
+        return content if len(content) <= max_bytes else None
 
     @contextmanager
-    def _folder(self, parts: Parts) -> Iterator[int | str]:
-        """A folder opened from the root down: a descriptor, or its path."""
+    def _open_folder(self, parts: Parts) -> Iterator[int | str]:
+        """Open a folder from the root down: its descriptor, or its path without descriptors."""
         if not HAS_DESCRIPTORS:
-            yield self._path(parts)
+            path = str(self.root.joinpath(*parts))
+            if os.path.realpath(path) != path:
+                raise NotADirectoryError(path)
+            yield path
             return
         descriptor = os.open(self.root, _FOLDER)
         try:
@@ -235,32 +191,11 @@ class Tree:
         finally:
             os.close(descriptor)
 
-    def _path(self, parts: Parts) -> str:
-        path = str(self.root.joinpath(*parts))
-        if os.path.realpath(path) != path:
-            raise NotADirectoryError(path)
-        return path
-
-    def _stat(self, place: int | str, name: str) -> os.stat_result:
-        if isinstance(place, int):
-            return os.stat(name, dir_fd=place, follow_symlinks=False)
-        return os.lstat(os.path.join(place, name))
-
-    def _open(self, place: int | str, name: str, flags: int) -> int:
-        if isinstance(place, int):
-            return os.open(name, flags, dir_fd=place)
-        return os.open(os.path.join(place, name), flags)
-
-
-def _seen(
-    here: _Folder, entry: os.DirEntry[str], states: States, glob: Glob
-) -> Iterator[_Folder | File]:
-    parts = (*here.parts, entry.name)
-    try:
-        if entry.is_dir(follow_symlinks=False):
-            yield _Folder(parts, states)
-        elif glob.accepts(states) and entry.is_file(follow_symlinks=False):
-            found = entry.stat(follow_symlinks=False)
-            yield File(parts, found.st_size, found.st_mtime_ns)
-    except OSError:  # it has just vanished
-        return
+    @contextmanager
+    def _open_parent(self, parts: Parts) -> Iterator[tuple[str, int | None]]:
+        """Open the folder of a file: the file's name and `dir_fd`, or its path and None."""
+        with self._open_folder(parts[:-1]) as folder:
+            if isinstance(folder, int):
+                yield parts[-1], folder
+            else:
+                yield os.path.join(folder, parts[-1]), None

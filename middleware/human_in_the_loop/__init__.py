@@ -1,4 +1,4 @@
-"""People decide about tool calls before they run: approve, edit, reject, or answer themselves."""
+"""Let people decide about tool calls before they run: approve, edit, reject or respond."""
 
 from .middleware import (
     DEFAULT_EDIT_NOTICE,

@@ -1,13 +1,13 @@
-"""People decide about tool calls before they run: approve, edit, reject, or answer themselves."""
+"""The middleware: asks about tool calls, and applies the decisions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config
 from langgraph.prebuilt import ToolRuntime
@@ -16,49 +16,26 @@ from langgraph.types import Command
 
 from agent_factory import AgentMiddleware, AgentState, Ordering, ToolCallRequest
 from agent_factory.middleware._shared.messages import last_turn, unanswered
+from agent_factory.middleware._shared.validation import check_choice
 from agent_factory.middleware.human_in_the_loop.requests import (
-    Action,
     ActionRequest,
-    ApproveDecision,
     Decision,
-    DecisionType,
-    EditDecision,
     HITLRequest,
-    HITLResponse,
     InterruptOnConfig,
-    RejectDecision,
-    RespondDecision,
     ReviewConfig,
     ToolApprovalRequest,
     ask_about_all,
     ask_about_one,
-    checked,
+    validated_config,
 )
 from agent_factory.review.records import (
     original_of,
+    result_of,
     was_decided,
     with_notice,
     with_review,
     write_notice,
 )
-
-__all__ = [
-    "DEFAULT_EDIT_NOTICE",
-    "Action",
-    "ActionRequest",
-    "ApproveDecision",
-    "Decision",
-    "DecisionType",
-    "EditDecision",
-    "HITLRequest",
-    "HITLResponse",
-    "HumanInTheLoopMiddleware",
-    "InterruptOnConfig",
-    "RejectDecision",
-    "RespondDecision",
-    "ReviewConfig",
-    "ToolApprovalRequest",
-]
 
 DEFAULT_EDIT_NOTICE: Final = (
     "[A reviewer changed this call before it ran. You asked for {original_name} with "
@@ -66,38 +43,33 @@ DEFAULT_EDIT_NOTICE: Final = (
     "really ran, and do not repeat the original call.]"
 )
 
-_REJECTED = (
-    "A reviewer rejected this call of {name}, so it did not run. Do not make it again unless the "
-    "user asks for it; find another way, or ask what they want instead."
-)
-
 
 class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
-    """Interrupts the run when the model wants to call certain tools, until people have decided.
+    """Interrupt the run when the model calls certain tools, until people have decided.
 
-    Needs a checkpointer. Approved calls run. An edited call runs as edited; the thread then holds
-    what ran, and the model is told in the result. A rejected call is answered with an error, and
-    a call that a reviewer responds to with their text as the result of the tool; neither runs.
+    It needs a checkpointer. Approved calls run. An edited call runs as edited; the thread then
+    holds the edited call, and its result reports the edit to the model. A rejected call gets an
+    error as its result, and a call that a reviewer responds to gets their text; neither runs.
     Calls that another middleware has already answered are not asked about.
 
-    An answer that does not fit (a decision too few, an unknown type, one that is not allowed) is
-    refused with `pydantic.ValidationError`, a ValueError, and the thread can still be answered.
+    An invalid answer (a missing decision, an unknown type, one that is not allowed) raises
+    `pydantic.ValidationError`, a ValueError, and the interrupt can be answered again.
 
-    In either mode no call of a reviewed tool runs undecided: one that comes past the hook, by a
-    jump to the tools, is asked about on its own. Put it first among the layers around tools: a
-    layer further out, such as a retry, would ask anew at each attempt.
+    In both modes no call of a reviewed tool runs without a decision: a call that bypasses the
+    hook, by a jump to the tools, is asked about separately. Put it first among the layers around
+    tools: a layer further out, such as a retry, would ask again at each attempt.
 
     Args:
-        interrupt_on: For each tool: True reviews its calls with all four decisions allowed, False
-            does not review them, an `InterruptOnConfig` says more. Other tools are not reviewed.
-        description_prefix: First line of the description of a call that has none of its own.
-        edit_notice: What the model is told with the result of an edited call.
-            `{original_name}`, `{original_args}`, `{name}` and `{args}` in it are filled in.
+        interrupt_on: For each tool, True to review its calls with all four decisions allowed,
+            False not to review them, or an `InterruptOnConfig`. Other tools are not reviewed.
+        description_prefix: First line of the description of a call without a `description`.
+        edit_notice: What the model reads with the result of an edited call. `{original_name}`,
+            `{original_args}`, `{name}` and `{args}` in it are filled in.
         interrupt_mode: "batched": one interrupt for all calls of a turn, a `HITLRequest`, resumed
-            with a `HITLResponse`, before any of them runs. "per_call": an interrupt for each, a
-            `ToolApprovalRequest`, resumed with a `Decision` by interrupt id, in any order, while
-            the other calls run; the model's message then keeps the call as the model made it.
-        name: Tells several instances apart.
+            with a `HITLResponse`, before any of them runs. "per_call": an interrupt for each call,
+            a `ToolApprovalRequest`, resumed with a `Decision` by interrupt id, in any order, while
+            the other calls run; the model's message then keeps the original call.
+        name: Distinguishes several instances.
 
     Raises:
         ValueError: A configuration that cannot work; the message names the tool and the key.
@@ -124,17 +96,17 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         super().__init__(name=name)
         if not isinstance(interrupt_on, Mapping):
             raise ValueError(
-                f"interrupt_on must be a dict of tool names, such as {{'send_email': True}}; got "
-                f"{interrupt_on!r}."
+                f"interrupt_on must be a dict with names of tools as keys, got {interrupt_on!r}. "
+                "Pass {'send_email': True}."
             )
         if not isinstance(description_prefix, str) or not isinstance(edit_notice, str):
-            raise ValueError("description_prefix and edit_notice must be strings.")
-        if interrupt_mode not in ("batched", "per_call"):
             raise ValueError(
-                f"interrupt_mode must be 'batched' or 'per_call', not {interrupt_mode!r}."
+                f"description_prefix and edit_notice must be strings, got {description_prefix!r} "
+                f"and {edit_notice!r}."
             )
+        check_choice("interrupt_mode", interrupt_mode, ("batched", "per_call"))
         self.interrupt_on = {
-            tool: checked(tool, config)
+            tool: validated_config(tool, config)
             for tool, config in interrupt_on.items()
             if config is not False
         }
@@ -144,15 +116,15 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.interrupt_mode = interrupt_mode
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """In batched mode: asks about all calls of the turn at once, and carries out the answer."""
+        """In batched mode: ask about all calls of the turn at once, and apply the decisions."""
         if self.interrupt_mode != "batched":
             return None
         message, tail = last_turn(state["messages"])
         if message is None or not any(c["name"] in self.interrupt_on for c in message.tool_calls):
             return None
-        waiting = [call for call in unanswered(message, tail) if call["name"] in self.interrupt_on]
-        requests = [_as_request(call, state, runtime) for call in waiting]
-        requests = [request for request in requests if self._is_reviewed(request)]
+        calls = [call for call in unanswered(message, tail) if call["name"] in self.interrupt_on]
+        requests = [_as_request(call, state, runtime) for call in calls]
+        requests = [request for request in requests if self._needs_review(request)]
         if not requests:
             return None
         decisions = ask_about_all(
@@ -161,46 +133,53 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 review_configs=[self._review_config(r) for r in requests],
             )
         )
-        calls = [request.tool_call for request in requests]
-        return {"messages": list(_carried_out(message, self.name, calls, decisions))}
+        edits: dict[str | None, ToolCall] = {}
+        results: list[AnyMessage] = []
+        for request, decision in zip(requests, decisions, strict=True):
+            call = request.tool_call
+            if edit := _edited_call(call, decision):
+                edits[call["id"]] = edit
+            if result := result_of(decision, call["name"], call["id"]):
+                results.append(result)
+        reviewed = [request.tool_call["id"] for request in requests]
+        return {"messages": [with_review(message, self.name, reviewed, edits), *results]}
 
     async def aafter_model(
         self, state: AgentState[Any], runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """As `after_model`; it pauses the run and does not wait."""
+        """Async variant of `after_model`; it interrupts and awaits nothing."""
         return self.after_model(state, runtime)
 
     def around_tool(
         self, request: ToolCallRequest
     ) -> Generator[Any, Any, ToolMessage | Command[Any]]:
-        """Asks about a call that nobody has decided about; tells the model what an edit changed."""
+        """Ask about a call without a decision; report an edit to the model."""
         call, messages = request.tool_call, request.state["messages"]
         original = original_of(call, messages)
-        known = call["name"] in self.interrupt_on
-        if known and not was_decided(call, messages, self.name) and self._is_reviewed(request):
-            decision = self._ask_about(request)
-            if answer := _answer(call, decision):
-                return answer
-            if edit := _edit(call, decision):
+        if not was_decided(call, messages, self.name) and self._needs_review(request):
+            decision = ask_about_one(
+                ToolApprovalRequest(
+                    tool_call_id=call["id"],
+                    action_request=self._action_request(request),
+                    review_config=self._review_config(request),
+                )
+            )
+            if reviewed := result_of(decision, call["name"], call["id"]):
+                return reviewed
+            if edit := _edited_call(call, decision):
                 original = original or call
-                request = _redirected(request, edit)
+                tools = {tool.name: tool for tool in request.runtime.tools}
+                if request.tool is not None:
+                    tools[request.tool.name] = request.tool
+                request = replace(request, tool_call=edit, tool=tools.get(edit["name"]))
         result: ToolMessage | Command[Any] = yield request
         if original is None:
             return result
         notice = write_notice(self.edit_notice, original, request.tool_call)
-        told: ToolMessage | Command[Any] = with_notice(result, request.tool_call["id"], notice)
-        return told
+        noticed: ToolMessage | Command[Any] = with_notice(result, call["id"], notice)
+        return noticed
 
-    def _ask_about(self, request: ToolCallRequest) -> Decision:
-        return ask_about_one(
-            ToolApprovalRequest(
-                tool_call_id=request.tool_call["id"],
-                action_request=self._action_request(request),
-                review_config=self._review_config(request),
-            )
-        )
-
-    def _is_reviewed(self, request: ToolCallRequest) -> bool:
+    def _needs_review(self, request: ToolCallRequest) -> bool:
         config = self.interrupt_on.get(request.tool_call["name"])
         if config is None:
             return False
@@ -208,19 +187,13 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def _action_request(self, request: ToolCallRequest) -> ActionRequest:
         call = request.tool_call
-        return ActionRequest(
-            name=call["name"], args=call["args"], description=self._description(request)
-        )
-
-    def _description(self, request: ToolCallRequest) -> str:
-        call = request.tool_call
         description = self.interrupt_on[call["name"]].get("description")
         if description is None:
             args = json.dumps(call["args"], default=str, ensure_ascii=False)
-            return f"{self.description_prefix}\n\nTool: {call['name']}\nArgs: {args}"
-        if isinstance(description, str):
-            return description
-        return description(call, request.state, request.runtime)
+            description = f"{self.description_prefix}\n\nTool: {call['name']}\nArgs: {args}"
+        elif not isinstance(description, str):
+            description = description(call, request.state, request.runtime)
+        return ActionRequest(name=call["name"], args=call["args"], description=description)
 
     def _review_config(self, request: ToolCallRequest) -> ReviewConfig:
         name = request.tool_call["name"]
@@ -232,7 +205,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
 
 def _as_request(call: ToolCall, state: AgentState[Any], runtime: Runtime[Any]) -> ToolCallRequest:
-    """A call as a tool layer would see it, before any tool is looked up."""
+    """A call as a tool layer would get it, except that no tool is looked up."""
     tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
         state=state,
         context=runtime.context,
@@ -244,38 +217,11 @@ def _as_request(call: ToolCall, state: AgentState[Any], runtime: Runtime[Any]) -
     return ToolCallRequest(tool_call=call, tool=None, state=state, runtime=tool_runtime)
 
 
-def _carried_out(
-    message: AIMessage, reviewer: str, calls: Sequence[ToolCall], decisions: Sequence[Decision]
-) -> Iterator[AnyMessage]:
-    """What the decisions write to the thread: a note of them, edits, and results."""
-    decided = list(zip(calls, decisions, strict=True))
-    edits = {call["id"]: edit for call, d in decided if (edit := _edit(call, d))}
-    yield with_review(message, reviewer, [call["id"] for call in calls], edits)
-    yield from (answer for call, d in decided if (answer := _answer(call, d)))
-
-
-def _answer(call: ToolCall, decision: Decision) -> ToolMessage | None:
-    """The result of a call that does not run; None for one that does."""
-    if decision["type"] == "reject":
-        text = decision.get("message") or _REJECTED.format(name=call["name"])
-        return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
-    if decision["type"] == "respond":
-        return ToolMessage(decision["message"], tool_call_id=call["id"], name=call["name"])
-    return None
-
-
-def _edit(call: ToolCall, decision: Decision) -> ToolCall | None:
-    """The call that replaces another; None where nothing was changed."""
+def _edited_call(call: ToolCall, decision: Decision) -> ToolCall | None:
+    """The call that replaces another; None if nothing was changed."""
     if decision["type"] != "edit":
         return None
     action = decision["edited_action"]
     if (action["name"], action["args"]) == (call["name"], call["args"]):
         return None
     return ToolCall(type="tool_call", name=action["name"], args=action["args"], id=call["id"])
-
-
-def _redirected(request: ToolCallRequest, edit: ToolCall) -> ToolCallRequest:
-    tools = {tool.name: tool for tool in request.runtime.tools}
-    if request.tool is not None:
-        tools[request.tool.name] = request.tool
-    return replace(request, tool_call=edit, tool=tools.get(edit["name"]))

@@ -1,26 +1,26 @@
-"""What passes between a run and the people who review its tool calls.
+"""Requests to reviewers and their decisions.
 
-The types are plain dicts, so that they travel as JSON; an answer is checked against them, and
-against what was asked, before LangGraph takes it. A wrong answer is refused with
-`pydantic.ValidationError` (a ValueError) and the question stays open.
+The types are plain dicts that can be sent as JSON. An answer is validated against them, and
+against what was asked, before LangGraph stores it. An invalid answer raises
+`pydantic.ValidationError` (a ValueError), and the interrupt can be answered again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Annotated, Any, Literal, NotRequired, cast, get_args
 
 from langchain_core.messages.tool import ToolCall
-from langgraph.types import interrupt
-from pydantic import AfterValidator, Field, RootModel, create_model
+from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from agent_factory import AgentState, ToolCallRequest
+from agent_factory.middleware._shared.interrupts import ask
 
 DecisionType = Literal["approve", "edit", "reject", "respond"]
-"""What a reviewer may do with a call."""
+"""A type of decision about a call."""
 
 DECISIONS: tuple[DecisionType, ...] = get_args(DecisionType)
 
@@ -47,7 +47,7 @@ class ActionRequest(TypedDict):
 
 
 class ReviewConfig(TypedDict):
-    """What may be decided about an action.
+    """The decisions that may be made about an action.
 
     Attributes:
         action_name: The tool.
@@ -61,19 +61,19 @@ class ReviewConfig(TypedDict):
 
 
 class HITLRequest(TypedDict):
-    """All calls of one turn that wait, each with what may be decided about it, in order."""
+    """The pending calls of one turn, and in the same order the decisions that may be made."""
 
     action_requests: list[ActionRequest]
     review_configs: list[ReviewConfig]
 
 
 class ToolApprovalRequest(TypedDict):
-    """One call that waits, with what may be decided about it.
+    """One pending call, and the decisions that may be made about it.
 
     Attributes:
         tool_call_id: The id the model gave the call.
         action_request: The call.
-        review_config: What may be decided.
+        review_config: The decisions that may be made.
     """
 
     tool_call_id: str | None
@@ -88,10 +88,10 @@ class ApproveDecision(TypedDict):
 
 
 class EditDecision(TypedDict):
-    """Run another call in its place; the model is told.
+    """Run another call instead, and report that to the model.
 
     Attributes:
-        edited_action: What runs.
+        edited_action: The call that runs.
     """
 
     type: Literal["edit"]
@@ -102,7 +102,7 @@ class RejectDecision(TypedDict):
     """Do not run the call.
 
     Attributes:
-        message: What the model is told; without it, that a reviewer refused.
+        message: What the model reads; default: a text that says that a reviewer rejected the call.
     """
 
     type: Literal["reject"]
@@ -110,7 +110,7 @@ class RejectDecision(TypedDict):
 
 
 class RespondDecision(TypedDict):
-    """Answer in the place of the tool.
+    """Answer instead of the tool.
 
     Attributes:
         message: The result of the call.
@@ -127,73 +127,22 @@ Decision = Annotated[
 
 
 class HITLResponse(TypedDict):
-    """The decisions about a HITLRequest: one for each of its actions, in the same order."""
+    """The answer to a HITLRequest: a decision for each of its actions, in the same order."""
 
     decisions: list[Decision]
-
-
-def ask_about_all(request: HITLRequest) -> list[Decision]:
-    """Interrupt with one question about several calls; the decisions once it is answered.
-
-    Raises:
-        pydantic.ValidationError: The answer is none; the same interrupt can be answered again.
-    """
-    check = partial(_check_all, request["review_configs"])
-    answer = _ask(request, "HITLResponse", Annotated[HITLResponse, AfterValidator(check)])
-    return cast("list[Decision]", answer["decisions"])
-
-
-def ask_about_one(request: ToolApprovalRequest) -> Decision:
-    """Interrupt with a question about one call; the decision once it is answered.
-
-    Raises:
-        pydantic.ValidationError: The answer is none; the same interrupt can be answered again.
-    """
-    check = partial(_check_one, request["review_config"])
-    answer = _ask(request, "Decision", Annotated[Decision, AfterValidator(check)])
-    return cast("Decision", answer)
-
-
-def _ask(request: Mapping[str, Any], title: str, schema: Any) -> Any:
-    # LangGraph keeps an answer as soon as `interrupt` returns it. Only what is refused in there
-    # can be answered again. The model gives the refusal its title.
-    model: Any = create_model(title, __base__=RootModel[schema])
-    return interrupt(request, response_schema=model).root
-
-
-def _check_all(configs: Sequence[ReviewConfig], response: HITLResponse) -> HITLResponse:
-    decisions = response["decisions"]
-    if len(decisions) != len(configs):
-        names = ", ".join(config["action_name"] for config in configs)
-        raise ValueError(
-            f"{len(configs)} decisions are needed, one for each of {names} in this order; "
-            f"got {len(decisions)}."
-        )
-    for config, decision in zip(configs, decisions, strict=True):
-        _check_one(config, decision)
-    return response
-
-
-def _check_one(config: ReviewConfig, decision: Decision) -> Decision:
-    if decision["type"] not in config["allowed_decisions"]:
-        raise ValueError(
-            f"{decision['type']!r} is not allowed for {config['action_name']}; allowed: "
-            f"{', '.join(config['allowed_decisions'])}."
-        )
-    return decision
 
 
 class InterruptOnConfig(TypedDict, total=False):
     """How the calls of one tool are reviewed.
 
     Attributes:
-        allowed_decisions: What a reviewer may do; default: all four.
-        description: What the reviewer should know: a text, or a function of the call, the state
+        allowed_decisions: The decisions that may be made; default: all four.
+        description: What the reviewer should know: a string, or a function of the call, the state
             and the runtime. Default: the tool and its arguments.
-        args_schema: A JSON schema of the arguments, handed on for a form to edit them in.
-        when: Whether a call needs a review at all, a function of the ToolCallRequest. In batched
-            mode no tool is looked up yet: `request.tool` is None. It is asked again when a run is
-            resumed, so it must depend on nothing but the call and the state.
+        args_schema: A JSON schema of the arguments, passed to the reviewer for a form.
+        when: Whether a call needs a review, a function of the ToolCallRequest. In batched mode no
+            tool is looked up yet: `request.tool` is None. It is called again when a run is
+            resumed, so it must depend only on the call and the state.
     """
 
     allowed_decisions: list[DecisionType]
@@ -202,51 +151,95 @@ class InterruptOnConfig(TypedDict, total=False):
     when: Callable[[ToolCallRequest], bool]
 
 
-def checked(tool: Any, config: Any) -> InterruptOnConfig:
-    """A tool's configuration with its defaults.
+def ask_about_all(request: HITLRequest) -> list[Decision]:
+    """Interrupt with one request about several calls, and return the decisions.
 
     Raises:
-        ValueError: Something in it cannot work.
+        pydantic.ValidationError: The answer is invalid; the interrupt can be answered again.
+    """
+    configs = request["review_configs"]
+
+    def check(response: HITLResponse) -> HITLResponse:
+        decisions = response["decisions"]
+        if len(decisions) != len(configs):
+            names = ", ".join(config["action_name"] for config in configs)
+            raise ValueError(
+                f"{len(configs)} decisions are needed, one for each of {names} in this order; "
+                f"got {len(decisions)}."
+            )
+        for config, decision in zip(configs, decisions, strict=True):
+            _check_allowed(config, decision)
+        return response
+
+    schema = Annotated[HITLResponse, AfterValidator(check)]
+    answer = ask(request, schema, title="HITLResponse")
+    return cast("list[Decision]", answer["decisions"])
+
+
+def ask_about_one(request: ToolApprovalRequest) -> Decision:
+    """Interrupt with a request about one call, and return the decision.
+
+    Raises:
+        pydantic.ValidationError: The answer is invalid; the interrupt can be answered again.
+    """
+    check = partial(_check_allowed, request["review_config"])
+    schema = Annotated[Decision, AfterValidator(check)]
+    return cast("Decision", ask(request, schema, title="Decision"))
+
+
+def _check_allowed(config: ReviewConfig, decision: Decision) -> Decision:
+    if decision["type"] not in config["allowed_decisions"]:
+        raise ValueError(
+            f"{decision['type']!r} is not allowed for {config['action_name']}; allowed: "
+            f"{', '.join(config['allowed_decisions'])}."
+        )
+    return decision
+
+
+def validated_config(tool: Any, config: Any) -> InterruptOnConfig:
+    """The review configuration of a tool, with its defaults.
+
+    Raises:
+        ValueError: It cannot work; the message names the tool and the key.
     """
     if not isinstance(tool, str):
-        raise ValueError(f"interrupt_on: {tool!r} is no tool name.")
+        raise ValueError(f"interrupt_on must be a dict with names of tools as keys, got {tool!r}.")
     if config is True:
         config = {}
     if not isinstance(config, Mapping):
         raise ValueError(
-            f"interrupt_on[{tool!r}] must be True, False or an InterruptOnConfig, not {config!r}."
+            f"interrupt_on[{tool!r}] must be True, False or an InterruptOnConfig, got {config!r}."
         )
-    if unknown := config.keys() - InterruptOnConfig.__annotations__:
+    keys = InterruptOnConfig.__annotations__
+    if unknown := config.keys() - keys:
         raise ValueError(
-            f"interrupt_on[{tool!r}] has no key {', '.join(map(repr, unknown))}; its keys are "
-            f"{', '.join(InterruptOnConfig.__annotations__)}."
+            f"interrupt_on[{tool!r}] has unknown keys {', '.join(map(repr, unknown))}. Use "
+            f"{', '.join(keys)}."
         )
     for key, value in config.items():
-        fits, wanted = _WANTED[key]
-        if not fits(value):
-            raise ValueError(f"interrupt_on[{tool!r}][{key!r}] must be {wanted}, not {value!r}.")
+        is_valid, expected = _VALUES[key]
+        if not is_valid(value):
+            raise ValueError(f"interrupt_on[{tool!r}][{key!r}] must be {expected}, got {value!r}.")
     allowed = list(config.get("allowed_decisions", DECISIONS))
     return cast("InterruptOnConfig", {**config, "allowed_decisions": allowed})
 
 
-def _is_function(value: Any) -> bool:
+def _is_plain_function(value: Any) -> bool:
     return callable(value) and not iscoroutinefunction(value)
 
 
-def _are_decisions(value: Any) -> bool:
-    return (
-        isinstance(value, list | tuple)
-        and bool(value)
-        and all(isinstance(kind, str) and kind in DECISIONS for kind in value)
-    )
-
-
-_WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "allowed_decisions": (_are_decisions, f"a list of some of {', '.join(DECISIONS)}"),
+_VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "allowed_decisions": (
+        lambda value: (
+            isinstance(value, list | tuple) and bool(value) and all(v in DECISIONS for v in value)
+        ),
+        f"a list of some of {', '.join(DECISIONS)}",
+    ),
     "description": (
-        lambda value: isinstance(value, str) or _is_function(value),
-        "a text or a plain function",
+        lambda value: isinstance(value, str) or _is_plain_function(value),
+        "a string or a plain function",
     ),
     "args_schema": (lambda value: isinstance(value, Mapping), "a JSON schema, a dict"),
-    "when": (_is_function, "a plain function of the ToolCallRequest"),
+    "when": (_is_plain_function, "a plain function of the ToolCallRequest"),
 }
+"""For each key of an InterruptOnConfig: whether a value is valid, and what is expected."""

@@ -1,8 +1,8 @@
-"""Personal data kept out: of what the model reads, of what it says, of what its tools are given.
+"""Personal data is kept out of what the model reads and writes, and of what its tools get.
 
-Input is rewritten in the state by node hooks, so that whatever stands after the guard, and every
-later step, has it in its rewritten form only. Output is rewritten in the model itself, before
-anything that listens to the run can hear it.
+Node hooks rewrite the input in the state, so that everything after the guard, and every later
+step, sees only the rewritten form. The output is rewritten in the model itself, before any
+listener of the run sees it.
 """
 
 from agent_factory.middleware._shared.redaction.detectors import (
@@ -15,15 +15,9 @@ from agent_factory.middleware._shared.redaction.detectors import (
     detect_phone,
     detect_url,
 )
-from agent_factory.middleware._shared.redaction.rules import (
-    PIIDetectionError,
-    RedactionRule,
-)
+from agent_factory.middleware._shared.redaction.rules import PIIDetectionError, RedactionRule
 
-from .middleware import (
-    PIIMiddleware,
-    PIIState,
-)
+from .middleware import PIIMiddleware, PIIState
 
 __all__ = [
     "PIIDetectionError",

@@ -1,9 +1,8 @@
-"""A chat model whose answers nobody hears before they were looked at.
+"""Chat model that wraps another one and redacts its answers before anybody sees them.
 
-It stands in the place of the model it asks. Of that one it takes the methods alone that speak with
-a provider, which tell nobody: what listens to the run (a stream, events, tracers, handlers, a
-cache) hears this model, in whose answers the personal data is already replaced, token by token
-where they are streamed.
+It calls only those methods of the other model that talk to the provider and notify nobody. All
+listeners of the run (streams, events, tracers, handlers, a cache) observe the wrapper, whose
+answers are already redacted, token by token if they are streamed.
 """
 
 from __future__ import annotations
@@ -23,115 +22,113 @@ from langgraph.constants import TAG_NOSTREAM
 from agent_factory.middleware.pii.messages import Guard
 from agent_factory.middleware.pii.stream import AnswerStream
 
-_UNHEARD: RunnableConfig = {"callbacks": [], "tags": [TAG_NOSTREAM]}
+_UNOBSERVED: RunnableConfig = {"callbacks": [], "tags": [TAG_NOSTREAM]}
 
-_SHARED = (
+# What LangChain does around every model. It now does it around the wrapper.
+_COPIED_FIELDS = (
     *("cache", "callbacks", "disable_streaming", "metadata", "name", "output_version", "profile"),
     *("rate_limiter", "tags", "verbose"),
 )
-"""What LangChain does around any model, and does now around the guarded one."""
 
 
-def guarded(model: Any, guard: Guard) -> Any:
-    """The model with a guard at its mouth; itself if it has this one already."""
+def guard_model(model: Any, guard: Guard) -> Any:
+    """Wrap a model so that a guard redacts its answers; a model with this guard stays as it is."""
     if isinstance(model, RunnableBindingBase):
-        return model.model_copy(update={"bound": guarded(model.bound, guard)})
+        return model.model_copy(update={"bound": guard_model(model.bound, guard)})
     if isinstance(model, RunnableWithFallbacks):
-        others = [guarded(other, guard) for other in model.fallbacks]
-        first = guarded(model.runnable, guard)
-        return model.model_copy(update={"runnable": first, "fallbacks": others})
-    if any(known == guard for known in _guards_of(model)):
-        return model
-    shared = {}
+        fallbacks = [guard_model(fallback, guard) for fallback in model.fallbacks]
+        first = guard_model(model.runnable, guard)
+        return model.model_copy(update={"runnable": first, "fallbacks": fallbacks})
+    inner = model
+    while isinstance(inner, GuardedChatModel):
+        if inner.guard == guard:
+            return model
+        inner = inner.inner
+    fields = {}
     if isinstance(model, BaseChatModel):
-        shared = {key: getattr(model, key) for key in _SHARED if key in model.model_fields_set}
-    return GuardedChatModel(inner=model, guard=guard, **shared)
-
-
-def _guards_of(model: Any) -> Iterator[Guard]:
-    while isinstance(model, GuardedChatModel):
-        yield model.guard
-        model = model.inner
+        fields = {
+            key: getattr(model, key) for key in _COPIED_FIELDS if key in model.model_fields_set
+        }
+    return GuardedChatModel(inner=model, guard=guard, **fields)
 
 
 class GuardedChatModel(BaseChatModel):
-    """Asks another chat model, and applies a guard to what it says.
+    """Chat model that asks another one and applies a guard to its answers.
 
-    Whatever else is asked of it, its name, its profile, how it counts tokens, is asked of the
-    other model.
-
-    Args:
-        inner: The model that answers.
-        guard: What is applied to the answers.
+    Everything else, such as its name, its profile and its token counts, comes from the other model.
     """
 
     inner: Any
     guard: Any
 
     def __getattr__(self, name: str) -> Any:
-        # Only what pydantic and this class do not have themselves comes here.
+        # Called only for attributes that neither pydantic nor this class has.
         if name.startswith("_") or "inner" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.__dict__["inner"], name)
 
-    @property
-    def _serialized(self) -> dict[str, Any]:
-        """Traces and events name the model that was chosen, not what guards it."""
-        return dict(getattr(self.inner, "_serialized", None) or super()._serialized)
-
-    @property
-    def _llm_type(self) -> str:
-        return str(getattr(self.inner, "_llm_type", type(self.inner).__name__))
-
     def bind_tools(
         self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
     ) -> Runnable[Any, AIMessage]:
-        """What the other model makes of the tools, with the guard."""
-        bound: Runnable[Any, AIMessage] = guarded(
+        """Bind tools to the other model, and keep the guard."""
+        bound: Runnable[Any, AIMessage] = guard_model(
             self.inner.bind_tools(tools, **kwargs), self.guard
         )
         return bound
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
-        """The other model's own; what it gives is parsed, and no text of an answer."""
+        """Return the other model's own, without the guard: its result is parsed, not text."""
         structured: Runnable[Any, Any] = self.inner.with_structured_output(schema, **kwargs)
         return structured
 
     def get_token_ids(self, text: str) -> list[int]:
-        """As the other model counts."""
+        """Count like the other model."""
         return list(self.inner.get_token_ids(text))
 
     def get_num_tokens(self, text: str) -> int:
-        """As the other model counts."""
+        """Count like the other model."""
         return int(self.inner.get_num_tokens(text))
 
     def get_num_tokens_from_messages(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> int:
-        """As the other model counts."""
+        """Count like the other model."""
         return int(self.inner.get_num_tokens_from_messages(messages, *args, **kwargs))
 
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
-        if isinstance(self.inner, BaseChatModel):
-            return self.inner._get_ls_params(stop=stop, **kwargs)
-        return super()._get_ls_params(stop=stop, **kwargs)
+    # The next three are not documented (langchain-core 1.7, language_models/chat_models.py).
+    # A test in test_pii_chat_model.py fails if BaseChatModel loses one of them.
+
+    @property
+    def _serialized(self) -> dict[str, Any]:
+        # Traces and events show the model that the user chose, not this wrapper.
+        return dict(getattr(self.inner, "_serialized", None) or super()._serialized)
 
     def _streaming_disabled(self, **kwargs: Any) -> bool:
+        # BaseChatModel asks this before it streams; the answer depends on the other model's fields.
         if isinstance(self.inner, BaseChatModel):
             return self.inner._streaming_disabled(**kwargs)
         return super()._streaming_disabled(**kwargs)
+
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        # The key of a cache: another guard makes other answers.
+        if isinstance(self.inner, BaseChatModel):
+            key = self.inner._get_llm_string(stop=stop, **kwargs)
+        else:
+            key = super()._get_llm_string(stop=stop, **kwargs)
+        return f"{key} {self.guard!r}"
+
+    @property
+    def _llm_type(self) -> str:
+        return str(getattr(self.inner, "_llm_type", type(self.inner).__name__))
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
         return dict(getattr(self.inner, "_identifying_params", {}))
 
-    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
-        """What a cache of answers goes by: those of another guard are other answers."""
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
         if isinstance(self.inner, BaseChatModel):
-            named = self.inner._get_llm_string(stop=stop, **kwargs)
-        else:
-            named = super()._get_llm_string(stop=stop, **kwargs)
-        return f"{named} {self.guard!r}"
+            return self.inner._get_ls_params(stop=stop, **kwargs)
+        return super()._get_ls_params(stop=stop, **kwargs)
 
     def _generate(
         self,
@@ -141,9 +138,10 @@ class GuardedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         if isinstance(self.inner, BaseChatModel):
-            return self._result(self.inner._generate(messages, stop=stop, **kwargs))
-        answer = self.inner.invoke(messages, _UNHEARD, **_with_stop(stop, kwargs))
-        return self._result(ChatResult(generations=[ChatGeneration(message=answer)]))
+            return self._redact(self.inner._generate(messages, stop=stop, **kwargs))
+        kwargs = kwargs if stop is None else {**kwargs, "stop": stop}
+        answer = self.inner.invoke(messages, _UNOBSERVED, **kwargs)
+        return self._redact(ChatResult(generations=[ChatGeneration(message=answer)]))
 
     async def _agenerate(
         self,
@@ -153,14 +151,15 @@ class GuardedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         if isinstance(self.inner, BaseChatModel):
-            return self._result(await self.inner._agenerate(messages, stop=stop, **kwargs))
-        answer = await self.inner.ainvoke(messages, _UNHEARD, **_with_stop(stop, kwargs))
-        return self._result(ChatResult(generations=[ChatGeneration(message=answer)]))
+            return self._redact(await self.inner._agenerate(messages, stop=stop, **kwargs))
+        kwargs = kwargs if stop is None else {**kwargs, "stop": stop}
+        answer = await self.inner.ainvoke(messages, _UNOBSERVED, **kwargs)
+        return self._redact(ChatResult(generations=[ChatGeneration(message=answer)]))
 
-    def _result(self, result: ChatResult) -> ChatResult:
+    def _redact(self, result: ChatResult) -> ChatResult:
         generations = [
             ChatGeneration(
-                message=self.guard.answer(generation.message),
+                message=self.guard.redact_answer(generation.message),
                 generation_info=generation.generation_info,
             )
             for generation in result.generations
@@ -174,13 +173,13 @@ class GuardedChatModel(BaseChatModel):
         run_manager: Any = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        if not _streams(self.inner, "_stream"):
-            yield from map(_as_chunk, self._generate(messages, stop, **kwargs).generations)
+        if not _overrides(self.inner, "_stream"):
+            yield from map(_to_chunk, self._generate(messages, stop, **kwargs).generations)
             return
-        said = AnswerStream(self.guard)
+        answer = AnswerStream(self.guard)
         for chunk in self.inner._stream(messages, stop=stop, **kwargs):
-            yield from _let_out(said, chunk)
-        yield from _closing(said)
+            yield from answer.feed(chunk)
+        yield from answer.close()
 
     async def _astream(
         self,
@@ -189,55 +188,29 @@ class GuardedChatModel(BaseChatModel):
         run_manager: Any = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        if not _streams(self.inner, "_stream", "_astream"):
+        if not _overrides(self.inner, "_stream", "_astream"):
             result = await self._agenerate(messages, stop, **kwargs)
             for generation in result.generations:
-                yield _as_chunk(generation)
+                yield _to_chunk(generation)
             return
-        said = AnswerStream(self.guard)
+        answer = AnswerStream(self.guard)
         async for chunk in self.inner._astream(messages, stop=stop, **kwargs):
-            for part in _let_out(said, chunk):
+            for part in answer.feed(chunk):
                 yield part
-        for part in _closing(said):
+        for part in answer.close():
             yield part
 
 
-def _streams(model: Any, *methods: str) -> bool:
-    """Whether a model streams by one of the methods that LangChain's models have for it."""
+def _overrides(model: Any, *methods: str) -> bool:
+    """Whether a model overrides one of the methods by which LangChain's models stream."""
     if not isinstance(model, BaseChatModel):
         return False
     return any(getattr(type(model), name) is not getattr(BaseChatModel, name) for name in methods)
 
 
-def _let_out(said: AnswerStream, chunk: ChatGenerationChunk) -> Iterator[ChatGenerationChunk]:
-    """What a chunk lets out; facts about the generation go with the last of it."""
-    info = chunk.generation_info
-    parts = [ChatGenerationChunk(message=part) for part in said.feed(_message_of(chunk))]
-    if info and not parts:
-        parts = [ChatGenerationChunk(message=AIMessageChunk(content="", id=chunk.message.id))]
-    if info:
-        parts[-1].generation_info = info
-    return iter(parts)
-
-
-def _closing(said: AnswerStream) -> Iterator[ChatGenerationChunk]:
-    return (ChatGenerationChunk(message=part) for part in said.close())
-
-
-def _message_of(chunk: ChatGenerationChunk) -> AIMessageChunk:
-    message = chunk.message
-    if not isinstance(message, AIMessageChunk):
-        raise TypeError(f"a chat model streams AIMessageChunks, not {type(message).__name__}.")
-    return message
-
-
-def _as_chunk(generation: ChatGeneration) -> ChatGenerationChunk:
-    """The answer of a model that does not stream, in one piece."""
+def _to_chunk(generation: ChatGeneration) -> ChatGenerationChunk:
+    """The whole answer of a model that does not stream, as one chunk."""
     message = generation.message
     if not isinstance(message, AIMessageChunk):
         message = AIMessageChunk(**message.model_dump(exclude={"type"}))
     return ChatGenerationChunk(message=message, generation_info=generation.generation_info)
-
-
-def _with_stop(stop: list[str] | None, kwargs: dict[str, Any]) -> dict[str, Any]:
-    return kwargs if stop is None else {**kwargs, "stop": stop}

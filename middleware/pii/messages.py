@@ -1,4 +1,4 @@
-"""Where personal data stands in messages: their text, in every form, and the calls they make."""
+"""Redaction of messages: their text, in every form, and the calls they make."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from langgraph.types import Command, Overwrite
 
 from agent_factory.middleware._shared.redaction.rules import RedactionRule
 
-Path = tuple[Hashable, ...]
-"""The way to a string: keys, and for the members of lists what they are merged by."""
+TextPath = tuple[Hashable, ...]
+"""Path to a string in a message: keys, and for list items what chunks are merged by."""
 
 EXTRAS = "additional_kwargs"
 
-Visit = Callable[[Path, str], str]
-"""Gives a string's place and the string, and receives what is to stand there."""
+Redact = Callable[[str], str]
 
 MessageT = TypeVar("MessageT", bound=BaseMessage)
 
-CALLS = frozenset(
+# Types of content blocks that are calls. Their strings are arguments, not text.
+_CALL_TYPES = frozenset(
     {
         "custom_tool_call",
         "function_call",
@@ -37,14 +37,14 @@ CALLS = frozenset(
         "tool_use",
     }
 )
-"""Types of content blocks that are calls; what they say belongs to the call, not to the text."""
 
 CALL_KEYS = frozenset({"tool_calls", "function_call"})
-"""Where `additional_kwargs` repeat the calls as the provider sent them."""
+"""Keys of `additional_kwargs` that repeat the calls as the provider sent them."""
 
-_ARGUMENTS = frozenset({"args", "arguments", "input", "partial_json"})
+_ARGUMENT_KEYS = frozenset({"args", "arguments", "input", "partial_json"})
 
-_IN_BLOCKS = frozenset(
+# Keys of content blocks, and of `additional_kwargs`, that hold text.
+_TEXT_KEYS = frozenset(
     {
         "annotations",
         "citations",
@@ -60,9 +60,9 @@ _IN_BLOCKS = frozenset(
         "value",
     }
 )
-"""Keys of content blocks, and of `additional_kwargs`, under which there is text."""
 
-_NO_TEXT = frozenset(
+# Keys that hold no text: files, and what a provider must get back unchanged.
+_OPAQUE_KEYS = frozenset(
     {
         "base64",
         "data",
@@ -81,171 +81,160 @@ _NO_TEXT = frozenset(
         "type",
     }
 )
-"""Keys that hold text to no one: what a provider must get back as it was, and files."""
 
 
-def walk(value: Any, visit: Visit, path: Path = ("content",)) -> Any:
-    """The text in a message's content, or in another part of it, rewritten."""
+def map_text(
+    value: Any, replace_text: Callable[[TextPath, str], str], path: TextPath = ("content",)
+) -> Any:
+    """Return a message's content, or another part of it, with its texts replaced.
+
+    `replace_text` gets the path of a text and the text; `path` is the path of the value.
+    """
     if isinstance(value, str):
-        return visit(path, value)
+        return replace_text(path, value)
     if isinstance(value, list):
-        return [walk(item, visit, (*path, *_place(item))) for item in value]
+        mapped = []
+        for item in value:
+            # Chunks are merged by type and index. A plain string counts as a text block.
+            step: TextPath = ((),)
+            if isinstance(item, str):
+                step = ((("type", "text"),), "text")
+            elif isinstance(item, dict):
+                step = (tuple((key, item[key]) for key in ("type", "index") if key in item),)
+            mapped.append(map_text(item, replace_text, (*path, *step)))
+        return mapped
     if not isinstance(value, dict) or is_call(value):
         return value
-    within = path[0] == EXTRAS or any(step in _IN_BLOCKS for step in path[1:])
+    within_text = path[0] == EXTRAS or any(step in _TEXT_KEYS for step in path[1:])
     return {
-        key: walk(part, visit, (*path, key)) if _has_text(key, within) else part
+        key: map_text(part, replace_text, (*path, key))
+        if key in _TEXT_KEYS or (within_text and key not in _OPAQUE_KEYS)
+        else part
         for key, part in value.items()
     }
 
 
-def _place(item: Any) -> Path:
-    """What a member of a list is merged by when chunks are added; a bare text is a text block."""
-    if isinstance(item, str):
-        return ((("type", "text"),), "text")
-    if not isinstance(item, dict):
-        return ((),)
-    return (tuple((key, item[key]) for key in ("type", "index") if key in item),)
-
-
-def _has_text(key: Any, within: bool) -> bool:
-    return key in _IN_BLOCKS or (within and key not in _NO_TEXT)
-
-
-def redacted(message: MessageT, apply: Callable[[str], str]) -> MessageT:
-    """The message with its text rewritten, itself where nothing changes; calls stay as made."""
-    content = walk(message.content, lambda path, text: apply(text))
+def redact_message(message: MessageT, redact: Redact) -> MessageT:
+    """Return the message with its text redacted, or itself if nothing changes; calls stay."""
+    content = map_text(message.content, lambda _, text: redact(text))
     if content == message.content:
         return message
     return message.model_copy(update={"content": content})
 
 
-def redacted_value(value: Any, apply: Callable[[str], str]) -> Any:
-    """Every string in a value of JSON, the keys of dicts too."""
+def redact_value(value: Any, redact: Redact) -> Any:
+    """Redact every string in a JSON value, including the keys of dicts."""
     if isinstance(value, str):
-        return apply(value)
+        return redact(value)
     if isinstance(value, list):
-        return [redacted_value(item, apply) for item in value]
+        return [redact_value(item, redact) for item in value]
     if isinstance(value, dict):
-        return {
-            redacted_value(key, apply): redacted_value(item, apply) for key, item in value.items()
-        }
+        return {redact_value(k, redact): redact_value(item, redact) for k, item in value.items()}
     return value
 
 
-def _redacted_arguments(arguments: Any, apply: Callable[[str], str]) -> Any:
-    """Arguments as values, or as the JSON that providers send."""
-    if not isinstance(arguments, str):
-        return redacted_value(arguments, apply)
-    try:
-        value = json.loads(arguments)
-    except ValueError:
-        return apply(arguments)
-    new = redacted_value(value, apply)
-    return arguments if new == value else json.dumps(new, ensure_ascii=False)
+def redact_result(result: Any, redact: Redact) -> Any:
+    """Redact the messages in the result of a tool: a message, a Command, or a list of these."""
+    if isinstance(result, list):
+        return [redact_result(item, redact) for item in result]
+    if isinstance(result, BaseMessage):
+        return redact_message(result, redact)
+    if not isinstance(result, Command):
+        return result
+
+    def redact_messages(key: str, value: Any) -> Any:
+        if key != "messages" or value is None:
+            return value
+        if isinstance(value, Overwrite):
+            return Overwrite(redact_messages(key, value.value))
+        messages = convert_to_messages(value if isinstance(value, list) else [value])
+        return [redact_message(message, redact) for message in messages]
+
+    update: Any = result.update
+    if isinstance(update, Mapping):
+        update = {key: redact_messages(key, value) for key, value in update.items()}
+    elif isinstance(update, Sequence) and not isinstance(update, str):
+        update = [(key, redact_messages(key, value)) for key, value in update]
+    else:
+        return result
+    return replace(result, update=update)
+
+
+def is_call(block: Any) -> bool:
+    """Return whether a content block is a call."""
+    return isinstance(block, dict) and block.get("type") in _CALL_TYPES
+
+
+def text_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of `additional_kwargs` that is text of the model."""
+    return {key: value for key, value in extras.items() if key in _TEXT_KEYS or key == "audio"}
 
 
 @dataclass(frozen=True)
 class Guard:
-    """What of a model's answer a rule is applied to.
-
-    Args:
-        rule: The rule.
-        text: Whether to the text: content, reasoning, refusals.
-        all_calls: Whether to the arguments of every call.
-        calls: The tools whose calls it is applied to in any case.
-    """
+    """Rule, and the parts of a model's answer that it is applied to."""
 
     rule: RedactionRule
-    text: bool
-    all_calls: bool = False
-    calls: frozenset[str] = frozenset()
+    text: bool  # redact content, reasoning and refusals
+    all_calls: bool = False  # redact the arguments of every call
+    calls: frozenset[str] = frozenset()  # tools whose calls are redacted in any case
 
     @property
-    def guards_calls(self) -> bool:
-        """Whether there are calls to be looked at."""
+    def redacts_calls(self) -> bool:
+        """Whether any calls are redacted."""
         return self.all_calls or bool(self.calls)
 
-    def answer(self, message: AIMessage) -> AIMessage:
-        """The model's answer, complete, with the rule applied."""
-        update: dict[str, Any] = {"content": message.content, EXTRAS: message.additional_kwargs}
+    def redact_answer(self, message: AIMessage) -> AIMessage:
+        """Return a complete answer with the rule applied."""
+        content: Any = message.content
+        extras = message.additional_kwargs
+        update: dict[str, Any] = {}
         if self.text:
-            said = walk(spoken(message.additional_kwargs), self._apply, (EXTRAS,))
-            update["content"] = walk(message.content, self._apply)
-            update[EXTRAS] = {**message.additional_kwargs, **said}
-        if self.guards_calls:
-            update["content"] = self.blocks(update["content"])
-            update[EXTRAS] = self.raw_calls(update[EXTRAS])
-            update["tool_calls"] = self.blocks(message.tool_calls)
-            update["invalid_tool_calls"] = self.blocks(message.invalid_tool_calls)
+            text = map_text(text_extras(extras), lambda _, text: self.rule.apply(text), (EXTRAS,))
+            extras = {**extras, **text}
+            content = map_text(content, lambda _, text: self.rule.apply(text))
+        if self.redacts_calls:
+            content = self.redact_calls(content)
+            extras = self.redact_raw_calls(extras)
+            update["tool_calls"] = self.redact_calls(message.tool_calls)
+            update["invalid_tool_calls"] = self.redact_calls(message.invalid_tool_calls)
+        update = {"content": content, EXTRAS: extras, **update}
         changed = {key: value for key, value in update.items() if getattr(message, key) != value}
         return message.model_copy(update=changed) if changed else message
 
-    def _apply(self, path: Path, text: str) -> str:
-        return self.rule.apply(text)
-
-    def blocks(self, blocks: Any) -> Any:
-        """Content or calls, with the calls among them rewritten."""
+    def redact_calls(self, blocks: Any) -> Any:
+        """Redact the calls among content blocks or tool calls."""
         if not isinstance(blocks, list):
             return blocks
-        return [self._call(block) if is_call(block) else block for block in blocks]
+        return [self._redact_call(block) if is_call(block) else block for block in blocks]
 
-    def raw_calls(self, extras: Mapping[str, Any]) -> dict[str, Any]:
-        """`additional_kwargs` with the calls in them rewritten."""
-        return {
-            key: self._raw(value) if key in CALL_KEYS else value for key, value in extras.items()
-        }
+    def redact_raw_calls(self, extras: Mapping[str, Any]) -> dict[str, Any]:
+        """Redact the calls in `additional_kwargs`."""
 
-    def _raw(self, calls: Any) -> Any:
-        if isinstance(calls, list):
-            return [self._raw(call) for call in calls]
-        if isinstance(calls, dict) and isinstance(calls.get("function"), dict):
-            return {**calls, "function": self._call(calls["function"])}
-        return self._call(calls) if isinstance(calls, dict) else calls
+        def redact(calls: Any) -> Any:
+            if isinstance(calls, list):
+                return [redact(call) for call in calls]
+            if isinstance(calls, dict) and isinstance(calls.get("function"), dict):
+                return {**calls, "function": self._redact_call(calls["function"])}
+            return self._redact_call(calls) if isinstance(calls, dict) else calls
 
-    def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: redact(value) if key in CALL_KEYS else value for key, value in extras.items()}
+
+    def _redact_call(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        redacted = dict(call)
         if not (self.all_calls or call.get("name") in self.calls):
-            return dict(call)
-        return {
-            key: _redacted_arguments(value, self.rule.apply) if key in _ARGUMENTS else value
-            for key, value in call.items()
-        }
-
-
-def is_call(block: Any) -> bool:
-    """Whether a content block is a call."""
-    return isinstance(block, dict) and block.get("type") in CALLS
-
-
-def spoken(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """What in a message's `additional_kwargs` is text of the model."""
-    return {key: value for key, value in extras.items() if key in _IN_BLOCKS or key == "audio"}
-
-
-def redacted_result(result: Any, apply: Callable[[str], str]) -> Any:
-    """What a tool gave, in any of its forms, with the text of its messages rewritten."""
-    if isinstance(result, Command):
-        return _redacted_command(result, apply)
-    if isinstance(result, list):
-        return [redacted_result(item, apply) for item in result]
-    return redacted(result, apply) if isinstance(result, BaseMessage) else result
-
-
-def _redacted_command(command: Command[Any], apply: Callable[[str], str]) -> Command[Any]:
-    update = command.update
-    if isinstance(update, Mapping):
-        told: Any = {key: _written(key, value, apply) for key, value in update.items()}
-    elif isinstance(update, Sequence) and not isinstance(update, str):
-        told = [(key, _written(key, value, apply)) for key, value in update]
-    else:
-        return command
-    return replace(command, update=told)
-
-
-def _written(key: str, value: Any, apply: Callable[[str], str]) -> Any:
-    if key != "messages" or value is None:
-        return value
-    if isinstance(value, Overwrite):
-        return Overwrite(_written(key, value.value, apply))
-    messages = convert_to_messages(value if isinstance(value, list) else [value])
-    return [redacted(message, apply) for message in messages]
+            return redacted
+        for key in _ARGUMENT_KEYS & call.keys():
+            arguments = call[key]
+            if not isinstance(arguments, str):
+                redacted[key] = redact_value(arguments, self.rule.apply)
+                continue
+            # Providers send arguments as JSON: redact the strings in it, not its syntax.
+            try:
+                value = json.loads(arguments)
+            except ValueError:
+                redacted[key] = self.rule.apply(arguments)
+                continue
+            new = redact_value(value, self.rule.apply)
+            redacted[key] = arguments if new == value else json.dumps(new, ensure_ascii=False)
+        return redacted

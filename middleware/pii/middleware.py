@@ -1,9 +1,4 @@
-"""Personal data kept out: of what the model reads, of what it says, of what its tools are given.
-
-Input is rewritten in the state by node hooks, so that whatever stands after the guard, and every
-later step, has it in its rewritten form only. Output is rewritten in the model itself, before
-anything that listens to the run can hear it.
-"""
+"""The PII middleware: its hooks, its layers, and where it applies its rule."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Annotated, Any, Literal, NotRequired
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.runtime import Runtime
 
@@ -27,57 +22,33 @@ from agent_factory import (
     PrivateStateAttr,
     ToolCallRequest,
 )
-from agent_factory.middleware._shared.redaction.detection import DetectorLike
-from agent_factory.middleware._shared.redaction.detectors import (
-    PIIMatch,
-    detect_credit_card,
-    detect_email,
-    detect_ip,
-    detect_mac_address,
-    detect_name,
-    detect_phone,
-    detect_url,
-)
+from agent_factory.middleware._shared.redaction.detectors import DetectorLike, PIIMatch
 from agent_factory.middleware._shared.redaction.rules import (
     PIIDetectionError,
     RedactionRule,
     Strategy,
 )
-from agent_factory.middleware.pii.chat_model import guarded
+from agent_factory.middleware.pii.chat_model import guard_model
 from agent_factory.middleware.pii.messages import (
     Guard,
-    redacted,
-    redacted_result,
-    redacted_value,
-    walk,
+    map_text,
+    redact_message,
+    redact_result,
+    redact_value,
 )
 
-__all__ = [
-    "PIIDetectionError",
-    "PIIMatch",
-    "PIIMiddleware",
-    "PIIState",
-    "RedactionRule",
-    "detect_credit_card",
-    "detect_email",
-    "detect_ip",
-    "detect_mac_address",
-    "detect_name",
-    "detect_phone",
-    "detect_url",
-]
-
-_MODELS = 16
-"""How many guarded models are remembered: an agent binds its tools to a model it knows once."""
+# Guarded models to remember. The agent caches the tools it has bound to a model by identity, so
+# the same model must get the same wrapper.
+_MAX_MODELS = 16
 
 
 class PIIState(AgentState[Any]):
-    """The state of an agent whose input is guarded.
+    """State of an agent whose input is guarded.
 
     Attributes:
-        pii_looked_at: Up to where each guard has looked: the id of a message, and a digest of the
-            user's messages up to it, which tells whether one was put in the place of another.
-        pii_refused: What a guard that blocks has found in this run.
+        pii_looked_at: The last message that each guard has checked: its id, and a digest of the
+            user's messages up to it, which changes if one of them is replaced.
+        pii_refused: The error of a guard with the strategy "block" in this run.
     """
 
     pii_looked_at: NotRequired[Annotated[dict[str, list[str]], PrivateStateAttr]]
@@ -88,26 +59,26 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     """Keeps one type of personal data out of an agent.
 
     Args:
-        pii_type: "email", "credit_card", "ip", "mac_address", "url", "phone", "name", or a name
-            of your own that comes with a detector.
-        strategy: "redact" puts `[REDACTED_EMAIL]` in the place of the data; "mask" keeps the
-            little by which people recognise it, such as a card's last four digits; "hash" puts
-            `<email_hash:9f86d081>`, the same for the same value; "block" raises.
-        detector: A regular expression, or a function of a text that returns a list of `PIIMatch`;
-            of each only `start` and `end` are read. Default: the one of the type.
-        apply_to_input: Look at what users write: every HumanMessage, once.
-        apply_to_output: Look at what the model says: text, reasoning, and a structured answer.
-            Streamed tokens too.
-        apply_to_tool_results: Look at what tools return, before the model and the thread have it.
-        apply_to_tool_calls: Look at the arguments of tool calls, before the tools have them.
-        hash_key: What "hash" is keyed with: a secret, as bytes or text. Default: a random key of
-            this process, so that tokens differ from process to process.
+        pii_type: "email", "credit_card", "ip", "mac_address", "url", "phone", "name", or any other
+            name together with a detector.
+        strategy: "redact" writes `[REDACTED_EMAIL]` instead of the data; "mask" keeps the part by
+            which people recognise it, such as a card's last four digits; "hash" writes
+            `<email_hash:9f86d081>`, the same for the same value; "block" raises an error.
+        detector: A regular expression, or a function of a text that returns a list of `PIIMatch`,
+            of which only `start` and `end` are read. Default: the built-in one of the type.
+        apply_to_input: Redact what users write: every HumanMessage, once.
+        apply_to_output: Redact what the model writes: text, reasoning, and a structured answer;
+            streamed tokens, too.
+        apply_to_tool_results: Redact what tools return, before the model and the thread get it.
+        apply_to_tool_calls: Redact the arguments of tool calls, before the tools get them.
+        hash_key: Secret key for "hash", as bytes or str. Default: a random key of this process, so
+            that hashes differ between processes.
         name: Default: `PIIMiddleware[pii_type]`, so that guards of several types need no names.
 
     Raises:
-        ValueError: An unknown type without a detector, an unknown strategy, a regular expression
-            that does not compile, or nothing to apply it to.
-        TypeError: A detector or a key of an unusable type.
+        ValueError: The type is unknown and has no detector, the strategy is unknown, a regular
+            expression does not compile, or all `apply_to_*` are False.
+        TypeError: The detector or the key has the wrong type.
         ImportError: A package that the detector needs is not installed.
 
     >>> PIIMiddleware("email", strategy="mask", apply_to_output=True).name
@@ -134,115 +105,136 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         places = (apply_to_input, apply_to_output, apply_to_tool_results, apply_to_tool_calls)
         if not any(places):
             raise ValueError(
-                f"{self.name} is applied to nothing. Let apply_to_input, apply_to_output, "
-                "apply_to_tool_results or apply_to_tool_calls be True."
+                f"{self.name} is applied to nothing. Set apply_to_input, apply_to_output, "
+                "apply_to_tool_results or apply_to_tool_calls to True."
             )
         self.apply_to_input = apply_to_input
         self.apply_to_output = apply_to_output
         self.apply_to_tool_results = apply_to_tool_results
         self.apply_to_tool_calls = apply_to_tool_calls
-        self.ordering = _ordering(places)
-        self.unused = _unused(*places)
+        aspects = zip(
+            ("user_messages", "answers", "tool_results", "tool_calls"), places, strict=True
+        )
+        self.ordering = Ordering(sanitizes=[aspect for aspect, applies in aspects if applies])
+        # Hooks and layers that this instance does not need.
+        self.unused = (
+            *(() if apply_to_input else ("before_agent", "before_model")),
+            *(() if any((*places[:2], apply_to_tool_calls)) else ("around_model",)),
+            *(() if apply_to_tool_results or apply_to_tool_calls else ("around_tool",)),
+        )
         self._models: OrderedDict[Any, tuple[Any, Any]] = OrderedDict()
 
     @property
     def pii_type(self) -> str:
-        """What kind of data it looks for."""
+        """The kind of data it looks for."""
         return self.rule.pii_type
 
     @property
     def strategy(self) -> Strategy:
-        """What becomes of it."""
+        """What it does with the data."""
         return self.rule.strategy
 
     def before_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Rewrites what users wrote before any later hook can read it."""
+        """Redact the user's messages before any later hook reads them."""
         if not self.apply_to_input:
             return None
-        messages = _users(state["messages"])
-        return self._rewritten(state, messages[_known(messages, self._mark(state)) :]) or None
+        users = [m for m in state["messages"] if isinstance(m, HumanMessage)]
+        checked = state.get("pii_looked_at", {}).get(self.name)
+        if checked:
+            last_id, digest = checked
+            index = next((i for i, m in enumerate(users) if m.id == last_id), None)
+            # Skip the checked messages, unless one of them has been replaced.
+            if index is not None and _digest(users[: index + 1]) == digest:
+                users = users[index + 1 :]
+        return self._redact_input(state, users) or None
 
     async def abefore_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """As `before_agent`; there is nothing to wait for."""
+        """Like `before_agent`; nothing is awaited."""
         return self.before_agent(state, runtime)
 
     def before_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Raises what was found, and rewrites what came as the user's in the middle of the run."""
+        """Raise if input was blocked; redact user messages that were added during the run."""
         if not self.apply_to_input:
             return None
-        _refuse(state)
-        mark = self._mark(state)
-        new = _since(state["messages"], mark[0] if mark else None)
+        _raise_if_blocked(state)
+        marks = state.get("pii_looked_at", {})
+        mark = marks.get(self.name)
+        last_id = mark[0] if mark else None
+        new: list[HumanMessage] = []
+        for message in reversed(state["messages"]):
+            if last_id is not None and message.id == last_id:
+                break
+            if isinstance(message, HumanMessage):
+                new.append(message)
         if not new:
             return None
-        update = self._rewritten(state, new)
-        written = {message.id: message for message in update.get("messages", ())}
-        users = [written.get(m.id, m) for m in _users(state["messages"])]
-        marks = state.get("pii_looked_at", {})
-        return {
-            **update,
-            "pii_looked_at": {**marks, self.name: [users[-1].id, _digest(users)]},
-        }
+        update = self._redact_input(state, new[::-1])
+        redacted = {message.id: message for message in update.get("messages", ())}
+        users = [redacted.get(m.id, m) for m in state["messages"] if isinstance(m, HumanMessage)]
+        mark = [users[-1].id, _digest(users)]
+        return {**update, "pii_looked_at": {**marks, self.name: mark}}
 
     async def abefore_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """As `before_model`; there is nothing to wait for."""
+        """Like `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
     def around_model(
         self, request: ModelRequest[Any]
     ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
-        """Guards the model that is asked, and looks at answers that others gave in its place."""
-        _refuse(request.state)
-        guard = self._guard(request)
-        if guard is None:
+        """Guard the model that is asked, and redact answers that other layers give themselves."""
+        _raise_if_blocked(request.state)
+        if not (self.apply_to_output or self.apply_to_tool_calls):
             response: ModelResponse[Any] = yield request
             return response
+        output_tools: frozenset[str] = frozenset()
+        if self.apply_to_output:
+            # A structured answer is a call of one of these tools.
+            response_format: Any = request.response_format
+            by_tool = getattr(response_format, "by_tool", response_format)
+            output_tools = frozenset(getattr(by_tool, "bindings", ()))
+        guard = Guard(self.rule, self.apply_to_output, self.apply_to_tool_calls, output_tools)
         response = yield _GuardedRequest.of(request, self, guard)
-        result = [guard.answer(m) if isinstance(m, AIMessage) else m for m in response.result]
+        result = [
+            guard.redact_answer(m) if isinstance(m, AIMessage) else m for m in response.result
+        ]
         return replace(response, result=result)
 
     def around_tool(self, request: ToolCallRequest) -> Generator[Any, Any, Any]:
-        """Looks at a call before the tool runs, and at what it returned."""
+        """Redact the arguments of a call before the tool runs, and the result of the tool."""
         if self.apply_to_tool_calls:
             call = request.tool_call
-            arguments = redacted_value(call["args"], self.rule.apply)
+            arguments = redact_value(call["args"], self.rule.apply)
             request = request.override(tool_call={**call, "args": arguments})
         result = yield request
-        return redacted_result(result, self.rule.apply) if self.apply_to_tool_results else result
+        return redact_result(result, self.rule.apply) if self.apply_to_tool_results else result
 
     def guarded_model(self, model: Any, guard: Guard) -> Any:
-        """The model with the guard; the same object for the same model."""
+        """Return the model with the guard; the same object for the same model."""
         key = (id(model), guard)
         if key not in self._models:
-            self._models[key] = (model, guarded(model, guard))
-            if len(self._models) > _MODELS:
+            # The model is kept with its wrapper, so that its id is not reused.
+            self._models[key] = (model, guard_model(model, guard))
+            if len(self._models) > _MAX_MODELS:
                 self._models.popitem(last=False)
         return self._models[key][1]
 
-    def _guard(self, request: ModelRequest[Any]) -> Guard | None:
-        if not (self.apply_to_output or self.apply_to_tool_calls):
-            return None
-        answers = _output_tools(request.response_format) if self.apply_to_output else ()
-        return Guard(
-            self.rule,
-            text=self.apply_to_output,
-            all_calls=self.apply_to_tool_calls,
-            calls=frozenset(answers),
-        )
-
-    def _mark(self, state: PIIState) -> list[str] | None:
-        return state.get("pii_looked_at", {}).get(self.name) or None
-
-    def _rewritten(self, state: PIIState, messages: Sequence[HumanMessage]) -> dict[str, Any]:
-        """What to write of messages; a guard that blocks takes the data out, and says so."""
+    def _redact_input(self, state: PIIState, messages: Sequence[HumanMessage]) -> dict[str, Any]:
+        """The update for messages of the user; with "block", `before_model` raises its error."""
         found: list[PIIMatch] = []
         rule = self.rule
         if rule.strategy == "block":
+            # The data leaves the thread all the same, so that the next run is not blocked by it.
             rule = replace(rule, strategy="redact")
-            found = [match for m in messages for match in _found(rule, m)]
-        written = [(message, redacted(message, rule.apply)) for message in messages]
+
+            def collect(path: Any, text: str) -> str:
+                found.extend(rule.find(text))
+                return text
+
+            for message in messages:
+                map_text(message.content, collect)
+        redacted = [(message, redact_message(message, rule.apply)) for message in messages]
         update: dict[str, Any] = {}
-        if changed := [new for old, new in written if new is not old]:
+        if changed := [new for old, new in redacted if new is not old]:
             update["messages"] = changed
         if found:
             error = PIIDetectionError(self.pii_type, found)
@@ -251,7 +243,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
 
 
 class _GuardedRequest(ModelRequest[Any]):
-    """A request whose model is guarded, also where a layer further in takes another model."""
+    """Request whose model is guarded, even if an inner layer chooses another model."""
 
     guards: tuple[tuple[PIIMiddleware, Guard], ...]
 
@@ -264,43 +256,17 @@ class _GuardedRequest(ModelRequest[Any]):
         return new
 
     def override(self, **changes: Any) -> ModelRequest[Any]:
-        """A copy with some fields changed; another model is guarded as this one is."""
+        """Return a copy with some fields changed; a new model gets the same guards."""
         if "model" in changes:
             for owner, guard in self.guards:
                 changes["model"] = owner.guarded_model(changes["model"], guard)
         return super().override(**changes)
 
 
-def _refuse(state: Any) -> None:
+def _raise_if_blocked(state: Any) -> None:
     error = state.get("pii_refused")
     if error is not None:
         raise error
-
-
-def _users(messages: Sequence[AnyMessage]) -> list[HumanMessage]:
-    return [message for message in messages if isinstance(message, HumanMessage)]
-
-
-def _since(messages: Sequence[AnyMessage], last: str | None) -> list[HumanMessage]:
-    """The user's messages after the one with an id; all, where it is gone."""
-    new: list[HumanMessage] = []
-    for message in reversed(messages):
-        if last is not None and message.id == last:
-            break
-        if isinstance(message, HumanMessage):
-            new.append(message)
-    return new[::-1]
-
-
-def _known(messages: Sequence[HumanMessage], mark: list[str] | None) -> int:
-    """How many of the user's messages were looked at, and are what they were then."""
-    if mark is None:
-        return 0
-    for index, message in enumerate(messages):
-        if message.id == mark[0]:
-            seen = messages[: index + 1]
-            return len(seen) if _digest(seen) == mark[1] else 0
-    return 0
 
 
 def _digest(messages: Sequence[HumanMessage]) -> str:
@@ -308,32 +274,3 @@ def _digest(messages: Sequence[HumanMessage]) -> str:
     for message in messages:
         digest.update(f"{message.id} {message.content!r}\n".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
-
-
-def _found(rule: RedactionRule, message: HumanMessage) -> list[PIIMatch]:
-    found: list[PIIMatch] = []
-
-    def look(path: Any, text: str) -> str:
-        found.extend(rule.find(text))
-        return text
-
-    walk(message.content, look)
-    return found
-
-
-def _output_tools(response_format: Any) -> Sequence[str]:
-    """The tools by which a structured answer is given."""
-    by_tool = getattr(response_format, "by_tool", response_format)
-    return list(getattr(by_tool, "bindings", ()))
-
-
-def _unused(input: bool, output: bool, tool_results: bool, tool_calls: bool) -> tuple[str, ...]:
-    """The hooks and flows that a guard of these places has no need of."""
-    hooks = () if input else ("before_agent", "before_model")
-    model = () if input or output or tool_calls else ("around_model",)
-    return (*hooks, *model, *(() if tool_results or tool_calls else ("around_tool",)))
-
-
-def _ordering(places: tuple[bool, ...]) -> Ordering:
-    aspects = ("user_messages", "answers", "tool_results", "tool_calls")
-    return Ordering(sanitizes=[a for a, applies in zip(aspects, places, strict=True) if applies])

@@ -1,38 +1,39 @@
-"""An answer rewritten while it is still being given.
+"""Redaction of an answer while it is streamed.
 
-What a match might begin in, or go on in, is held back until it is complete; all else is let out
-at once. The pieces, joined, are what the rule makes of the whole.
+Text that a match may begin or continue in is held back until it is complete; all other text is
+released at once. The released pieces, joined, are the redacted whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.outputs import ChatGenerationChunk
 
 from agent_factory.middleware._shared.redaction.rules import RedactionRule
 from agent_factory.middleware.pii.messages import (
     CALL_KEYS,
     EXTRAS,
     Guard,
-    Path,
+    TextPath,
     is_call,
-    spoken,
-    walk,
+    map_text,
+    text_extras,
 )
 
+# Held text is examined again when it has grown by an eighth: so a text that never settles takes
+# time proportional to its length.
 _GROWTH = 8
-"""A text that is held back is looked at again once it has grown by an eighth: without an end, it
-takes time in proportion to its length."""
+
+# Parts of blocks that arrive as a whole, not piece by piece.
+_WHOLE_KEYS = frozenset({"annotations", "citations", "output", "value"})
 
 
 class TextStream:
-    """One text that comes in pieces.
-
-    Args:
-        rule: What is applied to it.
+    """Redaction of one text that arrives in pieces.
 
     >>> stream = TextStream(RedactionRule("email"))
     >>> [stream.feed(piece) for piece in ("Ask ada@", "example.", "com or ")], stream.close()
@@ -43,91 +44,106 @@ class TextStream:
         self._rule = rule
         self._held: list[str] = []
         self._size = 0
-        self._look_at = 0
+        self._next_look = 0
 
     def feed(self, piece: str) -> str:
-        """Take the next piece; what can be let out now."""
+        """Add the next piece; return what can be released now."""
         self._held.append(piece)
         self._size += len(piece)
-        if self._size < self._look_at:
+        if self._size < self._next_look:
             return ""
         text = "".join(self._held)
         cut = self._rule.settled(text)
-        self._hold(text[cut:])
+        self._held, self._size = [text[cut:]], len(text) - cut
+        self._next_look = self._size + self._size // _GROWTH
         return self._rule.apply(text[:cut])
 
     def close(self) -> str:
-        """There is no more; what was held back."""
+        """End the text; return the rest."""
         text = "".join(self._held)
-        self._hold("")
+        self._held, self._size, self._next_look = [], 0, 0
         return self._rule.apply(text)
-
-    def _hold(self, text: str) -> None:
-        self._held, self._size = [text], len(text)
-        self._look_at = self._size + self._size // _GROWTH
-
-
-_WHOLE = frozenset({"annotations", "citations", "output", "value"})
-"""Parts of blocks that come whole, and not piece by piece."""
 
 
 class AnswerStream:
-    """A model's answer that comes in chunks, each with parts of one or more texts and calls.
+    """Redaction of an answer that arrives in chunks, each with parts of several texts and calls.
 
-    Args:
-        guard: What is applied to it. Calls that it looks at come out complete, at the end: what
-            stands in them is known only then.
+    Calls that the guard redacts are released at the end: only then their arguments are complete.
     """
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._texts: dict[Path, TextStream] = {}
-        self._over: list[AIMessageChunk] = []
+        self._texts: dict[TextPath, TextStream] = {}
+        self._released: list[AIMessageChunk] = []
         self._calls: list[AIMessageChunk] = []
         self._last: list[AIMessageChunk] = []
         self._id: str | None = None
 
-    def feed(self, chunk: AIMessageChunk) -> Iterator[AIMessageChunk]:
-        """Take the next chunk; the chunks that can be let out now."""
-        self._id = chunk.id or self._id
-        if chunk.chunk_position:
-            nothing: Any = "" if isinstance(chunk.content, str) else []
-            self._last = [
-                AIMessageChunk(content=nothing, id=chunk.id, chunk_position=chunk.chunk_position)
-            ]
-            chunk = chunk.model_copy(update={"chunk_position": None})
-        if self._guard.guards_calls:
-            chunk = self._without_calls(chunk)
+    def feed(self, chunk: ChatGenerationChunk) -> Iterator[ChatGenerationChunk]:
+        """Add the next chunk; return the chunks that can be released now."""
+        message = chunk.message
+        if not isinstance(message, AIMessageChunk):
+            raise TypeError(
+                f"a chat model must stream AIMessageChunks, got {type(message).__name__}."
+            )
+        self._id = message.id or self._id
+        if message.chunk_position:
+            # The position marks the last chunk: keep it for the end.
+            empty: Any = "" if isinstance(message.content, str) else []
+            last = AIMessageChunk(
+                content=empty, id=message.id, chunk_position=message.chunk_position
+            )
+            self._last = [last]
+            message = message.model_copy(update={"chunk_position": None})
+        if self._guard.redacts_calls:
+            message = self._without_calls(message)
         if self._guard.text:
-            chunk = self._without_data(chunk)
-        yield from self._over
-        self._over = []
-        if not _is_empty(chunk):
-            yield chunk
+            extras = message.additional_kwargs
+            extras = {**extras, **map_text(text_extras(extras), self._redact_piece, (EXTRAS,))}
+            content = map_text(message.content, self._redact_piece)
+            if isinstance(content, list):
+                content = [block for block in content if not _is_empty_block(block)]
+            extras = {key: value for key, value in extras.items() if value != ""}
+            message = message.model_copy(update={"content": content, EXTRAS: extras})
+        released, self._released = self._released, []
+        if (
+            message.content
+            or message.tool_call_chunks
+            or message.additional_kwargs
+            or message.response_metadata
+            or message.usage_metadata
+        ):
+            released.append(message)
+        # Details of the generation, such as the finish reason, go with the last chunk.
+        if chunk.generation_info and not released:
+            released = [AIMessageChunk(content="", id=message.id)]
+        parts = [ChatGenerationChunk(message=part) for part in released]
+        if chunk.generation_info:
+            parts[-1].generation_info = chunk.generation_info
+        return iter(parts)
 
-    def close(self) -> Iterator[AIMessageChunk]:
-        """There is no more; the chunks that were held back."""
+    def close(self) -> Iterator[ChatGenerationChunk]:
+        """End the answer; return the chunks that were held back."""
         self._end_texts()
-        yield from self._over
+        released = self._released
         if self._calls:
-            yield self._complete_calls()
-        yield from self._last
+            calls, guard = add_ai_message_chunks(*self._calls), self._guard
+            released.append(
+                AIMessageChunk(
+                    id=self._id,
+                    content=guard.redact_calls(calls.content),
+                    additional_kwargs=guard.redact_raw_calls(calls.additional_kwargs),
+                    tool_call_chunks=guard.redact_calls(calls.tool_call_chunks),
+                )
+            )
+        return (ChatGenerationChunk(message=part) for part in [*released, *self._last])
 
-    def _without_data(self, chunk: AIMessageChunk) -> AIMessageChunk:
-        extras = chunk.additional_kwargs
-        extras = {**extras, **walk(spoken(extras), self._next, (EXTRAS,))}
-        content = walk(chunk.content, self._next)
-        if isinstance(content, list):
-            content = [block for block in content if not _says_nothing(block)]
-        extras = {key: value for key, value in extras.items() if value != ""}
-        return chunk.model_copy(update={"content": content, EXTRAS: extras})
-
-    def _next(self, path: Path, text: str) -> str:
-        """The next piece of the text at a place."""
-        if not text or not _WHOLE.isdisjoint(path):
+    def _redact_piece(self, path: TextPath, text: str) -> str:
+        """Feed the next piece of the text at a path; return what can be released."""
+        if not text or not _WHOLE_KEYS.isdisjoint(path):
             return self._guard.rule.apply(text)
         if path not in self._texts:
-            # One follows on the other: where an answer begins, the reasoning before it is over.
+            # Texts follow one another: where the answer begins, the reasoning before it is over.
             if any(other[:2] != path[:2] for other in self._texts):
                 self._end_texts()
             self._texts[path] = TextStream(self._guard.rule)
@@ -136,62 +152,35 @@ class AnswerStream:
     def _end_texts(self) -> None:
         for path, stream in self._texts.items():
             if rest := stream.close():
-                said = {"content": "", **_at(path, rest)}
-                self._over.append(AIMessageChunk(id=self._id, **said))
+                # Nest the rest at its path, so that it is merged into what was released before.
+                value: Any = rest
+                step: Any
+                for step in reversed(path):
+                    value = {step: value} if isinstance(step, str) else [{**dict(step), **value}]
+                self._released.append(AIMessageChunk(id=self._id, **{"content": "", **value}))
         self._texts.clear()
 
-    def _without_calls(self, chunk: AIMessageChunk) -> AIMessageChunk:
-        """The chunk without what belongs to calls, which is kept."""
-        made, said = _parted(chunk.content, is_call)
-        raw = {key: value for key, value in chunk.additional_kwargs.items() if key in CALL_KEYS}
-        if not (made or raw or chunk.tool_call_chunks):
-            return chunk
-        extras = {k: v for k, v in chunk.additional_kwargs.items() if k not in raw}
-        calls: dict[str, Any] = {"tool_call_chunks": [], "tool_calls": [], "invalid_tool_calls": []}
-        kept = {"content": made, EXTRAS: raw, "tool_call_chunks": chunk.tool_call_chunks}
+    def _without_calls(self, message: AIMessageChunk) -> AIMessageChunk:
+        """Keep the parts of calls for the end; return the chunk without them."""
+        calls: Any = ""
+        content: Any = message.content
+        if isinstance(content, list):
+            calls = [block for block in content if is_call(block)]
+            content = [block for block in content if not is_call(block)]
+        extras = message.additional_kwargs
+        raw_calls = {key: value for key, value in extras.items() if key in CALL_KEYS}
+        if not (calls or raw_calls or message.tool_call_chunks):
+            return message
+        kept = {"content": calls, EXTRAS: raw_calls, "tool_call_chunks": message.tool_call_chunks}
         self._calls.append(AIMessageChunk(**kept))
-        return chunk.model_copy(update={**calls, "content": said, EXTRAS: extras})
-
-    def _complete_calls(self) -> AIMessageChunk:
-        guard, made = self._guard, add_ai_message_chunks(*self._calls)
-        return AIMessageChunk(
-            id=self._id,
-            content=guard.blocks(made.content),
-            additional_kwargs=guard.raw_calls(made.additional_kwargs),
-            tool_call_chunks=guard.blocks(made.tool_call_chunks),
-        )
+        empty: dict[str, Any] = {"tool_call_chunks": [], "tool_calls": [], "invalid_tool_calls": []}
+        extras = {key: value for key, value in extras.items() if key not in raw_calls}
+        return message.model_copy(update={**empty, "content": content, EXTRAS: extras})
 
 
-def _parted(content: Any, wanted: Callable[[Any], bool]) -> tuple[Any, Any]:
-    """The blocks that are wanted, and the rest; a plain text is no block."""
-    if isinstance(content, str):
-        return "", content
-    return [b for b in content if wanted(b)], [b for b in content if not wanted(b)]
-
-
-def _says_nothing(block: Any) -> bool:
-    """Whether all text of a block is held back, and there is nothing else in it."""
+def _is_empty_block(block: Any) -> bool:
+    """Whether all text of a block is held back, and it contains nothing else."""
     if isinstance(block, dict):
-        said = [value for key, value in block.items() if key not in ("type", "index")]
-        return bool(said) and all(value in ("", []) for value in said)
+        values = [value for key, value in block.items() if key not in ("type", "index")]
+        return bool(values) and all(value in ("", []) for value in values)
     return bool(block == "")
-
-
-def _at(path: Path, text: str) -> dict[str, Any]:
-    """A text at its place, so that it is added to what was let out before."""
-    value: Any = text
-    step: Any
-    for step in reversed(path):
-        value = {step: value} if isinstance(step, str) else [{**dict(step), **value}]
-    found: dict[str, Any] = value
-    return found
-
-
-def _is_empty(chunk: AIMessageChunk) -> bool:
-    return not (
-        chunk.content
-        or chunk.tool_call_chunks
-        or chunk.additional_kwargs
-        or chunk.response_metadata
-        or chunk.usage_metadata
-    )

@@ -1,31 +1,22 @@
-"""A shell for the model: one session a run, in a place and within limits that a policy names.
+"""Shell for the model: one session for each run, in a place and within limits set by a policy.
 
-A session belongs to a run, not to the middleware: one agent may serve many runs at a time. Its key
-is in the state, so that a run which was interrupted and is resumed in this process finds its shell
-again. A session ends after the agent; where a run does not come that far, it ends with the run's
-state, or, in a thread that may be taken up again, when it has been idle for long.
+A session belongs to a run, not to the middleware: one agent may serve many runs at a time. The
+state holds its key, so that a run that is interrupted and resumed in this process finds its shell
+again. A session ends after the agent. If the run does not get that far, the session ends with the
+run's state, or, in a thread that may be resumed, after `idle_timeout`.
 """
 
-from agent_factory.middleware._shared.redaction.rules import (
-    RedactionRule,
-)
+from agent_factory.middleware._shared.redaction.rules import RedactionRule
 
-from .middleware import (
-    ShellState,
-    ShellToolMiddleware,
-)
+from .middleware import ShellState, ShellToolMiddleware
 from .policies import (
+    BubblewrapExecutionPolicy,
     CodexSandboxExecutionPolicy,
+    DockerExecutionPolicy,
     ExecutionPolicy,
     HostExecutionPolicy,
 )
-from .sandboxes import (
-    BubblewrapExecutionPolicy,
-    DockerExecutionPolicy,
-)
-from .supervisor import (
-    ShellError,
-)
+from .session import ShellError
 
 __all__ = [
     "BubblewrapExecutionPolicy",

@@ -1,10 +1,4 @@
-"""A shell for the model: one session a run, in a place and within limits that a policy names.
-
-A session belongs to a run, not to the middleware: one agent may serve many runs at a time. Its key
-is in the state, so that a run which was interrupted and is resumed in this process finds its shell
-again. A session ends after the agent; where a run does not come that far, it ends with the run's
-state, or, in a thread that may be taken up again, when it has been idle for long.
-"""
+"""The shell middleware: its hooks, its tool, and the validation of its arguments."""
 
 from __future__ import annotations
 
@@ -27,34 +21,21 @@ from pydantic import BaseModel, Field, model_validator
 from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, ToolRuntime
 from agent_factory.middleware._shared.redaction.rules import RedactionRule
 from agent_factory.middleware.shell_tool.policies import (
-    CodexSandboxExecutionPolicy,
     ExecutionPolicy,
     HostExecutionPolicy,
     check_text,
 )
-from agent_factory.middleware.shell_tool.responses import Answer, carry_out, description
-from agent_factory.middleware.shell_tool.sandboxes import (
-    BubblewrapExecutionPolicy,
-    DockerExecutionPolicy,
+from agent_factory.middleware.shell_tool.responses import DESCRIPTION, Response, execute_call
+from agent_factory.middleware.shell_tool.session import (
+    Job,
+    Sessions,
+    ShellSettings,
+    ShellSupervisor,
 )
-from agent_factory.middleware.shell_tool.session import Job, Sessions
-from agent_factory.middleware.shell_tool.supervisor import Keeper, Settings, ShellError
-
-__all__ = [
-    "BubblewrapExecutionPolicy",
-    "CodexSandboxExecutionPolicy",
-    "DockerExecutionPolicy",
-    "ExecutionPolicy",
-    "HostExecutionPolicy",
-    "RedactionRule",
-    "ShellError",
-    "ShellState",
-    "ShellToolMiddleware",
-]
 
 
 class ShellInput(BaseModel):
-    """What the model gives to the tool."""
+    """Arguments of the tool."""
 
     command: str | None = Field(description="Lines for the shell to run; null only to restart.")
     restart: bool = Field(
@@ -63,63 +44,65 @@ class ShellInput(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _leave_out_nothing(cls, given: Any) -> Any:
-        """Models are told to give a command; one that only wants to restart may leave it out."""
-        return {"command": None, **given} if isinstance(given, dict) else given
+    def _default_command(cls, arguments: Any) -> Any:
+        # `command` is required in the schema, so that models pass it; a call without it is valid.
+        return {"command": None, **arguments} if isinstance(arguments, dict) else arguments
 
 
 class ShellState(AgentState[Any]):
-    """The state of an agent with a shell.
+    """State of an agent with a shell.
 
     Attributes:
-        shell_sessions: The key of the run's session, by the name of its middleware.
+        shell_sessions: The key of the run's session, by the name of the middleware.
     """
 
     shell_sessions: NotRequired[Annotated[dict[str, str], operator.or_, PrivateStateAttr]]
 
 
 class _Lease(str):
-    """The key of a session in the state of a run that nobody can resume.
+    """Session key in the state of a run that nobody can resume.
 
-    It lives as long as that state does; what becomes of the session then is a finalizer's work.
+    It lives as long as that state; its finalizer then discards the session.
     """
 
 
 class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
-    """Gives the model a tool that runs commands in a shell, in one session a run.
+    """Gives the model a tool that runs commands in a shell, with one session for each run.
 
-    Working directory, variables and functions stay from one command to the next; the output comes
-    back with the exit code, cut to size and redacted. A command that takes too long is killed, and
-    the shell with it; the next command runs in a new one, and the model is told what is lost. It
-    is told the same where it knows an earlier shell that is gone: after `exit`, in the next run of
-    a thread, or where a run is resumed in another process.
+    Working directory, variables and functions stay from one command to the next. The output comes
+    back with the exit code, truncated and redacted. A command that takes too long is killed,
+    together with the shell. The next command runs in a new shell, and the model reads what is lost.
+    It reads the same if an earlier shell that it knows is gone: after `exit`, in the next run of a
+    thread, or after a run was resumed in another process.
 
-    A command that exits with another code than 0 gives a tool message of status "error", as does
-    one that was killed; its `artifact` has exit_code, ending, lines, bytes and cut.
+    A command that is killed or exits with a code other than 0 gives a tool message of status
+    "error"; its `artifact` has exit_code, ending, lines, bytes and cut.
 
-    Which harm a command can do is a matter of the policy alone. The default, HostExecutionPolicy,
-    prevents none.
+    Only the policy decides which harm a command can do. The default, HostExecutionPolicy, prevents
+    none.
 
     Args:
-        workspace_root: The folder to work in. None: a temporary one for each run, removed with it.
-        startup_commands: Run in each new shell, in order; then the shell starts with the run, and
-            otherwise with its first command.
-        shutdown_commands: Run in the shell when the run ends, by itself and not by an error. One
-            that fails is logged.
+        workspace_root: The folder to work in. None: a temporary one for each run, removed at its
+            end.
+        startup_commands: Commands to run in each new shell, in order. With them the shell starts
+            with the run, otherwise with its first command.
+        shutdown_commands: Commands to run in the shell when the run ends without an error. A
+            failing one is logged.
         execution_policy: Where the shell runs, and its limits. Default: HostExecutionPolicy().
         redaction_rules: What to replace in outputs before the model sees them. With strategy
-            "block" the model is told that the output is withheld.
-        tool_description: What the model is told of the tool instead of the description here.
-        tool_name: The name of the tool.
-        shell_command: The shell and its arguments: a list, or one text. Any POSIX shell will do.
-            Default: bash.
-        env: Variables for the shell, beside the few it has.
-        name: Tells several instances apart; give them different tool names, too.
+            "block" the model reads that the output is withheld.
+        tool_description: Replaces the default description of the tool.
+        tool_name: Name of the tool.
+        shell_command: The shell and its arguments, as a list or as one string. Any POSIX shell
+            works. Default: bash.
+        env: Environment variables for the shell, in addition to the few it inherits.
+        name: Distinguishes several instances; give them different tool names, too.
 
     Raises:
-        ValueError: The folder is none, a command is empty, a name or a variable cannot be one.
-        TypeError: The policy or a rule is none.
-        OSError: This is no POSIX system.
+        ValueError: The folder does not exist, a command is empty, or a name or a variable is
+            invalid.
+        TypeError: The policy or a rule has the wrong type.
+        OSError: The system is not POSIX.
         ShellError: At run time: the shell cannot be started, or a start-up command failed.
 
     >>> shell = ShellToolMiddleware(execution_policy=HostExecutionPolicy(command_timeout=5))
@@ -144,191 +127,194 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        _check_system(os.name)
-        settings = Settings(
-            policy=_checked_policy(execution_policy),
-            root=_checked_root(workspace_root),
-            shell=_checked_shell(shell_command),
-            env=_checked_env(env),
-            startup=_checked_commands("startup_commands", startup_commands),
-            shutdown=_checked_commands("shutdown_commands", shutdown_commands),
-            rules=_checked_rules(redaction_rules),
+        if os.name != "posix":  # no pipes with poll(), no process groups, no POSIX shell
+            raise OSError(
+                "ShellToolMiddleware needs Linux, macOS or another POSIX system. On Windows run "
+                "your program in WSL or in a container."
+            )
+        settings = _parse_settings(
+            execution_policy,
+            workspace_root,
+            shell_command,
+            env,
+            startup_commands,
+            shutdown_commands,
+            redaction_rules,
         )
+        policy = settings.policy
         check_text("tool_name", tool_name)
-        if tool_description is not None:
-            check_text("tool_description", tool_description)
-        self.execution_policy = settings.policy
+        if tool_description is None:
+            tool_description = DESCRIPTION.format(
+                shell=Path(settings.shell[0]).name,
+                seconds=policy.command_timeout,
+                lines=policy.max_output_lines,
+            )
+        check_text("tool_description", tool_description)
+        self.execution_policy = policy
         self.tool_name = tool_name
-        self._startup = bool(settings.startup)
+        self._starts_with_run = bool(settings.startup)
         self._sessions = Sessions(settings)
-        shell = Path(settings.shell[0]).name
         self.tools = [
             StructuredTool.from_function(
-                self._call,
-                coroutine=self._acall,
+                self._run_command,
+                coroutine=self._arun_command,
                 name=tool_name,
-                description=tool_description or description(shell, settings.policy),
+                description=tool_description,
                 args_schema=ShellInput,
             )
         ]
 
     def before_agent(self, state: ShellState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Gives the run a session, and starts its shell if there are start-up commands."""
-        key, start = self._begun(state, runtime)
+        """Create the run's session, and start its shell if there are start-up commands."""
+        update, start = self._begin(state, runtime)
         if start:
             start.result()
-        return {"shell_sessions": {self.name: key}}
+        return update
 
     async def abefore_agent(self, state: ShellState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """As `before_agent`, awaited."""
-        key, start = self._begun(state, runtime)
+        """Like `before_agent`, for async runs."""
+        update, start = self._begin(state, runtime)
         if start:
-            await start.awaited()
-        return {"shell_sessions": {self.name: key}}
+            await start.aresult()
+        return update
 
     def after_agent(self, state: ShellState, runtime: Runtime[Any]) -> None:
-        """Runs the shutdown commands and ends the session."""
-        if end := self._sessions.finish(self._key(state, runtime)):
+        """Run the shutdown commands and end the session."""
+        if end := self._sessions.finish(self._session_key(state, runtime)):
             end.result()
 
     async def aafter_agent(self, state: ShellState, runtime: Runtime[Any]) -> None:
-        """As `after_agent`, awaited."""
-        if end := self._sessions.finish(self._key(state, runtime)):
-            await end.awaited()
+        """Like `after_agent`, for async runs."""
+        if end := self._sessions.finish(self._session_key(state, runtime)):
+            await end.aresult()
 
-    def _begun(self, state: ShellState, runtime: Runtime[Any]) -> tuple[str, Job[Any] | None]:
+    def _begin(
+        self, state: ShellState, runtime: Runtime[Any]
+    ) -> tuple[dict[str, Any], Job[Any] | None]:
+        """The state update with the session's key, and the start of its shell if it is due."""
         if left := state.get("shell_sessions", {}).get(self.name):
-            self._sessions.discard(left)  # of a run of this thread that did not end well
+            self._sessions.discard(left)  # of an earlier run of this thread that failed
         key = uuid4().hex
-        start = self._sessions.submit(key, Keeper.ensure) if self._startup else None
-        return (key if _thread_of(runtime) else self._leased(key)), start
+        start = (
+            self._sessions.submit(key, ShellSupervisor.ensure) if self._starts_with_run else None
+        )
+        if _thread_id(runtime) is None:
+            lease = _Lease(key)
+            finalize(lease, self._sessions.discard, key).atexit = False
+            key = lease
+        return {"shell_sessions": {self.name: key}}, start
 
-    def _leased(self, key: str) -> _Lease:
-        lease = _Lease(key)
-        finalize(lease, self._sessions.discard, key).atexit = False
-        return lease
-
-    def _key(self, state: Any, runtime: Any) -> str:
-        """The key of the run's session; in a graph without our hooks, that of its thread."""
+    def _session_key(self, state: Any, runtime: Any) -> str:
+        """The key of the run's session; the thread's id in a graph without these hooks."""
         sessions = state.get("shell_sessions") or {} if isinstance(state, Mapping) else {}
-        return str(sessions.get(self.name) or _thread_of(runtime) or "")
+        return str(sessions.get(self.name) or _thread_id(runtime) or "")
 
-    def _call(
+    def _run_command(
         self,
         command: str | None = None,
         restart: bool = False,
         *,
         runtime: ToolRuntime[Any, Any],
     ) -> ToolMessage:
-        return self._message(self._submitted(command, restart, runtime).result(), runtime)
+        return self._message(self._submit(command, restart, runtime).result(), runtime)
 
-    async def _acall(
+    async def _arun_command(
         self,
         command: str | None = None,
         restart: bool = False,
         *,
         runtime: ToolRuntime[Any, Any],
     ) -> ToolMessage:
-        job = self._submitted(command, restart, runtime)
-        return self._message(await job.awaited(), runtime)
+        job = self._submit(command, restart, runtime)
+        return self._message(await job.aresult(), runtime)
 
-    def _submitted(
+    def _submit(
         self, command: str | None, restart: bool, runtime: ToolRuntime[Any, Any]
-    ) -> Job[Answer]:
-        seen_before = _has_results_of(self.tool_name, runtime.state)
-        work = partial(carry_out, command=command, restart=restart, seen_before=seen_before)
-        return self._sessions.submit(self._key(runtime.state, runtime), work)
+    ) -> Job[Response]:
+        state = runtime.state
+        messages = state.get("messages", ()) if isinstance(state, Mapping) else ()
+        results = (m for m in messages if isinstance(m, ToolMessage) and m.name == self.tool_name)
+        # An error without an artifact is a rejected call: no shell has run it.
+        seen_before = any(result.artifact or result.status != "error" for result in results)
+        work = partial(execute_call, command=command, restart=restart, seen_before=seen_before)
+        return self._sessions.submit(self._session_key(state, runtime), work)
 
-    def _message(self, answer: Answer, runtime: ToolRuntime[Any, Any]) -> ToolMessage:
+    def _message(self, response: Response, runtime: ToolRuntime[Any, Any]) -> ToolMessage:
         return ToolMessage(
-            answer.text,
+            response.text,
             name=self.tool_name,
             tool_call_id=str(runtime.tool_call_id),
-            status="error" if answer.failed else "success",
-            artifact=answer.facts,
+            status="error" if response.failed else "success",
+            artifact=response.details,
         )
 
 
-def _thread_of(runtime: Any) -> str | None:
-    """The thread of a run; without one, nobody can resume it."""
+def _thread_id(runtime: Any) -> str | None:
+    """The thread of a run. A run without a thread cannot be resumed."""
     info = runtime.execution_info
     return info.thread_id if info else None
 
 
-def _has_results_of(tool: str, state: Any) -> bool:
-    """Whether a shell has answered before; refusals that ran nothing do not count."""
-    messages = state.get("messages", ()) if isinstance(state, Mapping) else ()
-    told = (m for m in messages if isinstance(m, ToolMessage) and m.name == tool)
-    return any(message.artifact or message.status != "error" for message in told)
-
-
-def _check_system(system: str) -> None:
-    """Refuse systems without pipes that can be waited for, process groups and a POSIX shell."""
-    if system != "posix":
-        raise OSError(
-            "ShellToolMiddleware needs Linux, macOS or another POSIX system; on Windows run your "
-            "program in WSL or in a container."
-        )
-
-
-def _checked_policy(policy: Any) -> ExecutionPolicy:
-    if policy is None:
-        return HostExecutionPolicy()
+def _parse_settings(
+    policy: Any, root: Any, shell: Any, env: Any, startup: Any, shutdown: Any, rules: Any
+) -> ShellSettings:
+    policy = HostExecutionPolicy() if policy is None else policy
     if not isinstance(policy, ExecutionPolicy):
         raise TypeError(
             "execution_policy must be an instance of HostExecutionPolicy, DockerExecutionPolicy, "
-            f"BubblewrapExecutionPolicy or CodexSandboxExecutionPolicy, not {policy!r}."
+            f"BubblewrapExecutionPolicy or CodexSandboxExecutionPolicy, got {policy!r}."
         )
-    return policy
-
-
-def _checked_root(root: Any) -> Path | None:
-    if root is None:
-        return None
-    if not isinstance(root, str | os.PathLike) or not str(root) or not Path(root).is_dir():
-        raise ValueError(
-            f"workspace_root must be a folder, and {str(root)!r} is none. Create it first, or "
-            "leave it out for a temporary one."
-        )
-    return Path(root).resolve()
-
-
-def _checked_shell(shell: Any) -> tuple[str, ...]:
-    words = shlex.split(shell) if isinstance(shell, str) else ("bash",) if shell is None else shell
-    if not isinstance(words, Sequence) or not words:
-        raise ValueError(f"shell_command must be a shell, such as ['bash'], not {shell!r}.")
-    for word in words:
+    if root is not None:
+        if not isinstance(root, str | os.PathLike) or not str(root) or not Path(root).is_dir():
+            raise ValueError(
+                f"workspace_root must be an existing folder, got {str(root)!r}. Create it first, "
+                "or leave it out for a temporary one."
+            )
+        root = Path(root).resolve()
+    shell = ["bash"] if shell is None else shlex.split(shell) if isinstance(shell, str) else shell
+    if not isinstance(shell, Sequence) or not shell:
+        raise ValueError(f"shell_command must be a shell such as ['bash'], got {shell!r}.")
+    for word in shell:
         check_text("each word of shell_command", word)
-    return tuple(words)
+    rules = () if rules is None else rules
+    if not isinstance(rules, Sequence) or not all(isinstance(r, RedactionRule) for r in rules):
+        raise TypeError(
+            f"redaction_rules must be a list of RedactionRule, got {rules!r}. "
+            "Pass for example redaction_rules=[RedactionRule('email')]."
+        )
+    return ShellSettings(
+        policy=policy,
+        root=root,
+        shell=tuple(shell),
+        env=_parse_env(env),
+        startup=_parse_commands("startup_commands", startup),
+        shutdown=_parse_commands("shutdown_commands", shutdown),
+        rules=tuple(rules),
+    )
 
 
-def _checked_env(env: Any) -> Mapping[str, str]:
+def _parse_env(env: Any) -> Mapping[str, str]:
     if env is not None and not isinstance(env, Mapping):
-        raise ValueError(f"env must be a dict of texts by name, not {env!r}.")
+        raise ValueError(f"env must be a dict of strings by name, got {env!r}.")
     for key, value in (env or {}).items():
         if not isinstance(key, str) or not re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII):
-            raise ValueError(f"env: {key!r} is no name of a variable.")
+            raise ValueError(
+                f"env: names must consist of letters, digits and underscores, got {key!r}."
+            )
         if not isinstance(value, str) or "\0" in value:
-            # The value is not shown: it may be a key.
-            raise ValueError(f"env[{key!r}] must be a text without NUL; write str(...) around it.")
+            # The value is not shown: it may be a secret.
+            raise ValueError(
+                f"env[{key!r}] must be a string without NUL, got {type(value).__name__}. "
+                "Convert it with str()."
+            )
     return dict(env or {})
 
 
-def _checked_commands(name: str, commands: Any) -> tuple[str, ...]:
+def _parse_commands(name: str, commands: Any) -> tuple[str, ...]:
     listed = [commands] if isinstance(commands, str) else [] if commands is None else commands
     if not isinstance(listed, Sequence):
-        raise ValueError(f"{name} must be a command or a list of commands, not {commands!r}.")
+        raise ValueError(f"{name} must be a command or a list of commands, got {commands!r}.")
     for command in listed:
         if not isinstance(command, str) or not command.strip() or "\0" in command:
-            raise ValueError(f"{name}: {command!r} is no command.")
-    return tuple(listed)
-
-
-def _checked_rules(rules: Any) -> tuple[RedactionRule, ...]:
-    listed = () if rules is None else rules
-    if not isinstance(listed, Sequence) or not all(isinstance(r, RedactionRule) for r in listed):
-        raise TypeError(
-            f"redaction_rules must be a list of RedactionRule, as in [RedactionRule('email')], "
-            f"not {rules!r}."
-        )
+            raise ValueError(f"{name} must be non-empty strings without NUL, got {command!r}.")
     return tuple(listed)

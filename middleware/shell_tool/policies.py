@@ -1,7 +1,7 @@
-"""Where a shell runs and what it may use: what every policy has, and the host's.
+"""Execution policies: where a shell runs and which limits it has.
 
-A policy is a value. It says what to start, as a `Launch`, and starts nothing itself, so that what
-it would run can be read and tested without Docker, bubblewrap or Codex.
+A policy is a value. `launch()` returns the command to start and starts nothing, so that it can be
+read and tested without Docker, bubblewrap or Codex.
 """
 
 from __future__ import annotations
@@ -9,31 +9,58 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
 
-INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE")
-"""What a shell on the host has of this process's variables. Keys and passwords stay here."""
+WORKSPACE = "/workspace"
+"""Path of the workspace inside a sandbox or container."""
 
+LEAST_MEMORY = 16 * 1024 * 1024
+"""Smallest `memory_bytes`: with less than 16 MiB a shell cannot start most programs."""
+
+# Environment variables that a shell on the host inherits: none that holds a key or a password.
+_INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE")
+# The output is read by a program: no escape codes, and no pager that waits for a key.
 _TERMINAL = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
-"""Output that no terminal reads: without colours, and without a pager that waits for a key."""
+# Environment variables of a shell that does not see this machine's home folders.
+_SANDBOX_ENV = {"HOME": "/tmp", "LANG": "C.UTF-8", **_TERMINAL}
+
+_SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+# What programs need from /etc. The rest, such as /etc/shadow, does not exist in the sandbox.
+_ETC_FILES = (
+    "alternatives",
+    "group",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "mime.types",
+    "nsswitch.conf",
+    "passwd",
+    "protocols",
+    "services",
+    "ssl",
+)
+_ETC_NETWORK_FILES = ("hosts", "resolv.conf")
+_SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A process to start.
+    """Process to start.
 
     Args:
         argv: The program and its arguments.
-        env: All of its variables.
-        folder: Where it starts.
-        limits: Shell commands that set limits, to be run first; empty for none.
-        max_processes: How many processes to allow, to be watched from outside; None where
-            something else holds that limit, or nothing does.
-        cleanup: A program and its arguments to run when it was ended; empty for none.
+        env: All of its environment variables.
+        folder: Its working directory.
+        limits: Shell commands that set limits; they run first. Empty: none.
+        max_processes: The number of processes to allow, enforced by watching from outside. None:
+            unlimited, or the sandbox enforces the limit itself.
+        cleanup: A program and its arguments to run after the process has ended. Empty: none.
     """
 
     argv: tuple[str, ...]
@@ -46,20 +73,21 @@ class Launch:
 
 @dataclass(frozen=True)
 class ExecutionPolicy(ABC):
-    """What every policy has.
+    """Base class of all policies.
 
     Args:
-        command_timeout: Seconds a command may take. Then it is killed, and the shell with it.
-        startup_timeout: Seconds the shell may take to answer, and each start-up command.
-        termination_timeout: Seconds that background processes have at the end, between being
-            asked to end and being killed.
-        max_output_lines: Lines of an output that the model is shown: the first and the last half.
-        max_output_bytes: Bytes of it; None for up to 262,144, which is what is kept.
+        command_timeout: Seconds a command may take. Then it is killed, together with the shell.
+        startup_timeout: Seconds the shell may take to answer, and each start-up command may take.
+        termination_timeout: Seconds that background processes get at the end of a session,
+            between the request to end and being killed.
+        max_output_lines: Lines of an output that the model sees: the first and the last half.
+        max_output_bytes: Bytes of an output that the model sees. None: up to 262,144, which is
+            as much as is kept.
         cpu_time_seconds: Seconds of processor time a process may use.
         memory_bytes: Bytes of memory a process may use.
-        max_processes: Processes that may run at a time; None for any number.
-        idle_timeout: Seconds after which a shell that nobody uses ends, for example while a
-            person is to decide. An hour: a shell that waits costs a few megabytes.
+        max_processes: Processes that may run at a time. None: any number.
+        idle_timeout: Seconds after which an unused shell ends, for example while a person
+            decides. The default is an hour: a waiting shell costs a few megabytes.
     """
 
     command_timeout: float = 30.0
@@ -73,54 +101,62 @@ class ExecutionPolicy(ABC):
     idle_timeout: float = 3600.0
 
     def __post_init__(self) -> None:
-        for name in ("command_timeout", "startup_timeout", "termination_timeout", "idle_timeout"):
-            self._refuse_none(name)
+        timeouts = ("command_timeout", "startup_timeout", "termination_timeout", "idle_timeout")
+        for name in (*timeouts, "max_output_lines"):
+            if getattr(self, name) is None:
+                raise ValueError(
+                    f"{name} must be a number, got None. Every shell needs this limit."
+                )
+        for name in timeouts:
             check_number(name, getattr(self, name), 0.001, unit="seconds")
-        self._refuse_none("max_output_lines")
-        counts = "max_output_lines", "max_output_bytes", "cpu_time_seconds", "max_processes"
+        counts = ("max_output_lines", "max_output_bytes", "cpu_time_seconds", "max_processes")
         for name in counts:
             check_count(name, getattr(self, name), 1)
         check_count("memory_bytes", self.memory_bytes, LEAST_MEMORY)
-
-    def _refuse_none(self, name: str) -> None:
-        if getattr(self, name) is None:
-            raise ValueError(f"{name} must be a number; there is no shell without that limit.")
 
     @abstractmethod
     def launch(
         self, shell: Sequence[str], workspace: Path, env: Mapping[str, str], token: str
     ) -> Launch:
-        """What to start.
+        """Return the process to start.
 
         Args:
             shell: The shell and its arguments.
             workspace: The folder it works in.
-            env: Variables of the user's own.
-            token: A word that no other shell has.
+            env: Environment variables that the user adds.
+            token: A word that is unique to this shell.
         """
 
-    def _ulimits(self) -> str:
-        """The limits that a shell can set for itself and what it starts."""
-        memory, seconds = self.memory_bytes, self.cpu_time_seconds
-        limits = [] if memory is None else [f"ulimit -v {memory // 1024}"]
-        return " && ".join(limits + ([] if seconds is None else [f"ulimit -t {seconds}"]))
-
-
-LEAST_MEMORY = 16 * 1024 * 1024
-"""With less than 16 MiB a shell cannot start most programs."""
+    def _local_launch(self, argv: Sequence[str], workspace: Path, env: Mapping[str, str]) -> Launch:
+        """A launch on this machine, where the shell itself and this process enforce the limits."""
+        limits = []
+        if self.memory_bytes is not None:
+            limits.append(f"ulimit -v {self.memory_bytes // 1024}")
+        if self.cpu_time_seconds is not None:
+            limits.append(f"ulimit -t {self.cpu_time_seconds}")
+        inherited = {k: os.environ[k] for k in _INHERITED if k in os.environ}
+        return Launch(
+            argv=tuple(argv),
+            env={**inherited, **_TERMINAL, **env},
+            folder=workspace,
+            limits=" && ".join(limits),
+            max_processes=self.max_processes,
+        )
 
 
 @dataclass(frozen=True)
 class HostExecutionPolicy(ExecutionPolicy):
-    """The shell runs on this machine, as this user, and nothing keeps it in its folder.
+    """Runs the shell on this machine, as this user, and does not confine it to its folder.
 
-    Everything that this user may read, write and reach by network, the model may. Use it where
-    the process already is in a container or a virtual machine of its own. Only variables are kept
-    from the shell: of this process's it has PATH, HOME, USER, LOGNAME, TMPDIR, TZ and the locale.
+    The model may read, write and connect to everything that this user may. Use this policy where
+    the process already runs in a container or a virtual machine. Only environment variables are
+    withheld: of this process's variables the shell gets PATH, HOME, USER, LOGNAME, TMPDIR, TZ and
+    the locale.
 
-    What the limits hold: time and output always. Memory and processor time for each process by
-    itself (`ulimit`), not for all together; root may raise them again. The number of processes by
-    watching them, on Linux: a fork bomb is killed within a tenth of a second or so, with the shell.
+    How the limits are enforced: time and output always. Memory and processor time for each process
+    separately (`ulimit`), not for all together; root may raise them again. The number of processes
+    by watching them, on Linux: a fork bomb is killed within about a tenth of a second, together
+    with the shell.
 
     >>> HostExecutionPolicy(command_timeout=5).command_timeout
     5
@@ -129,43 +165,28 @@ class HostExecutionPolicy(ExecutionPolicy):
     def launch(
         self, shell: Sequence[str], workspace: Path, env: Mapping[str, str], token: str
     ) -> Launch:
-        """The shell itself."""
-        return Launch(
-            argv=tuple(shell),
-            env={**host_env(), **env},
-            folder=workspace,
-            limits=self._ulimits(),
-            max_processes=self.max_processes,
-        )
-
-
-def host_env() -> dict[str, str]:
-    """What a process on this machine needs of our variables, and nothing secret."""
-    return {**{k: os.environ[k] for k in INHERITED if k in os.environ}, **_TERMINAL}
-
-
-def sandbox_env(home: str) -> dict[str, str]:
-    """The variables of a shell that has a system of its own."""
-    return {"HOME": home, "LANG": "C.UTF-8", **_TERMINAL}
+        """Return the shell itself."""
+        return self._local_launch(shell, workspace, env)
 
 
 @dataclass(frozen=True)
 class CodexSandboxExecutionPolicy(ExecutionPolicy):
-    """The shell runs in the sandbox of the Codex command line: Seatbelt, or Landlock and seccomp.
+    """Runs the shell in the sandbox of the Codex CLI: Seatbelt, or Landlock and seccomp.
 
-    What it may read, write and reach is what Codex's configuration says; `config_overrides`
-    changes it. Variables and limits are those of HostExecutionPolicy.
+    The Codex configuration decides what the shell may read, write and connect to;
+    `config_overrides` changes it. Environment variables and limits are those of
+    HostExecutionPolicy.
 
     Args:
         binary: The program.
-        platform: "auto" runs `codex sandbox`, which knows its platform (0.145 and newer); "linux"
-            and "macos" name it, as older versions want.
+        platform: "auto" runs `codex sandbox`, which detects its platform (0.145 and newer);
+            "linux" and "macos" name it, as older versions require.
         config_overrides: Settings by name, such as
-            {"default_permissions": ":workspace"} or {"sandbox_mode": "workspace-write"}; each is
-            passed as `-c name=value`, the value written in TOML.
+            {"default_permissions": ":workspace"} or {"sandbox_mode": "workspace-write"}. Each is
+            passed as `-c name=value`, with the value written in TOML.
 
     Raises:
-        ValueError: `binary` is empty, `platform` unknown, or a value cannot be written in TOML.
+        ValueError: `binary` is empty, `platform` is unknown, or TOML cannot express a value.
 
     >>> policy = CodexSandboxExecutionPolicy(config_overrides={"default_permissions": ":workspace"})
     >>> policy.launch(["bash"], Path("."), {}, "a1").argv
@@ -181,7 +202,10 @@ class CodexSandboxExecutionPolicy(ExecutionPolicy):
         check_text("binary", self.binary)
         check_choice("platform", self.platform, ("auto", "linux", "macos"))
         if not isinstance(self.config_overrides, Mapping):
-            raise ValueError("config_overrides must be a dict of settings by name.")
+            raise ValueError(
+                "config_overrides must be a dict of settings by name, got "
+                f"{self.config_overrides!r}."
+            )
         for name, value in self.config_overrides.items():
             check_text("a name in config_overrides", name)
             as_toml(value)
@@ -189,24 +213,189 @@ class CodexSandboxExecutionPolicy(ExecutionPolicy):
     def launch(
         self, shell: Sequence[str], workspace: Path, env: Mapping[str, str], token: str
     ) -> Launch:
-        """The shell behind `codex sandbox`."""
-        settings = [f"{name}={as_toml(value)}" for name, value in self.config_overrides.items()]
-        platform = [] if self.platform == "auto" else [self.platform]
-        options = [word for setting in settings for word in ("-c", setting)]
+        """Return the shell wrapped in `codex sandbox`."""
+        argv = [self.binary, "sandbox"]
+        if self.platform != "auto":
+            argv.append(self.platform)
+        for name, value in self.config_overrides.items():
+            argv += ("-c", f"{name}={as_toml(value)}")
+        return self._local_launch([*argv, "--", *shell], workspace, env)
+
+
+@dataclass(frozen=True)
+class BubblewrapExecutionPolicy(ExecutionPolicy):
+    """Runs the shell in a sandbox of Linux namespaces, made by `bwrap` (Debian: bubblewrap).
+
+    The sandbox has this machine's programs, read-only; the workspace as /workspace, writable; an
+    empty /tmp; only its own processes; and no network. Nothing else of the machine is visible: no
+    home folders, no /etc/shadow, none of this process's environment variables. The shell has no
+    capabilities, even if root starts it, and it ends with this process, however this process ends.
+
+    The system must let this user create namespaces; many containers do not. The kernel is the
+    boundary, not a virtual machine.
+
+    Beyond the limits of HostExecutionPolicy: no process can leave the sandbox and survive it, even
+    as root, and `ulimit` cannot be raised again.
+
+    Args:
+        binary: The program.
+        network_enabled: Let the shell use this machine's network.
+        read_only_paths: More files and folders of this machine that the shell may read. They keep
+            their paths.
+        tmpfs_bytes: Size of /tmp and of /dev/shm, in bytes. Files there use memory.
+
+    Raises:
+        ValueError: `binary` is empty, a path is not absolute, or the size is too small.
+
+    >>> policy = BubblewrapExecutionPolicy()
+    >>> "--share-net" in policy.launch(["bash"], Path("."), {}, "a1").argv
+    False
+    """
+
+    binary: str = "bwrap"
+    network_enabled: bool = False
+    read_only_paths: Sequence[str | Path] = ()
+    tmpfs_bytes: int = 256 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_text("binary", self.binary)
+        if isinstance(self.read_only_paths, str | Path):
+            paths = str(self.read_only_paths)
+            raise ValueError(
+                f"read_only_paths must be a list, got {paths!r}. Pass read_only_paths=[{paths!r}]."
+            )
+        for path in self.read_only_paths:
+            if not Path(path).is_absolute():
+                raise ValueError(f"read_only_paths must be absolute paths, got {str(path)!r}.")
+        if self.tmpfs_bytes is None:
+            raise ValueError("tmpfs_bytes must be a whole number, got None: it limits memory use.")
+        check_count("tmpfs_bytes", self.tmpfs_bytes, 4096)
+
+    def launch(
+        self, shell: Sequence[str], workspace: Path, env: Mapping[str, str], token: str
+    ) -> Launch:
+        """Return the shell wrapped in `bwrap`."""
+        argv = [self.binary, "--die-with-parent", "--new-session", "--unshare-all"]
+        argv += ("--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv")
+        for name, value in {"PATH": _SANDBOX_PATH, **_SANDBOX_ENV, **env}.items():
+            argv += ("--setenv", name, value)
+        etc_files: tuple[str, ...] = _ETC_FILES
+        if self.network_enabled:
+            argv.append("--share-net")
+            etc_files += _ETC_NETWORK_FILES
+        for system_path in (*_SYSTEM_FOLDERS, *(f"/etc/{name}" for name in etc_files)):
+            argv += ("--ro-bind-try", system_path, system_path)
+        argv += ("--proc", "/proc", "--dev", "/dev")
+        for folder in ("/dev/shm", "/tmp"):
+            argv += ("--size", str(self.tmpfs_bytes), "--tmpfs", folder)
+        # Later mounts cover earlier ones: a workspace or a path below /tmp stays visible.
+        for path in self.read_only_paths:
+            argv += ("--ro-bind", str(path), str(path))
+        argv += ("--bind", str(workspace), WORKSPACE, "--chdir", WORKSPACE)
+        # Without this, everything that is not a mount is a writable file system in memory.
+        argv += ("--remount-ro", "/dev", "--remount-ro", "/")
+        return self._local_launch([*argv, "--", *shell], workspace, {})
+
+
+@dataclass(frozen=True)
+class DockerExecutionPolicy(ExecutionPolicy):
+    """Runs the shell in a new container, which is removed with the shell.
+
+    The container has the image's files, the workspace as /workspace, and no network. Limits apply
+    to the container as a whole: memory (without swap), processes, processors. The variables in
+    `env` are part of the command line, which other users of this machine can read.
+
+    Args:
+        binary: The program; `podman` takes the same arguments.
+        image: The image. It must have bash, or the shell that `shell_command` names; the default
+            has bash and Python.
+        remove_container_on_exit: Remove the container when its shell ends.
+        network_enabled: Let the shell use the network.
+        extra_run_args: More arguments for `docker run`, before the image.
+        cpus: How many processors the container may use, such as 1.5. None: all.
+        read_only_rootfs: Make the image's files read-only; /tmp stays writable.
+        user: User who runs the shell, as in `docker run --user`. None: the image's user, usually
+            root, who then owns the files it writes to the workspace.
+
+    Raises:
+        ValueError: A string is empty, or a number is invalid.
+
+    >>> policy = DockerExecutionPolicy(memory_bytes=2**30)
+    >>> " ".join(policy.launch(["bash"], Path("/srv/w"), {}, "a1").argv[:7])
+    'docker run --interactive --init --name agent-factory-a1 --workdir'
+    """
+
+    binary: str = "docker"
+    image: str = "python:3.12-slim"
+    remove_container_on_exit: bool = True
+    network_enabled: bool = False
+    extra_run_args: Sequence[str] = ()
+    cpus: float | str | None = None
+    read_only_rootfs: bool = False
+    user: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_text("binary", self.binary)
+        check_text("image", self.image)
+        if self.user is not None:
+            check_text("user", self.user)
+        cpus: Any = self.cpus
+        with suppress(ValueError):  # check_number reports a string that is not a number
+            cpus = float(cpus) if isinstance(cpus, str) else cpus
+        check_number("cpus", cpus, 0.01)
+        if isinstance(self.extra_run_args, str):
+            raise ValueError(
+                f"extra_run_args must be a list, got {self.extra_run_args!r}. "
+                f"Pass extra_run_args={self.extra_run_args.split()}."
+            )
+        for argument in self.extra_run_args or ():
+            check_text("an argument in extra_run_args", argument)
+
+    def launch(
+        self, shell: Sequence[str], workspace: Path, env: Mapping[str, str], token: str
+    ) -> Launch:
+        """Return the shell wrapped in `docker run`, and the command that removes its container."""
+        name = f"agent-factory-{token}"
+        argv = [self.binary, "run", "--interactive", "--init", "--name", name]
+        argv += ("--workdir", WORKSPACE, "--volume", f"{workspace}:{WORKSPACE}")
+        argv += ("--security-opt", "no-new-privileges")
+        if self.remove_container_on_exit:
+            argv.append("--rm")
+        if not self.network_enabled:
+            argv += ("--network", "none")
+        if self.read_only_rootfs:
+            argv += ("--read-only", "--tmpfs", "/tmp")
+        if self.user is not None:
+            argv += ("--user", self.user)
+        if self.memory_bytes is not None:
+            memory = str(self.memory_bytes)
+            argv += ("--memory", memory, "--memory-swap", memory)
+        if self.cpu_time_seconds is not None:
+            argv += ("--ulimit", f"cpu={self.cpu_time_seconds}")
+        if self.max_processes is not None:
+            argv += ("--pids-limit", str(self.max_processes))
+        if self.cpus is not None:
+            argv += ("--cpus", str(self.cpus))
+        for variable, value in {**_SANDBOX_ENV, **env}.items():
+            argv += ("--env", f"{variable}={value}")
+        removal = ("rm", "--force") if self.remove_container_on_exit else ("kill",)
         return Launch(
-            argv=(self.binary, "sandbox", *platform, *options, "--", *shell),
-            env={**host_env(), **env},
+            argv=(*argv, *(self.extra_run_args or ()), self.image, *shell),
+            # The docker client needs the full environment: it names the daemon and credentials.
+            env=dict(os.environ),
             folder=workspace,
-            limits=self._ulimits(),
-            max_processes=self.max_processes,
+            # The container outlives the `docker run` process if that is killed.
+            cleanup=(self.binary, *removal, name),
         )
 
 
 def as_toml(value: Any) -> str:
-    """A setting's value in TOML.
+    """Write a setting's value in TOML.
 
     Raises:
-        ValueError: TOML has no way to write it.
+        ValueError: TOML cannot express it.
 
     >>> as_toml({"network": True, "paths": ["/srv", "C:"]})
     '{"network" = true, "paths" = ["/srv", "C:"]}'
@@ -217,26 +406,24 @@ def as_toml(value: Any) -> str:
         case int() | float():
             return repr(value)
         case str():
-            return _toml_text(value)
+            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+            plain = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
+            return f'"{"".join(plain)}"'
         case Mapping():
-            pairs = (f"{_toml_text(str(k))} = {as_toml(v)}" for k, v in value.items())
+            pairs = (f"{as_toml(str(k))} = {as_toml(v)}" for k, v in value.items())
             return f"{{{', '.join(pairs)}}}"
         case list() | tuple():
             return f"[{', '.join(map(as_toml, value))}]"
-    raise ValueError(f"config_overrides: {value!r} is no text, number, bool, list or dict.")
-
-
-def _toml_text(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    plain = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
-    return f'"{"".join(plain)}"'
+    raise ValueError(
+        f"config_overrides must hold strings, numbers, bools, lists and dicts, got {value!r}."
+    )
 
 
 def check_text(name: str, value: Any) -> None:
-    """A text that is not empty.
+    """Check that a value is a non-empty string without NUL.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: It is not.
     """
     if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError(f"{name} must be a text that is not empty, not {value!r}.")
+        raise ValueError(f"{name} must be a non-empty string without NUL, got {value!r}.")

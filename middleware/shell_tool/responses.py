@@ -1,4 +1,4 @@
-"""What the model reads of a shell: the tool's description, and the answers to its calls."""
+"""Text that the model reads: the tool's description, and the results of its calls."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any, Final
 
 from agent_factory import TurnError
 from agent_factory.middleware._shared.redaction.rules import PIIDetectionError
-from agent_factory.middleware.shell_tool.policies import ExecutionPolicy
 from agent_factory.middleware.shell_tool.process import Outcome
-from agent_factory.middleware.shell_tool.supervisor import NEW, Cancelled, Keeper, Settings
-
-_LOST: Final = "working directory, variables, functions and background processes"
+from agent_factory.middleware.shell_tool.session import (
+    FIRST_SHELL,
+    Cancelled,
+    ShellSettings,
+    ShellSupervisor,
+)
 
 DESCRIPTION: Final = """\
 Run commands in a {shell} shell. It is one session: working directory, variables and functions \
@@ -27,127 +29,97 @@ restart=true starts one now.
 - Calls made side by side run one after another in any order: put steps that need each other into \
 one command."""
 
-
-def description(shell: str, policy: ExecutionPolicy) -> str:
-    """What the model is told of the tool, unless the user tells it something else."""
-    return DESCRIPTION.format(
-        shell=shell, seconds=policy.command_timeout, lines=policy.max_output_lines
-    )
+_LOST: Final = "working directory, variables, functions and background processes"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a call gives.
-
-    Args:
-        text: What the model reads.
-        failed: Whether it is told as an error.
-        facts: The same for a program: the artifact of the tool message.
-    """
+class Response:
+    """Result of a tool call."""
 
     text: str
-    failed: bool = False
-    facts: dict[str, Any] = field(default_factory=dict)
+    failed: bool = False  # the tool message has status "error"
+    details: dict[str, Any] = field(default_factory=dict)  # its artifact
 
 
-def carry_out(
-    keeper: Keeper,
+def execute_call(
+    supervisor: ShellSupervisor,
     cancelled: Cancelled,
     *,
     command: str | None,
     restart: bool,
     seen_before: bool,
-) -> Answer:
-    """What a call of the tool asks for.
-
-    Args:
-        keeper: Keeps the shell.
-        cancelled: Whether the caller has given up.
-        command: What to run, or None.
-        restart: Whether to start a new shell first.
-        seen_before: Whether the model has seen results of an earlier shell.
+) -> Response:
+    """Execute a call of the shell tool; `seen_before`: the model knows results of another shell.
 
     Raises:
         ShellError: The shell cannot be started.
     """
-    wanted = command is not None and bool(command.strip())
-    if not wanted and not restart:
-        return Answer("Nothing was run: give a command, or restart=true for a new shell.", True)
+    if command is not None and not command.strip():
+        command = None
+    if command is None and not restart:
+        return Response("Nothing was run: give a command, or restart=true for a new shell.", True)
+
+    settings, notice = supervisor.settings, ""
+    startup = " The start-up commands were run again." if settings.startup else ""
     if restart:
-        keeper.restart(cancelled)
-        news = _restarted(keeper.settings)
-        keeper.untold = ""
+        supervisor.restart(cancelled)
+        notice = f"[The shell was restarted: {_LOST} are lost, files are kept.{startup}]"
     else:
-        news = _news(keeper, cancelled, seen_before)
-    if not wanted:
-        return Answer(news)
-    return _run(keeper, cancelled, str(command), news)
+        supervisor.ensure(cancelled)
+        reason = supervisor.unreported
+        if reason and (reason != FIRST_SHELL or seen_before):
+            files = "files are kept"
+            if reason == FIRST_SHELL and settings.root is None:
+                files = "and so are the files of its temporary folder"
+            notice = f"[{reason}: {_LOST} of the one before are lost, {files}.{startup}]"
+    supervisor.unreported = ""
+    if command is None:
+        return Response(notice)
 
-
-def _run(keeper: Keeper, cancelled: Cancelled, command: str, news: str) -> Answer:
     try:
-        outcome = keeper.run(command, cancelled)
+        outcome = supervisor.run(command, cancelled)
     except ValueError as error:
-        return Answer(_concat_updates(news, f"Nothing was run: {error}."), True)
-    body, cut, withheld = _body(keeper.settings, outcome)
-    facts = {
+        return Response(_join_lines(notice, f"Nothing was run: {error}."), True)
+    withheld = ""
+    try:
+        text, cut = settings.visible_output(outcome)
+    except PIIDetectionError as error:
+        withheld = f"it contains {error.pii_type}."
+    except TurnError as error:  # for example a regular expression that takes too long
+        withheld = f"{error.subject} {error.reason}"
+    if withheld:
+        text, cut = f"[The output is withheld: {withheld}]", True
+    details = {
         "exit_code": outcome.exit_code,
         "ending": outcome.ending,
         "lines": outcome.output.lines,
         "bytes": outcome.output.size,
         "cut": cut,
     }
-    failed = withheld or outcome.ending != "finished" or outcome.exit_code != 0
-    return Answer(_concat_updates(news, body, _ending(keeper.settings, outcome)), failed, facts)
+    failed = bool(withheld) or outcome.ending != "finished" or outcome.exit_code != 0
+    text = _join_lines(notice, text or "[no output]", _describe_ending(settings, outcome))
+    return Response(text, failed, details)
 
 
-def _news(keeper: Keeper, cancelled: Cancelled, seen_before: bool) -> str:
-    """What the model has to know before it reads what its command printed."""
-    keeper.ensure(cancelled)
-    why, keeper.untold = keeper.untold, ""
-    if not why or (why == NEW and not seen_before):
-        return ""
-    temporary = why == NEW and keeper.settings.root is None
-    files = "and so are the files of its temporary folder" if temporary else "files are kept"
-    return f"[{why}: {_LOST} of the one before are lost, {files}.{_startup(keeper.settings)}]"
-
-
-def _restarted(settings: Settings) -> str:
-    return f"[The shell was restarted: {_LOST} are lost, files are kept.{_startup(settings)}]"
-
-
-def _startup(settings: Settings) -> str:
-    return " The start-up commands were run again." if settings.startup else ""
-
-
-def _body(settings: Settings, outcome: Outcome) -> tuple[str, bool, bool]:
-    """What may be shown, whether that is less than all, and whether a rule withholds it."""
-    try:
-        text, cut = settings.shown(outcome)
-    except PIIDetectionError as error:
-        return f"[The output is withheld: it holds {error.pii_type}.]", True, True
-    except TurnError as error:  # such as a regular expression that takes too long
-        return f"[The output is withheld: {error.subject} {error.reason}]", True, True
-    return text or "[no output]", cut, False
-
-
-def _ending(settings: Settings, outcome: Outcome) -> str:
+def _describe_ending(settings: ShellSettings, outcome: Outcome) -> str:
     if outcome.ending == "finished":
         return f"[exit code {outcome.exit_code}]"
-    policy = settings.policy
-    how = {
+    policy, killed = settings.policy, "killed, and the shell with it"
+    reason = {
         "exited": f"The shell exited with code {outcome.exit_code}",
         "timeout": f"The command took longer than {policy.command_timeout:g} seconds and was "
-        "killed, and the shell with it",
+        f"{killed}",
         "processes": f"The command started more than {policy.max_processes} processes and was "
-        "killed, and the shell with it",
-        "cancelled": "The command was cancelled and killed, and the shell with it",
+        f"{killed}",
+        "cancelled": f"The command was cancelled and {killed}",
     }[outcome.ending]
     again = " The start-up commands will be run again." if settings.startup else ""
-    return f"[{how}. The next command runs in a new one: {_LOST} are lost, files are kept.{again}]"
+    return (
+        f"[{reason}. The next command runs in a new one: {_LOST} are lost, files are kept.{again}]"
+    )
 
 
-def _concat_updates(*parts: str) -> str:
-    """Parts one below the other; the last line of a part may lack its newline."""
+def _join_lines(*parts: str) -> str:
+    """Join the parts that are not empty, each on a new line."""
     kept = [part for part in parts if part]
     return "".join(p if p.endswith("\n") else f"{p}\n" for p in kept[:-1]) + kept[-1]

@@ -1,19 +1,12 @@
-"""Long conversations made short: older messages give way to a summary of them.
+"""Replace the older messages of a long conversation by a summary.
 
-It is a model layer, not a `before_model` hook. Only there are the system prompt and the tools of
-the call known, on the very first call as well as after other layers changed them; it takes no
-super-step; and the thread is changed together with the answer, so a call that fails changes
+The summary is made in a layer around the model and not in a `before_model` hook. Only there are
+the system prompt and the tools of the call known, after other layers have changed them. A layer
+takes no super-step. And the thread is changed together with the answer, so a failed call changes
 nothing.
 """
 
-from agent_factory.middleware._shared.context_size import (
-    ContextSize,
-    TriggerClause,
-)
-
-from .middleware import (
-    DEFAULT_SUMMARY_PROMPT,
-    SummarizationMiddleware,
-)
+from .middleware import DEFAULT_SUMMARY_PROMPT, SummarizationMiddleware
+from .truncation import ContextSize, TriggerClause
 
 __all__ = ["DEFAULT_SUMMARY_PROMPT", "ContextSize", "SummarizationMiddleware", "TriggerClause"]

@@ -1,8 +1,8 @@
-"""A limit on the calls of tools, of one or of all, in a run and in a thread.
+"""Limit the calls of one tool or of all tools, in a run and in a thread.
 
-What counts is what has run, so the count is kept around the tool: there it is known which calls
-of a turn people, guards and other limits have let through, and no jump leads past it. What a limit
-leads to is decided before the next call of the model, when every call of the turn has its answer.
+Calls that have run are counted around the tool. There it is known which calls of a turn were let
+through by reviews, guards and other limits, and no jump bypasses it. The run is ended in
+`before_model`, when every call of the turn has its result.
 """
 
 from .middleware import (

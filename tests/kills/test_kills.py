@@ -1,4 +1,4 @@
-"""A process may be killed at any moment: the thread goes on where it lies, and has it all.
+"""A process may be killed at any moment: the thread resumes from its checkpoint, complete.
 
 `worker.py` forks the processes and kills them; what they did is in the journal of the thread.
 """
@@ -45,9 +45,9 @@ PATHS = {
     "mixed": ["steps", "fused", "turn"],
 }
 MANNERS = [
-    {"colour": colour, "checkpoints": checkpoints, "durability": durability}
+    {"mode": mode, "checkpoints": checkpoints, "durability": durability}
     for durability in ("sync", "async")
-    for colour in ("sync", "async")
+    for mode in ("sync", "async")
     for checkpoints in ("full", "delta")
 ]
 SAFE = [manner for manner in MANNERS if manner["durability"] == "sync"]
@@ -206,8 +206,8 @@ def trial(
     print(f"needless: {dict(trial.needless)}; next was {dict(trial.landed)}")
 
 
-def test_what_is_killed_by_chance_goes_on_as_if_nothing_had_been(trial: Trial) -> None:
-    """Whatever the path, the colour, the checkpoints and the durability.
+def test_a_run_killed_at_random_continues_with_the_same_result(trial: Trial) -> None:
+    """Whatever the path, sync or async, the checkpoints and the durability.
 
     In whole turns the model is asked again if the step was killed in which it had answered:
     nothing of that was stored. No path asks again for an answer that was.
@@ -219,14 +219,14 @@ def test_what_is_killed_by_chance_goes_on_as_if_nothing_had_been(trial: Trial) -
             break
 
 
-def test_what_is_killed_at_any_point_goes_on_as_if_nothing_had_been(trial: Trial) -> None:
+def test_a_run_killed_at_any_point_continues_with_the_same_result(trial: Trial) -> None:
     """A point is any statement that reaches the database, and any moment in a hook or a tool."""
     points = range(trial.chance.randrange(STRIDE) + 1, trial.points, STRIDE)
     for point, manner in zip(points, itertools.cycle(SAFE), strict=False):
         trial.killed_at(point, manner)
 
 
-def test_what_is_stored_at_the_exit_alone_begins_again_from_the_user(
+def test_a_run_stored_only_at_its_exit_starts_again_from_the_user_message(
     start: Start, tmp_path: Path
 ) -> None:
     """With durability="exit" an answer is lost, though its tools have run: they run for two."""
@@ -267,7 +267,7 @@ class FullDisk(InMemorySaver):
 
 
 @pytest.mark.parametrize("fused", [False, True, "turn"])
-def test_a_run_may_be_unfinished_though_no_node_is_next(fused: Any) -> None:
+def test_a_run_may_be_unfinished_even_if_no_node_is_next(fused: Any) -> None:
     """Between a step's writes and its checkpoint: the step is done, and `tasks` still has it."""
     model = ScriptedChatModel(["Hello!"])
     saver = FullDisk(room=2)  # the input, and what starts the model

@@ -57,7 +57,7 @@ class Attempt:
     Args:
         folder: Where the thread, its journal and the effects of its tools lie.
         path: How the agent runs.
-        colour: "sync" or "async".
+        mode: "sync" or "async".
         checkpoints: What they hold of the messages.
         durability: When they are written.
         after: Seconds until it is killed, or None.
@@ -66,7 +66,7 @@ class Attempt:
 
     folder: str
     path: Transition = "steps"
-    colour: Literal["sync", "async"] = "sync"
+    mode: Literal["sync", "async"] = "sync"
     checkpoints: Literal["full", "delta"] = "full"
     durability: Literal["sync", "async", "exit"] = "sync"
     after: float | None = None
@@ -114,7 +114,7 @@ class World:
 
 
 class Story(AgentState[Any]):
-    """What hooks and tools write beside messages."""
+    """What hooks and tools write besides messages."""
 
     log: NotRequired[Annotated[list[str], operator.add]]
     paid: NotRequired[Annotated[list[int | str], operator.add]]
@@ -261,7 +261,7 @@ def args_of(message: BaseMessage) -> list[Any]:
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread as one process has it, in either colour.
+    """A thread as one process has it, sync or async.
 
     Args:
         state: Reads its state.
@@ -309,7 +309,7 @@ def opened(attempt: Attempt, world: World) -> Iterator[Thread]:
     config: Any = {"configurable": {"thread_id": "bills"}}
     options: Any = {"durability": attempt.durability}
     database = Path(attempt.folder) / "thread.db"
-    if attempt.colour == "sync":
+    if attempt.mode == "sync":
         with closing(sqlite3.connect(database, check_same_thread=False)) as connection:
             connection.set_trace_callback(world.point)
             connection.execute(QUICK)

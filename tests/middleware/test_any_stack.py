@@ -1,4 +1,4 @@
-"""Any stack of built-ins, in any order: histories stay valid, and runs end."""
+"""Random stacks of built-in middleware: histories stay valid, and runs end."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def decisions(question: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
 @settings.get_profile("costly")
 @given(
     names=st.lists(st.sampled_from(sorted(BUILT_INS)), unique=True, max_size=6),
@@ -178,7 +178,7 @@ def decisions(question: Any) -> dict[str, Any]:
     structured=st.booleans(),
 )
 def test_any_stack_keeps_histories_valid_and_ends(
-    colour: str, names: list[str], script: list[Answer], structured: bool
+    mode: str, names: list[str], script: list[Answer], structured: bool
 ) -> None:
     schema = {"title": "Report", "type": "object", "properties": {"text": {"type": "string"}}}
     report = [{"name": "Report", "args": {"text": "all done"}}]
@@ -196,7 +196,7 @@ def test_any_stack_keeps_histories_valid_and_ends(
     config: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 400}
 
     def run(value: Any) -> Any:
-        if colour == "sync":
+        if mode == "sync":
             return agent.invoke(value, config)
         return asyncio.run(agent.ainvoke(value, config))
 

@@ -1,4 +1,4 @@
-"""A run spends what it may and no more, and one that must stop stops well."""
+"""BudgetMiddleware: limits hold, and a run that reaches one ends well."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def look() -> str:
 _numbers: Iterator[int] = iter(range(10**9))
 
 
-def said(text: str = "", *, looks: int = 0, read: int = 90, written: int = 10) -> AIMessage:
+def response(text: str = "", *, looks: int = 0, read: int = 90, written: int = 10) -> AIMessage:
     """An answer with its usage, which may call `look`."""
     calls = [{"name": "look", "args": {}, "id": f"call_{next(_numbers)}"} for _ in range(looks)]
     usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
@@ -49,7 +49,7 @@ def said(text: str = "", *, looks: int = 0, read: int = 90, written: int = 10) -
 
 
 def turns(count: int, **usage: int) -> list[Any]:
-    return [lambda _, n=n: said(f"look {n}", looks=1, **usage) for n in range(count)]
+    return [lambda _, n=n: response(f"look {n}", looks=1, **usage) for n in range(count)]
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("middleware", "account", "ledger"):
+    for module in ("middleware", "state", "ledger"):
         monkeypatch.setattr(f"agent_factory.middleware.budget.{module}.monotonic", clock)
     return clock
 
@@ -83,7 +83,7 @@ def types(result: Any) -> list[str]:
     return [message.type for message in result["messages"]]
 
 
-def told(model: ScriptedChatModel) -> list[str]:
+def last_texts(model: ScriptedChatModel) -> list[str]:
     """What each request ended with."""
     return [request.messages[-1].text for request in model.requests]
 
@@ -94,14 +94,14 @@ def told(model: ScriptedChatModel) -> list[str]:
     ids=lambda limits: str(limits.given()),
 )
 def test_the_last_call_that_fits_answers_from_the_work_so_far(ask: Ask, limits: Limits) -> None:
-    steps = [said(looks=1, read=90), said(looks=1, read=110), said("A tree.", read=128)]
+    steps = [response(looks=1, read=90), response(looks=1, read=110), response("A tree.", read=128)]
     model = ScriptedChatModel(steps)
     budget = BudgetMiddleware(run=limits, prices=PRICES, warn_at=None)
     result = ask(create_agent(model, [look], middleware=[budget]))
     assert types(result) == ["human", "ai", "tool", "ai", "tool", "ai"]
     assert result["messages"][-1].text == "A tree."
     assert [request.tools for request in model.requests] == [["look"], ["look"], []]
-    assert "too little is left for more" in told(model)[-1]
+    assert "too little is left for more" in last_texts(model)[-1]
     assert set(result) == {"messages"}
     model.assert_done()
 
@@ -113,15 +113,15 @@ def test_calls_of_the_last_answer_are_dropped_and_the_run_ends(ask: Ask) -> None
     assert (last.text, last.tool_calls) == ("look 1", [])
 
 
-def test_a_run_within_its_budget_is_left_alone(ask: Ask) -> None:
-    model = ScriptedChatModel([*turns(1), said("A tree.")])
+def test_a_run_within_its_budget_is_unchanged(ask: Ask) -> None:
+    model = ScriptedChatModel([*turns(1), response("A tree.")])
     budget = BudgetMiddleware(run=Limits(usd=10, turns=10, seconds=60), prices=PRICES)
     result = ask(create_agent(model, [look], middleware=[budget]))
     assert result["messages"][-1].text == "A tree."
-    assert told(model) == ["Go on", "a tree"]
+    assert last_texts(model) == ["Go on", "a tree"]
 
 
-def test_where_no_call_fits_the_run_ends_with_the_numbers(ask: Ask) -> None:
+def test_if_no_call_fits_the_run_ends_with_the_numbers(ask: Ask) -> None:
     model = ScriptedChatModel(turns(1, read=500))
     budget = BudgetMiddleware(run=Limits(total_tokens=400))
     result = ask(create_agent(model, [look], middleware=[budget]))
@@ -151,7 +151,7 @@ def test_an_error_carries_the_numbers_and_the_work_is_kept(ask: Ask) -> None:
 
 
 def test_every_run_has_its_budget_and_a_thread_has_one_for_all(ask: Ask) -> None:
-    model = ScriptedChatModel([said("a"), said("b"), said("c")])
+    model = ScriptedChatModel([response("a"), response("b"), response("c")])
     budget = BudgetMiddleware(run=Limits(total_tokens=150), thread=Limits(total_tokens=250))
     agent = create_agent(model, middleware=[budget], **thread())
     assert ask(agent, ONE)["messages"][-1].text == "a"
@@ -161,18 +161,18 @@ def test_every_run_has_its_budget_and_a_thread_has_one_for_all(ask: Ask) -> None
     assert other["messages"][-1].text == "c"
 
 
-def test_the_model_is_told_once_for_each_mark_and_the_thread_does_not_keep_it(ask: Ask) -> None:
-    model = ScriptedChatModel([*turns(9), said("done")])
+def test_the_model_is_warned_once_for_each_mark_and_the_thread_does_not_keep_it(ask: Ask) -> None:
+    model = ScriptedChatModel([*turns(9), response("done")])
     budget = BudgetMiddleware(run=Limits(turns=20), warn_at=[0.2, 0.4])
     result = ask(create_agent(model, [look], middleware=[budget]))
-    warned = [n for n, text in enumerate(told(model)) if text.startswith("[Of the budget")]
+    warned = [n for n, text in enumerate(last_texts(model)) if text.startswith("[Of the budget")]
     assert warned == [4, 8]
-    assert "4 of 20 turns in this run are used" in told(model)[4]
+    assert "4 of 20 turns in this run are used" in last_texts(model)[4]
     assert not any("budget" in message.text for message in result["messages"])
 
 
 def test_a_cheaper_model_takes_over_at_its_mark(ask: Ask) -> None:
-    usual, cheap = ScriptedChatModel(turns(2)), ScriptedChatModel([said("done")])
+    usual, cheap = ScriptedChatModel(turns(2)), ScriptedChatModel([response("done")])
     budget = BudgetMiddleware(
         run=Limits(total_tokens=1000), cheaper=cheap, cheaper_at=0.2, warn_at=None
     )
@@ -186,8 +186,8 @@ class Cheap(ScriptedChatModel):
     """Has a name, and so a price, of its own."""
 
 
-def test_a_cheaper_model_is_asked_where_the_usual_one_does_not_fit(ask: Ask) -> None:
-    usual, cheap = ScriptedChatModel([]), Cheap(steps=[said("done", read=10)])
+def test_a_cheaper_model_is_used_if_the_usual_one_does_not_fit(ask: Ask) -> None:
+    usual, cheap = ScriptedChatModel([]), Cheap(steps=[response("done", read=10)])
     prices = {**PRICES, "Cheap": Price(input=1, output=1)}
     budget = BudgetMiddleware(run=Limits(usd=0.001), cheaper=cheap, prices=prices)
     assert ask(create_agent(usual, [look], middleware=[budget]))["messages"][-1].text == "done"
@@ -195,7 +195,7 @@ def test_a_cheaper_model_is_asked_where_the_usual_one_does_not_fit(ask: Ask) -> 
 
 
 def test_parallel_calls_over_the_limit_get_one_error_each(ask: Ask) -> None:
-    model = ScriptedChatModel([said(looks=2), said(looks=3), said("done")])
+    model = ScriptedChatModel([response(looks=2), response(looks=3), response("done")])
     budget = BudgetMiddleware(run=Limits(tool_calls=3))
     result = ask(create_agent(model, [look], middleware=[budget]))
     answers = [m for m in result["messages"] if m.type == "tool"]
@@ -207,12 +207,12 @@ def test_parallel_calls_over_the_limit_get_one_error_each(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_run_that_may_call_no_more_tools_still_reads_what_they_gave(
+def test_a_run_that_may_call_no_more_tools_still_reads_their_results(
     ask: Ask, shared: bool
 ) -> None:
     limits = Limits(tool_calls=1)
     where: Any = {"ledger": Ledger(limits)} if shared else {"run": limits}
-    model = ScriptedChatModel([*turns(1), said("A tree.")])
+    model = ScriptedChatModel([*turns(1), response("A tree.")])
     budget = BudgetMiddleware(**where, exit_behavior="end")
     assert ask(create_agent(model, [look], middleware=[budget]))["messages"][-1].text == "A tree."
     model = ScriptedChatModel(turns(2))
@@ -221,7 +221,7 @@ def test_a_run_that_may_call_no_more_tools_still_reads_what_they_gave(
     assert "1 of 1 tool calls" in refused[-1].text
 
 
-def test_a_tool_that_raised_has_been_called() -> None:
+def test_a_tool_that_raised_counts_as_called() -> None:
     def fall() -> str:
         """Fall."""
         raise OSError("ouch")
@@ -242,7 +242,7 @@ class NeverContent(AgentMiddleware[Any, Any]):
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("exit_behavior", ["answer", "end"])
-def test_a_hook_that_always_jumps_back_does_not_get_past_the_budget(
+def test_a_hook_that_always_jumps_back_does_not_bypass_the_budget(
     ask: Ask, first: bool, exit_behavior: Any
 ) -> None:
     budget = BudgetMiddleware(run=Limits(turns=3), exit_behavior=exit_behavior)
@@ -253,7 +253,7 @@ def test_a_hook_that_always_jumps_back_does_not_get_past_the_budget(
     model.assert_done()
 
 
-def test_a_way_to_the_model_past_the_hook_is_closed_too(ask: Ask, call: Ask) -> None:
+def test_a_run_that_bypasses_the_hook_still_ends(ask: Ask, call: Ask) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1))
     agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[budget], **thread())
     ask(agent, ONE)
@@ -262,7 +262,7 @@ def test_a_way_to_the_model_past_the_hook_is_closed_too(ask: Ask, call: Ask) -> 
     assert "used up" in call(agent, None, ONE)["messages"][-1].text
 
 
-def test_a_failed_call_is_given_back(ask: Ask) -> None:
+def test_the_reservation_of_a_failed_call_is_released(ask: Ask) -> None:
     ledger = Ledger(Limits(turns=1))
     model = ScriptedChatModel([RuntimeError("down"), "up"])
     agent = create_agent(model, middleware=[BudgetMiddleware(ledger=ledger)])
@@ -278,7 +278,7 @@ class AsksTwice(AgentMiddleware[Any, Any]):
         return (yield request)
 
 
-def test_innermost_counts_each_attempt_and_outermost_what_came_of_them(ask: Ask) -> None:
+def test_innermost_counts_each_attempt_and_outermost_counts_the_last(ask: Ask) -> None:
     for inside, count in ((True, 2), (False, 1)):
         budget = BudgetMiddleware(run=Limits(turns=9))
         stack = [AsksTwice(), budget] if inside else [budget, AsksTwice()]
@@ -287,35 +287,35 @@ def test_innermost_counts_each_attempt_and_outermost_what_came_of_them(ask: Ask)
         assert agent.get_state(ONE).values["budget_run"]["BudgetMiddleware"]["turns"] == count
 
 
-def test_a_thread_is_written_once_a_run_and_counts_the_run_at_hand(ask: Ask) -> None:
+def test_a_thread_is_written_once_a_run_and_includes_the_current_run(ask: Ask) -> None:
     budget = BudgetMiddleware(thread=Limits(turns=3), exit_behavior="end")
     script = [*turns(1), "a", "b", "c"]
     agent = create_agent(ScriptedChatModel(script), [look], middleware=[budget], **thread())
     ask(agent, ONE)
     assert agent.get_state(ONE).values["budget_thread"] == {}
     assert ask(agent, ONE)["messages"][-1].text == "b"
-    books = agent.get_state(ONE).values
-    written = [books[key]["BudgetMiddleware"]["turns"] for key in ("budget_thread", "budget_run")]
+    records = agent.get_state(ONE).values
+    written = [records[key]["BudgetMiddleware"]["turns"] for key in ("budget_thread", "budget_run")]
     assert written == [2, 1]
     assert "3 of 3 turns in this thread" in ask(agent, ONE)["messages"][-1].text
 
 
-def test_instances_keep_books_of_their_own(ask: Ask) -> None:
+def test_instances_have_separate_records(ask: Ask) -> None:
     stack = [
         BudgetMiddleware(run=Limits(turns=9), name="wide"),
         BudgetMiddleware(run=Limits(turns=2), name="narrow", exit_behavior="end"),
     ]
     agent = create_agent(ScriptedChatModel(turns(2)), [look], middleware=stack, **thread())
     assert "2 of 2 turns" in ask(agent, ONE)["messages"][-1].text
-    books = agent.get_state(ONE).values["budget_run"]
-    assert (books["wide"]["turns"], books["narrow"]["turns"]) == (2, 2)
+    records = agent.get_state(ONE).values["budget_run"]
+    assert (records["wide"]["turns"], records["narrow"]["turns"]) == (2, 2)
 
 
 class Answer(BaseModel):
     number: int
 
 
-def test_a_structured_answer_is_no_tool_call(ask: Ask) -> None:
+def test_a_structured_answer_is_not_a_tool_call(ask: Ask) -> None:
     fits = [{"name": "Answer", "args": {"number": 1}}]
     budget = BudgetMiddleware(run=Limits(tool_calls=0))
     agent = create_agent(
@@ -341,7 +341,7 @@ def wait() -> str:
     return str(interrupt("Well?"))
 
 
-def test_a_resumed_run_goes_on_with_what_it_has_spent(ask: Ask, call: Ask) -> None:
+def test_a_resumed_run_continues_with_what_it_has_spent(ask: Ask, call: Ask) -> None:
     waits = [{"name": "wait", "args": {}}]
     budget = BudgetMiddleware(run=Limits(turns=2, tool_calls=2), exit_behavior="end")
     agent = create_agent(ScriptedChatModel([waits, waits]), [wait], middleware=[budget], **thread())
@@ -351,7 +351,7 @@ def test_a_resumed_run_goes_on_with_what_it_has_spent(ask: Ask, call: Ask) -> No
     assert "2 of 2 turns in this run" in result["messages"][-1].text
 
 
-def test_an_interrupt_gives_back_what_was_reserved(ask: Ask, call: Ask) -> None:
+def test_an_interrupt_releases_the_reservation(ask: Ask, call: Ask) -> None:
     ledger = Ledger(Limits(tool_calls=1))
     model = ScriptedChatModel([[{"name": "wait", "args": {}}], "done"])
     agent = create_agent(model, [wait], middleware=[BudgetMiddleware(ledger=ledger)], **thread())
@@ -361,7 +361,7 @@ def test_an_interrupt_gives_back_what_was_reserved(ask: Ask, call: Ask) -> None:
     assert ledger.spent.tool_calls == 1
 
 
-def test_seconds_pass_while_the_run_works_and_not_while_it_waits(
+def test_seconds_count_while_the_run_works_and_not_while_it_waits(
     ask: Ask, call: Ask, clock: Clock
 ) -> None:
     def slow() -> str:
@@ -380,7 +380,7 @@ def test_seconds_pass_while_the_run_works_and_not_while_it_waits(
     assert len(model.requests) == 2
 
 
-def test_time_is_kept_back_for_the_last_answer(ask: Ask, clock: Clock) -> None:
+def test_time_is_reserved_for_the_last_answer(ask: Ask, clock: Clock) -> None:
     def slow() -> str:
         """Be slow."""
         clock.sleep(10)
@@ -396,7 +396,7 @@ def test_time_is_kept_back_for_the_last_answer(ask: Ask, clock: Clock) -> None:
     assert clock.now == 1050
 
 
-def test_what_a_tool_does_after_its_interrupt_takes_time(ask: Ask, call: Ask, clock: Clock) -> None:
+def test_the_time_of_a_tool_after_its_interrupt_counts(ask: Ask, call: Ask, clock: Clock) -> None:
     def wait_and_work() -> str:
         """Wait for a person, then work."""
         interrupt("Well?")
@@ -411,10 +411,10 @@ def test_what_a_tool_does_after_its_interrupt_takes_time(ask: Ask, call: Ask, cl
     assert "60 of 50 seconds in this run are used up" in result["messages"][-1].text
 
 
-def test_a_tool_does_not_start_when_the_time_is_over(ask: Ask, clock: Clock) -> None:
+def test_a_tool_does_not_start_when_the_time_is_used_up(ask: Ask, clock: Clock) -> None:
     def late(_: Any) -> AIMessage:
         clock.sleep(30)
-        return said(looks=1)
+        return response(looks=1)
 
     budget = BudgetMiddleware(run=Limits(seconds=20), exit_behavior="end")
     result = ask(create_agent(ScriptedChatModel([late]), [look], middleware=[budget]))
@@ -422,11 +422,11 @@ def test_a_tool_does_not_start_when_the_time_is_over(ask: Ask, clock: Clock) -> 
     assert "seconds in this run are used up" in result["messages"][-1].text
 
 
-def test_people_are_asked_for_more_and_the_run_goes_on(ask: Ask, call: Ask) -> None:
+def test_people_raise_the_limits_and_the_run_continues(ask: Ask, call: Ask) -> None:
     budget = BudgetMiddleware(
         run=Limits(turns=1), thread=Limits(usd=5), prices=PRICES, exit_behavior="ask"
     )
-    model = ScriptedChatModel([*turns(2), said("done")])
+    model = ScriptedChatModel([*turns(2), response("done")])
     agent = create_agent(model, [look], middleware=[budget], **thread())
     question = ask(agent, ONE)["__interrupt__"][0]
     assert question.value["reason"] == "1 of 1 turns in this run are used up."
@@ -454,14 +454,17 @@ def test_people_may_stop_the_run(ask: Ask, call: Ask) -> None:
         ({"type": "raise", "extra": {"turns": 0.5}}, "must be at least 1"),
         ({"type": "raise", "extra": {"turns": 1.5}}, "must be a whole number"),
         ({"type": "raise", "extra": {"turns": -1}}, "greater than 0"),
-        ({"type": "raise", "extra": {"turns": 1, "usd": 1}}, "usd: no such limit"),
+        (
+            {"type": "raise", "extra": {"turns": 1, "usd": 1}},
+            "extra has usd, of which no limit is used up",
+        ),
     ],
 )
-def test_an_answer_that_does_not_fit_is_refused_and_can_be_given_again(
+def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
     ask: Ask, call: Ask, answer: Any, problem: str
 ) -> None:
     budget = BudgetMiddleware(run=Limits(turns=1), exit_behavior="ask")
-    model = ScriptedChatModel([*turns(1), said("done")])
+    model = ScriptedChatModel([*turns(1), response("done")])
     agent = create_agent(model, [look], middleware=[budget], **thread())
     ask(agent, ONE)
     with pytest.raises(ValidationError, match=problem):
@@ -473,7 +476,7 @@ def test_an_answer_that_does_not_fit_is_refused_and_can_be_given_again(
 def test_people_may_raise_a_shared_ledger(ask: Ask, call: Ask) -> None:
     ledger = Ledger(Limits(turns=1))
     budget = BudgetMiddleware(ledger=ledger, exit_behavior="ask")
-    model = ScriptedChatModel([*turns(1), said("done")])
+    model = ScriptedChatModel([*turns(1), response("done")])
     agent = create_agent(model, [look], middleware=[budget], **thread())
     ask(agent, ONE)
     result = call(agent, Command(resume={"type": "raise", "extra": {"turns": 2}}), ONE)
@@ -481,7 +484,7 @@ def test_people_may_raise_a_shared_ledger(ask: Ask, call: Ask) -> None:
     assert (ledger.limits.turns, ledger.spent.turns, ledger.reserved) == (3, 2, Spent())
 
 
-def test_a_model_without_a_known_price_is_not_asked(ask: Ask) -> None:
+def test_a_model_without_a_known_price_is_not_called(ask: Ask) -> None:
     model = ScriptedChatModel(["never"])
     agent = create_agent(model, middleware=[BudgetMiddleware(run=Limits(usd=1))])
     with pytest.raises(UnknownPriceError, match=r"prices=\{'ScriptedChatModel': Price") as caught:
@@ -490,7 +493,7 @@ def test_a_model_without_a_known_price_is_not_asked(ask: Ask) -> None:
     assert not model.requests
 
 
-def test_a_model_that_reports_no_usage_is_booked_by_estimate(ask: Ask) -> None:
+def test_a_model_that_reports_no_usage_is_recorded_by_estimate(ask: Ask) -> None:
     ledger = Ledger(Limits(usd=10))
     budget = BudgetMiddleware(ledger=ledger, prices=PRICES, token_counter=len)
     agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[budget], system_prompt="Be brief.")
@@ -507,13 +510,13 @@ def test_only_what_came_since_the_last_answer_is_counted(ask: Ask) -> None:
         return len(messages)
 
     budget = BudgetMiddleware(run=Limits(total_tokens=10**6), token_counter=count)
-    model = ScriptedChatModel([*turns(6), said("done")])
+    model = ScriptedChatModel([*turns(6), response("done")])
     ask(create_agent(model, [look], middleware=[budget]))
     assert max(counted[1:]) == 1
 
 
-def test_an_answer_is_capped_where_the_limits_end(ask: Ask) -> None:
-    model = ScriptedChatModel([said("done", read=100, written=20)])
+def test_an_answer_is_capped_at_the_limits(ask: Ask) -> None:
+    model = ScriptedChatModel([response("done", read=100, written=20)])
     budget = BudgetMiddleware(
         run=Limits(total_tokens=150, usd=0.130),
         prices=PRICES,
@@ -525,7 +528,7 @@ def test_an_answer_is_capped_where_the_limits_end(ask: Ask) -> None:
     assert model.requests[0].kwargs == {"max_tokens": 30}
 
 
-def test_a_cancelled_call_gives_back_what_was_reserved() -> None:
+def test_a_cancelled_call_releases_its_reservation() -> None:
     ledger = Ledger(Limits(turns=1, tool_calls=1))
 
     async def hang() -> str:
@@ -553,8 +556,8 @@ def test_a_cancelled_call_gives_back_what_was_reserved() -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "problem"),
     [
-        ({}, ValueError, "Give run=Limits"),
-        ({"run": Limits()}, ValueError, "Give run=Limits"),
+        ({}, ValueError, "Pass run=Limits"),
+        ({"run": Limits()}, ValueError, "Pass run=Limits"),
         ({"run": {"usd": 1}}, TypeError, "run must be Limits"),
         ({"ledger": Limits(turns=1)}, TypeError, "ledger must be Ledger"),
         ({"warn_at": 0}, ValueError, "warn_at must be more than 0"),
@@ -574,7 +577,7 @@ def test_a_cancelled_call_gives_back_what_was_reserved() -> None:
         ),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(
+def test_invalid_settings_raise(
     settings: dict[str, Any], error: type[Exception], problem: str
 ) -> None:
     given = (
@@ -589,6 +592,6 @@ def test_settings_that_make_no_sense_are_refused(
 @pytest.mark.parametrize(
     "limits", [{"usd": -1}, {"usd": float("nan")}, {"turns": 1.5}, {"tool_calls": True}]
 )
-def test_limits_that_are_no_amounts_are_refused(limits: dict[str, Any]) -> None:
+def test_limits_that_are_not_amounts_raise(limits: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(limits))):
         Limits(**limits)

@@ -1,4 +1,4 @@
-"""Old tool results are cleared once, in the prompt and in the thread, and nothing else changes."""
+"""ContextEditingMiddleware: old tool results are cleared once, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_what_was_cleared_stays_cleared_and_prompts_continue_each_other(ask: Ask
     assert result["messages"][:-1] == prompts[-1]
 
 
-def test_nothing_is_cleared_at_the_trigger_and_all_above_it() -> None:
+def test_nothing_is_cleared_at_the_trigger_and_everything_above_it() -> None:
     history = [*turn("a", "x" * 60), *turn("b", "y" * 40), AIMessage("")]
     at, above = (ClearToolUsesEdit(trigger=trigger, keep=0) for trigger in (100, 99))
     assert edited(at, history) == history
@@ -137,7 +137,7 @@ def test_results_that_the_model_has_not_read_always_stay(ask: Ask) -> None:
     assert results(result["messages"]) == [CLEARED, "b", "c"]
 
 
-def test_a_cleared_result_keeps_all_but_its_content() -> None:
+def test_a_cleared_result_keeps_everything_but_its_content() -> None:
     picture: Any = [{"type": "image", "base64": "A" * 100, "mime_type": "image/png"}]
     history: list[Any] = [
         *turn("a", picture, status="error", artifact={"rows": 3}),
@@ -151,7 +151,7 @@ def test_a_cleared_result_keeps_all_but_its_content() -> None:
     assert made[0] is history[0]
 
 
-def test_a_result_that_reads_like_the_placeholder_is_no_cleared_one() -> None:
+def test_a_result_that_equals_the_placeholder_does_not_count_as_cleared() -> None:
     history = [*turn("a", "[gone]"), *turn("b", "x" * 90), AIMessage("")]
     once = edited(ClearToolUsesEdit(trigger=0, keep=0, placeholder="[gone]"), history)
     assert [m.response_metadata != {} for m in once if isinstance(m, ToolMessage)] == [True, True]
@@ -170,7 +170,7 @@ def test_results_of_excluded_tools_stay_under_either_name() -> None:
     assert results(edited(edit, history)) == [CLEARED, *spared]
 
 
-def test_the_inputs_of_cleared_calls_go_from_wherever_a_provider_repeats_them() -> None:
+def test_the_inputs_of_cleared_calls_are_removed_wherever_a_provider_repeats_them() -> None:
     long: Any = {"word": "x" * 100}
     one: Any = {"name": "look", "args": long, "id": "1", "type": "tool_call"}
     two = {**one, "id": "2"}
@@ -269,7 +269,7 @@ class Shorten:
         ]
 
 
-def test_an_edit_of_ones_own_reaches_the_thread_and_the_next_edit(ask: Ask) -> None:
+def test_a_custom_edit_reaches_the_thread_and_the_next_edit(ask: Ask) -> None:
     seen: list[Any] = []
 
     class Look:
@@ -310,7 +310,7 @@ def test_a_history_that_an_edit_breaks_is_repaired_before_the_model_sees_it(ask:
 
 
 @pytest.mark.parametrize("given", ["text", [1], {"messages": []}, 7])
-def test_an_edit_that_gives_no_messages_is_named(ask: Ask, given: Any) -> None:
+def test_an_edit_that_returns_no_messages_raises(ask: Ask, given: Any) -> None:
     class Odd:
         def apply(self, messages: list[AnyMessage], *, count_tokens: Any) -> Any:
             return given
@@ -376,7 +376,7 @@ def test_two_instances_do_not_undo_each_other(ask: Ask) -> None:
     ("settings", "problem"),
     [
         ({"trigger": -1}, "trigger must be a whole number of at least 0"),
-        ({"trigger": None}, "trigger must be a whole number of at least 0, not None"),
+        ({"trigger": None}, "trigger must be a whole number of at least 0, got None"),
         ({"trigger": ("tokens", 5)}, "trigger must be a whole number"),
         ({"clear_at_least": 0.5}, "clear_at_least must be a whole number"),
         ({"keep": True}, "keep must be a whole number"),
@@ -386,7 +386,7 @@ def test_two_instances_do_not_undo_each_other(ask: Ask) -> None:
         ({"placeholder": None}, "placeholder must be a string"),
     ],
 )
-def test_an_edit_that_cannot_work_is_refused(settings: dict[str, Any], problem: str) -> None:
+def test_an_invalid_edit_raises(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         ClearToolUsesEdit(**settings)
 
@@ -394,16 +394,16 @@ def test_an_edit_that_cannot_work_is_refused(settings: dict[str, Any], problem: 
 @pytest.mark.parametrize(
     ("settings", "error", "problem"),
     [
-        ({"edits": []}, ValueError, r"edits must be a list such as \[ClearToolUsesEdit\(\)\]"),
+        ({"edits": []}, ValueError, r"edits must be a list of edits"),
         ({"edits": ClearToolUsesEdit()}, ValueError, "edits must be a list"),
-        ({"edits": [ClearToolUsesEdit]}, TypeError, "edits must hold objects with apply"),
-        ({"edits": [look]}, TypeError, "edits must hold objects with apply"),
+        ({"edits": [ClearToolUsesEdit]}, TypeError, "edits must contain objects with apply"),
+        ({"edits": [look]}, TypeError, "edits must contain objects with apply"),
         ({"token_count_method": "exact"}, ValueError, "must be 'approximate' or 'model'"),
         ({"token_counter": 4}, TypeError, "token_counter must be a function"),
         ({"token_counter": len, "token_count_method": "model"}, ValueError, "not both"),
     ],
 )
-def test_arguments_that_cannot_work_are_refused(
+def test_invalid_arguments_raise(
     settings: dict[str, Any], error: type[Exception], problem: str
 ) -> None:
     with pytest.raises(error, match=problem):
@@ -450,7 +450,7 @@ def answered(messages: Sequence[AnyMessage]) -> list[Any]:
     st.booleans(),
     st.sets(st.sampled_from(["look", "note"])),
 )
-def test_an_edit_keeps_calls_answered_spares_what_it_should_and_is_made_once(
+def test_an_edit_keeps_calls_paired_keeps_excluded_results_and_is_made_once(
     messages: list[AnyMessage],
     trigger: int,
     least: int,
@@ -489,7 +489,7 @@ def test_what_is_written_makes_the_thread_what_the_model_saw(
     assert result["messages"][:-1] == model.requests[0].messages
 
 
-def test_a_request_outside_of_an_agent_is_edited_for_the_call_alone() -> None:
+def test_a_request_outside_an_agent_is_edited_for_the_call_only() -> None:
     seen: list[Any] = []
 
     def handler(request: ModelRequest[Any]) -> str:

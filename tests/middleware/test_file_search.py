@@ -1,4 +1,4 @@
-"""Files are found by name and content, in one folder, whatever a model or the folder may hold."""
+"""The file search middleware, with hostile patterns, paths and folders."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from hypothesis import strategies as st
 
 from agent_factory import create_agent
 from agent_factory.middleware import FilesystemFileSearchMiddleware
+from agent_factory.middleware.file_search import tree
+from agent_factory.middleware.file_search.globs import Scope
+from agent_factory.middleware.file_search.tree import Deadline, Tree
 from agent_factory.testing import ScriptedChatModel
 
 Run = Callable[..., Any]
@@ -37,7 +40,7 @@ def tools(root: Path, **settings: Any) -> tuple[Search, Search]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A workspace beside a secret, with all that may lie in a folder."""
+    """A folder with files of many kinds, next to a secret."""
     (tmp_path / "secret.txt").write_text("TOP secret\n")
     inside = tmp_path / "root"
     for folder in ("src/deep", "docs", "src/.hidden"):
@@ -182,8 +185,8 @@ HOSTILE_PATHS = [
 ]
 
 
-def booby_trapped(root: Path) -> None:
-    """Links in all shapes, and things that are no files."""
+def add_links_and_devices(root: Path) -> None:
+    """Add links of all kinds, a pipe and a socket."""
     for name, target in {
         "up": "..",
         "absolute": str(root.parent),
@@ -212,7 +215,7 @@ def booby_trapped(root: Path) -> None:
 @pytest.mark.parametrize("rg", BOTH)
 @pytest.mark.parametrize("path", HOSTILE_PATHS)
 def test_no_path_leads_out(root: Path, rg: bool, path: str) -> None:
-    booby_trapped(root)
+    add_links_and_devices(root)
     glob, grep = tools(root, use_ripgrep=rg)
     for text in (glob(pattern="**/*", path=path), grep(pattern="", path=path)):
         assert text.startswith("Error: "), text
@@ -224,7 +227,7 @@ def test_no_path_leads_out(root: Path, rg: bool, path: str) -> None:
     "pattern", ["**/*", "*/*", "up/*", "/up/**", "loop/**/x", "**/secret.txt", "inner/**", "pipe"]
 )
 def test_no_pattern_leads_out(root: Path, rg: bool, pattern: str) -> None:
-    booby_trapped(root)
+    add_links_and_devices(root)
     glob, grep = tools(root, use_ripgrep=rg, timeout=5)
     started = time.monotonic()
     everything = glob(pattern=pattern) + grep(pattern="", include=pattern, output_mode="content")
@@ -243,7 +246,7 @@ def test_no_pattern_leads_out(root: Path, rg: bool, pattern: str) -> None:
     assert time.monotonic() - started < 4
 
 
-def test_patterns_that_lead_upwards_are_refused(root: Path) -> None:
+def test_patterns_with_dot_dot_are_rejected(root: Path) -> None:
     glob, grep = tools(root)
     for text in (glob(pattern="../*"), grep(pattern="x", include="src/../../*")):
         assert text == (
@@ -266,21 +269,19 @@ def test_patterns_that_lead_upwards_are_refused(root: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("rg", BOTH)
-def test_patterns_that_cannot_be_used_are_explained(
-    root: Path, rg: bool, arguments: dict[str, Any]
-) -> None:
+def test_invalid_patterns_are_reported(root: Path, rg: bool, arguments: dict[str, Any]) -> None:
     _, grep = tools(root, use_ripgrep=rg)
     assert grep(**arguments).startswith("Error: the ")
 
 
 @pytest.mark.parametrize("rg", BOTH)
-def test_a_regex_that_backtracks_forever_is_stopped_and_what_was_found_is_kept(
+def test_a_regex_that_backtracks_forever_is_stopped_and_keeps_its_results(
     root: Path, rg: bool
 ) -> None:
     (root / "src/zz").write_text("a" * 60 + "!\n")
     _, grep = tools(root, use_ripgrep=rg, timeout=0.6)
     started = time.monotonic()
-    # The look-ahead is nothing for ripgrep, so Python searches in both cases.
+    # ripgrep does not support look-ahead, so Python searches in both cases.
     text = grep(pattern="TOP = 1|^(?=a)(a+)+$", path="/src", include="[az]*")
     assert text == (
         "/src/a.py\n[The search was stopped after 0.6 seconds. Narrow the pattern or the path.]"
@@ -289,7 +290,7 @@ def test_a_regex_that_backtracks_forever_is_stopped_and_what_was_found_is_kept(
 
 
 @needs_ripgrep
-def test_ripgrep_finds_such_a_match_in_linear_time(root: Path) -> None:
+def test_ripgrep_matches_in_linear_time(root: Path) -> None:
     (root / "evil").write_text("a" * 60 + "!\n")
     _, grep = tools(root)
     assert grep(pattern="(a+)+$", path="/", include="evil") == "No matches found."
@@ -325,7 +326,7 @@ def test_binary_and_large_files_are_left_out(root: Path, rg: bool) -> None:
 
 @pytest.mark.parametrize("rg", BOTH)
 @pytest.mark.parametrize("mode", ["files_with_matches", "count", "content"])
-def test_many_results_are_cut_with_a_notice(tmp_path: Path, rg: bool, mode: str) -> None:
+def test_many_results_are_truncated_with_a_notice(tmp_path: Path, rg: bool, mode: str) -> None:
     for number in range(250):
         (tmp_path / f"{number:03}").write_text("x\n")
     glob, grep = tools(tmp_path, use_ripgrep=rg)
@@ -337,7 +338,7 @@ def test_many_results_are_cut_with_a_notice(tmp_path: Path, rg: bool, mode: str)
 
 
 @pytest.mark.parametrize("rg", BOTH)
-def test_long_lines_are_cut(tmp_path: Path, rg: bool) -> None:
+def test_long_lines_are_truncated(tmp_path: Path, rg: bool) -> None:
     (tmp_path / "long").write_text("ä" * 3_000_000 + "\n" + "b" * 501 + "\n" + "c" * 500)
     _, grep = tools(tmp_path, use_ripgrep=rg)
     assert grep(pattern="^.", output_mode="content").splitlines() == [
@@ -348,9 +349,7 @@ def test_long_lines_are_cut(tmp_path: Path, rg: bool) -> None:
 
 
 @pytest.mark.parametrize("rg", BOTH)
-def test_names_and_lines_that_are_no_text_are_shown_and_forge_no_line(
-    tmp_path: Path, rg: bool
-) -> None:
+def test_unprintable_names_are_escaped_and_forge_no_line(tmp_path: Path, rg: bool) -> None:
     for name in (b"bad\xff", b"two\nfake:1:x", b"\xe2\x80\xaeright"):
         Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))).write_bytes(b"x\xffy\n")
     glob, grep = tools(tmp_path, use_ripgrep=rg)
@@ -361,7 +360,7 @@ def test_names_and_lines_that_are_no_text_are_shown_and_forge_no_line(
 
 
 @pytest.mark.parametrize("rg", BOTH)
-def test_what_cannot_be_read_or_vanishes_is_left_out(
+def test_unreadable_and_vanished_files_are_left_out(
     root: Path, rg: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_open, real_scandir = os.open, os.scandir
@@ -380,7 +379,7 @@ def test_what_cannot_be_read_or_vanishes_is_left_out(
 
 
 @pytest.mark.parametrize("rg", BOTH)
-def test_a_root_that_is_gone_is_told(tmp_path: Path, rg: bool) -> None:
+def test_a_missing_root_gives_no_results(tmp_path: Path, rg: bool) -> None:
     root = tmp_path / "root"
     root.mkdir()
     glob, grep = tools(root, use_ripgrep=rg)
@@ -391,39 +390,32 @@ def test_a_root_that_is_gone_is_told(tmp_path: Path, rg: bool) -> None:
     assert "secret" not in grep(pattern="x")
 
 
-def test_a_folder_exchanged_for_a_link_leads_nowhere(root: Path) -> None:
-    """Python's way is closed even to someone who swaps folders during the search."""
-    from agent_factory.middleware.file_search import tree as _tree
-
-    tree = _tree.Tree(root)
+def test_a_folder_replaced_by_a_link_leads_nowhere(root: Path) -> None:
+    """Python rejects the link even if the folder is replaced during the search."""
+    folder = Tree(root)
     shutil.rmtree(root / "src")
     (root / "src").symlink_to(root.parent)
-    assert tree.read(("src", "secret.txt"), 100) is None
-    assert tree.file(("src", "secret.txt")) is None
-    assert tree.kind(("src", "secret.txt")) == "nothing"
-    assert tree.kind(("src",)) == "link"
-    scope = _tree.Scope.of("**/*", ("src",))
-    assert list(tree.walk(scope, _tree.Deadline(time.monotonic() + 9))) == []
+    assert folder.read(("src", "secret.txt"), 100) is None
+    assert folder.kind(("src", "secret.txt")) == "nothing"
+    assert folder.kind(("src",)) == "link"
+    scope = Scope("**/*", ("src",))
+    assert list(folder.walk(scope, Deadline(time.monotonic() + 9))) == []
 
 
-def test_a_file_exchanged_for_a_pipe_or_a_device_is_not_read(root: Path) -> None:
-    from agent_factory.middleware.file_search import tree as _tree
-
-    booby_trapped(root)
-    tree = _tree.Tree(root)
-    assert tree.read(("pipe",), 100) is None
-    assert _tree.Tree("/dev").read(("zero",), 100) is None
+def test_a_file_replaced_by_a_pipe_or_a_device_is_not_read(root: Path) -> None:
+    add_links_and_devices(root)
+    folder = Tree(root)
+    assert folder.read(("pipe",), 100) is None
+    assert Tree("/dev").read(("zero",), 100) is None
 
 
 @pytest.mark.parametrize("descriptors", [True, False])
-def test_without_descriptors_links_lead_nowhere_either(
+def test_without_descriptors_links_lead_nowhere(
     root: Path, descriptors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Windows has none."""
-    from agent_factory.middleware.file_search import tree as _tree
-
-    monkeypatch.setattr(_tree, "HAS_DESCRIPTORS", descriptors)
-    booby_trapped(root)
+    """As on Windows."""
+    monkeypatch.setattr(tree, "HAS_DESCRIPTORS", descriptors)
+    add_links_and_devices(root)
     glob, grep = tools(root, use_ripgrep=False)
     assert sorted(glob(pattern="**/*.py").splitlines()) == [
         "/src/.hidden/c.py",
@@ -436,7 +428,7 @@ def test_without_descriptors_links_lead_nowhere_either(
 
 
 @pytest.mark.parametrize("rg", BOTH)
-def test_settings_of_the_machine_change_nothing(
+def test_settings_of_the_machine_have_no_effect(
     root: Path, rg: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """No configuration of ripgrep is read, and no `rg` or Python module in the folder is run."""
@@ -453,7 +445,7 @@ def test_settings_of_the_machine_change_nothing(
 
 
 @needs_ripgrep
-def test_a_program_in_the_folder_is_not_taken_for_ripgrep(
+def test_a_program_in_the_folder_is_not_used_as_ripgrep(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "rg").symlink_to(shutil.which("rg") or "")
@@ -485,7 +477,7 @@ def test_without_ripgrep_python_searches(root: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("rg", BOTH)
-def test_searches_do_not_hold_up_the_event_loop(root: Path, rg: bool) -> None:
+def test_searches_do_not_block_the_event_loop(root: Path, rg: bool) -> None:
     (root / "evil").write_text("a" * 60 + "!\n")
     search: Any = FilesystemFileSearchMiddleware(root_path=root, use_ripgrep=rg, timeout=0.4)
 
@@ -502,7 +494,7 @@ def test_searches_do_not_hold_up_the_event_loop(root: Path, rg: bool) -> None:
     assert asyncio.run(both()) > 10
 
 
-def test_two_folders_have_tools_of_their_own(call: Run, root: Path, tmp_path: Path) -> None:
+def test_two_folders_have_separate_tools(call: Run, root: Path, tmp_path: Path) -> None:
     stack = [
         FilesystemFileSearchMiddleware(root_path=root),
         FilesystemFileSearchMiddleware(root_path=root / "docs", tool_prefix="docs_", name="docs"),
@@ -547,8 +539,8 @@ INCLUDES = st.none() | st.sampled_from(["*", "*.py", "*.{py,b}", "a/**", "**/a/*
 MODES = st.sampled_from(["files_with_matches", "content", "count"])
 
 
-def planted(root: Path, tree: dict[tuple[str, ...], bytes]) -> None:
-    """Write a tree; a name that is a file already is no folder too."""
+def write_tree(root: Path, tree: dict[tuple[str, ...], bytes]) -> None:
+    """Write a tree; skip paths below a name that is already a file."""
     for parts, content in tree.items():
         path = root.joinpath(*parts)
         if not path.exists() and not any(parent.is_file() for parent in path.parents):
@@ -563,7 +555,7 @@ def test_ripgrep_and_python_find_the_same(
     tree: dict[tuple[str, ...], bytes], pattern: str, include: str | None, mode: str
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        planted(Path(folder), tree)
+        write_tree(Path(folder), tree)
         arguments = {"pattern": pattern, "include": include, "output_mode": mode}
         by_ripgrep, by_python = (
             tools(Path(folder), use_ripgrep=rg)[1](**arguments) for rg in (True, False)
@@ -575,7 +567,7 @@ def test_ripgrep_and_python_find_the_same(
     path=st.text(st.sampled_from("/.~ab\0\\\ud800") | st.characters(), max_size=12),
     pattern=st.text(st.sampled_from("/.*?[]{},!ab\0"), max_size=12),
 )
-def test_whatever_is_asked_for_is_answered_in_text(path: str, pattern: str) -> None:
+def test_any_arguments_give_a_text(path: str, pattern: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "a").write_text("x")
         glob, _ = tools(Path(folder))
@@ -587,8 +579,8 @@ def test_whatever_is_asked_for_is_answered_in_text(path: str, pattern: str) -> N
 @pytest.mark.parametrize(
     ("settings", "error", "problem"),
     [
-        ({"root_path": "/no/such/folder"}, ValueError, "root_path must be a folder"),
-        ({"root_path": __file__}, ValueError, "root_path must be a folder"),
+        ({"root_path": "/no/such/folder"}, ValueError, "root_path must be an existing folder"),
+        ({"root_path": __file__}, ValueError, "root_path must be an existing folder"),
         ({"root_path": None}, TypeError, "root_path must be the path of a folder"),
         ({"use_ripgrep": "yes"}, TypeError, "use_ripgrep must be True or False"),
         ({"max_file_size_mb": 0}, ValueError, "max_file_size_mb must be a number of megabytes"),
@@ -599,7 +591,7 @@ def test_whatever_is_asked_for_is_answered_in_text(path: str, pattern: str) -> N
         ({"tool_prefix": 3}, ValueError, "tool_prefix must be"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(
+def test_invalid_arguments_are_rejected(
     settings: dict[str, Any], error: type[Exception], problem: str
 ) -> None:
     with pytest.raises(error, match=problem):

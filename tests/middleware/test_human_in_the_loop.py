@@ -1,4 +1,4 @@
-"""People decide about tool calls, in one go or one by one, and the model learns what happened."""
+"""HumanInTheLoopMiddleware: people decide about tool calls, together or one by one."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_approved_calls_run(go: Go) -> None:
     assert answers(result)["s"].content == "sent to Ann"
 
 
-def test_an_edited_call_runs_as_edited_and_the_model_is_told(go: Go) -> None:
+def test_an_edited_call_runs_and_the_edit_is_reported_to_the_model(go: Go) -> None:
     agent, mailbox, model = agent_with([SEND], "done")
     go(agent, "Write to Ann")
     result = go(agent, decided(edit("send", to="Bob")))
@@ -132,10 +132,10 @@ def test_an_edited_call_runs_as_edited_and_the_model_is_told(go: Go) -> None:
     assert [(c["id"], c["name"], c["args"]) for c in asked.tool_calls] == [
         ("s", "send", {"to": "Bob"})
     ]
-    told = answers(result)["s"].text
-    assert told.startswith("sent to Bob\n\n[A reviewer changed this call")
-    assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Bob"} instead' in told
-    assert model.requests[1].messages[-1].text == told
+    text = answers(result)["s"].text
+    assert text.startswith("sent to Bob\n\n[A reviewer changed this call")
+    assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Bob"} instead' in text
+    assert model.requests[1].messages[-1].text == text
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "ai"]
 
 
@@ -155,7 +155,7 @@ def test_an_edit_that_changes_nothing_is_an_approval(go: Go) -> None:
     assert answers(result)["s"].text == "sent to Ann"
 
 
-def test_an_edit_is_told_of_in_the_users_own_words(go: Go) -> None:
+def test_the_edit_notice_can_be_customized(go: Go) -> None:
     notice = "{name} {args} for {original_name} {original_args} {else}"
     agent, _, _ = agent_with([tool_call("send", "s", to="{name}")], "done", edit_notice=notice)
     go(agent, "Write")
@@ -164,7 +164,7 @@ def test_an_edit_is_told_of_in_the_users_own_words(go: Go) -> None:
     assert answers(result)["s"].text == f"deleted 2\n\n{expected}"
 
 
-def test_an_edit_is_not_told_of_again_when_its_id_comes_back(go: Go) -> None:
+def test_an_edit_is_not_reported_again_when_its_id_recurs(go: Go) -> None:
     agent, _, _ = agent_with([SEND], [SEND], "done")
     go(agent, "Write to Ann")
     go(agent, decided(edit("send", to="Bob")))
@@ -172,7 +172,7 @@ def test_an_edit_is_not_told_of_again_when_its_id_comes_back(go: Go) -> None:
     assert [m.text for m in result["messages"] if m.type == "tool"][1] == "sent to Ann"
 
 
-def test_a_rejected_call_does_not_run_and_the_model_is_told_why(go: Go) -> None:
+def test_a_rejected_call_does_not_run_and_the_model_reads_the_reason(go: Go) -> None:
     agent, mailbox, model = agent_with([SEND, DELETE], "done")
     go(agent, "Tidy up")
     result = go(agent, decided({"type": "reject", "message": "Not Ann."}, APPROVE))
@@ -181,7 +181,7 @@ def test_a_rejected_call_does_not_run_and_the_model_is_told_why(go: Go) -> None:
     assert [m.type for m in model.requests[1].messages] == ["human", "ai", "tool", "tool"]
 
 
-def test_after_all_calls_were_rejected_the_model_is_asked_again(go: Go) -> None:
+def test_after_all_calls_were_rejected_the_model_is_called_again(go: Go) -> None:
     agent, mailbox, model = agent_with([SEND, DELETE], "Then not.")
     go(agent, "Tidy up")
     result = go(agent, decided(REJECT, {"type": "reject", "message": None}))
@@ -192,7 +192,7 @@ def test_after_all_calls_were_rejected_the_model_is_asked_again(go: Go) -> None:
     model.assert_done()
 
 
-def test_a_reviewer_may_answer_in_the_place_of_the_tool(go: Go) -> None:
+def test_a_reviewer_may_answer_instead_of_the_tool(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND], "done")
     go(agent, "Write to Ann")
     result = go(agent, decided({"type": "respond", "message": "I told her myself."}))
@@ -201,7 +201,7 @@ def test_a_reviewer_may_answer_in_the_place_of_the_tool(go: Go) -> None:
     assert (answer.text, answer.status, answer.name) == ("I told her myself.", "success", "send")
 
 
-def test_tools_that_are_not_listed_or_switched_off_run_at_once(go: Go) -> None:
+def test_tools_that_are_not_listed_or_disabled_run_at_once(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], "done", interrupt_on={"send": False})
     result = go(agent, "Tidy up")
     assert "__interrupt__" not in result
@@ -217,7 +217,7 @@ def test_only_the_listed_calls_of_a_turn_are_asked_about(go: Go) -> None:
     assert len(mailbox.ran) == 2
 
 
-def test_a_predicate_says_which_calls_need_a_review(go: Go) -> None:
+def test_when_selects_the_calls_that_need_a_review(go: Go) -> None:
     seen: list[ToolCallRequest] = []
 
     def is_stranger(request: ToolCallRequest) -> bool:
@@ -237,7 +237,7 @@ def test_a_predicate_says_which_calls_need_a_review(go: Go) -> None:
     assert mailbox.ran == [("send", "Ann")]
 
 
-def test_a_configuration_shapes_the_question(go: Go) -> None:
+def test_a_configuration_is_part_of_the_request(go: Go) -> None:
     def describe(tool_call: Any, state: Any, runtime: Any) -> str:
         return f"{tool_call['id']} after {len(state['messages'])}"
 
@@ -287,7 +287,7 @@ WRONG_RESPONSES = [
 
 
 @pytest.mark.parametrize(("wrong", "problem"), WRONG_RESPONSES)
-def test_a_wrong_answer_is_refused_and_the_thread_can_still_be_answered(
+def test_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
     go: Go, wrong: Any, problem: str
 ) -> None:
     agent, mailbox, _ = agent_with(
@@ -330,7 +330,7 @@ class Hurries(AgentMiddleware[Any, Any]):
         return {"jump_to": "tools"} if getattr(state["messages"][-1], "tool_calls", None) else None
 
 
-def test_a_jump_past_the_hook_does_not_get_past_the_review(go: Go) -> None:
+def test_a_jump_past_the_hook_does_not_bypass_the_review(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND], "done", more=[Hurries()])
     (asked,) = go(agent, "Write to Ann")["__interrupt__"]
     assert asked.value["action_request"]["args"] == {"to": "Ann"}
@@ -347,8 +347,8 @@ def test_two_reviewers_decide_one_after_the_other(go: Go) -> None:
     assert asked.value["action_requests"][0]["args"] == {"to": "Bob"}
     result = go(agent, decided(edit("send", to="Cid")))
     assert mailbox.ran == [("send", "Cid")]
-    told = answers(result)["s"].text
-    assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Cid"}' in told
+    text = answers(result)["s"].text
+    assert 'You asked for send with {"to": "Ann"}; send ran with {"to": "Cid"}' in text
 
 
 def test_an_edited_message_is_not_streamed_a_second_time(
@@ -361,7 +361,7 @@ def test_an_edited_message_is_not_streamed_a_second_time(
     assert [m.type for m, _ in parts if not isinstance(m, AIMessageChunk)] == ["tool"]
 
 
-def test_a_run_without_tool_calls_is_left_alone(go: Go) -> None:
+def test_a_run_without_tool_calls_is_unchanged(go: Go) -> None:
     agent, _, _ = agent_with("hello")
     assert [m.text for m in go(agent, "hi")["messages"]] == ["hi", "hello"]
 
@@ -373,7 +373,7 @@ def asked_by_call(result: dict[str, Any]) -> dict[str, Any]:
     return {i.value["tool_call_id"]: i for i in result["__interrupt__"]}
 
 
-def test_per_call_every_call_has_an_interrupt_of_its_own(go: Go) -> None:
+def test_per_call_every_call_has_a_separate_interrupt(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND, DELETE], interrupt_mode="per_call")
     asked = asked_by_call(go(agent, "Tidy up"))
     assert len({i.id for i in asked.values()}) == 2
@@ -432,17 +432,17 @@ def test_per_call_the_other_calls_run_while_one_waits(go: Go) -> None:
     assert mailbox.ran == [("delete", 1), ("send", "Ann")]
 
 
-def test_per_call_an_edit_may_name_another_tool_and_the_model_is_told(go: Go) -> None:
+def test_per_call_an_edit_may_name_another_tool_and_is_reported_to_the_model(go: Go) -> None:
     agent, mailbox, model = agent_with([SEND], "done", interrupt_mode="per_call")
     go(agent, "Write to Ann")
     result = go(agent, Command(resume=edit("delete", number=4)))
     assert mailbox.ran == [("delete", 4)]
-    told = model.requests[1].messages[-1]
-    assert 'You asked for send with {"to": "Ann"}; delete ran with {"number": 4}' in told.text
+    message = model.requests[1].messages[-1]
+    assert 'You asked for send with {"to": "Ann"}; delete ran with {"number": 4}' in message.text
     assert result["messages"][1].tool_calls[0]["args"] == {"to": "Ann"}
 
 
-def test_per_call_an_edit_to_a_tool_that_does_not_exist_is_told_to_the_model(go: Go) -> None:
+def test_per_call_an_edit_to_an_unknown_tool_is_reported_to_the_model(go: Go) -> None:
     agent, mailbox, _ = agent_with([SEND], "done", interrupt_mode="per_call")
     go(agent, "Write to Ann")
     result = go(agent, Command(resume=edit("fly")))
@@ -461,7 +461,7 @@ def test_per_call_an_edit_to_a_tool_that_does_not_exist_is_told_to_the_model(go:
         ({"type": "edit", "edited_action": {"name": "send"}}, "args"),
     ],
 )
-def test_per_call_a_wrong_answer_is_refused_and_can_be_given_again(
+def test_per_call_an_invalid_answer_raises_and_the_interrupt_can_be_answered_again(
     go: Go, wrong: Any, problem: str, handle_tool_errors: bool
 ) -> None:
     mailbox = Mailbox()
@@ -482,7 +482,7 @@ def test_per_call_a_wrong_answer_is_refused_and_can_be_given_again(
     assert result["messages"][-1].text == "done"
 
 
-def test_a_tool_that_interrupts_on_its_own_still_can(go: Go) -> None:
+def test_a_tool_may_still_interrupt_itself(go: Go) -> None:
     @tool
     def confirm(what: str) -> str:
         """Confirm."""
@@ -523,15 +523,18 @@ async def awhen(request: Any) -> bool:
     ("arguments", "problem"),
     [
         ({"interrupt_on": ["send"]}, "interrupt_on must be a dict"),
-        ({"interrupt_on": {3: True}}, "3 is no tool name"),
+        ({"interrupt_on": {3: True}}, "names of tools as keys, got 3"),
         ({"interrupt_on": {"send": None}}, r"interrupt_on\['send'\] must be True, False or"),
         ({"interrupt_on": {"send": "yes"}}, r"interrupt_on\['send'\] must be True, False or"),
-        ({"interrupt_on": {"send": {"allow": []}}}, "has no key 'allow'; its keys are allowed_dec"),
+        ({"interrupt_on": {"send": {"allow": []}}}, "has unknown keys 'allow'. Use allowed_dec"),
         ({"interrupt_on": {"send": {"allowed_decisions": []}}}, "a list of some of approve, edit"),
         ({"interrupt_on": {"send": {"allowed_decisions": "edit"}}}, "a list of some of approve"),
         ({"interrupt_on": {"send": {"allowed_decisions": ["accept"]}}}, "a list of some of"),
-        ({"interrupt_on": {"send": {"description": 3}}}, "must be a text or a plain function"),
-        ({"interrupt_on": {"send": {"description": awhen}}}, "must be a text or a plain function"),
+        ({"interrupt_on": {"send": {"description": 3}}}, "must be a string or a plain function"),
+        (
+            {"interrupt_on": {"send": {"description": awhen}}},
+            "must be a string or a plain function",
+        ),
         ({"interrupt_on": {"send": {"when": awhen}}}, "must be a plain function of the ToolCall"),
         ({"interrupt_on": {"send": {"when": True}}}, "must be a plain function of the ToolCall"),
         ({"interrupt_on": {"send": {"args_schema": "x"}}}, "must be a JSON schema, a dict"),
@@ -540,8 +543,6 @@ async def awhen(request: Any) -> bool:
         ({"description_prefix": 3}, "must be strings"),
     ],
 )
-def test_a_configuration_that_cannot_work_is_refused(
-    arguments: dict[str, Any], problem: str
-) -> None:
+def test_an_invalid_configuration_raises(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         HumanInTheLoopMiddleware(**{"interrupt_on": {}, **arguments})

@@ -1,4 +1,4 @@
-"""Many agents spend from one purse: nothing is spent twice, lost, or spent without a look."""
+"""Ledger: several agents share a budget, and no amount is counted twice or lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from agent_factory.testing import ScriptedChatModel
 PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
 
 
-def said(text: str = "", *, calls: int = 0, read: int = 90, written: int = 10) -> AIMessage:
+def response(text: str = "", *, calls: int = 0, read: int = 90, written: int = 10) -> AIMessage:
     usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
     made = [{"name": "look", "args": {}, "id": uuid4().hex} for _ in range(calls)]
     return AIMessage(text, tool_calls=made, usage_metadata=usage)
@@ -43,7 +43,7 @@ def look() -> str:
     return "a tree"
 
 
-def test_a_reservation_is_spent_as_it_was_or_given_back() -> None:
+def test_a_reservation_is_committed_or_released() -> None:
     ledger = Ledger(Limits(usd=1))
     with ledger.reserve(Spent(usd=0.4)) as reservation:
         assert ledger.reserved.usd == 0.4
@@ -53,7 +53,7 @@ def test_a_reservation_is_spent_as_it_was_or_given_back() -> None:
     assert (ledger.spent.usd, ledger.spent.turns, ledger.reserved) == (0.25, 1, Spent())
 
 
-def test_a_reservation_is_spent_once() -> None:
+def test_a_reservation_is_committed_once() -> None:
     ledger = Ledger(Limits())
     with ledger.reserve(Spent(turns=1)) as reservation:
         reservation.commit(Spent(turns=1))
@@ -62,7 +62,7 @@ def test_a_reservation_is_spent_once() -> None:
     assert ledger.spent.turns == 1
 
 
-def test_what_does_not_fit_beside_what_is_reserved_is_refused() -> None:
+def test_an_amount_that_does_not_fit_with_the_reservations_raises() -> None:
     ledger = Ledger(Limits(usd=1))
     with ledger.reserve(Spent(usd=0.6)):
         with pytest.raises(BudgetExceededError, match=r"0\.6 of 1 USD in the shared budget"):
@@ -83,7 +83,7 @@ def test_dollars_add_up_to_the_limit() -> None:
         ledger.reserve(Spent(usd=0.000001))
 
 
-def test_time_counts_while_a_call_is_under_way_and_parallel_ones_once(
+def test_time_counts_while_a_call_is_running_and_parallel_calls_count_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0
@@ -104,7 +104,7 @@ def test_time_counts_while_a_call_is_under_way_and_parallel_ones_once(
             ledger.reserve(Spent())
 
 
-def test_a_snapshot_can_be_gone_on_with() -> None:
+def test_a_ledger_continues_from_a_snapshot() -> None:
     ledger = Ledger(Limits(turns=2), spent=Spent(turns=1, seconds=3.0))
     with ledger.reserve(Spent(turns=1)) as reservation:
         reservation.commit(Spent(turns=1))
@@ -115,7 +115,7 @@ def test_a_snapshot_can_be_gone_on_with() -> None:
         Ledger(Limits(turns=2), spent=copy).reserve(Spent(turns=1))
 
 
-def test_errors_travel_between_processes() -> None:
+def test_errors_can_be_pickled() -> None:
     with pytest.raises(BudgetExceededError) as caught:
         Ledger(Limits(turns=0)).reserve(Spent(turns=1))
     copy = pickle.loads(pickle.dumps(caught.value))
@@ -131,7 +131,7 @@ def test_errors_travel_between_processes() -> None:
         ({"limits": Limits(), "spent": {"usd": 1}}, "spent must be Spent"),
     ],
 )
-def test_a_ledger_takes_limits_and_what_was_spent(settings: Any, problem: str) -> None:
+def test_a_ledger_needs_limits_and_spent(settings: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
         Ledger(**settings)
 
@@ -139,7 +139,7 @@ def test_a_ledger_takes_limits_and_what_was_spent(settings: Any, problem: str) -
 AGENTS = 8
 
 
-def test_agents_in_threads_pass_a_limit_by_no_more_than_a_call_each() -> None:
+def test_agents_in_threads_exceed_a_limit_by_at_most_a_call_each() -> None:
     """All ask before one is answered, and there is room for the least cost of three calls."""
     ledger = Ledger(Limits(usd=0.3))
     everyone_has_come = Barrier(AGENTS)
@@ -148,7 +148,7 @@ def test_agents_in_threads_pass_a_limit_by_no_more_than_a_call_each() -> None:
     def answer(_: list[Any]) -> AIMessage:
         asked.append("asked")
         everyone_has_come.wait(10)
-        return said("done", read=90, written=30)
+        return response("done", read=90, written=30)
 
     def spend(_: int) -> None:
         budget = BudgetMiddleware(
@@ -170,7 +170,7 @@ def test_turns_and_tool_calls_of_threads_are_exact() -> None:
     ledger = Ledger(Limits(turns=20, tool_calls=9))
 
     def spend(_: int) -> list[AnyMessage]:
-        script: list[Any] = [lambda _: said(calls=2)] * 30
+        script: list[Any] = [lambda _: response(calls=2)] * 30
         agent = create_agent(
             ScriptedChatModel(script), [look], middleware=[BudgetMiddleware(ledger=ledger)]
         )
@@ -187,7 +187,7 @@ def test_turns_and_tool_calls_of_threads_are_exact() -> None:
 def test_parent_and_subagent_spend_from_one_ledger(call: Callable[..., Any]) -> None:
     ledger = Ledger(Limits(turns=4, seconds=60))
     inner = create_agent(
-        ScriptedChatModel([said(calls=1), said("inner")]),
+        ScriptedChatModel([response(calls=1), response("inner")]),
         [look],
         middleware=[BudgetMiddleware(ledger=ledger, exit_behavior="end")],
     )
@@ -196,7 +196,7 @@ def test_parent_and_subagent_spend_from_one_ledger(call: Callable[..., Any]) -> 
         """Let another agent look."""
         return str(inner.invoke({"messages": [HumanMessage("Look")]})["messages"][-1].text)
 
-    model = ScriptedChatModel([[{"name": "delegate"}], said("outer")])
+    model = ScriptedChatModel([[{"name": "delegate"}], response("outer")])
     agent = create_agent(
         model, [delegate], middleware=[BudgetMiddleware(ledger=ledger, exit_behavior="end")]
     )
@@ -205,15 +205,15 @@ def test_parent_and_subagent_spend_from_one_ledger(call: Callable[..., Any]) -> 
     assert (ledger.spent.turns, ledger.spent.tool_calls, ledger.reserved) == (4, 2, Spent())
 
 
-def test_a_handler_books_every_call_once(call: Callable[..., Any]) -> None:
+def test_a_handler_records_every_call_once(call: Callable[..., Any]) -> None:
     """The summary is seen by the handler alone, the agent's own call by both."""
     ledger = Ledger(Limits(usd=10))
-    summary = ScriptedChatModel([said("They met.", read=200, written=20)])
+    summary = ScriptedChatModel([response("They met.", read=200, written=20)])
     stack: list[Any] = [
         SummarizationMiddleware(summary, trigger=("messages", 3), keep=("messages", 1)),
         BudgetMiddleware(ledger=ledger, prices=PRICES),
     ]
-    agent = create_agent(ScriptedChatModel([said("done")]), middleware=stack)
+    agent = create_agent(ScriptedChatModel([response("done")]), middleware=stack)
     history = [HumanMessage("Hi"), AIMessage("Hello"), HumanMessage("Go on")]
     call(agent, {"messages": history}, {"callbacks": [ledger.handler(PRICES)]})
     assert (ledger.spent.total_tokens, ledger.spent.turns) == (320, 1)
@@ -229,10 +229,10 @@ def test_a_handler_stops_a_call_whose_price_is_unknown(call: Callable[..., Any])
     assert not model.requests
 
 
-def test_a_handler_without_dollars_needs_no_prices_and_books_no_failures() -> None:
+def test_a_handler_without_a_limit_in_dollars_needs_no_prices_and_records_no_failures() -> None:
     ledger = Ledger(Limits(total_tokens=1000))
     handler = ledger.handler()
-    model = ScriptedChatModel([OSError("down"), said("done")])
+    model = ScriptedChatModel([OSError("down"), response("done")])
     with pytest.raises(OSError, match="down"):
         model.invoke("Hi", {"callbacks": [handler]})
     model.invoke("Hi", {"callbacks": [handler]})
@@ -269,7 +269,7 @@ class Costs:
                 return Fails()
             read = count_tokens_approximately(messages) + 40
             self.dearest = max(self.dearest, read + written)
-            return said("so", calls=calls, read=read, written=written)
+            return response("so", calls=calls, read=read, written=written)
 
         return answer
 
@@ -287,7 +287,7 @@ def check_history(messages: list[AnyMessage]) -> None:
     scripts=st.lists(SCRIPT, min_size=1, max_size=3),
     exit_behavior=st.sampled_from(["answer", "end", "error"]),
 )
-def test_a_shared_budget_is_passed_by_at_most_a_call_of_each_agent(
+def test_a_shared_budget_is_exceeded_by_at_most_a_call_of_each_agent(
     limits: Any, scripts: list[Any], exit_behavior: Any
 ) -> None:
     """Runs end, with a valid history; nothing stays reserved; turns and tool calls are exact."""

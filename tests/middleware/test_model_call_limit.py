@@ -1,4 +1,4 @@
-"""The model is not called more often than it may be, and a run that must stop stops well."""
+"""ModelCallLimitMiddleware: the model is not called too often, and runs end well."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_run_ends_with_a_message_and_its_work_is_kept(ask: Ask) -> None:
     model.assert_done()
 
 
-def test_a_run_within_its_limit_is_left_alone(ask: Ask) -> None:
+def test_a_run_within_its_limit_is_unchanged(ask: Ask) -> None:
     agent = create_agent(
         ScriptedChatModel([CALL, "3"]), [add], middleware=[ModelCallLimitMiddleware(run_limit=2)]
     )
@@ -65,7 +65,7 @@ def test_every_run_of_a_thread_has_its_own_run_limit(ask: Ask) -> None:
     model.assert_done()
 
 
-def test_the_limit_of_a_thread_holds_over_its_runs_and_for_it_alone(ask: Ask) -> None:
+def test_the_limit_of_a_thread_applies_over_its_runs_and_only_to_it(ask: Ask) -> None:
     model = ScriptedChatModel([CALL, "a", "b", "other"])
     agent = create_agent(
         model, [add], middleware=[ModelCallLimitMiddleware(thread_limit=3)], **thread()
@@ -76,6 +76,11 @@ def test_the_limit_of_a_thread_holds_over_its_runs_and_for_it_alone(ask: Ask) ->
     assert "3 of 3 model calls are used up in this thread" in ended["messages"][-1].text
     other = ask(agent, {"configurable": {"thread_id": "2"}})
     assert other["messages"][-1].text == "other"
+
+
+def test_a_limit_of_a_thread_needs_a_checkpointer() -> None:
+    assert ModelCallLimitMiddleware(thread_limit=1).needs_checkpointer
+    assert not ModelCallLimitMiddleware(run_limit=1).needs_checkpointer
 
 
 def test_a_limit_of_zero_allows_no_call(ask: Ask) -> None:
@@ -98,7 +103,7 @@ def test_an_error_carries_the_numbers_and_the_work_is_kept(ask: Ask) -> None:
     assert kept == ["human", "ai", "tool", "human", "ai", "tool"]
 
 
-def test_both_limits_are_named_where_both_are_reached(ask: Ask) -> None:
+def test_both_limits_are_named_if_both_are_reached(ask: Ask) -> None:
     limits = ModelCallLimitMiddleware(thread_limit=1, run_limit=1)
     agent = create_agent(ScriptedChatModel([CALL]), [add], middleware=[limits], **thread())
     text = ask(agent, ONE)["messages"][-1].text
@@ -128,7 +133,7 @@ class NeverContent(AgentMiddleware[Any, Any]):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_hook_that_always_jumps_back_does_not_get_past_the_limit(ask: Ask, first: bool) -> None:
+def test_a_hook_that_always_jumps_back_does_not_bypass_the_limit(ask: Ask, first: bool) -> None:
     limit = ModelCallLimitMiddleware(run_limit=3)
     stack = [limit, NeverContent()] if first else [NeverContent(), limit]
     model = ScriptedChatModel(["1", "2", "3"])
@@ -145,7 +150,7 @@ def test_calls_that_a_hook_has_jumped_away_from_are_answered_at_the_end(ask: Ask
     assert messages[2].text == "This call did not run: the run ended here."
 
 
-def test_a_way_to_the_model_past_the_hook_is_closed_too(ask: Ask, call: Ask) -> None:
+def test_a_run_that_bypasses_the_hook_still_ends(ask: Ask, call: Ask) -> None:
     """Whoever edits the thread can lead the next run straight to the model."""
     limit = ModelCallLimitMiddleware(thread_limit=1)
     agent = create_agent(ScriptedChatModel(["Hi."]), middleware=[limit], **thread())
@@ -215,7 +220,7 @@ def test_an_answer_is_the_last_allowed_call_without_tools(ask: Ask) -> None:
     assert "2 of 2 model calls are used up in this run" in model.requests[1].messages[-1].text
 
 
-def test_a_call_made_up_in_the_last_answer_does_not_run(ask: Ask) -> None:
+def test_a_tool_call_in_the_last_answer_does_not_run(ask: Ask) -> None:
     model = ScriptedChatModel([CALL, CALL])
     limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="answer")
     result = ask(create_agent(model, [add], middleware=[limit]))
@@ -223,7 +228,7 @@ def test_a_call_made_up_in_the_last_answer_does_not_run(ask: Ask) -> None:
     assert result["messages"][-1].text.startswith("I had to stop here: 2 of 2 model calls")
 
 
-def test_a_thread_that_is_used_up_has_no_call_left_to_answer_with(ask: Ask) -> None:
+def test_a_used_up_thread_has_no_call_left_for_an_answer(ask: Ask) -> None:
     model = ScriptedChatModel([CALL, "So."])
     limit = ModelCallLimitMiddleware(thread_limit=2, exit_behavior="answer")
     agent = create_agent(model, [add], middleware=[limit], **thread())
@@ -232,7 +237,7 @@ def test_a_thread_that_is_used_up_has_no_call_left_to_answer_with(ask: Ask) -> N
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_an_answer_is_given_once_whatever_jumps_back(ask: Ask, first: bool) -> None:
+def test_an_answer_is_given_once_even_if_a_hook_jumps_back(ask: Ask, first: bool) -> None:
     limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="answer")
     stack = [limit, NeverContent()] if first else [NeverContent(), limit]
     model = ScriptedChatModel(["1", "2"])
@@ -250,7 +255,7 @@ def test_the_last_answer_may_be_structured(ask: Ask) -> None:
     assert model.requests[1].tools == ["Answer"]
 
 
-def test_a_last_answer_in_the_wrong_form_does_not_break_the_limit(ask: Ask) -> None:
+def test_an_invalid_structured_last_answer_does_not_exceed_the_limit(ask: Ask) -> None:
     limit = ModelCallLimitMiddleware(run_limit=2, exit_behavior="answer")
     model = ScriptedChatModel([CALL, "three"])
     agent = create_agent(model, [add], middleware=[limit], response_format=Answer)
@@ -262,7 +267,7 @@ def test_a_last_answer_in_the_wrong_form_does_not_break_the_limit(ask: Ask) -> N
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({}, "Give a thread_limit, a run_limit or both"),
+        ({}, "Pass thread_limit, run_limit or both"),
         ({"run_limit": -1}, "run_limit must be a whole number"),
         ({"thread_limit": 1.0}, "thread_limit must be a whole number"),
         ({"thread_limit": "3"}, "thread_limit must be a whole number"),
@@ -273,6 +278,6 @@ def test_a_last_answer_in_the_wrong_form_does_not_break_the_limit(ask: Ask) -> N
         ),
     ],
 )
-def test_limits_that_make_no_sense_are_refused(settings: dict[str, Any], problem: str) -> None:
+def test_invalid_limits_raise(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         ModelCallLimitMiddleware(**settings)

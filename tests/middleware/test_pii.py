@@ -1,4 +1,4 @@
-"""Personal data stays out of what an agent reads, keeps, and hands to its tools."""
+"""The PII middleware: input, tool calls, tool results and blocked data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def seen(model: ScriptedChatModel, request: int = -1) -> list[Any]:
     return [message.content for message in model.requests[request].messages]
 
 
-def test_every_message_of_the_user_is_redacted_before_the_model_reads_it(call: Call) -> None:
+def test_every_user_message_is_redacted_before_the_model_reads_it(call: Call) -> None:
     model = ScriptedChatModel(["a", "b"])
     saver = InMemorySaver()
     agent = create_agent(
@@ -67,13 +67,13 @@ def test_every_message_of_the_user_is_redacted_before_the_model_reads_it(call: C
     assert history[0].content == "ada@x.org", "the caller's own message is left alone"
 
 
-def test_nothing_after_the_guard_ever_sees_the_raw_text(call: Call) -> None:
-    """Hooks of the middleware behind it; and only the input itself is kept raw, by LangGraph."""
-    heard: list[Any] = []
+def test_nothing_after_the_guard_sees_the_raw_text(call: Call) -> None:
+    """Hooks of inner middleware, and checkpoints after the raw input that LangGraph stores."""
+    recorded: list[Any] = []
 
     class Curious(AgentMiddleware):
         def before_agent(self, state: Any, runtime: Any) -> None:
-            heard.extend(state["messages"])
+            recorded.extend(state["messages"])
 
         before_model = before_agent
         after_model = before_agent
@@ -85,8 +85,8 @@ def test_nothing_after_the_guard_ever_sees_the_raw_text(call: Call) -> None:
         checkpointer=saver,
     )
     call(agent, hello(), ONE)
-    assert len(heard) == 4
-    assert "ada@" not in repr(heard)
+    assert len(recorded) == 4
+    assert "ada@" not in repr(recorded)
     kept = [state for state in agent.get_state_history(ONE) if "ada@" in repr(state.values)]
     assert all(state.metadata and state.metadata["step"] <= 0 for state in kept)
 
@@ -96,7 +96,7 @@ def counted(text: str, looked: list[str]) -> list[Any]:
     return []
 
 
-def test_each_message_is_looked_at_once_however_long_the_thread_is(call: Call) -> None:
+def test_each_message_is_checked_once_in_a_long_thread(call: Call) -> None:
     looked: list[str] = []
     guard = PIIMiddleware("mine", detector=lambda text: counted(text, looked))
     model = ScriptedChatModel(["ok"] * 6)
@@ -106,12 +106,12 @@ def test_each_message_is_looked_at_once_however_long_the_thread_is(call: Call) -
     for number in range(4):
         looked.clear()
         call(agent, hello(f"{number} ada@x.org"), ONE)
-        # By the hook before the run, and by the one before the model: after the other guard.
+        # Once by before_agent, and once by before_model, after the other guard.
         assert looked == [f"{number} ada@x.org", f"{number} {MARK}"]
 
 
-def test_a_message_put_in_the_place_of_an_earlier_one_is_looked_at(call: Call) -> None:
-    """As a client does that sends the whole conversation each time, as it knows it."""
+def test_a_message_that_replaces_an_earlier_one_is_checked(call: Call) -> None:
+    """As from a client that sends the whole conversation with each request."""
     model = ScriptedChatModel(["a", "b", "c"])
     agent = create_agent(model, middleware=[PIIMiddleware("email")], checkpointer=InMemorySaver())
     first, second = HumanMessage("ada@x.org", id="1"), HumanMessage("hi", id="2")
@@ -122,7 +122,7 @@ def test_a_message_put_in_the_place_of_an_earlier_one_is_looked_at(call: Call) -
     assert seen(model) == [MARK, "a", "hi", "b"]
 
 
-def test_where_the_last_message_it_knew_is_gone_all_are_looked_at(call: Call) -> None:
+def test_all_messages_are_checked_if_the_last_checked_one_is_missing(call: Call) -> None:
     looked: list[str] = []
     guard = PIIMiddleware("mine", detector=lambda text: counted(text, looked))
     agent = create_agent(
@@ -134,12 +134,12 @@ def test_where_the_last_message_it_knew_is_gone_all_are_looked_at(call: Call) ->
     assert set(looked) == {"one", "three"}
 
 
-def test_what_a_tool_says_in_the_name_of_the_user_is_looked_at(call: Call) -> None:
+def test_a_user_message_from_a_tool_is_checked(call: Call) -> None:
     @tool
     def ask(tool_call_id: str = "c1") -> Any:
         """Ask."""
-        told = [ToolMessage("asked", tool_call_id="c1"), HumanMessage("I am ada@x.org")]
-        return Command(update={"messages": told})
+        written = [ToolMessage("asked", tool_call_id="c1"), HumanMessage("I am ada@x.org")]
+        return Command(update={"messages": written})
 
     model = ScriptedChatModel([[{"name": "ask", "args": {}, "id": "c1"}], "ok"])
     agent = create_agent(model, [ask], middleware=[PIIMiddleware("email")])
@@ -147,8 +147,8 @@ def test_what_a_tool_says_in_the_name_of_the_user_is_looked_at(call: Call) -> No
     assert seen(model)[-1] == f"I am {MARK}"
 
 
-def test_the_model_of_a_summary_behind_the_guard_sees_no_more_than_the_agents(call: Call) -> None:
-    """Neither of the user's messages nor of the tools' results."""
+def test_a_summary_model_after_the_guard_reads_redacted_messages(call: Call) -> None:
+    """Both the messages of the user and the results of tools."""
 
     def look_up(who: str) -> str:
         """Look up."""
@@ -171,9 +171,9 @@ def test_the_model_of_a_summary_behind_the_guard_sees_no_more_than_the_agents(ca
 
 
 class TestBlock:
-    """`strategy="block"`: the run ends before the model is asked, and the thread lives on."""
+    """`strategy="block"`: the run ends before the model is asked; the thread stays usable."""
 
-    def test_a_message_is_refused_and_the_thread_can_be_used_again(self, call: Call) -> None:
+    def test_a_blocked_message_ends_the_run_and_the_thread_stays_usable(self, call: Call) -> None:
         ran: list[str] = []
 
         class Behind(AgentMiddleware):
@@ -195,7 +195,7 @@ class TestBlock:
         with pytest.raises(PIIDetectionError):
             call(agent, hello("bob@x.org"), ONE)
 
-    def test_a_run_resumed_after_the_refusal_goes_on_without_the_data(self, call: Call) -> None:
+    def test_a_run_resumed_after_a_block_continues_without_the_data(self, call: Call) -> None:
         model = ScriptedChatModel(["fine"])
         guard = PIIMiddleware("email", strategy="block")
         agent = create_agent(model, middleware=[guard], checkpointer=InMemorySaver())
@@ -204,7 +204,7 @@ class TestBlock:
         assert call(agent, None, ONE)["messages"][-1].text == "fine"
         assert seen(model) == [f"I am {MARK}"]
 
-    def test_what_arises_within_the_run_is_refused_too(self, call: Call) -> None:
+    def test_messages_added_during_the_run_are_blocked(self, call: Call) -> None:
         class Injects(AgentMiddleware):
             def before_model(self, state: Any, runtime: Any) -> Any:
                 return {"messages": [HumanMessage("ada@x.org")]}
@@ -215,7 +215,7 @@ class TestBlock:
             call(create_agent(model, middleware=stack), hello("hi"))
         assert not model.requests
 
-    def test_a_tool_result_is_refused_before_it_is_kept(self, call: Call) -> None:
+    def test_a_tool_result_is_blocked_before_it_is_stored(self, call: Call) -> None:
         def look_up() -> str:
             """Look up."""
             return "eve@x.org"
@@ -238,8 +238,8 @@ def report() -> Any:
 @tool
 def command() -> Any:
     """Command."""
-    told = [ToolMessage("ada@x.org", tool_call_id="c1"), ("user", "eve@x.org")]
-    return Command(update={"messages": told})
+    written = [ToolMessage("ada@x.org", tool_call_id="c1"), ("user", "eve@x.org")]
+    return Command(update={"messages": written})
 
 
 @tool
@@ -256,7 +256,7 @@ def fails() -> str:
         (fails, [f"ValueError: no {MARK}"]),
     ],
 )
-def test_what_tools_return_is_redacted_in_every_form(
+def test_tool_results_are_redacted_in_every_form(
     call: Call, made: Any, expected: list[Any]
 ) -> None:
     model = ScriptedChatModel([[{"name": made.name, "args": {}, "id": "c1"}], "ok"])
@@ -273,10 +273,10 @@ def test_what_tools_return_is_redacted_in_every_form(
 
 
 @pytest.mark.parametrize("form", [dict, list, Overwrite])
-def test_what_a_layer_gives_in_the_place_of_a_tool_is_looked_at(call: Call, form: Any) -> None:
+def test_a_tool_result_given_by_a_layer_is_redacted(call: Call, form: Any) -> None:
     asked = AIMessage("", tool_calls=[{"name": "report", "args": {}, "id": "c1"}])
-    told = [HumanMessage("ada@x.org"), asked, ToolMessage("bob@x.org", tool_call_id="c1")]
-    messages = Overwrite(told) if form is Overwrite else told
+    written = [HumanMessage("ada@x.org"), asked, ToolMessage("bob@x.org", tool_call_id="c1")]
+    messages = Overwrite(written) if form is Overwrite else written
     update: Any = [("messages", messages)] if form is list else {"messages": messages}
 
     class Forgets(AgentMiddleware):
@@ -290,8 +290,8 @@ def test_what_a_layer_gives_in_the_place_of_a_tool_is_looked_at(call: Call, form
     assert seen(model)[-3:] == [MARK, "", MARK]
 
 
-def test_arguments_are_redacted_before_a_tool_has_them(call: Call) -> None:
-    """Those of the model, and those that a reviewer put in their place."""
+def test_arguments_are_redacted_before_a_tool_gets_them(call: Call) -> None:
+    """Arguments from the model, and those that a reviewer replaced."""
     got: list[Any] = []
 
     def send(to: str, copies: list[dict[str, str]], urgent: bool) -> str:
@@ -318,7 +318,7 @@ def test_arguments_are_redacted_before_a_tool_has_them(call: Call) -> None:
     assert got == [(MARK, [{MARK: MARK}], True)]
 
 
-def test_forged_marks_are_text_like_any_other(call: Call) -> None:
+def test_forged_marks_are_plain_text(call: Call) -> None:
     model = ScriptedChatModel(["ok"])
     agent = create_agent(
         model,
@@ -329,7 +329,7 @@ def test_forged_marks_are_text_like_any_other(call: Call) -> None:
     assert seen(model) == [f"{MARK} <email_hash:00000000> [/REDACTED] {MARK}"]
 
 
-def test_malformed_text_is_no_problem(call: Call) -> None:
+def test_malformed_text_is_accepted(call: Call) -> None:
     kinds = ("email", "credit_card", "ip", "mac_address", "url", "phone")
     stack = [PIIMiddleware(kind, strategy="hash", apply_to_output=True) for kind in kinds]
     odd = "\ud800\udfff\x00 \ud800ada@x.org \ufeff"
@@ -349,8 +349,8 @@ def test_guards_of_several_types_need_no_names() -> None:
         )
 
 
-def test_a_guard_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"is applied to nothing\. Let apply_to_input"):
+def test_a_guard_that_applies_to_nothing_is_rejected() -> None:
+    with pytest.raises(ValueError, match=r"is applied to nothing\. Set apply_to_input"):
         PIIMiddleware("email", apply_to_input=False)
-    with pytest.raises(ValueError, match="none of the known types"):
+    with pytest.raises(ValueError, match="pii_type must be one of email"):
         PIIMiddleware("ssn")

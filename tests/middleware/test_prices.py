@@ -1,4 +1,4 @@
-"""What a model's tokens cost: by the user's prices, and by those that genai-prices brings."""
+"""Prices of tokens: given by the user, or listed by genai-prices."""
 
 from __future__ import annotations
 
@@ -51,28 +51,28 @@ def test_a_known_model_costs_what_its_provider_lists() -> None:
     assert cost(OpenAI()) == pytest.approx((1000 * 2.5 + 100 * 10) / 1e6)
 
 
-def test_what_comes_from_a_cache_is_cheaper() -> None:
+def test_cached_tokens_are_cheaper() -> None:
     cached = {"input_token_details": {"cache_read": 800}}
     assert cost(OpenAI(), cached) == pytest.approx((200 * 2.5 + 800 * 1.25 + 100 * 10) / 1e6)
 
 
-def test_the_model_that_answered_is_paid() -> None:
+def test_the_price_of_the_model_that_answered_counts() -> None:
     """A model may be an alias, or a proxy that asks another one."""
     assert cost(OpenAI(), named="gpt-4o-mini") == pytest.approx((1000 * 0.15 + 100 * 0.6) / 1e6)
     assert cost(OpenAI(), named="of-my-own") == cost(OpenAI())
 
 
-def test_a_bound_model_is_priced_as_what_is_bound() -> None:
+def test_a_bound_model_has_the_price_of_its_model() -> None:
     assert cost(OpenAI().bind(temperature=0)) == cost(OpenAI())
     assert cost(OpenAI().bind(model="gpt-4o-mini")) < cost(OpenAI())
 
 
-def test_details_that_contradict_the_totals_are_left_out() -> None:
+def test_details_that_contradict_the_totals_are_ignored() -> None:
     odd = {"input_token_details": {"cache_read": 5000, "audio": -3}}
     assert cost(OpenAI(), odd) == cost(OpenAI())
 
 
-def test_prices_of_ones_own_come_before_the_listed_ones() -> None:
+def test_given_prices_come_before_listed_ones() -> None:
     own = {"gpt-4o": Price(input=1, output=2, cache_read=0.5, cache_write=4)}
     assert cost(OpenAI(), prices=own) == pytest.approx(1200 / 1e6)
     details = {"cache_read": 400, "ephemeral_5m_input_tokens": 100}
@@ -81,35 +81,37 @@ def test_prices_of_ones_own_come_before_the_listed_ones() -> None:
     assert cost(OpenAI(), prices={"other": Price(input=1, output=2)}) == cost(OpenAI())
 
 
-def test_a_function_may_know_all_prices() -> None:
+def test_a_function_may_give_all_prices() -> None:
     def flat(model: str, usage: Any) -> float:
         return {"gpt-4o": 0.25}[model]
 
     assert cost(OpenAI(), prices=flat) == 0.25
     with pytest.raises(UnknownPriceError, match="gpt-9"):
         cost(OpenAI(model_name="gpt-9"), prices=flat)
-    with pytest.raises(ValueError, match="must give US dollars"):
+    with pytest.raises(ValueError, match="must return US dollars"):
         cost(OpenAI(), prices=lambda model, usage: "much")
 
 
 @pytest.mark.parametrize("name", ["gpt-9-ultra", ""])
-def test_a_model_that_no_list_has_is_named(name: str) -> None:
-    with pytest.raises(UnknownPriceError, match=r"has no known price of 'openai'"):
+def test_an_unlisted_model_is_named(name: str) -> None:
+    with pytest.raises(UnknownPriceError, match=r"has no known price at 'openai'"):
         cost(OpenAI(model_name=name))
 
 
-def test_a_provider_that_no_list_has_is_not_guessed() -> None:
+def test_an_unlisted_provider_is_not_guessed() -> None:
     """The same weights cost nothing on one's own machine."""
 
     class Local(OpenAI):
         def _get_ls_params(self, stop: Any = None, **kwargs: Any) -> Any:
             return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": "local"}
 
-    with pytest.raises(UnknownPriceError, match=r"gpt-4o: has no known price of 'local'"):
+    with pytest.raises(UnknownPriceError, match=r"gpt-4o: has no known price at 'local'"):
         cost(Local())
 
 
-def test_without_the_list_dollars_need_prices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_genai_prices_a_limit_in_dollars_needs_prices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Hidden(PathFinder):
         @classmethod
         def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
@@ -134,6 +136,6 @@ def test_without_the_list_dollars_need_prices(monkeypatch: pytest.MonkeyPatch) -
         ({"input": None, "output": 1}, "input and output"),
     ],
 )
-def test_prices_that_are_no_amounts_are_refused(amounts: Any, name: str) -> None:
+def test_prices_that_are_not_amounts_raise(amounts: Any, name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Price(**amounts)

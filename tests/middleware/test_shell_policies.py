@@ -1,4 +1,4 @@
-"""Where a shell runs: what each policy would start, and what its sandbox keeps from a command."""
+"""Where a shell runs: what each policy starts, and what its sandbox withholds from a command."""
 
 from __future__ import annotations
 
@@ -47,16 +47,18 @@ MANY_PROCESSES = (
 
 @pytest.fixture
 def run(call: Callable[..., Any]) -> Run:
-    """Run commands in a shell, one a turn; what the model read."""
+    """Run commands in a shell, one a turn; return what the model read."""
 
-    def told(policy: ExecutionPolicy, folder: Path, *commands: str, **options: Any) -> list[str]:
+    def run_commands(
+        policy: ExecutionPolicy, folder: Path, *commands: str, **options: Any
+    ) -> list[str]:
         shell = ShellToolMiddleware(folder, execution_policy=policy, **options)
         steps = [[{"name": "shell", "args": {"command": command}}] for command in commands]
         agent = create_agent(ScriptedChatModel([*steps, "Done."]), middleware=[shell])
         messages = call(agent, {"messages": "Go"})["messages"]
         return [m.text for m in messages if isinstance(m, ToolMessage)]
 
-    return told
+    return run_commands
 
 
 # Every policy
@@ -90,9 +92,7 @@ def test_every_policy_has_the_same_limits_and_is_a_value(policy: Any) -> None:
         ({"max_processes": 0}, "max_processes must be a whole number"),
     ],
 )
-def test_limits_that_make_no_sense_are_refused(
-    policy: Any, settings: dict[str, Any], problem: str
-) -> None:
+def test_invalid_limits_are_rejected(policy: Any, settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         policy(**settings)
 
@@ -100,23 +100,39 @@ def test_limits_that_make_no_sense_are_refused(
 @pytest.mark.parametrize(
     ("policy", "settings", "problem"),
     [
-        (DockerExecutionPolicy, {"image": ""}, "image must be a text"),
-        (DockerExecutionPolicy, {"binary": None}, "binary must be a text"),
-        (DockerExecutionPolicy, {"user": ""}, "user must be a text"),
+        (DockerExecutionPolicy, {"image": ""}, "image must be a non-empty string"),
+        (DockerExecutionPolicy, {"binary": None}, "binary must be a non-empty string"),
+        (DockerExecutionPolicy, {"user": ""}, "user must be a non-empty string"),
         (DockerExecutionPolicy, {"cpus": "two"}, "cpus must be a number"),
-        (DockerExecutionPolicy, {"extra_run_args": "--gpus all"}, r"in \['--gpus', 'all'\]"),
+        (
+            DockerExecutionPolicy,
+            {"extra_run_args": "--gpus all"},
+            r"Pass extra_run_args=\['--gpus', 'all'\]",
+        ),
         (DockerExecutionPolicy, {"extra_run_args": [1]}, "an argument in extra_run_args"),
-        (BubblewrapExecutionPolicy, {"binary": ""}, "binary must be a text"),
-        (BubblewrapExecutionPolicy, {"read_only_paths": ["opt"]}, "'opt' must be an absolute path"),
-        (BubblewrapExecutionPolicy, {"read_only_paths": "/opt"}, r"a list, as in \['/opt'\]"),
+        (BubblewrapExecutionPolicy, {"binary": ""}, "binary must be a non-empty string"),
+        (
+            BubblewrapExecutionPolicy,
+            {"read_only_paths": ["opt"]},
+            "read_only_paths must be absolute paths, got 'opt'",
+        ),
+        (
+            BubblewrapExecutionPolicy,
+            {"read_only_paths": "/opt"},
+            r"a list, got '/opt'. Pass read_only_paths=\['/opt'\]",
+        ),
         (BubblewrapExecutionPolicy, {"tmpfs_bytes": 1}, "tmpfs_bytes must be a whole number"),
         (BubblewrapExecutionPolicy, {"tmpfs_bytes": None}, "tmpfs_bytes must be a whole number"),
         (CodexSandboxExecutionPolicy, {"platform": "windows"}, "platform must be 'auto'"),
         (CodexSandboxExecutionPolicy, {"config_overrides": ["a"]}, "must be a dict"),
-        (CodexSandboxExecutionPolicy, {"config_overrides": {"a": None}}, "None is no text"),
+        (
+            CodexSandboxExecutionPolicy,
+            {"config_overrides": {"a": None}},
+            "config_overrides must hold strings, .* got None",
+        ),
     ],
 )
-def test_arguments_that_cannot_work_are_refused(
+def test_invalid_arguments_are_rejected(
     policy: Any, settings: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(ValueError, match=problem):
@@ -126,7 +142,7 @@ def test_arguments_that_cannot_work_are_refused(
 # The host
 
 
-def test_the_host_runs_the_shell_itself_with_few_variables(
+def test_the_host_policy_passes_few_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
@@ -144,7 +160,7 @@ def test_the_host_runs_the_shell_itself_with_few_variables(
 
 
 def has_bubblewrap() -> str:
-    """Why there is no bubblewrap here; empty where there is one."""
+    """Why bubblewrap cannot be used here; empty if it can."""
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed"
     tried = subprocess.run(
@@ -156,7 +172,7 @@ def has_bubblewrap() -> str:
 needs_bubblewrap = pytest.mark.skipif(bool(has_bubblewrap()), reason=has_bubblewrap())
 
 
-def test_bubblewrap_is_told_to_share_nothing_but_the_system_and_the_folder() -> None:
+def test_bubblewrap_shares_only_the_system_and_the_workspace() -> None:
     policy = BubblewrapExecutionPolicy(read_only_paths=["/opt"], memory_bytes=2**30)
     launch = policy.launch(["bash"], Path("/srv/w"), {"A": "b"}, "t1")
     text = " ".join(launch.argv)
@@ -178,8 +194,8 @@ def test_bubblewrap_is_told_to_share_nothing_but_the_system_and_the_folder() -> 
 
 
 @needs_bubblewrap
-def test_in_bubblewrap_a_session_is_as_elsewhere(run: Run, tmp_path: Path) -> None:
-    told = run(
+def test_a_session_in_bubblewrap_works_like_any_other(run: Run, tmp_path: Path) -> None:
+    outputs = run(
         BubblewrapExecutionPolicy(),
         tmp_path,
         "pwd; mkdir a; cd a; x=1; sleep 94.1 & setsid sleep 94.1 & echo $A",
@@ -188,19 +204,19 @@ def test_in_bubblewrap_a_session_is_as_elsewhere(run: Run, tmp_path: Path) -> No
         "pwd",
         env={"A": "given"},
     )
-    assert told[0] == "/workspace\ngiven\n[exit code 0]"
-    assert told[1] == "/workspace/a\n[exit code 3]"
-    assert "[The shell exited with code 4." in told[2]
-    assert told[3] == "/workspace\n[exit code 0]"
+    assert outputs[0] == "/workspace\ngiven\n[exit code 0]"
+    assert outputs[1] == "/workspace/a\n[exit code 3]"
+    assert "[The shell exited with code 4." in outputs[2]
+    assert outputs[3] == "/workspace\n[exit code 0]"
     assert (tmp_path / "a" / "file").read_text() == "1\n"
     assert subprocess.run(["pgrep", "-f", "^sleep 94.1"], capture_output=True).returncode
 
 
 @needs_bubblewrap
-def test_nothing_gets_out_of_bubblewrap(
+def test_bubblewrap_confines_commands(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a prompt makes the model try."""
+    """Commands that a malicious prompt could make the model run."""
     monkeypatch.setenv("SOME_API_KEY", "secret")
     folder, outside = tmp_path / "w", tmp_path / "outside"
     folder.mkdir()
@@ -216,24 +232,24 @@ def test_nothing_gets_out_of_bubblewrap(
         "chroot / true; mount -t tmpfs none /usr; unshare -m true",
         "mknod /tmp/disk b 8 0; nsenter -t 1 -m true",
     ]
-    told = run(BubblewrapExecutionPolicy(), folder, *attempts, "ls -A /home /root; ls /tmp")
-    assert not [text for text in told if "secret" in text]
+    outputs = run(BubblewrapExecutionPolicy(), folder, *attempts, "ls -A /home /root; ls /tmp")
+    assert not [text for text in outputs if "secret" in text]
     assert outside.read_text() == "secret"
     assert Path("/usr/bin/env").exists()
     assert not [path for path in ("/usr/x", "/etc/x", "/x", "/dev/x") if Path(path).exists()]
-    assert "Operation not permitted" in told[6]
-    assert told[-1].count("No such file or directory") == 2
-    assert told[-1].endswith("directory\n[exit code 0]")
+    assert "Operation not permitted" in outputs[6]
+    assert outputs[-1].count("No such file or directory") == 2
+    assert outputs[-1].endswith("directory\n[exit code 0]")
 
 
 @needs_bubblewrap
-def test_bubblewrap_has_no_network_unless_it_is_given(run: Run, tmp_path: Path) -> None:
+def test_bubblewrap_has_no_network_by_default(run: Run, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         command = f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo connected"
-        (told,) = run(BubblewrapExecutionPolicy(), tmp_path, command)
-        assert "Connection refused" in told
-        (told,) = run(BubblewrapExecutionPolicy(network_enabled=True), tmp_path, command)
-        assert told == "connected\n[exit code 0]"
+        (result,) = run(BubblewrapExecutionPolicy(), tmp_path, command)
+        assert "Connection refused" in result
+        (result,) = run(BubblewrapExecutionPolicy(network_enabled=True), tmp_path, command)
+        assert result == "connected\n[exit code 0]"
 
 
 @needs_bubblewrap
@@ -241,7 +257,7 @@ def test_the_limits_of_bubblewrap_hold(run: Run, tmp_path: Path) -> None:
     policy = BubblewrapExecutionPolicy(
         memory_bytes=2**28, max_processes=30, tmpfs_bytes=2**20, command_timeout=5
     )
-    told = run(
+    outputs = run(
         policy,
         tmp_path,
         "ulimit -v; ulimit -v unlimited",
@@ -249,24 +265,24 @@ def test_the_limits_of_bubblewrap_hold(run: Run, tmp_path: Path) -> None:
         MANY_PROCESSES,
         "echo on",
     )
-    assert told[0].startswith("262144\n")
-    assert "cannot modify limit" in told[0]
-    assert "1048576" in told[1]
-    assert "more than 30 processes" in "".join(told[2:]).lower()
-    assert told[3].endswith("on\n[exit code 0]")
+    assert outputs[0].startswith("262144\n")
+    assert "cannot modify limit" in outputs[0]
+    assert "1048576" in outputs[1]
+    assert "more than 30 processes" in "".join(outputs[2:]).lower()
+    assert outputs[3].endswith("on\n[exit code 0]")
 
 
 @needs_bubblewrap
 def test_a_timeout_in_bubblewrap_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
     policy = BubblewrapExecutionPolicy(command_timeout=0.2)
-    told = run(policy, tmp_path, "setsid sleep 94.2 & sleep 94.2", "echo on")
-    assert "[The command took longer than 0.2 seconds" in told[0]
-    assert told[1] == "on\n[exit code 0]"
+    outputs = run(policy, tmp_path, "setsid sleep 94.2 & sleep 94.2", "echo on")
+    assert "[The command took longer than 0.2 seconds" in outputs[0]
+    assert outputs[1] == "on\n[exit code 0]"
     assert subprocess.run(["pgrep", "-f", "^sleep 94.2"], capture_output=True).returncode
 
 
 @needs_bubblewrap
-def test_a_sandbox_that_cannot_be_made_is_an_error_that_says_why(run: Run, tmp_path: Path) -> None:
+def test_a_sandbox_that_cannot_be_created_is_an_error(run: Run, tmp_path: Path) -> None:
     policy = BubblewrapExecutionPolicy(read_only_paths=["/no/such/path"])
     with pytest.raises(ShellError, match="/no/such/path"):
         run(policy, tmp_path, "echo")
@@ -274,13 +290,13 @@ def test_a_sandbox_that_cannot_be_made_is_an_error_that_says_why(run: Run, tmp_p
 
 @needs_bubblewrap
 def test_bubblewrap_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
-    """Also in the middle of a command, and when nobody can clean up."""
+    """Even during a command, and without a chance to clean up."""
     script = """
 import os, pathlib, sys, threading
-from agent_factory.middleware.shell_tool.sandboxes import BubblewrapExecutionPolicy
-from agent_factory.middleware.shell_tool.process import Shell
+from agent_factory.middleware.shell_tool.policies import BubblewrapExecutionPolicy
+from agent_factory.middleware.shell_tool.process import ShellProcess
 launch = BubblewrapExecutionPolicy().launch(["bash"], pathlib.Path(sys.argv[1]), {}, "t")
-shell = Shell(launch, "t", 5, lambda: False)
+shell = ShellProcess(launch, "t", 5, lambda: False)
 shell.run("sleep 94.3 &", 5, lambda: False)
 os.kill(os.getpid(), 9)
 """
@@ -288,13 +304,13 @@ os.kill(os.getpid(), 9)
     for _ in range(100):
         if subprocess.run(["pgrep", "-f", "^sleep 94.3"], capture_output=True).returncode:
             return
-    pytest.fail("it lives on")
+    pytest.fail("the process is still alive")
 
 
 # Docker
 
 
-def test_docker_is_told_to_make_a_container_of_its_own() -> None:
+def test_docker_gets_arguments_for_a_new_container() -> None:
     policy = DockerExecutionPolicy(
         image="debian",
         memory_bytes=2**30,
@@ -321,7 +337,7 @@ def test_docker_is_told_to_make_a_container_of_its_own() -> None:
     assert launch.max_processes is None
 
 
-def test_docker_leaves_out_what_is_not_asked_for() -> None:
+def test_docker_gets_no_arguments_for_unset_options() -> None:
     policy = DockerExecutionPolicy(
         network_enabled=True, remove_container_on_exit=False, max_processes=None, binary="podman"
     )
@@ -337,12 +353,12 @@ printf '%s ' "$@" >>"$LOG"; echo >>"$LOG"
 while [ "$1" != bash ]; do shift; done
 exec "$@"
 """
-"""Stands for a program that runs a shell somewhere else: it runs it here."""
+"""Fake of a program that runs a shell in a sandbox: it runs the shell here."""
 
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Put a program of a name in the PATH; where it logs its arguments."""
+    """Put a program with a name on the PATH; return the file where it logs its arguments."""
 
     def put(name: str) -> Path:
         program = tmp_path / "bin" / name
@@ -355,15 +371,15 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pat
     return put
 
 
-def test_a_session_goes_through_docker_and_its_container_is_removed(
+def test_a_docker_session_removes_its_container(
     run: Run, tmp_path: Path, fake: Callable[[str], Path]
 ) -> None:
     log = fake("docker")
-    told = run(
+    outputs = run(
         DockerExecutionPolicy(command_timeout=0.3), tmp_path, "x=1", "echo $x; sleep 9", "echo $x."
     )
-    assert told[1].startswith("1\n[The command took longer")
-    assert told[2] == ".\n[exit code 0]"
+    assert outputs[1].startswith("1\n[The command took longer")
+    assert outputs[2] == ".\n[exit code 0]"
     lines = [line.split() for line in log.read_text().splitlines()]
     assert [line[0] for line in lines] == ["run", "rm", "run", "rm"]
     names = [line[line.index("--name") + 1] for line in lines if line[0] == "run"]
@@ -371,7 +387,7 @@ def test_a_session_goes_through_docker_and_its_container_is_removed(
     assert len(set(names)) == 2
 
 
-def test_without_a_daemon_dockers_own_words_are_told(
+def test_an_error_of_docker_is_reported(
     run: Run, tmp_path: Path, fake: Callable[[str], Path]
 ) -> None:
     fake("docker")
@@ -383,7 +399,7 @@ def test_without_a_daemon_dockers_own_words_are_told(
 # Codex
 
 
-def test_codex_is_told_its_settings_in_toml() -> None:
+def test_codex_gets_its_settings_in_toml() -> None:
     settings = {"sandbox_mode": "workspace-write", "sandbox_workspace_write.network_access": True}
     policy = CodexSandboxExecutionPolicy(platform="linux", config_overrides=settings)
     assert policy.launch(["bash"], Path("/w"), {}, "t").argv == (
@@ -405,15 +421,13 @@ def test_codex_is_told_its_settings_in_toml() -> None:
     )
 
 
-def test_values_are_written_as_toml_reads_them() -> None:
+def test_settings_are_valid_toml() -> None:
     tomllib = pytest.importorskip("tomllib")
     value = {"text": 'a "b" \\ \n\x00é', "n": [1, -2.5, True], "in": {"a b": [{"c": "d"}]}, "e": []}
     assert tomllib.loads(f"x = {as_toml(value)}") == {"x": value}
 
 
-def test_a_session_goes_through_codex(
-    run: Run, tmp_path: Path, fake: Callable[[str], Path]
-) -> None:
+def test_a_session_runs_in_codex(run: Run, tmp_path: Path, fake: Callable[[str], Path]) -> None:
     log = fake("codex")
     policy = CodexSandboxExecutionPolicy(config_overrides={"default_permissions": ":workspace"})
     assert run(policy, tmp_path, "x=1", "echo $x")[1] == "1\n[exit code 0]"

@@ -32,7 +32,6 @@ from agent_factory.middleware.shell_tool import (
     ShellError,
     ShellToolMiddleware,
 )
-from agent_factory.middleware.shell_tool.middleware import _check_system
 from agent_factory.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
@@ -43,7 +42,7 @@ Run = Callable[..., list[ToolMessage]]
 
 
 def children() -> set[str]:
-    """The processes that this one has started and not buried, zombies too."""
+    """The processes that this one has started and not waited for, zombies too."""
     found: set[str] = set()
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # a thread that has ended meanwhile
@@ -52,7 +51,7 @@ def children() -> set[str]:
 
 
 def pipes() -> set[str]:
-    """The pipes that this process holds."""
+    """The pipes that this process has open."""
     links = set()
     for fd in os.listdir("/proc/self/fd"):
         with suppress(OSError):
@@ -73,7 +72,7 @@ def running(marker: str) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _no_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """After each test there is no process, no pipe and no folder that was not there."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -85,7 +84,7 @@ def _nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         return children() <= before and pipes() <= held and not list(scratch.iterdir())
 
     if not wait_until(clean, 0.1):
-        gc.collect()  # an error that somebody holds, holds the state of its run
+        gc.collect()  # an error that is still referenced keeps the state of its run alive
     assert wait_until(clean)
 
 
@@ -112,26 +111,26 @@ def results(result: Any) -> list[ToolMessage]:
 
 @pytest.fixture
 def run(call: Callable[..., Any]) -> Run:
-    """Run a shell's commands, one a turn; what they gave."""
+    """Run a shell's commands, one a turn and return their results."""
     return lambda shell, *turns: results(call(agent_with(shell, *turns), GO))
 
 
-def quick(**settings: Any) -> HostExecutionPolicy:
+def short_limits(**settings: Any) -> HostExecutionPolicy:
     return HostExecutionPolicy(**{"command_timeout": 5, "termination_timeout": 1, **settings})
 
 
 def test_directory_variables_and_functions_stay_between_commands(run: Run) -> None:
     shell = ShellToolMiddleware()
-    told = run(shell, "mkdir a; cd a; x=1; f() { echo f$x; }; alias k=l", "basename $PWD", "f")
-    assert [m.text for m in told[1:]] == ["a\n[exit code 0]", "f1\n[exit code 0]"]
+    outputs = run(shell, "mkdir a; cd a; x=1; f() { echo f$x; }; alias k=l", "basename $PWD", "f")
+    assert [m.text for m in outputs[1:]] == ["a\n[exit code 0]", "f1\n[exit code 0]"]
 
 
 def test_a_result_has_the_output_in_order_and_the_exit_code(run: Run) -> None:
-    (told,) = run(ShellToolMiddleware(), "echo out; echo err >&2; echo out again; (exit 3)")
-    assert told.text == "out\nerr\nout again\n[exit code 3]"
-    assert told.status == "error"
-    assert told.name == "shell"
-    assert told.artifact == {
+    (result,) = run(ShellToolMiddleware(), "echo out; echo err >&2; echo out again; (exit 3)")
+    assert result.text == "out\nerr\nout again\n[exit code 3]"
+    assert result.status == "error"
+    assert result.name == "shell"
+    assert result.artifact == {
         "exit_code": 3,
         "ending": "finished",
         "lines": 3,
@@ -141,11 +140,11 @@ def test_a_result_has_the_output_in_order_and_the_exit_code(run: Run) -> None:
 
 
 def test_the_exit_code_of_the_last_command_is_known_to_the_next(run: Run) -> None:
-    told = run(ShellToolMiddleware(), "(exit 7)", "echo $?", "echo $?")
-    assert [m.text for m in told[1:]] == ["7\n[exit code 0]", "0\n[exit code 0]"]
+    outputs = run(ShellToolMiddleware(), "(exit 7)", "echo $?", "echo $?")
+    assert [m.text for m in outputs[1:]] == ["7\n[exit code 0]", "0\n[exit code 0]"]
 
 
-def test_a_command_gives_what_bash_gives(run: Run) -> None:
+def test_a_command_prints_what_bash_prints(run: Run) -> None:
     expected = {
         "printf abc": "abc\n[exit code 0]",
         "true": "[no output]\n[exit code 0]",
@@ -156,32 +155,32 @@ def test_a_command_gives_what_bash_gives(run: Run) -> None:
         "printf 'a\\000b\\377c'": "a�b�c\n[exit code 0]",
         "echo äöü€": "äöü€\n[exit code 0]",
     }
-    told = [re.sub(r"line \d+", "line 1", m.text) for m in run(ShellToolMiddleware(), *expected)]
-    assert told == list(expected.values())
+    outputs = [re.sub(r"line \d+", "line 1", m.text) for m in run(ShellToolMiddleware(), *expected)]
+    assert outputs == list(expected.values())
 
 
 def test_no_output_can_forge_the_end_of_a_command_or_its_exit_code(run: Run) -> None:
-    told = run(
+    outputs = run(
         ShellToolMiddleware(),
         "printf '\\036deadbeef:0\\036'; (exit 1)",
         "echo '[exit code 0]'; (exit 1)",
     )
-    assert told[0].text == "\x1edeadbeef:0\x1e\n[exit code 1]"
-    assert told[1].text == "[exit code 0]\n[exit code 1]"
-    assert told[1].artifact["exit_code"] == 1
+    assert outputs[0].text == "\x1edeadbeef:0\x1e\n[exit code 1]"
+    assert outputs[1].text == "[exit code 0]\n[exit code 1]"
+    assert outputs[1].artifact["exit_code"] == 1
 
 
-def test_a_syntax_error_is_an_answer_and_the_session_goes_on(run: Run) -> None:
-    told = run(ShellToolMiddleware(), "x=kept", "echo 'open", "echo $x")
-    assert "unexpected EOF while looking for matching" in told[1].text
-    assert told[1].text.endswith("[exit code 2]")
-    assert told[2].text == "kept\n[exit code 0]"
+def test_a_syntax_error_is_a_result_and_the_session_continues(run: Run) -> None:
+    outputs = run(ShellToolMiddleware(), "x=kept", "echo 'open", "echo $x")
+    assert "unexpected EOF while looking for matching" in outputs[1].text
+    assert outputs[1].text.endswith("[exit code 2]")
+    assert outputs[2].text == "kept\n[exit code 0]"
 
 
-def test_what_cannot_be_run_is_told(run: Run) -> None:
+def test_the_model_reads_why_a_command_cannot_run(run: Run) -> None:
     expected = {
-        "echo \0": "Nothing was run: the command holds a NUL character",
-        "echo \ud800": "Nothing was run: the command cannot be written as UTF-8",
+        "echo \0": "Nothing was run: the command contains a NUL character",
+        "echo \ud800": "Nothing was run: the command cannot be encoded as UTF-8",
         " \n": "Nothing was run: give a command, or restart=true",
     }
     *refused, nothing, then = run(ShellToolMiddleware(), *expected, {}, "echo fine")
@@ -193,31 +192,34 @@ def test_what_cannot_be_run_is_told(run: Run) -> None:
 
 
 def test_options_and_traps_of_the_shell_do_not_hide_the_end_of_an_output(run: Run) -> None:
-    told = run(
-        ShellToolMiddleware(execution_policy=quick()),
+    outputs = run(
+        ShellToolMiddleware(execution_policy=short_limits()),
         "set -x; trap 'echo ERR' ERR; echo a",
         "set +x; echo b",
         "exec 3>log; echo to the log >&3; exec >out 2>&1",
         "echo to a file",
         "exec >/dev/null; set -v",
     )
-    assert told[0].text == "++ trap 'echo ERR' ERR\n++ echo a\na\n[exit code 0]"
-    assert told[1].text.endswith("\nb\n[exit code 0]")
-    assert [m.text for m in told[2:]] == ["[no output]\n[exit code 0]"] * 3
+    assert outputs[0].text == "++ trap 'echo ERR' ERR\n++ echo a\na\n[exit code 0]"
+    assert outputs[1].text.endswith("\nb\n[exit code 0]")
+    assert [m.text for m in outputs[2:]] == ["[no output]\n[exit code 0]"] * 3
 
 
-def test_a_background_process_does_not_hold_a_command_up_and_ends_with_the_run(run: Run) -> None:
-    told = run(
-        ShellToolMiddleware(execution_policy=quick()),
+def test_a_background_process_does_not_delay_a_command_and_ends_with_the_run(run: Run) -> None:
+    outputs = run(
+        ShellToolMiddleware(execution_policy=short_limits()),
         "sleep 98.7 & setsid sleep 98.7 & (setsid sleep 98.7 &)",
         "env -i nohup sleep 98.7 & echo on",
     )
-    assert told[1].text.endswith("on\n[exit code 0]")
+    assert outputs[1].text.endswith("on\n[exit code 0]")
     assert not running("sleep 98.7")
 
 
 def test_a_background_process_that_floods_the_output_ends_with_the_run(run: Run) -> None:
-    assert run(ShellToolMiddleware(execution_policy=quick()), "yes &")[0].artifact["exit_code"] == 0
+    assert (
+        run(ShellToolMiddleware(execution_policy=short_limits()), "yes &")[0].artifact["exit_code"]
+        == 0
+    )
 
 
 def test_a_background_process_may_clean_up_before_it_is_killed(run: Run, tmp_path: Path) -> None:
@@ -225,52 +227,52 @@ def test_a_background_process_may_clean_up_before_it_is_killed(run: Run, tmp_pat
     command = (
         f"bash -c \"{job}\" & until [ -e ready ]; do sleep 0.01; done; trap 'echo bye >bye' EXIT"
     )
-    run(ShellToolMiddleware(tmp_path, execution_policy=quick()), command)
+    run(ShellToolMiddleware(tmp_path, execution_policy=short_limits()), command)
     assert (tmp_path / "saved").exists()
     assert (tmp_path / "bye").exists()
 
 
-def test_a_hundred_megabytes_are_cut_and_the_session_goes_on() -> None:
+def test_a_hundred_megabytes_are_truncated_and_the_session_continues() -> None:
     agent = agent_with(ShellToolMiddleware(), "yes | head -c 100000000; echo end", "echo on")
-    told = results(agent.invoke(GO))
+    outputs = results(agent.invoke(GO))
     notice = "99,999,802 of 100,000,004 bytes are left out here; the output has 50,000,001 lines"
-    assert told[0].text == f"{'y' + chr(10)}" * 50 + f"[... {notice} ...]\n" + (
+    assert outputs[0].text == f"{'y' + chr(10)}" * 50 + f"[... {notice} ...]\n" + (
         "y\n" * 49 + "end\n[exit code 0]"
     )
-    assert told[0].artifact["cut"]
-    assert told[1].text == "on\n[exit code 0]"
+    assert outputs[0].artifact["cut"]
+    assert outputs[1].text == "on\n[exit code 0]"
 
 
-def test_one_long_line_is_cut_too() -> None:
+def test_one_long_line_is_truncated() -> None:
     agent = agent_with(ShellToolMiddleware(), "yes | tr -d '\\n' | head -c 10000000")
     assert len(results(agent.invoke(GO))[0].text) < 263_000
 
 
 def test_limits_on_lines_and_bytes_show_both_ends(run: Run) -> None:
-    policy = quick(max_output_lines=4, max_output_bytes=8)
-    (told,) = run(ShellToolMiddleware(execution_policy=policy), "seq 100 999")
-    assert re.fullmatch(r"100\n\[\.\.\. .* 900 lines \.\.\.\]\n999\n\[exit code 0\]", told.text)
+    policy = short_limits(max_output_lines=4, max_output_bytes=8)
+    (result,) = run(ShellToolMiddleware(execution_policy=policy), "seq 100 999")
+    assert re.fullmatch(r"100\n\[\.\.\. .* 900 lines \.\.\.\]\n999\n\[exit code 0\]", result.text)
 
 
-def test_a_command_that_takes_too_long_is_killed_and_the_model_told(run: Run) -> None:
-    policy = quick(command_timeout=0.2)
+def test_a_command_that_takes_too_long_is_killed_and_the_model_reads_it(run: Run) -> None:
+    policy = short_limits(command_timeout=0.2)
     shell = ShellToolMiddleware(execution_policy=policy, startup_commands="export READY=yes")
-    told = run(shell, "x=1; printf part; sleep 97.6; echo never", "echo $READY$x")
-    assert told[0].text.startswith(
+    outputs = run(shell, "x=1; printf part; sleep 97.6; echo never", "echo $READY$x")
+    assert outputs[0].text.startswith(
         "part\n[The command took longer than 0.2 seconds and was killed, and the shell with it. "
         "The next command runs in a new one: working directory, variables,"
     )
-    assert told[0].text.endswith("The start-up commands will be run again.]")
-    assert (told[0].status, told[0].artifact["ending"]) == ("error", "timeout")
-    assert told[1].text == "yes\n[exit code 0]"
+    assert outputs[0].text.endswith("The start-up commands will be run again.]")
+    assert (outputs[0].status, outputs[0].artifact["ending"]) == ("error", "timeout")
+    assert outputs[1].text == "yes\n[exit code 0]"
     assert not running("sleep 97.6")
 
 
-def test_no_signal_that_a_command_ignores_saves_it(run: Run) -> None:
-    policy = quick(command_timeout=0.2)
+def test_a_command_that_ignores_signals_is_killed(run: Run) -> None:
+    policy = short_limits(command_timeout=0.2)
     command = "trap '' TERM INT HUP; sleep 97.5 & while :; do :; done"
-    told = run(ShellToolMiddleware(execution_policy=policy), command)
-    assert told[0].artifact["ending"] == "timeout"
+    outputs = run(ShellToolMiddleware(execution_policy=policy), command)
+    assert outputs[0].artifact["ending"] == "timeout"
     assert not running("sleep 97.5")
 
 
@@ -285,39 +287,39 @@ def test_no_signal_that_a_command_ignores_saves_it(run: Run) -> None:
         ("exec >/dev/null 2>&1; exit 5", 5),
     ],
 )
-def test_a_shell_that_exits_is_replaced_and_the_model_told(
+def test_a_shell_that_exits_is_replaced_and_the_model_reads_it(
     run: Run, command: str, code: int
 ) -> None:
-    shell = ShellToolMiddleware(execution_policy=quick(), startup_commands=["y=again"])
-    told = run(shell, f"x=1; echo last; {command}", "echo $y$x")
-    assert f"[The shell exited with code {code}. The next command runs in a new" in told[0].text
-    assert told[0].text.startswith("last\n")
-    assert told[1].text == "again\n[exit code 0]"
+    shell = ShellToolMiddleware(execution_policy=short_limits(), startup_commands=["y=again"])
+    outputs = run(shell, f"x=1; echo last; {command}", "echo $y$x")
+    assert f"[The shell exited with code {code}. The next command runs in a new" in outputs[0].text
+    assert outputs[0].text.startswith("last\n")
+    assert outputs[1].text == "again\n[exit code 0]"
 
 
-def test_a_shell_that_ends_between_commands_is_replaced_and_the_model_told(run: Run) -> None:
-    shell = ShellToolMiddleware(execution_policy=quick())
-    told = run(shell, "(kill -9 $$) & sleep 0.02", "echo on")
-    text = "".join(m.text for m in told)
+def test_a_shell_that_ends_between_commands_is_replaced_and_the_model_reads_it(run: Run) -> None:
+    shell = ShellToolMiddleware(execution_policy=short_limits())
+    outputs = run(shell, "(kill -9 $$) & sleep 0.02", "echo on")
+    text = "".join(m.text for m in outputs)
     assert "[The shell exited with code 137." in text or "[The shell had ended, so a new" in text
-    assert told[1].text.endswith("on\n[exit code 0]")
+    assert outputs[1].text.endswith("on\n[exit code 0]")
 
 
 def test_a_restart_gives_a_new_shell_in_the_same_folder(run: Run) -> None:
     shell = ShellToolMiddleware(startup_commands="export A=start")
-    told = run(
+    outputs = run(
         shell,
         "touch kept; x=1; cd /",
         {"restart": True},
         "echo $A$x; ls",
         {"restart": True, "command": "echo $A"},
     )
-    assert told[1].text == (
+    assert outputs[1].text == (
         "[The shell was restarted: working directory, variables, functions and background "
         "processes are lost, files are kept. The start-up commands were run again.]"
     )
-    assert told[2].text == "start\nkept\n[exit code 0]"
-    assert told[3].text.endswith("]\nstart\n[exit code 0]")
+    assert outputs[2].text == "start\nkept\n[exit code 0]"
+    assert outputs[3].text.endswith("]\nstart\n[exit code 0]")
 
 
 def test_calls_of_one_turn_run_one_after_another(run: Run, tmp_path: Path) -> None:
@@ -326,24 +328,24 @@ def test_calls_of_one_turn_run_one_after_another(run: Run, tmp_path: Path) -> No
     assert (tmp_path / "log").read_text() == "in\nout\n" * 4
 
 
-def test_runs_of_one_agent_side_by_side_have_a_shell_each() -> None:
+def test_parallel_runs_of_one_agent_have_separate_shells() -> None:
     """The same object serves many threads; no run sees what another does."""
     shell = ShellToolMiddleware()
-    told: dict[int, str] = {}
+    outputs: dict[int, str] = {}
 
     def one(number: int) -> None:
         agent = agent_with(shell, f"x={number}; touch f$x; sleep 0.02", "echo $x; ls")
-        told[number] = results(agent.invoke(GO))[1].text
+        outputs[number] = results(agent.invoke(GO))[1].text
 
     threads = [threading.Thread(target=one, args=[n]) for n in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert told == {n: f"{n}\nf{n}\n[exit code 0]" for n in range(6)}
+    assert outputs == {n: f"{n}\nf{n}\n[exit code 0]" for n in range(6)}
 
 
-async def test_an_event_loop_is_not_held_up() -> None:
+async def test_an_event_loop_is_not_blocked() -> None:
     ticks = 0
 
     async def tick() -> None:
@@ -360,7 +362,7 @@ async def test_an_event_loop_is_not_held_up() -> None:
 
 
 async def test_a_cancelled_run_kills_its_command_before_it_returns() -> None:
-    shell = ShellToolMiddleware(execution_policy=quick(command_timeout=30))
+    shell = ShellToolMiddleware(execution_policy=short_limits(command_timeout=30))
     task = asyncio.ensure_future(agent_with(shell, turn("sleep 97.3", "sleep 97.3")).ainvoke(GO))
     while not running("^sleep 97.3"):
         await asyncio.sleep(0.01)
@@ -404,7 +406,7 @@ def test_a_session_waits_for_a_review(call: Callable[..., Any]) -> None:
     assert results(call(agent, APPROVED, ONE))[1].text == "1\nfile\n[exit code 0]"
 
 
-def test_another_process_starts_a_new_session_and_tells_the_model(
+def test_another_process_starts_a_new_session_and_the_model_reads_it(
     call: Callable[..., Any], tmp_path: Path
 ) -> None:
     saver = InMemorySaver()
@@ -413,35 +415,35 @@ def test_another_process_starts_a_new_session_and_tells_the_model(
     assert "__interrupt__" in call(agent, GO, ONE)
     other = ShellToolMiddleware(tmp_path, startup_commands="x=2")
     agent = reviewed(other, "echo once more", saver=saver)
-    told = results(call(agent, APPROVED, ONE))
-    assert told[1].text == (
+    outputs = results(call(agent, APPROVED, ONE))
+    assert outputs[1].text == (
         "[A new shell was started: working directory, variables, functions and background "
         "processes of the one before are lost, files are kept. The start-up commands were run "
         "again.]\non2\n[exit code 0]"
     )
-    assert told[2].text == "once more\n[exit code 0]"
+    assert outputs[2].text == "once more\n[exit code 0]"
 
 
-def test_the_next_run_of_a_thread_has_a_new_shell_and_the_model_is_told(
+def test_the_next_run_of_a_thread_has_a_new_shell_and_the_model_reads_it(
     call: Callable[..., Any],
 ) -> None:
     shell = ShellToolMiddleware()
     model = ScriptedChatModel([turn("x=1"), "Done.", turn("echo on$x"), turn("echo"), "Done."])
     agent = create_agent(model, middleware=[shell], checkpointer=InMemorySaver())
     assert call(agent, GO, ONE)["messages"][2].text == "[no output]\n[exit code 0]"
-    told = results(call(agent, GO, ONE))
-    assert told[1].text == (
+    outputs = results(call(agent, GO, ONE))
+    assert outputs[1].text == (
         "[A new shell was started: working directory, variables, functions and background "
         "processes of the one before are lost, and so are the files of its temporary folder.]\n"
         "on\n[exit code 0]"
     )
-    assert told[2].text == "\n[exit code 0]"
+    assert outputs[2].text == "\n[exit code 0]"
 
 
-def test_a_run_that_failed_keeps_its_shell_until_the_thread_goes_on_anew(
+def test_a_failed_run_keeps_its_shell_until_the_thread_gets_a_new_message(
     call: Callable[..., Any],
 ) -> None:
-    """It may be taken up where it failed; a new message gives that up."""
+    """The run may be resumed where it failed, until a new message arrives."""
     shell = ShellToolMiddleware()
     down = RuntimeError("down")
     steps = [turn("x=1; sleep 97.1 &"), down, turn("echo $x"), down, "Done."]
@@ -456,15 +458,15 @@ def test_a_run_that_failed_keeps_its_shell_until_the_thread_goes_on_anew(
     assert wait_until(lambda: not running("sleep 97.1"))
 
 
-def test_a_session_that_nobody_uses_ends(call: Callable[..., Any], tmp_path: Path) -> None:
-    shell = ShellToolMiddleware(execution_policy=quick(idle_timeout=0.1))
+def test_an_idle_session_ends(call: Callable[..., Any], tmp_path: Path) -> None:
+    shell = ShellToolMiddleware(execution_policy=short_limits(idle_timeout=0.1))
     command = f"x=1; echo $$ > {tmp_path}/pid"
     agent = reviewed(shell, command, "echo on$x # ask", saver=InMemorySaver())
     call(agent, GO, ONE)
     assert wait_until(lambda: not _is_alive(int((tmp_path / "pid").read_text())))
-    told = results(call(agent, APPROVED, ONE))
-    assert told[1].text.startswith("[A new shell was started:")
-    assert told[1].text.endswith("]\non\n[exit code 0]")
+    outputs = results(call(agent, APPROVED, ONE))
+    assert outputs[1].text.startswith("[A new shell was started:")
+    assert outputs[1].text.endswith("]\non\n[exit code 0]")
 
 
 def _is_alive(process: int) -> bool:
@@ -488,33 +490,33 @@ def test_sessions_end_with_the_process(tmp_path: Path) -> None:
     script = """
 import sys, tempfile
 from agent_factory.middleware.shell_tool.policies import HostExecutionPolicy
-from agent_factory.middleware.shell_tool.supervisor import Settings
-from agent_factory.middleware.shell_tool.session import Sessions
+from agent_factory.middleware.shell_tool.session import Sessions, ShellSettings
 tempfile.tempdir = sys.argv[1]
-sessions = Sessions(Settings(HostExecutionPolicy(), None, ("bash",), {}, (), (), ()))
-job = sessions.submit("1", lambda keeper, _: keeper.run("trap '' TERM; sleep 96.8 & pwd", _))
+sessions = Sessions(ShellSettings(HostExecutionPolicy(), None, ("bash",), {}, (), (), ()))
+command = "trap '' TERM; sleep 96.8 & pwd"
+job = sessions.submit("1", lambda supervisor, _: supervisor.run(command, _))
 print(job.result().output.ends()[0].decode())
-sessions.submit("2", lambda keeper, _: keeper.run("sleep 96.8", _))
+sessions.submit("2", lambda supervisor, _: supervisor.run("sleep 96.8", _))
 """
-    told = subprocess.run(
+    outputs = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "scratch")],
         timeout=20,
         check=True,
         capture_output=True,
         text=True,
     )
-    assert told.stdout.startswith(str(tmp_path))
+    assert outputs.stdout.startswith(str(tmp_path))
     assert not running("sleep 96.8")
 
 
-def test_a_shell_ends_where_its_process_is_killed(tmp_path: Path) -> None:
-    """Nothing can be cleaned up then; the shell sees that its input has ended."""
+def test_a_shell_ends_if_this_process_is_killed(tmp_path: Path) -> None:
+    """This process cannot clean up then; the shell reads the end of its input."""
     script = """
 import os, pathlib, sys
 from agent_factory.middleware.shell_tool.policies import HostExecutionPolicy
-from agent_factory.middleware.shell_tool.process import Shell
+from agent_factory.middleware.shell_tool.process import ShellProcess
 launch = HostExecutionPolicy().launch(["bash"], pathlib.Path(sys.argv[1]), {}, "t")
-Shell(launch, "t", 5, lambda: False).run("trap 'echo >ended' EXIT", 5, lambda: False)
+ShellProcess(launch, "t", 5, lambda: False).run("trap 'echo >ended' EXIT", 5, lambda: False)
 os.kill(os.getpid(), 9)
 """
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=20, check=False)
@@ -536,7 +538,7 @@ def test_a_start_up_command_that_fails_ends_the_run_before_the_model_is_asked(
     assert error.command == "echo for ada@example.com; (exit 9)"
     assert (error.exit_code, error.output) == (9, "for [REDACTED_EMAIL]")
     assert wait_until(lambda: not os.listdir(tempfile.gettempdir()))
-    assert shell.tools  # it is still there, its session is not
+    assert shell.tools  # the middleware remains, its session does not
 
 
 @pytest.mark.parametrize(
@@ -544,7 +546,7 @@ def test_a_start_up_command_that_fails_ends_the_run_before_the_model_is_asked(
     [
         ({"startup_commands": "sleep 96.7"}, "took longer than 0.2 seconds"),
         ({"startup_commands": "exit 4"}, "ended the shell with exit code 4"),
-        ({"shell_command": "no-such-shell"}, "no program 'no-such-shell' in the PATH"),
+        ({"shell_command": "no-such-shell"}, "the program 'no-such-shell' is not in the PATH"),
         ({"shell_command": "cat"}, r"did not answer within 0.2 seconds: exec 9>&1"),
         (
             {"shell_command": ["bash", "--no-such-option"]},
@@ -555,17 +557,17 @@ def test_a_start_up_command_that_fails_ends_the_run_before_the_model_is_asked(
 def test_a_shell_that_cannot_be_started_is_an_error_that_says_why(
     call: Callable[..., Any], settings: dict[str, Any], problem: str
 ) -> None:
-    shell = ShellToolMiddleware(execution_policy=quick(startup_timeout=0.2), **settings)
+    shell = ShellToolMiddleware(execution_policy=short_limits(startup_timeout=0.2), **settings)
     with pytest.raises(ShellError, match=problem):
         call(agent_with(shell, "echo"), GO)
 
 
-def test_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_workspace_is_an_error(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     shell = ShellToolMiddleware(root)
     root.rmdir()
-    with pytest.raises(ShellError, match="is gone"):
+    with pytest.raises(ShellError, match="no longer exists"):
         agent_with(shell, "echo").invoke(GO)
 
 
@@ -583,7 +585,7 @@ def test_start_up_commands_run_although_the_model_never_calls_the_shell(
     }
 
 
-def test_shutdown_commands_run_also_where_the_shell_has_ended(run: Run, tmp_path: Path) -> None:
+def test_shutdown_commands_run_even_if_the_shell_has_ended(run: Run, tmp_path: Path) -> None:
     run(ShellToolMiddleware(tmp_path, shutdown_commands="touch end"), "exit")
     assert (tmp_path / "end").exists()
 
@@ -594,7 +596,7 @@ def test_shutdown_commands_that_fail_are_logged_and_the_run_ends_well(
     shell = ShellToolMiddleware(
         tmp_path,
         shutdown_commands=["(exit 3)", "sleep 5", "touch end"],
-        execution_policy=quick(command_timeout=0.1),
+        execution_policy=short_limits(command_timeout=0.1),
     )
     with caplog.at_level(logging.WARNING):
         assert call(agent_with(shell), GO)["messages"][-1].text == "Done."
@@ -610,16 +612,16 @@ def test_without_a_command_no_shell_is_started(call: Callable[..., Any]) -> None
 def test_outputs_are_redacted(run: Run) -> None:
     rules = [RedactionRule("email"), RedactionRule("key", "mask", detector=r"sk-\w{20}")]
     shell = ShellToolMiddleware(redaction_rules=rules)
-    (told,) = run(shell, "echo a@b.example and sk-abcdefghij0123456789; echo '[REDACTED_EMAIL]'")
-    assert told.text == "[REDACTED_EMAIL] and ****6789\n[REDACTED_EMAIL]\n[exit code 0]"
+    (result,) = run(shell, "echo a@b.example and sk-abcdefghij0123456789; echo '[REDACTED_EMAIL]'")
+    assert result.text == "[REDACTED_EMAIL] and ****6789\n[REDACTED_EMAIL]\n[exit code 0]"
 
 
 def test_an_output_that_a_rule_blocks_is_withheld(run: Run) -> None:
     shell = ShellToolMiddleware(redaction_rules=[RedactionRule("email", "block")])
-    told = run(shell, "x=1; echo a@b.example", "echo $x")
-    assert told[0].text == "[The output is withheld: it holds email.]\n[exit code 0]"
-    assert told[0].status == "error"
-    assert told[1].text == "1\n[exit code 0]"
+    outputs = run(shell, "x=1; echo a@b.example", "echo $x")
+    assert outputs[0].text == "[The output is withheld: it contains email.]\n[exit code 0]"
+    assert outputs[0].status == "error"
+    assert outputs[1].text == "1\n[exit code 0]"
 
 
 def test_a_rule_that_takes_too_long_withholds_the_output(run: Run) -> None:
@@ -627,8 +629,8 @@ def test_a_rule_that_takes_too_long_withholds_the_output(run: Run) -> None:
         raise TurnError("the expression", "took longer than 1 second.")
 
     shell = ShellToolMiddleware(redaction_rules=[RedactionRule("slow", detector=slow)])
-    (told,) = run(shell, "echo secret")
-    assert told.text.startswith("[The output is withheld: the expression took longer")
+    (result,) = run(shell, "echo secret")
+    assert result.text.startswith("[The output is withheld: the expression took longer")
 
 
 MANY_PROCESSES = (
@@ -639,21 +641,21 @@ MANY_PROCESSES = (
 
 def test_a_fork_bomb_is_stopped(run: Run) -> None:
     """As root, too, for whom the system's own limit does not hold."""
-    shell = ShellToolMiddleware(execution_policy=quick(max_processes=30))
-    told = run(shell, MANY_PROCESSES, "echo on")
-    assert "[The command started more than 30 processes and was killed" in told[0].text
-    assert told[1].text == "on\n[exit code 0]"
+    shell = ShellToolMiddleware(execution_policy=short_limits(max_processes=30))
+    outputs = run(shell, MANY_PROCESSES, "echo on")
+    assert "[The command started more than 30 processes and was killed" in outputs[0].text
+    assert outputs[1].text == "on\n[exit code 0]"
     assert not running("sleep 96.6")
 
 
-def test_orphans_count_too(run: Run) -> None:
-    shell = ShellToolMiddleware(execution_policy=quick(max_processes=30))
-    (told,) = run(shell, "for i in $(seq 100); do (sleep 96.5 &); done; sleep 4")
-    assert "[The command started more than 30 processes and was killed" in told.text
+def test_orphaned_processes_count(run: Run) -> None:
+    shell = ShellToolMiddleware(execution_policy=short_limits(max_processes=30))
+    (result,) = run(shell, "for i in $(seq 100); do (sleep 96.5 &); done; sleep 4")
+    assert "[The command started more than 30 processes and was killed" in result.text
     assert not running("sleep 96.5")
 
 
-def test_a_fork_bomb_in_the_background_is_stopped_while_the_model_thinks(
+def test_a_fork_bomb_in_the_background_is_stopped_between_commands(
     call: Callable[..., Any],
 ) -> None:
     before = children()
@@ -663,23 +665,25 @@ def test_a_fork_bomb_in_the_background_is_stopped_while_the_model_thinks(
         assert not running("sleep 96.6")
         return turn("echo on")
 
-    shell = ShellToolMiddleware(execution_policy=quick(max_processes=30))
+    shell = ShellToolMiddleware(execution_policy=short_limits(max_processes=30))
     agent = create_agent(
         ScriptedChatModel([turn(f"(sleep 0.05; {MANY_PROCESSES}) &"), think, "Done."]),
         middleware=[shell],
     )
-    told = results(call(agent, GO))
-    assert told[1].text.startswith("[More than 30 processes were running in the background, so")
-    assert told[1].text.endswith("]\non\n[exit code 0]")
+    outputs = results(call(agent, GO))
+    assert outputs[1].text.startswith("[More than 30 processes were running in the background, so")
+    assert outputs[1].text.endswith("]\non\n[exit code 0]")
 
 
 def test_memory_and_processor_time_are_limited(run: Run) -> None:
-    policy = quick(memory_bytes=2**28, cpu_time_seconds=60)
+    policy = short_limits(memory_bytes=2**28, cpu_time_seconds=60)
     big = f"{sys.executable} -c 'b\"x\" * 2**28'"
-    told = run(ShellToolMiddleware(execution_policy=policy), "ulimit -v; ulimit -t", big, "echo on")
-    assert told[0].text == "262144\n60\n[exit code 0]"
-    assert "MemoryError" in told[1].text
-    assert told[2].text == "on\n[exit code 0]"
+    outputs = run(
+        ShellToolMiddleware(execution_policy=policy), "ulimit -v; ulimit -t", big, "echo on"
+    )
+    assert outputs[0].text == "262144\n60\n[exit code 0]"
+    assert "MemoryError" in outputs[1].text
+    assert outputs[2].text == "on\n[exit code 0]"
 
 
 def test_a_shell_has_the_variables_it_is_given_and_no_secrets_of_this_process(
@@ -687,17 +691,17 @@ def test_a_shell_has_the_variables_it_is_given_and_no_secrets_of_this_process(
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret")
     shell = ShellToolMiddleware(env={"GIVEN": "a 'b' $c"})
-    (told,) = run(shell, 'echo "${SOME_API_KEY-none} $GIVEN"; printenv PATH')
-    assert told.text == f"none a 'b' $c\n{os.environ['PATH']}\n[exit code 0]"
+    (result,) = run(shell, 'echo "${SOME_API_KEY-none} $GIVEN"; printenv PATH')
+    assert result.text == f"none a 'b' $c\n{os.environ['PATH']}\n[exit code 0]"
 
 
-def test_another_shell_than_bash_will_do(run: Run) -> None:
-    shell = ShellToolMiddleware(shell_command="sh -u", execution_policy=quick())
-    told = run(
+def test_any_posix_shell_works(run: Run) -> None:
+    shell = ShellToolMiddleware(shell_command="sh -u", execution_policy=short_limits())
+    outputs = run(
         shell, "cd /; x=1; printf a; echo b >&2", "pwd; echo $x; (exit 2)", "echo $?; exit 7"
     )
-    assert [m.text for m in told[:2]] == ["ab\n[exit code 0]", "/\n1\n[exit code 2]"]
-    assert told[2].text.startswith("2\n[The shell exited with code 7.")
+    assert [m.text for m in outputs[:2]] == ["ab\n[exit code 0]", "/\n1\n[exit code 2]"]
+    assert outputs[2].text.startswith("2\n[The shell exited with code 7.")
 
 
 def test_two_shells_in_one_agent_are_two_sessions(call: Callable[..., Any]) -> None:
@@ -707,8 +711,8 @@ def test_two_shells_in_one_agent_are_two_sessions(call: Callable[..., Any]) -> N
     ]
     calls = [{"name": name, "args": {"command": "echo $x"}} for name in ("one", "two")]
     agent = create_agent(ScriptedChatModel([calls, "Done."]), middleware=shells)
-    told = {m.name: m.text for m in results(call(agent, GO))}
-    assert told == {"one": "one\n[exit code 0]", "two": "two\n[exit code 0]"}
+    outputs = {m.name: m.text for m in results(call(agent, GO))}
+    assert outputs == {"one": "one\n[exit code 0]", "two": "two\n[exit code 0]"}
 
 
 def test_the_tool_works_in_a_graph_without_the_hooks(call: Callable[..., Any]) -> None:
@@ -717,11 +721,11 @@ def test_the_tool_works_in_a_graph_without_the_hooks(call: Callable[..., Any]) -
     graph.add_node("tools", ToolNode([tool_of(shell)]))
     graph.add_edge(START, "tools")
     asked = ScriptedChatModel([turn("echo on")]).invoke("Go")
-    told = call(graph.compile(), {"messages": [asked]})["messages"][-1]
-    assert told.text == "on\n[exit code 0]"
+    outputs = call(graph.compile(), {"messages": [asked]})["messages"][-1]
+    assert outputs.text == "on\n[exit code 0]"
 
 
-def test_the_model_is_told_how_to_use_the_tool() -> None:
+def test_the_tool_has_a_description_with_the_limits() -> None:
     policy = HostExecutionPolicy(command_timeout=7, max_output_lines=33)
     tool = tool_of(ShellToolMiddleware(execution_policy=policy, tool_name="sh"))
     assert tool.name == "sh"
@@ -732,36 +736,50 @@ def test_the_model_is_told_how_to_use_the_tool() -> None:
     assert set(tool.args) == {"command", "restart"}
 
 
-def test_windows_is_refused_plainly() -> None:
-    with pytest.raises(OSError, match="on Windows run your program in WSL"):
-        _check_system("nt")
+def test_windows_is_rejected() -> None:
+    problem = pytest.raises(OSError, match="On Windows run your program in WSL")
+    with problem, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "name", "nt")
+        ShellToolMiddleware()
 
 
 @pytest.mark.parametrize(
     ("settings", "error", "problem"),
     [
-        ({"workspace_root": "/no/such/folder"}, ValueError, "workspace_root must be a folder"),
-        ({"workspace_root": __file__}, ValueError, "workspace_root must be a folder"),
-        ({"workspace_root": 3}, ValueError, "workspace_root must be a folder"),
-        ({"workspace_root": ""}, ValueError, "workspace_root must be a folder"),
-        ({"startup_commands": ["ls", ""]}, ValueError, "startup_commands: '' is no command"),
+        (
+            {"workspace_root": "/no/such/folder"},
+            ValueError,
+            "workspace_root must be an existing folder",
+        ),
+        ({"workspace_root": __file__}, ValueError, "workspace_root must be an existing folder"),
+        ({"workspace_root": 3}, ValueError, "workspace_root must be an existing folder"),
+        ({"workspace_root": ""}, ValueError, "workspace_root must be an existing folder"),
+        (
+            {"startup_commands": ["ls", ""]},
+            ValueError,
+            "startup_commands must be non-empty strings without NUL, got ''",
+        ),
         ({"startup_commands": 3}, ValueError, "startup_commands must be a command or a list"),
-        ({"shutdown_commands": [3]}, ValueError, "shutdown_commands: 3 is no command"),
+        (
+            {"shutdown_commands": [3]},
+            ValueError,
+            "shutdown_commands must be non-empty strings without NUL, got 3",
+        ),
         ({"execution_policy": HostExecutionPolicy}, TypeError, "execution_policy must be an inst"),
         ({"execution_policy": "host"}, TypeError, "execution_policy must be an instance"),
         ({"redaction_rules": ["email"]}, TypeError, "redaction_rules must be a list of Redaction"),
         ({"redaction_rules": RedactionRule("email")}, TypeError, "redaction_rules must be a list"),
-        ({"tool_name": ""}, ValueError, "tool_name must be a text"),
-        ({"tool_description": ""}, ValueError, "tool_description must be a text"),
+        ({"tool_name": ""}, ValueError, "tool_name must be a non-empty string"),
+        ({"tool_description": ""}, ValueError, "tool_description must be a non-empty string"),
         ({"shell_command": []}, ValueError, "shell_command must be a shell"),
         ({"shell_command": ["bash", 3]}, ValueError, "each word of shell_command"),
         ({"shell_command": 3}, ValueError, "shell_command must be a shell"),
-        ({"env": {"A": 3}}, ValueError, r"env\['A'\] must be a text"),
-        ({"env": {"A=B": "x"}}, ValueError, "'A=B' is no name of a variable"),
+        ({"env": {"A": 3}}, ValueError, r"env\['A'\] must be a string without NUL, got int"),
+        ({"env": {"A=B": "x"}}, ValueError, "env: names must consist of letters, .* got 'A=B'"),
         ({"env": ["A"]}, ValueError, "env must be a dict"),
     ],
 )
-def test_arguments_that_cannot_work_are_refused(
+def test_invalid_arguments_are_rejected(
     settings: dict[str, Any], error: type[Exception], problem: str
 ) -> None:
     with pytest.raises(error, match=problem):

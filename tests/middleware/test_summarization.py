@@ -1,4 +1,4 @@
-"""Long conversations give way to a summary, and nothing is lost on the way."""
+"""SummarizationMiddleware: older messages are replaced by a summary, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def summarizing(*summaries: Any, **settings: Any) -> tuple[ScriptedChatModel, An
 SUMMARY = "Summary of the conversation so far:\n\n"
 
 
-def test_older_messages_give_way_to_a_summary(ask: Ask) -> None:
+def test_older_messages_are_replaced_by_a_summary(ask: Ask) -> None:
     writer, middleware = summarizing("They counted.")
     model = ScriptedChatModel(["six"])
     result = ask(
@@ -81,7 +81,7 @@ def test_below_the_trigger_nothing_happens(ask: Ask) -> None:
     assert writer.requests == []
 
 
-def test_a_later_summary_takes_the_earlier_one_in(ask: Ask) -> None:
+def test_a_later_summary_includes_the_earlier_one(ask: Ask) -> None:
     writer, middleware = summarizing("First.", "First and second.")
     model = ScriptedChatModel(["f", "h", "j"])
     agent = create_agent(model, [], middleware=[middleware], checkpointer=InMemorySaver())
@@ -98,7 +98,7 @@ def test_a_later_summary_takes_the_earlier_one_in(ask: Ask) -> None:
     assert len(writer.requests) == 2
 
 
-def test_a_summary_alone_is_not_summarised_again(ask: Ask) -> None:
+def test_a_summary_alone_is_not_summarized_again(ask: Ask) -> None:
     _, middleware = summarizing("S", trigger=("messages", 2), keep=("messages", 1))
     model = ScriptedChatModel(["x"])
     summary = HumanMessage("S", additional_kwargs={"lc_source": "summarization"})
@@ -111,7 +111,7 @@ def lookup(word: str) -> str:
     return word.upper()
 
 
-def test_a_result_is_never_parted_from_its_call(ask: Ask) -> None:
+def test_a_result_is_never_separated_from_its_call(ask: Ask) -> None:
     _, middleware = summarizing("S", trigger=("messages", 4), keep=("messages", 1))
     calls = [{"name": "lookup", "args": {"word": w}, "id": w} for w in "ab"]
     model = ScriptedChatModel([calls, "done"])
@@ -173,7 +173,7 @@ def test_a_clause_needs_all_its_thresholds_and_a_list_any_of_its_clauses(
     assert len(writer.requests) == due
 
 
-def test_without_a_trigger_four_fifths_of_a_known_window_are_the_limit(ask: Ask) -> None:
+def test_without_a_trigger_four_fifths_of_a_known_window_are_the_threshold(ask: Ask) -> None:
     writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 100})
     middleware = SummarizationMiddleware(writer, keep=("messages", 1))
     model = ScriptedChatModel(["ok", "ok"])
@@ -210,7 +210,7 @@ def test_a_failing_model_keeps_the_whole_history(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("empty", ["", "  \n", AIMessage([{"type": "thinking", "thinking": "?"}])])
-def test_an_empty_summary_leaves_the_history_as_it_is(ask: Ask, empty: Any) -> None:
+def test_an_empty_summary_leaves_the_history_unchanged(ask: Ask, empty: Any) -> None:
     _, middleware = summarizing(empty)
     agent = create_agent(ScriptedChatModel(["6"]), middleware=[middleware])
     assert texts(ask(agent, chat("1", "2", "3", "4", "5"))["messages"]) == list("123456")
@@ -233,14 +233,14 @@ def test_a_long_part_is_read_in_several_prompts_and_none_of_it_is_dropped(ask: A
     assert texts(result["messages"])[0] == f"{SUMMARY}summary-{len(asked) - 1}"
 
 
-def test_all_is_read_in_one_prompt_where_no_limit_is_set(ask: Ask) -> None:
+def test_everything_is_read_in_one_prompt_without_a_limit(ask: Ask) -> None:
     writer, middleware = summarizing("S", trim_tokens_to_summarize=None)
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     ask(agent, chat("a" * 50_000, "b", "c", "d", "e"))
     assert len(writer.requests) == 1
 
 
-def test_braces_in_a_summary_prompt_are_just_braces(ask: Ask) -> None:
+def test_braces_in_a_summary_prompt_are_kept(ask: Ask) -> None:
     writer, middleware = summarizing("S", summary_prompt='{"keys": {x}} {messages} {0}')
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     ask(agent, chat("a {messages} {b}", "b", "c", "d", "e"))
@@ -249,7 +249,7 @@ def test_braces_in_a_summary_prompt_are_just_braces(ask: Ask) -> None:
     assert asked.endswith("User: c {0}")
 
 
-def test_a_prompt_without_a_place_for_the_conversation_gets_it_at_its_end(ask: Ask) -> None:
+def test_a_prompt_without_a_placeholder_gets_the_conversation_at_its_end(ask: Ask) -> None:
     writer, middleware = summarizing("S", summary_prompt="Sum up.")
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     ask(agent, chat("a", "b", "c", "d", "e"))
@@ -265,7 +265,7 @@ async def acount_them(messages: list[AnyMessage]) -> AIMessage:
 
 
 @pytest.mark.parametrize("summarizer", [count_them, RunnableLambda(count_them)])
-def test_a_function_or_a_chain_may_summarise(ask: Ask, summarizer: Any) -> None:
+def test_a_function_or_a_chain_may_summarize(ask: Ask, summarizer: Any) -> None:
     writer, middleware = summarizing(summarizer=summarizer)
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     result = ask(agent, chat("a", "b", "c", "d", "e"))
@@ -273,7 +273,7 @@ def test_a_function_or_a_chain_may_summarise(ask: Ask, summarizer: Any) -> None:
     assert writer.requests == []
 
 
-def test_a_function_that_hands_an_earlier_summary_on_does_not_repeat_its_heading(ask: Ask) -> None:
+def test_a_function_that_returns_an_earlier_summary_does_not_repeat_its_heading(ask: Ask) -> None:
     _, middleware = summarizing(summarizer=lambda messages: "\n".join(texts(messages)))
     model = ScriptedChatModel(["f", "h"])
     agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
@@ -283,7 +283,7 @@ def test_a_function_that_hands_an_earlier_summary_on_does_not_repeat_its_heading
     assert texts(result["messages"]) == [f"{SUMMARY}a\nb\nc\nd\ne", "f", "g", "h"]
 
 
-async def test_a_coroutine_function_may_summarise_in_an_asynchronous_run() -> None:
+async def test_a_coroutine_function_may_summarize_in_an_async_run() -> None:
     _, middleware = summarizing(summarizer=acount_them)
     agent: Any = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     history = chat("a", "b", "c", "d", "e")
@@ -303,14 +303,14 @@ def test_a_model_with_fallbacks_is_given_the_prompt(ask: Ask) -> None:
     assert "<conversation>" in spare.requests[0].messages[0].text
 
 
-def test_a_summarizer_that_returns_something_else_is_refused(ask: Ask) -> None:
+def test_a_summarizer_that_returns_another_type_raises(ask: Ask) -> None:
     _, middleware = summarizing(summarizer=lambda messages: 42)
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
-    with pytest.raises(TypeError, match="must return text or a message, not 42"):
+    with pytest.raises(TypeError, match="must return a string or a message, got 42"):
         ask(agent, chat("a", "b", "c", "d", "e"))
 
 
-def test_what_is_kept_keeps_its_thoughts_and_its_ids(ask: Ask) -> None:
+def test_kept_messages_keep_their_reasoning_and_ids(ask: Ask) -> None:
     _, middleware = summarizing("S", keep=("messages", 3))
     thought = AIMessage(
         [
@@ -367,7 +367,7 @@ def test_messages_of_another_layer_stay_out_of_the_thread(ask: Ask) -> None:
     assert "only for this call" in writer.requests[0].messages[0].text
 
 
-def test_messages_without_ids_are_summarised_for_the_call_alone() -> None:
+def test_messages_without_ids_are_summarized_for_the_call_only() -> None:
     _, middleware = summarizing("S")
     seen: list[Any] = []
 
@@ -382,7 +382,7 @@ def test_messages_without_ids_are_summarised_for_the_call_alone() -> None:
     assert result.command.update == {"messages": []}
 
 
-def test_blocks_of_any_kind_are_told_without_their_data(ask: Ask) -> None:
+def test_content_blocks_are_rendered_without_their_data(ask: Ask) -> None:
     writer, middleware = summarizing("S")
     picture = {"type": "image", "base64": "A" * 1000, "mime_type": "image/png"}
     odd = AIMessage(
@@ -415,8 +415,8 @@ def test_blocks_of_any_kind_are_told_without_their_data(ask: Ask) -> None:
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     ask(agent, history)
     asked = writer.requests[0].messages[0].text
-    told = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
-    assert told.split("\n") == [
+    rendered = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
+    assert rendered.split("\n") == [
         "User: what is this? [image]",
         'Assistant: I see {"type": "novelty", "value": 7} {"no": "type"} bare',
         'Assistant called lookup with {"word": "x"}',
@@ -426,7 +426,7 @@ def test_blocks_of_any_kind_are_told_without_their_data(ask: Ask) -> None:
     ]
 
 
-def test_no_token_and_no_word_of_a_summary_reaches_the_stream(
+def test_summary_tokens_are_not_streamed(
     collect: Callable[..., Any],
 ) -> None:
     _, middleware = summarizing("secret summary words")
@@ -440,29 +440,29 @@ def test_no_token_and_no_word_of_a_summary_reaches_the_stream(
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"trigger": ("messages", 0)}, "trigger: messages is a whole number"),
-        ({"trigger": ("tokens", 1.5)}, "trigger: tokens is a whole number"),
-        ({"trigger": ("tokens", True)}, "trigger: tokens is a whole number"),
-        ({"trigger": ("tokens", "9")}, "trigger: tokens is a whole number"),
+        ({"trigger": ("messages", 0)}, "trigger: messages must be a whole number"),
+        ({"trigger": ("tokens", 1.5)}, "trigger: tokens must be a whole number"),
+        ({"trigger": ("tokens", True)}, "trigger: tokens must be a whole number"),
+        ({"trigger": ("tokens", "9")}, "trigger: tokens must be a whole number"),
         ({"trigger": ("words", 9)}, "trigger must be one of"),
         ({"trigger": {"words": 9}}, "trigger must be one of"),
-        ({"trigger": {}}, "would always hold"),
+        ({"trigger": {}}, "would always be reached"),
         ({"trigger": []}, "trigger must be a size"),
         ({"trigger": "messages"}, "trigger must be a size"),
         ({"trigger": 7}, "trigger must be a size"),
         ({"trigger": [("messages", 5), None]}, "trigger must be one of"),
-        ({"trigger": ("fraction", 0)}, "trigger: a fraction is more than 0"),
-        ({"trigger": ("fraction", 1.1)}, "trigger: a fraction is more than 0"),
+        ({"trigger": ("fraction", 0)}, "trigger: a fraction must be more than 0"),
+        ({"trigger": ("fraction", 1.1)}, "trigger: a fraction must be more than 0"),
         ({"trigger": ("fraction", 0.5)}, "has no max_input_tokens"),
         ({"trigger": {"fraction": 0.5, "tokens": 9}}, "has no max_input_tokens"),
         ({"keep": ("fraction", 0.5)}, "has no max_input_tokens"),
-        ({"keep": ("messages", -1)}, "keep: messages is a whole number"),
+        ({"keep": ("messages", -1)}, "keep: messages must be a whole number"),
         ({"keep": 20}, "keep must be one of"),
         ({"keep": ("messages",)}, "keep must be one of"),
         ({"trim_tokens_to_summarize": 0}, "trim_tokens_to_summarize: tokens"),
     ],
 )
-def test_numbers_that_cannot_work_are_refused(settings: dict[str, Any], problem: str) -> None:
+def test_invalid_numbers_raise(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         SummarizationMiddleware(ScriptedChatModel(), **settings)
 
@@ -476,19 +476,19 @@ def test_numbers_that_cannot_work_are_refused(settings: dict[str, Any], problem:
         ({"summarizer": 3}, "summarizer must be a model"),
     ],
 )
-def test_arguments_of_a_wrong_type_are_refused(settings: dict[str, Any], problem: str) -> None:
+def test_arguments_of_a_wrong_type_raise(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
         SummarizationMiddleware(**{"model": ScriptedChatModel(), **settings})
 
 
-def test_a_message_without_words_is_still_told() -> None:
+def test_a_message_without_text_is_rendered() -> None:
     assert render(HumanMessage("")) == "User: "
 
 
 @pytest.mark.parametrize(
     ("window", "kept"), [(100, ["c", "d", "e"]), (140, ["b", "c", "d", "e"]), (None, ["e"])]
 )
-def test_what_is_kept_is_a_fraction_of_the_window_of_the_model_that_is_called(
+def test_the_kept_fraction_refers_to_the_window_of_the_model_that_is_called(
     ask: Ask, window: int | None, kept: list[str]
 ) -> None:
     """The summary model's own window counts only where that of the called model is unknown."""
@@ -527,9 +527,7 @@ THOUGHTS = ["thinking", "redacted_thinking", "reasoning", "reasoning_content", "
 
 
 @pytest.mark.parametrize("kind", THOUGHTS)
-def test_thoughts_are_left_out_of_what_is_summarised_and_kept_with_what_stays(
-    ask: Ask, kind: str
-) -> None:
+def test_reasoning_is_not_summarized_and_is_kept_in_messages_that_stay(ask: Ask, kind: str) -> None:
     """The call with its thoughts and results stays whole, however little is to be kept."""
     writer, middleware = summarizing("S", trigger=("messages", 4), keep=("messages", 1))
     said = thought(kind, "b")
@@ -543,8 +541,8 @@ def test_thoughts_are_left_out_of_what_is_summarised_and_kept_with_what_stays(
     model = ScriptedChatModel(["ok"])
     ask(create_agent(model, [lookup], middleware=[middleware]), history)
     asked = writer.requests[0].messages[0].text
-    told = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
-    assert told.split("\n") == [
+    rendered = asked[asked.index("<conversation>\n") + 15 : asked.index("\n</conversation>")]
+    assert rendered.split("\n") == [
         "User: q",
         "Assistant: I look.",
         'Assistant called lookup with {"word": "a"}',
@@ -556,7 +554,7 @@ def test_thoughts_are_left_out_of_what_is_summarised_and_kept_with_what_stays(
 
 
 @pytest.mark.parametrize("kind", THOUGHTS)
-def test_thoughts_of_the_summary_model_are_no_part_of_the_summary(ask: Ask, kind: str) -> None:
+def test_reasoning_of_the_summary_model_is_not_part_of_the_summary(ask: Ask, kind: str) -> None:
     _, middleware = summarizing(thought(kind))
     agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
     result = ask(agent, chat("1", "2", "3", "4", "5"))
@@ -567,7 +565,7 @@ LOOKED_UP = {"type": "text", "text": "Lamps break."}
 
 
 @pytest.mark.parametrize(
-    ("block", "told"),
+    ("block", "rendered"),
     [
         ({"type": "file", "file": {"file_data": "QUJD", "filename": "x"}}, "[file]"),
         ({"type": "input_file", "file_data": "QUJD", "filename": "a.pdf"}, "[input_file: a.pdf]"),
@@ -584,10 +582,10 @@ LOOKED_UP = {"type": "text", "text": "Lamps break."}
         ({"type": "odd", "content": [7, {"signature": "QUJD", "a": 1}]}, '7 {"a": 1}'),
     ],
 )
-def test_what_only_a_provider_can_read_is_not_told(block: Any, told: str) -> None:
+def test_provider_specific_keys_are_not_rendered(block: Any, rendered: str) -> None:
     line = render(HumanMessage([block]))
     assert "QUJD" not in line
-    assert line == f"User: {told}"
+    assert line == f"User: {rendered}"
 
 
 def test_one_very_long_message_is_read_to_its_end_and_does_not_bring_a_summary_each_turn(
@@ -623,9 +621,7 @@ def with_basket(request: ModelRequest[Any]) -> str:
 
 
 @pytest.mark.parametrize("first", ["prompt", "summary"])
-def test_what_a_product_keeps_in_the_state_outlives_a_summary(
-    call: Callable[..., Any], first: str
-) -> None:
+def test_other_state_keys_are_kept_by_a_summary(call: Callable[..., Any], first: str) -> None:
     _, middleware = summarizing("S")
     model = ScriptedChatModel(["6"])
     stack: list[Any] = [with_basket, middleware]

@@ -1,4 +1,4 @@
-"""Tools do not run more often than they may, every call is answered, and runs end well."""
+"""ToolCallLimitMiddleware: no tool runs too often, every call gets a result, runs end well."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def counts(agent: Any, config: Any = ONE) -> dict[str, int]:
     return dict(agent.get_state(config).values.get("thread_tool_call_count", {}))
 
 
-def test_calls_over_the_limit_are_answered_and_the_run_goes_on(ask: Ask) -> None:
+def test_calls_over_the_limit_get_errors_and_the_run_continues(ask: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2"), r("3")], [s("4")], "Done."])
     limit = ToolCallLimitMiddleware(tool_name="search", run_limit=1)
     messages = ask(create_agent(model, [search, read], middleware=[limit]))["messages"]
@@ -100,7 +100,7 @@ def test_every_run_of_a_thread_has_its_own_run_limit(ask: Ask) -> None:
     assert counts(agent) == {"search": 2}
 
 
-def test_the_limit_of_a_thread_holds_over_its_runs_and_for_it_alone(ask: Ask) -> None:
+def test_the_limit_of_a_thread_applies_over_its_runs_and_only_to_it(ask: Ask) -> None:
     model = ScriptedChatModel([[s("1")], "a", [s("2"), s("3")], "b", [s("4")], "c"])
     limit = ToolCallLimitMiddleware(thread_limit=2, run_limit=2)
     agent = create_agent(model, [search], middleware=[limit], **thread())
@@ -119,7 +119,7 @@ def test_a_limit_of_zero_lets_no_call_run(ask: Ask) -> None:
     assert answers(messages) == ["refused", "read b"]
 
 
-def test_an_end_gives_the_numbers_after_all_calls_are_answered(ask: Ask) -> None:
+def test_end_gives_the_numbers_after_all_calls_are_answered(ask: Ask) -> None:
     model = ScriptedChatModel([[s("1"), r("2"), s("3")]])
     limit = ToolCallLimitMiddleware(tool_name="search", run_limit=1, exit_behavior="end")
     messages = ask(create_agent(model, [search, read], middleware=[limit]))["messages"]
@@ -137,7 +137,7 @@ def test_the_last_allowed_call_does_not_end_the_run(ask: Ask) -> None:
     assert messages[-1].text == "Done."
 
 
-def test_a_thread_goes_on_after_a_run_that_was_ended(ask: Ask) -> None:
+def test_a_thread_continues_after_a_run_that_was_ended(ask: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2")], "Hello again."])
     limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")
     agent = create_agent(model, [search], middleware=[limit], **thread())
@@ -174,7 +174,7 @@ def test_an_error_carries_the_numbers_and_all_work_is_kept(ask: Ask) -> None:
     assert ask(agent, ONE)["messages"][-1].text == "Fine."
 
 
-def test_a_call_for_which_there_is_no_place_reaches_no_reviewer(ask: Ask) -> None:
+def test_a_call_that_cannot_run_reaches_no_reviewer(ask: Ask) -> None:
     model = ScriptedChatModel([[s("1")], [s("2")], "Done."])
     stack: list[Any] = [
         HumanInTheLoopMiddleware({"search": {"allowed_decisions": ["approve"]}}),
@@ -203,7 +203,9 @@ def test_a_call_that_people_reject_does_not_count(ask: Ask, call: Ask, limit_fir
 
 
 @pytest.mark.parametrize("limit_first", [True, False])
-def test_nor_one_that_they_reject_as_it_is_run(ask: Ask, call: Ask, limit_first: bool) -> None:
+def test_a_call_that_people_reject_per_call_does_not_count(
+    ask: Ask, call: Ask, limit_first: bool
+) -> None:
     model = ScriptedChatModel([[s("1")], "Done."])
     limit = ToolCallLimitMiddleware(thread_limit=1)
     review = HumanInTheLoopMiddleware({"search": True}, interrupt_mode="per_call")
@@ -216,7 +218,9 @@ def test_nor_one_that_they_reject_as_it_is_run(ask: Ask, call: Ask, limit_first:
 
 
 @pytest.mark.parametrize("limit_first", [True, False])
-def test_an_edited_call_counts_as_what_has_run(ask: Ask, call: Ask, limit_first: bool) -> None:
+def test_an_edited_call_counts_for_the_tool_that_ran(
+    ask: Ask, call: Ask, limit_first: bool
+) -> None:
     model = ScriptedChatModel([[s("1"), r("2")], "Done."])
     limit = ToolCallLimitMiddleware(tool_name="read", thread_limit=1)
     review = HumanInTheLoopMiddleware({"search": True})
@@ -230,7 +234,7 @@ def test_an_edited_call_counts_as_what_has_run(ask: Ask, call: Ask, limit_first:
     assert counts(agent) == {"read": 1}
 
 
-def test_calls_that_are_edited_side_by_side_do_not_pass_the_limit_together(
+def test_calls_that_are_edited_in_parallel_do_not_exceed_the_limit_together(
     ask: Ask, call: Ask
 ) -> None:
     model = ScriptedChatModel([[s("1"), s("2"), r("3")], "Done."])
@@ -276,7 +280,7 @@ class AnswersHimself(AgentMiddleware[Any, Any]):
         yield
 
 
-def test_a_tool_that_a_layer_runs_in_its_own_way_counts(ask: Ask) -> None:
+def test_a_tool_that_a_layer_runs_itself_counts(ask: Ask) -> None:
     model = ScriptedChatModel([[s("1")], [s("2")], "Done."])
     stack = [ToolCallLimitMiddleware(run_limit=1), AnswersHimself()]
     assert answers(ask(create_agent(model, [search], middleware=stack))["messages"]) == [
@@ -285,7 +289,7 @@ def test_a_tool_that_a_layer_runs_in_its_own_way_counts(ask: Ask) -> None:
     ]
 
 
-def test_a_name_that_the_model_made_up_does_not_count(ask: Ask) -> None:
+def test_a_call_of_an_unknown_tool_does_not_count(ask: Ask) -> None:
     model = ScriptedChatModel([[{"name": "serach", "args": {}}], [s("1")], "Done."])
     limit = ToolCallLimitMiddleware(thread_limit=1)
     agent = create_agent(model, [search], middleware=[limit], **thread())
@@ -319,7 +323,7 @@ def test_a_tool_that_kills_the_run_leaves_a_thread_that_still_counts(ask: Ask) -
     with pytest.raises(RuntimeError, match="1"):
         ask(agent, ONE)
     texts = answers(ask(agent, ONE)["messages"])
-    # What ran beside the tool that failed is kept, or was given up, with its count.
+    # Results of tools parallel to the failed one are kept or dropped together with their counts.
     assert texts[-1] == ("refused" if "found 1" in texts else "found 2")
 
 
@@ -343,7 +347,7 @@ ORDERS = pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 
 
 @ORDERS
-def test_a_call_that_one_limit_refuses_leaves_its_place_to_others(
+def test_a_call_that_one_limit_refuses_does_not_count_for_others(
     ask: Ask, order: tuple[int, int]
 ) -> None:
     limits = [
@@ -361,9 +365,7 @@ def test_a_call_that_one_limit_refuses_leaves_its_place_to_others(
 
 
 @ORDERS
-def test_a_limit_that_ends_the_run_does_so_beside_one_that_goes_on(
-    ask: Ask, order: tuple[int, int]
-) -> None:
+def test_a_limit_that_ends_the_run_takes_precedence(ask: Ask, order: tuple[int, int]) -> None:
     limits = [
         ToolCallLimitMiddleware(run_limit=1, exit_behavior="end"),
         ToolCallLimitMiddleware(tool_name="search", run_limit=1),
@@ -385,7 +387,7 @@ class Hurries(AgentMiddleware[Any, Any]):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_jump_to_the_tools_does_not_get_past_the_limit(ask: Ask, first: bool) -> None:
+def test_a_jump_to_the_tools_does_not_bypass_the_limit(ask: Ask, first: bool) -> None:
     limit = ToolCallLimitMiddleware(run_limit=1)
     stack: list[Any] = [limit, Hurries()] if first else [Hurries(), limit]
     model = ScriptedChatModel([[s("1"), s("2")], "Done."])
@@ -404,7 +406,7 @@ class NeverContent(AgentMiddleware[Any, Any]):
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize(("exit_behavior", "last"), [("end", "I had to stop"), ("answer", "So.")])
-def test_a_hook_that_always_jumps_back_cannot_go_on_after_the_limit(
+def test_a_hook_that_always_jumps_back_cannot_continue_after_the_limit(
     ask: Ask, exit_behavior: Any, last: str, first: bool
 ) -> None:
     limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior=exit_behavior)
@@ -482,7 +484,7 @@ class DropsReplies(AgentMiddleware[Any, Any]):
         return response.result[0]
 
 
-def test_a_structured_answer_that_waits_for_its_reply_is_no_call_of_a_tool(ask: Ask) -> None:
+def test_a_pending_structured_answer_is_not_a_tool_call(ask: Ask) -> None:
     final = {"name": "Answer", "args": {"text": "so"}}
     agent = create_agent(
         ScriptedChatModel([[final]]),
@@ -544,7 +546,7 @@ def test_a_refused_call_of_a_direct_tool_goes_back_to_the_model(ask: Ask) -> Non
     assert ask(agent)["messages"][-1].text == "Then not."
 
 
-def test_a_subagent_in_a_tool_has_counts_of_its_own(ask: Ask) -> None:
+def test_a_subagent_in_a_tool_has_separate_counts(ask: Ask) -> None:
     limit = ToolCallLimitMiddleware(run_limit=1)
 
     @tool
@@ -571,13 +573,13 @@ def test_results_are_streamed_as_without_a_limit(collect: Ask) -> None:
     assert streamed(ToolCallLimitMiddleware(run_limit=1)) == streamed()
 
 
-def test_what_belongs_to_the_limit_is_not_in_the_result(ask: Ask) -> None:
+def test_the_state_of_the_limit_is_not_in_the_result(ask: Ask) -> None:
     model = ScriptedChatModel([[s("1"), s("2")]])
     limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="end")
     assert set(ask(create_agent(model, [search], middleware=[limit]))) == {"messages"}
 
 
-def test_a_limit_with_room_for_the_whole_turn_leaves_no_note_on_its_message(ask: Ask) -> None:
+def test_a_limit_with_room_for_the_whole_turn_leaves_no_record(ask: Ask) -> None:
     for limit, noted in ((2, False), (1, True)):
         model = ScriptedChatModel([[s("1"), s("2")], "Done."])
         stack = [ToolCallLimitMiddleware(run_limit=limit)]
@@ -585,7 +587,7 @@ def test_a_limit_with_room_for_the_whole_turn_leaves_no_note_on_its_message(ask:
         assert ("tool_call_limits" in turn.response_metadata) == noted
 
 
-def test_notes_that_are_not_ours_do_not_disturb(ask: Ask) -> None:
+def test_foreign_metadata_is_ignored(ask: Ask) -> None:
     message = AIMessage(
         "",
         tool_calls=[{**s("1"), "id": "1", "type": "tool_call"}],
@@ -596,7 +598,7 @@ def test_notes_that_are_not_ours_do_not_disturb(ask: Ask) -> None:
     assert answers(ask(agent)["messages"]) == ["found 1"]
 
 
-def test_limits_say_what_they_allow_and_are_named_after_their_tool() -> None:
+def test_limits_have_attributes_and_are_named_after_their_tool() -> None:
     limit = ToolCallLimitMiddleware(tool_name="files:read", thread_limit=4, run_limit=2)
     assert (limit.tool_name, limit.thread_limit, limit.run_limit) == ("files:read", 4, 2)
     assert limit.exit_behavior == "continue"
@@ -607,20 +609,23 @@ def test_limits_say_what_they_allow_and_are_named_after_their_tool() -> None:
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({}, "Give a thread_limit, a run_limit or both"),
+        ({}, "Pass thread_limit, run_limit or both"),
         ({"run_limit": -1}, "run_limit must be a whole number"),
         ({"thread_limit": 1.0}, "thread_limit must be a whole number"),
         ({"run_limit": True}, "run_limit must be a whole number"),
-        ({"run_limit": 3, "thread_limit": 2}, r"run_limit \(3\) is above thread_limit \(2\)"),
+        (
+            {"run_limit": 3, "thread_limit": 2},
+            r"run_limit \(3\) must not be above thread_limit \(2\)",
+        ),
         ({"run_limit": 1, "exit_behavior": "stop"}, "'continue', 'end', 'error' or 'answer'"),
-        ({"run_limit": 1, "tool_name": ""}, "it is empty"),
+        ({"run_limit": 1, "tool_name": ""}, "tool_name must not be empty"),
     ],
 )
-def test_limits_that_make_no_sense_are_refused(settings: dict[str, Any], problem: str) -> None:
+def test_invalid_limits_raise(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         ToolCallLimitMiddleware(**settings)
 
 
-def test_a_tool_is_named_and_not_given() -> None:
-    with pytest.raises(TypeError, match="tool_name must be the name of a tool"):
+def test_a_tool_is_given_by_name() -> None:
+    with pytest.raises(TypeError, match="tool_name must be a string or None"):
         ToolCallLimitMiddleware(tool_name=search, run_limit=1)  # type: ignore[arg-type]

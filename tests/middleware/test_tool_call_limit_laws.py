@@ -1,4 +1,4 @@
-"""Whatever models, limits and jumps do: no tool runs too often, and every call has one answer."""
+"""Laws of tool call limits: with random models, limits and jumps no tool runs too often."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def limits(draw: st.DrawFn) -> dict[str, Any]:
 
 
 class Jumps(AgentMiddleware[Any, Any]):
-    """Jumps as it is told, wherever that leads."""
+    """Jump as the parameters say."""
 
     def __init__(self, jumps: list[str | None]) -> None:
         super().__init__(name="jumps")
@@ -50,7 +50,7 @@ class Jumps(AgentMiddleware[Any, Any]):
 
 
 class Script:
-    """A model that calls what it is told, then says so; one that never calls again."""
+    """A model that makes the given calls and then answers."""
 
     def __init__(self, turns: list[list[str]]) -> None:
         self.left = list(turns)

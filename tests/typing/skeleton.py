@@ -15,7 +15,7 @@ from agent_factory import (
 
 
 class AuditTrail(AgentMiddleware):
-    """Changes nothing yet: an agent answers with it as it does without.
+    """Changes nothing yet: an agent gives the same answer with it and without it.
 
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
@@ -38,7 +38,7 @@ class AuditTrail(AgentMiddleware):
         state: AgentState[Any],
         runtime: Runtime[Any],
     ) -> dict[str, Any] | None:
-        """Runs before each call of the model. Returns a state update or None."""
+        """Runs before each model call. Returns a state update or None."""
         return None
 
     def after_model(
@@ -46,7 +46,7 @@ class AuditTrail(AgentMiddleware):
         state: AgentState[Any],
         runtime: Runtime[Any],
     ) -> dict[str, Any] | None:
-        """Runs after each call of the model. Returns a state update or None."""
+        """Runs after each model call. Returns a state update or None."""
         return None
 
     def after_agent(
@@ -58,9 +58,9 @@ class AuditTrail(AgentMiddleware):
         return None
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
-        """Lies around each call of the model. `yield request` makes the call."""
+        """Wraps each model call. `yield request` makes the call."""
         return (yield request)
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
-        """Lies around each tool call. `yield request` makes the call."""
+        """Wraps each tool call. `yield request` makes the call."""
         return (yield request)

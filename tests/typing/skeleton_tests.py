@@ -1,5 +1,5 @@
 # ruff: noqa: I001 - where a new file is written, its module is first-party
-"""AuditTrail: its place in a plan, and a run with it."""
+"""Tests of AuditTrail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def find(query: str) -> str:
 
 
 def agent(*stack: AgentMiddleware[Any, Any]) -> Any:
-    """An agent that calls its tool once, and then answers."""
+    """An agent that calls its tool once and then answers."""
     call = {"name": "find", "args": {"query": "tea"}}
     model = ScriptedChatModel([[call], "There is TEA."])
     return create_agent(model, [find], middleware=stack)
@@ -46,13 +46,13 @@ def test_its_hooks_and_layers_are_in_the_plan() -> None:
     ]
 
 
-def test_a_run_gives_what_it_gives_without_it() -> None:
+def test_a_run_gives_the_same_with_and_without_it() -> None:
     result = agent(AuditTrail()).invoke(QUESTION)
     assert texts(result) == ["Find tea", "", "TEA", "There is TEA."]
     assert texts(result) == texts(agent().invoke(QUESTION))
 
 
-def test_an_asynchronous_run_gives_the_same() -> None:
+def test_an_async_run_gives_the_same() -> None:
     built = agent(AuditTrail())
     result = asyncio.run(built.ainvoke(QUESTION))
     assert texts(result) == ["Find tea", "", "TEA", "There is TEA."]

@@ -1,28 +1,25 @@
-"""What is said of each part of a picture when a reader points at it: facts, as values."""
+"""The details of each part of a picture, shown when a reader points at it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent_factory.topology.model import Call, Hook, Phase, Tool, ToolKind, TopologyData
+from agent_factory.topology.model import MODEL, TOOLS, Call, Tool, ToolKind, TopologyData
 from agent_factory.topology.render.explanation import ORDERS, layer_order, meaning
 from agent_factory.topology.render.figure import Arrow, Box, Figure
-
-_CALLS = {"model": Call.MODEL, "tools": Call.TOOL}
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A line of a list; `leads_to` is the key of the part it speaks of, or empty."""
+    """A line of a list; `target` is the key of the part it links to, or empty."""
 
     text: str
-    leads_to: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A list, its heading, and whether its order means something."""
+    """A list, its heading, and whether its order has a meaning."""
 
     heading: str
     items: tuple[Item, ...]
@@ -30,14 +27,14 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """What is said of a box, of an arrow, or of the whole.
+class Details:
+    """The details of a box, of an arrow, or of the whole plan.
 
     Args:
-        title: What it is.
-        facts: Labels and what they say.
-        lists: What it consists of.
-        words: The names a search finds it by.
+        title: The name of the part.
+        facts: Labels and their values.
+        lists: Its contents.
+        words: The names that a search finds it by.
     """
 
     title: str
@@ -46,69 +43,66 @@ class About:
     words: str = ""
 
     def as_text(self) -> str:
-        """As plain text, but for what leads elsewhere: beside a picture, the picture shows that."""
-        lines = [self.title, *(f"{label}: {said}" for label, said in self.facts)]
+        """Plain text for a tooltip, without links: the picture shows where they lead."""
+        lines = [self.title, *(f"{label}: {value}" for label, value in self.facts)]
         for listing in self.lists:
-            said = [item.text for item in listing.items if not item.leads_to]
-            marks = [f"{place}." if listing.ordered else "-" for place in range(1, len(said) + 1)]
-            lines += [f"{listing.heading}:"] if said else []
-            lines += [f"{mark} {line}" for mark, line in zip(marks, said, strict=True)]
+            texts = [item.text for item in listing.items if not item.target]
+            lines += [f"{listing.heading}:"] if texts else []
+            for number, text in enumerate(texts, 1):
+                lines.append(f"{number}. {text}" if listing.ordered else f"- {text}")
         return "\n".join(lines)
 
 
-def about_parts(plan: TopologyData, figure: Figure) -> dict[str, About]:
-    """What is said of each box and each arrow, by its key."""
-    boxes = {box.key: _about_box(plan, figure, box) for box in figure.boxes}
-    return {**boxes, **{arrow.key: _about_arrow(arrow) for arrow in figure.arrows}}
+def details_of(plan: TopologyData, figure: Figure) -> dict[str, Details]:
+    """The details of each box and each arrow, by its key."""
+    details = {box.key: _box(plan, figure, box) for box in figure.boxes}
+    for arrow in figure.arrows:
+        reasons = tuple(Item(meaning(reason)) for reason in arrow.edge.reasons)
+        names = {name for reason in arrow.edge.reasons for name in reason.by}
+        ends = tuple(Item(box.name, box.key) for box in (arrow.source, arrow.target))
+        lists = Listing("why", reasons), Listing("from, to", ends)
+        details[arrow.key] = Details(arrow.edge.name, (), lists, " ".join(sorted(names)))
+    return details
 
 
-def about_all(plan: TopologyData, figure: Figure) -> About:
-    """What is said of the whole: every order, and where it comes from."""
-    lists = [*_phases(figure), *(_layers(box, box.key) for box in figure.boxes if box.frames)]
+def overview(plan: TopologyData, figure: Figure) -> Details:
+    """The details of the whole plan: every order, and the reasons for it."""
+    lists = []
+    for phase, order in ORDERS.items():
+        items = tuple(Item(box.title, box.key) for box in figure.boxes if box.kind == phase)
+        if items:
+            lists.append(Listing(f"{phase}: {order}", items, ordered=True))
+    lists += (_layers(box, box.key) for box in figure.boxes if box.frames)
     corners = {
         "a run enters at": plan.entry,
         "each turn begins at": plan.loop_entry,
         "each turn of the model ends at": plan.loop_exit,
         "a run leaves the loop for": plan.exit,
     }
-    return About("Order", tuple(corners.items()), tuple(lists))
+    return Details("Order", tuple(corners.items()), tuple(lists))
 
 
-def _phases(figure: Figure) -> Iterator[Listing]:
-    for phase, order in ORDERS.items():
-        items = tuple(Item(box.title, box.key) for box in figure.boxes if box.kind == phase)
-        if items:
-            yield Listing(f"{phase}: {order}", items, ordered=True)
+def _layers(box: Box, target: str = "") -> Listing:
+    call = Call.TOOL if box.kind == TOOLS else Call.MODEL
+    items = tuple(Item(layer.name, target) for layer in box.frames)
+    return Listing(f"layers {layer_order(call)}", items, ordered=True)
 
 
-def _layers(box: Box, leads_to: str = "") -> Listing:
-    items = tuple(Item(f"{layer.owner}.{layer.method}", leads_to) for layer in box.frames)
-    return Listing(f"layers {layer_order(_CALLS[box.kind])}", items, ordered=True)
-
-
-def _about_arrow(arrow: Arrow) -> About:
-    reasons = tuple(Item(meaning(reason)) for reason in arrow.way.reasons)
-    names = {name for reason in arrow.way.reasons for name in reason.by}
-    title = f"{arrow.source.name} -> {arrow.target.name}"
-    ends = (Item(arrow.source.name, arrow.source.key), Item(arrow.target.name, arrow.target.key))
-    lists = Listing("why", reasons), Listing("from, to", ends)
-    return About(title, (), lists, " ".join(sorted(names)))
-
-
-def _about_box(plan: TopologyData, figure: Figure, box: Box) -> About:
-    lists = [*_contents(plan, box), *_ways(figure, box)]
-    filled = tuple(listing for listing in lists if listing.items)
-    return About(box.name, tuple(_facts(plan, box)), filled, box.name)
-
-
-def _facts(plan: TopologyData, box: Box) -> Iterator[tuple[str, str]]:
-    for hook in plan.hooks:
-        if hook.node == box.name:
-            yield from _hook(plan, hook)
-    if box.kind == "model":
-        yield "what", "One call of the model, through its layers."
-    if box.kind == "tools":
-        yield "what", "Each pending call is run here, on its own, through its layers."
+def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
+    facts, lists = [], []
+    if hook := plan.hook_at(box.name):
+        peers = plan.run_order(hook.phase)
+        facts += [
+            ("middleware", hook.owner),
+            ("phase", str(hook.phase)),
+            ("order", f"{peers.index(hook) + 1} of {len(peers)}"),
+            ("why here", f"It runs {ORDERS[hook.phase]}."),
+            ("may jump to", ", ".join(sorted(hook.can_jump_to)) or "nowhere"),
+        ]
+    if box.kind == MODEL:
+        facts.append(("what", "One model call, through its layers."))
+    if box.kind == TOOLS:
+        facts.append(("what", "Each pending tool call is run on its own, through its layers."))
     corners = {
         "A run enters here.": plan.entry,
         "Each turn begins here.": plan.loop_entry,
@@ -116,47 +110,28 @@ def _facts(plan: TopologyData, box: Box) -> Iterator[tuple[str, str]]:
         "A run that leaves the loop goes here.": plan.exit,
     }
     if found := [words for words, name in corners.items() if name == box.name]:
-        yield "corner", " ".join(found)
+        facts.append(("corner", " ".join(found)))
+    if box.kind in (MODEL, TOOLS):
+        heading = "tools" if box.kind == TOOLS else "tools that the agent does not run"
+        tools = [t for t in plan.tools if (t.kind is ToolKind.CLIENT) == (box.kind == TOOLS)]
+        lists += [_layers(box), Listing(heading, tuple(map(_tool, tools)))]
 
-
-def _hook(plan: TopologyData, hook: Hook) -> Iterator[tuple[str, str]]:
-    peers = [other.owner for other in plan.hooks if other.phase is hook.phase]
-    if hook.phase in (Phase.AFTER_MODEL, Phase.AFTER_AGENT):
-        peers.reverse()
-    yield "middleware", hook.owner
-    yield "phase", str(hook.phase)
-    yield "order", f"{peers.index(hook.owner) + 1} of {len(peers)}"
-    yield "why here", f"It runs {ORDERS[hook.phase]}."
-    yield "may jump to", ", ".join(sorted(hook.can_jump_to)) or "nowhere"
-
-
-def _contents(plan: TopologyData, box: Box) -> Iterator[Listing]:
-    if box.kind not in _CALLS:
-        return
-    yield _layers(box)
-    client = [tool for tool in plan.tools if tool.kind is ToolKind.CLIENT]
-    if box.kind == "tools":
-        yield Listing("tools", tuple(_tools(client)))
-    else:
-        others = [tool for tool in plan.tools if tool not in client]
-        yield Listing("tools that the agent does not run", tuple(_tools(others)))
-
-
-def _tools(tools: Sequence[Tool]) -> Iterator[Item]:
-    marks = {
-        ToolKind.PROVIDER: "run by the model's provider",
-        ToolKind.OUTPUT: "its call is the structured answer",
-    }
-    for tool in tools:
-        notes = [marks[tool.kind]] if tool.kind in marks else []
-        notes += ["its result ends the run (return_direct)"] if tool.return_direct else []
-        notes += [f"brought by {tool.owner}"] if tool.owner else []
-        yield Item(f"{tool.name}: {'; '.join(notes)}" if notes else tool.name)
-
-
-def _ways(figure: Figure, box: Box) -> Iterator[Listing]:
     def item(arrow: Arrow, other: Box) -> Item:
         return Item(f"{other.name} ({', '.join(arrow.label) or 'next'})", arrow.key)
 
-    yield Listing("ways in", tuple(item(a, a.source) for a in figure.arrows if a.target == box))
-    yield Listing("ways out", tuple(item(a, a.target) for a in figure.arrows if a.source == box))
+    incoming = tuple(item(a, a.source) for a in figure.arrows if a.target == box)
+    outgoing = tuple(item(a, a.target) for a in figure.arrows if a.source == box)
+    lists += [Listing("edges in", incoming), Listing("edges out", outgoing)]
+    filled = tuple(listing for listing in lists if listing.items)
+    return Details(box.name, tuple(facts), filled, box.name)
+
+
+def _tool(tool: Tool) -> Item:
+    marks = {
+        ToolKind.PROVIDER: "run by the model's provider",
+        ToolKind.OUTPUT: "a call of it is the structured answer",
+    }
+    notes = [marks[tool.kind]] if tool.kind in marks else []
+    notes += ["its result ends the run (return_direct)"] if tool.return_direct else []
+    notes += [f"added by {tool.owner}"] if tool.owner else []
+    return Item(f"{tool.name}: {'; '.join(notes)}" if notes else tool.name)

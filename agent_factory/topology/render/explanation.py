@@ -1,113 +1,111 @@
-"""A plan in words: in which order everything runs, and why it is so."""
+"""A plan in words: in which order everything runs, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from agent_factory.topology.model import Call, Phase, TopologyData
-from agent_factory.topology.render.text import way_line
-from agent_factory.topology.transitions import Reason, Transition, TransitionReason, transitions_of
+from agent_factory.topology.render.text import edge_line
+from agent_factory.topology.transitions import Reason, TransitionReason, transitions_of
 
 ORDERS = {
     Phase.BEFORE_AGENT: "once, when a run starts; in the order of the list",
-    Phase.BEFORE_MODEL: "before each call of the model; in the order of the list",
-    Phase.AFTER_MODEL: "after each call of the model; the list backwards, so the first has the "
+    Phase.BEFORE_MODEL: "before each model call; in the order of the list",
+    Phase.AFTER_MODEL: "after each model call; in reverse order of the list, so the first has the "
     "last word",
-    Phase.AFTER_AGENT: "once, when a run ends; the list backwards",
+    Phase.AFTER_AGENT: "once, when a run ends; in reverse order of the list",
 }
 """When the hooks of a phase run, and in which order."""
 
 _MEANINGS = {
-    TransitionReason.NEXT: "It comes next: nothing decides.",
-    TransitionReason.JUMP: "{by} declares that it may jump there (can_jump_to).",
+    TransitionReason.NEXT: "It is the next node; nothing decides.",
+    TransitionReason.JUMP: "{by} declares this jump in can_jump_to.",
     TransitionReason.CALLS: (
-        "The model asked for tools that nothing has answered; each call is sent on its own."
+        "The model called tools, and the calls have no results yet; each call is run on its own."
     ),
     TransitionReason.TOGETHER: (
-        "The model asked for tools that nothing has answered; they are run together."
+        "The model called tools, and the calls have no results yet; they are run together."
     ),
-    TransitionReason.NO_CALLS: "The model asked for no tools: this is its answer.",
+    TransitionReason.NO_CALLS: "The model called no tools: its message is the answer.",
     TransitionReason.ANSWERED: (
-        "{by} may answer the model's calls in the tools' place; then the model goes on."
+        "{by} may answer the model's calls instead of the tools; then the model continues."
     ),
-    TransitionReason.STRUCTURED: "The structured answer is there.",
+    TransitionReason.STRUCTURED: "The model gave the structured answer.",
     TransitionReason.RETRY: (
-        "The structured answer was missing or invalid; the model is told why and asked again."
+        "The structured answer was missing or invalid; the model gets the error and is asked again."
     ),
-    TransitionReason.RESULTS: "The model is to see the results of its calls.",
+    TransitionReason.RESULTS: "The model gets the results of its calls.",
     TransitionReason.DIRECT: (
         "The results of {by} are the answer (return_direct), if all calls of the turn are "
         "such calls and none failed."
     ),
     TransitionReason.ANY_DIRECT: (
-        "Where {by} is among the calls of the turn, its results are the answer (return_direct)."
+        "If {by} is among the calls of the turn, its results are the answer (return_direct)."
     ),
-    TransitionReason.STOPPED: "A tool may end the run: by jump_to 'end' or by Command(goto=END).",
+    TransitionReason.STOPPED: "A tool may end the run: with jump_to 'end' or Command(goto=END).",
 }
 
 
-def explain(plan: TopologyData) -> str:
-    """The order of all hooks and layers, and where it comes from."""
-    parts = [_hooks(plan, phase) for phase in ORDERS]
-    parts += [_layers(plan, call) for call in Call]
-    parts.append([f"{'corners':<14} {_corners(plan)}"])
-    return "\n".join(line for part in parts for line in part)
+@dataclass(frozen=True, slots=True)
+class OrderedPart:
+    """The hooks of a phase, or the layers around a kind of call, in the order in which they run."""
+
+    part: str
+    why: str
+    names: tuple[str, ...]
 
 
-def _hooks(plan: TopologyData, phase: Phase) -> list[str]:
-    owners = [hook.owner for hook in plan.hooks if hook.phase is phase]
-    if phase in (Phase.AFTER_MODEL, Phase.AFTER_AGENT):
-        owners.reverse()
-    return _numbered(str(phase), ORDERS[phase], owners) if owners else []
-
-
-def _layers(plan: TopologyData, call: Call) -> list[str]:
-    layers = [f"{layer.owner}.{layer.method}" for layer in plan.layers if layer.call is call]
-    return _numbered(f"{call} layers", layer_order(call), layers) if layers else []
+def ordered_parts(plan: TopologyData) -> Iterator[OrderedPart]:
+    """Everything that runs, part by part; parts without members are left out."""
+    for phase, why in ORDERS.items():
+        if hooks := plan.run_order(phase):
+            yield OrderedPart(str(phase), why, tuple(hook.owner for hook in hooks))
+    for call in Call:
+        if layers := plan.layers_around(call):
+            names = tuple(layer.name for layer in layers)
+            yield OrderedPart(f"{call} layers", layer_order(call), names)
 
 
 def layer_order(call: Call) -> str:
-    """Where layers lie, and in which order."""
+    """Where layers are, and in which order they run."""
     return (
-        f"around each {call} call; the first of the list is the outermost: it sees the request "
+        f"around each {call} call; the first of the list is the outermost: it gets the request "
         "first and the response last"
     )
 
 
-def _numbered(title: str, why: str, names: Sequence[str]) -> list[str]:
-    return [f"{title:<14} {why}:", *(f"  {i}. {name}" for i, name in enumerate(names, 1))]
-
-
-def _corners(plan: TopologyData) -> str:
-    return (
-        f"a run enters at {plan.entry}, each turn begins at {plan.loop_entry} and ends at "
-        f"{plan.loop_exit}, and the run leaves the loop for {plan.exit}"
+def explain(plan: TopologyData) -> str:
+    """The order of all hooks and layers, and the reasons for it."""
+    lines = []
+    for part in ordered_parts(plan):
+        lines.append(f"{part.part:<14} {part.why}:")
+        lines += [f"  {number}. {name}" for number, name in enumerate(part.names, 1)]
+    lines.append(
+        f"{'corners':<14} a run enters at {plan.entry}, each turn begins at {plan.loop_entry} and "
+        f"ends at {plan.loop_exit}, and the run leaves the loop for {plan.exit}"
     )
+    return "\n".join(lines)
 
 
 def explain_transition(plan: TopologyData, source: str, target: str) -> str:
-    """Why a way exists; or that it does not, and where one can go from there.
+    """The reasons for an edge; if there is none, the edges that leave `source`.
 
     Raises:
-        KeyError: One of the two is no node.
+        KeyError: One of the two is not a node.
     """
+    edges = transitions_of(plan)
     for name in (source, target):
-        if name not in {node for way in transitions_of(plan) for node in (way.source, way.target)}:
+        if name not in {node for edge in edges for node in (edge.source, edge.target)}:
             raise KeyError(name)
-    for way in transitions_of(plan):
-        if (way.source, way.target) == (source, target):
-            return "\n".join([way_line(way), *(f"- {meaning(r)}" for r in way.reasons)])
-    return "\n".join(_no_way(plan, source, target))
+    for edge in edges:
+        if (edge.source, edge.target) == (source, target):
+            return "\n".join([edge_line(edge), *(f"- {meaning(r)}" for r in edge.reasons)])
+    leaving = [edge_line(edge) for edge in edges if edge.source == source]
+    instead = leaving or [f"{source} is where a run ends."]
+    return "\n".join([f"No edge leads from {source} to {target}.", *(f"- {x}" for x in instead)])
 
 
 def meaning(reason: Reason) -> str:
     """A reason as a sentence."""
     return _MEANINGS[reason.why].format(by=", ".join(reason.by))
-
-
-def _no_way(plan: TopologyData, source: str, target: str) -> Iterator[str]:
-    yield f"No way leads from {source} to {target}."
-    transitions: list[Transition] = [way for way in transitions_of(plan) if way.source == source]
-    yield from (f"- {way_line(way)}" for way in transitions)
-    if not transitions:
-        yield f"- {source} is where a run ends."

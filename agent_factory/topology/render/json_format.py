@@ -3,62 +3,124 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
 
-from agent_factory.topology.model import MODEL, TOOLS, TopologyData
-from agent_factory.topology.transitions import transitions_of
+from agent_factory.topology.model import (
+    TOOLS,
+    AgentStyle,
+    Edge,
+    Layer,
+    Phase,
+    Tool,
+    TopologyData,
+)
+from agent_factory.topology.render.text import render
+from agent_factory.topology.transitions import Transition, transitions_of
 
-FORMAT = "agent_factory.topology"
-VERSION = 1
-"""Of the format. It grows when an older reader would misread a file."""
+FORMAT: Literal["agent_factory.topology"] = "agent_factory.topology"
+VERSION: Literal[1] = 1
+"""The version of the format. It grows when an older reader would misread a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class CornerNodes:
+    """The nodes where a run starts, a turn begins and ends, and a run leaves the loop."""
+
+    entry: str
+    loop_entry: str
+    loop_exit: str
+    exit: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node; `owner` and `phase` are those of its hook."""
+
+    name: str
+    kind: Literal["hook", "model", "tools"]
+    owner: str | None
+    phase: Phase | None
+
+
+@dataclass(frozen=True, slots=True)
+class HookRecord:
+    """A hook, in the order of the middleware list, with the node it runs in."""
+
+    owner: str
+    phase: Phase
+    node: str
+    can_jump_to: tuple[Literal["end", "tools", "model"], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """The plan of an agent, as a file holds it.
+
+    `topology.load` validates files against this class, and docs/topology.schema.json is its schema.
+    """
+
+    # Pydantic reads this, and applies it to the classes of the fields, too.
+    __pydantic_config__: ClassVar = {
+        "extra": "forbid",
+        "json_schema_serialization_defaults_required": True,
+    }
+
+    format: Literal["agent_factory.topology"]
+    version: Literal[1]
+    style: AgentStyle
+    corners: CornerNodes
+    nodes: tuple[NodeRecord, ...]
+    edges: tuple[Edge, ...]
+    transitions: tuple[Transition, ...]
+    hooks: tuple[HookRecord, ...]
+    layers: tuple[Layer, ...]
+    tools: tuple[Tool, ...]
+    retries_output: bool
+
+
+def record_of(plan: TopologyData) -> PlanRecord:
+    """The plan in the shape of a file."""
+
+    def node(name: str) -> NodeRecord:
+        if hook := plan.hook_at(name):
+            return NodeRecord(name, "hook", hook.owner, hook.phase)
+        return NodeRecord(name, "tools" if name == TOOLS else "model", None, None)
+
+    return PlanRecord(
+        format=FORMAT,
+        version=VERSION,
+        style=plan.style,
+        corners=CornerNodes(plan.entry, plan.loop_entry, plan.loop_exit, plan.exit),
+        nodes=tuple(map(node, plan.nodes)),
+        edges=plan.edges,
+        transitions=transitions_of(plan),
+        hooks=tuple(
+            HookRecord(h.owner, h.phase, h.node, tuple(sorted(h.can_jump_to)))  # type: ignore[arg-type]  # names of JUMPS
+            for h in plan.hooks
+        ),
+        layers=plan.layers,
+        tools=plan.tools,
+        retries_output=plan.retries_output,
+    )
 
 
 def to_json(plan: TopologyData) -> str:
-    """The plan as canonical JSON: sorted keys, two spaces, a line break at the end."""
-    return json.dumps(to_data(plan), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    """The plan as canonical JSON: keys in a fixed order, one edge, hook, layer or tool a line."""
+
+    def dumped(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    parts = []
+    for key, value in asdict(record_of(plan)).items():
+        if isinstance(value, tuple) and value:
+            lines = ",\n".join(f"    {dumped(item)}" for item in value)
+            parts.append(f'  "{key}": [\n{lines}\n  ]')
+        else:
+            parts.append(f'  "{key}": {dumped(value)}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def to_data(plan: TopologyData) -> dict[str, Any]:
-    """What `to_json` writes, as dicts and lists."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "corners": {
-            "entry": plan.entry,
-            "loop_entry": plan.loop_entry,
-            "loop_exit": plan.loop_exit,
-            "exit": plan.exit,
-        },
-        "nodes": [_node(plan, name) for name in plan.nodes],
-        "edges": [
-            {"source": e.source, "targets": list(e.targets), "route": e.route and str(e.route)}
-            for e in plan.edges
-        ],
-        "transitions": [
-            {
-                "source": way.source,
-                "target": way.target,
-                "reasons": [{"why": str(r.why), "by": list(r.by)} for r in way.reasons],
-            }
-            for way in transitions_of(plan)
-        ],
-        "hooks": [
-            {
-                "owner": hook.owner,
-                "phase": str(hook.phase),
-                "can_jump_to": sorted(hook.can_jump_to),
-            }
-            for hook in plan.hooks
-        ],
-        "layers": [{k: str(v) for k, v in asdict(layer).items()} for layer in plan.layers],
-        "tools": [{**asdict(tool), "kind": str(tool.kind)} for tool in plan.tools],
-        "retries_output": plan.retries_output,
-    }
-
-
-def _node(plan: TopologyData, name: str) -> dict[str, Any]:
-    for hook in plan.hooks:
-        if hook.node == name:
-            return {"name": name, "kind": "hook", "owner": hook.owner, "phase": str(hook.phase)}
-    return {"name": name, "kind": TOOLS if name == TOOLS else MODEL, "owner": None, "phase": None}
+def to_snapshot(plan: TopologyData) -> str:
+    """The plan as a `.topology` file: its text for people, and below it its JSON for programs."""
+    return f"{render(plan)}\n\n{to_json(plan)}"

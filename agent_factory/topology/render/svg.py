@@ -1,4 +1,4 @@
-"""A plan as a picture: an SVG that stands alone, drawn from a figure and its layout."""
+"""A plan as a picture: a self-contained SVG, drawn from a figure and its layout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import hypot
 from types import MappingProxyType
 
 from agent_factory.topology.model import TopologyData
-from agent_factory.topology.render.details import About, about_parts
+from agent_factory.topology.render.details import Details, details_of
 from agent_factory.topology.render.figure import (
     HEAD,
     HEADER,
@@ -22,7 +22,6 @@ from agent_factory.topology.render.figure import (
     Arrow,
     Box,
     Figure,
-    Row,
     figure_of,
     shown,
 )
@@ -31,16 +30,16 @@ from agent_factory.topology.render.layout import Layout, Point, Route, lay_out
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Colours, each "#rrggbb".
+    """The palette of a picture, each value "#rrggbb".
 
     Args:
-        paper: What all lies on.
+        paper: The background.
         ink: Names and lines.
-        muted: Notes, and arrows that only lead on.
+        muted: Notes, and arrows that are not jumps.
         frame: The inside of frames.
         rim: The lines of boxes and frames.
         jump: Arrows of jumps.
-        mark: What was searched for, or is chosen.
+        mark: Parts that a search found, or that are selected.
         kinds: The tint and the stripe of each kind of node.
     """
 
@@ -113,13 +112,13 @@ _FORM = f"""
 
 
 def style() -> str:
-    """The CSS of a picture: by day, and by night where the reader's screen is set so."""
+    """The CSS of a picture: light, and dark if the reader's system prefers it."""
     night = "\n".join(rules(NIGHT))
     return f"{_FORM}{chr(10).join(rules(DAY))}\n@media (prefers-color-scheme: dark) {{\n{night}\n}}"
 
 
 def rules(theme: Theme, where: str = "") -> Iterator[str]:
-    """A theme as CSS rules for all pictures below a selector."""
+    """The CSS rules of a theme, for all pictures below a selector."""
     at = f"{where} .topology".lstrip()
     yield f"{at} .paper, {at} .behind {{ fill: {theme.paper}; }}"
     yield f"{at} text {{ fill: {theme.ink}; }}"
@@ -138,9 +137,9 @@ def rules(theme: Theme, where: str = "") -> Iterator[str]:
 
 
 MARGIN = 16
-"""Pixels around the whole."""
+"""Pixels around the whole picture."""
 _TIP, _HALF = 8, 3.5
-"""Length, and half of the width, of an arrow's tip."""
+"""The length of an arrow's tip, and half of its width."""
 
 
 def to_svg(plan: TopologyData) -> str:
@@ -150,100 +149,78 @@ def to_svg(plan: TopologyData) -> str:
         ImportError: The extra `draw` is not installed.
     """
     figure = figure_of(plan)
-    return draw(figure, lay_out(figure), about_parts(plan, figure))
+    return draw(figure, lay_out(figure), details_of(plan, figure))
 
 
 def draw(
-    figure: Figure, layout: Layout, abouts: Mapping[str, About], *, linked: bool = False
+    figure: Figure, layout: Layout, details: Mapping[str, Details], *, linked: bool = False
 ) -> str:
     """The SVG of a figure.
 
     Args:
-        figure: What it shows.
-        layout: Where.
-        abouts: What is said of each box and arrow that a reader points at.
-        linked: Each box and arrow leads to `#about-<key>`, for a page that has more to say.
+        figure: Its content.
+        layout: Its positions.
+        details: The details of each box and arrow.
+        linked: Each box and arrow is a link to `#about-<key>`, where a page has its details.
     """
     width, height = layout.size[0] + 2 * MARGIN, layout.size[1] + 2 * MARGIN
-    box = f"{-MARGIN} {-MARGIN} {_n(width)} {_n(height)}"
-    parts = [
+    nodes = [box.name for box in figure.boxes if box.kind != "terminal"]
+    layers = sum(len(box.frames) for box in figure.boxes)
+    edges = ", ".join(f"{a.source.title} to {a.target.title}" for a in figure.arrows)
+    summary = f"{len(nodes)} nodes: {', '.join(nodes)}. Layers: {layers}. Edges: {edges}."
+    sides = f'width="{_n(width)}" height="{_n(height)}"'
+    lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" role="graphics-document" '
         f'aria-labelledby="topology-title" aria-describedby="topology-desc" '
-        f'viewBox="{box}" width="{_n(width)}" height="{_n(height)}">',
+        f'viewBox="{-MARGIN} {-MARGIN} {_n(width)} {_n(height)}" {sides}>',
         '<title id="topology-title">The plan of an agent</title>',
-        f'<desc id="topology-desc">{text(_summary(figure))}</desc>',
+        f'<desc id="topology-desc">{text(summary)}</desc>',
         f"<style>{style()}</style>",
-        f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" '
-        f'width="{_n(width)}" height="{_n(height)}"/>',
-        *_groups(layout),
+        f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" {sides}/>',
     ]
+    for left, top, right, bottom in layout.groups:
+        lines.append(_rect("group", left, top, right - left, bottom - top, 10))
+
+    def part(key: str, kind: str, drawn: Iterator[str]) -> Iterator[str]:
+        title = text(details[key].title)
+        link = f'<a href="#about-{key}" aria-label="{title}">' if linked else ""
+        yield f'<g id="{key}" class="{kind}" data-words="{text(details[key].words)}">{link}'
+        yield f"<title>{text(details[key].as_text())}</title>"
+        yield from drawn
+        yield "</a></g>" if linked else "</g>"
+
     for arrow in figure.arrows:
-        kind = f"way {arrow.source.key} {arrow.target.key}{' jump' if arrow.dashed else ''}"
-        drawn = _arrow(arrow, layout.routes[arrow.key])
-        parts += _part(arrow.key, kind, abouts[arrow.key], linked, drawn)
-    parts += _titles(figure, layout)
-    for item in figure.boxes:
-        drawn = _box(item, layout.boxes[item.key])
-        parts += _part(item.key, f"node {item.kind}", abouts[item.key], linked, drawn)
-    return "\n".join([*parts, "</svg>"]) + "\n"
+        kind = f"edge {arrow.source.key} {arrow.target.key}{' jump' if arrow.dashed else ''}"
+        lines += part(arrow.key, kind, _arrow(arrow, layout.routes[arrow.key]))
+    # Titles of groups cover the arrows that enter there, and boxes cover both.
+    for group, (left, top, _, bottom) in zip(figure.groups, layout.groups, strict=True):
+        y = bottom - 10 if group.below else top + 18
+        width = len(group.title) * SMALL_LETTER
+        lines.append(_rect("behind", left + PAD, y - 11, width, LABEL_ROW, 4))
+        lines.append(_text("note", left + PAD, y, group.title))
+    for box in figure.boxes:
+        lines += part(box.key, f"node {box.kind}", _box(box, layout.boxes[box.key]))
+    return "\n".join([*lines, "</svg>"]) + "\n"
 
 
 def text(value: str) -> str:
-    """A text as it may stand in XML and HTML: escaped, and without what neither can hold."""
+    """A text for XML and HTML: escaped, and without characters that neither allows."""
     return escape("".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in value))
 
 
-def _part(key: str, kind: str, found: About, linked: bool, drawn: Iterator[str]) -> Iterator[str]:
-    title = text(found.title)
-    link = f'<a href="#about-{key}" aria-label="{title}">' if linked else ""
-    yield f'<g id="{key}" class="{kind}" data-words="{text(found.words)}">{link}'
-    yield f"<title>{text(found.as_text())}</title>"
-    yield from drawn
-    yield "</a></g>" if linked else "</g>"
-
-
-def _summary(figure: Figure) -> str:
-    nodes = [box.name for box in figure.boxes if box.kind != "terminal"]
-    layers = sum(len(box.frames) for box in figure.boxes)
-    transitions = ", ".join(f"{a.source.title} to {a.target.title}" for a in figure.arrows)
-    return f"{len(nodes)} nodes: {', '.join(nodes)}. Layers: {layers}. Ways: {transitions}."
-
-
-def _groups(layout: Layout) -> Iterator[str]:
-    for left, top, right, bottom in layout.groups:
-        yield _rect("group", left, top, right - left, bottom - top, 10)
-
-
-def _titles(figure: Figure, layout: Layout) -> Iterator[str]:
-    """The titles of the groups, over the arrows that come in there."""
-    for group, (left, top, _, bottom) in zip(figure.groups, layout.groups, strict=True):
-        y = bottom - 10 if group.below else top + 18
-        yield _rect("behind", left + PAD, y - 11, len(group.title) * SMALL_LETTER, LABEL_ROW, 4)
-        yield _text("note", left + PAD, y, group.title)
-
-
-def _box(box: Box, middle: Point) -> Iterator[str]:
+def _box(box: Box, centre: Point) -> Iterator[str]:
     width, height = box.size
-    left, top = middle[0] - width / 2, middle[1] - height / 2
-    for place in range(1, len(box.frames) + 1):
-        yield _frame(box, place, left, top, width, height)
+    left, top = centre[0] - width / 2, centre[1] - height / 2
+    for place, layer in enumerate(box.frames, 1):
+        title = f"Layer {place} of {len(box.frames)}, outermost first: {layer.name}"
+        yield (
+            f'<g class="layer" data-words="{text(layer.owner)}"><title>{text(title)}</title>'
+            f"{_rect('frame', left, top, width, height, 8)}"
+            f'<text class="name header" x="{_n(left + PAD)}" y="{_n(top + 15)}">'
+            f'<tspan class="note">{place}</tspan> {text(shown(layer.owner))}</text></g>'
+        )
         left, top, width = left + INSET, top + HEADER, width - 2 * INSET
         height -= HEADER + INSET
-    yield from _core(box, left, top, width, height)
-
-
-def _frame(box: Box, place: int, left: float, top: float, width: float, height: float) -> str:
-    layer = box.frames[place - 1]
-    title = f"Layer {place} of {len(box.frames)}, outermost first: {layer.owner}.{layer.method}"
-    return (
-        f'<g class="layer" data-words="{text(layer.owner)}"><title>{text(title)}</title>'
-        f"{_rect('frame', left, top, width, height, 8)}"
-        f'<text class="name header" x="{_n(left + PAD)}" y="{_n(top + 15)}">'
-        f'<tspan class="note">{place}</tspan> {text(shown(layer.owner))}</text></g>'
-    )
-
-
-def _core(box: Box, left: float, top: float, width: float, height: float) -> Iterator[str]:
     if box.kind == "terminal":
         yield _rect("core", left, top, width, height, height / 2)
         yield _text("name label", left + width / 2, top + 20, box.title)
@@ -255,51 +232,43 @@ def _core(box: Box, left: float, top: float, width: float, height: float) -> Ite
     yield _text("name", left, top + 33, shown(box.title))
     for index, row in enumerate(box.rows):
         column, line = divmod(index, box.lines)
-        yield _row(row, left + column * box.column_width, top + HEAD + line * ROW + 12)
-
-
-def _row(row: Row, x: float, y: float) -> str:
-    mark = f'<tspan class="note" dx="8">{text(row.mark)}</tspan>' if row.mark else ""
-    words = text(f"{row.name} {row.owner}".strip())
-    return (
-        f'<text class="item" data-words="{words}" x="{_n(x)}" y="{_n(y)}">'
-        f'<tspan class="name item">{text(shown(row.name))}</tspan>{mark}</text>'
-    )
+        x, y = left + column * box.column_width, top + HEAD + line * ROW + 12
+        mark = f'<tspan class="note" dx="8">{text(row.mark)}</tspan>' if row.mark else ""
+        words = text(f"{row.name} {row.owner}".strip())
+        yield (
+            f'<text class="item" data-words="{words}" x="{_n(x)}" y="{_n(y)}">'
+            f'<tspan class="name item">{text(shown(row.name))}</tspan>{mark}</text>'
+        )
 
 
 def _arrow(arrow: Arrow, route: Route) -> Iterator[str]:
-    base, tip = _tip(route)
-    first, *rest = route.points
-    curve = f"M{_p(first)} C{' '.join(map(_p, rest))} L{_p(base)}"
-    yield f'<path class="reach" d="{curve}"/><path class="line" d="{curve}"/>'
-    yield f'<polygon class="tip" points="{" ".join(map(_p, tip))}"/>'
-    if route.label is not None:
-        yield from _label(arrow, route.label)
-
-
-def _label(arrow: Arrow, middle: Point) -> Iterator[str]:
-    width, height = arrow.label_size
-    left, top = middle[0] - width / 2, middle[1] - height / 2
-    yield _rect("behind", left + 6, top, width - 12, height, 4)
-    for index, line in enumerate(arrow.label):
-        yield _text("note label", middle[0], top + index * LABEL_ROW + 11.5, line)
-
-
-def _tip(route: Route) -> tuple[Point, tuple[Point, Point, Point]]:
-    """The base of an arrow's tip, and its three corners."""
     (x, y), (end_x, end_y) = route.points[-1], route.tip
     length = hypot(end_x - x, end_y - y) or 1
     along = ((end_x - x) / length, (end_y - y) / length)
     base = (end_x - along[0] * _TIP, end_y - along[1] * _TIP)
     side = (-along[1] * _HALF, along[0] * _HALF)
-    corners = (base[0] + side[0], base[1] + side[1]), (base[0] - side[0], base[1] - side[1])
-    return base, (route.tip, *corners)
+    corners = (
+        route.tip,
+        (base[0] + side[0], base[1] + side[1]),
+        (base[0] - side[0], base[1] - side[1]),
+    )
+    first, *rest = route.points
+    curve = f"M{_p(first)} C{' '.join(map(_p, rest))} L{_p(base)}"
+    yield f'<path class="reach" d="{curve}"/><path class="line" d="{curve}"/>'
+    yield f'<polygon class="tip" points="{" ".join(map(_p, corners))}"/>'
+    if route.label is None:
+        return
+    width, height = arrow.label_size
+    left, top = route.label[0] - width / 2, route.label[1] - height / 2
+    yield _rect("behind", left + 6, top, width - 12, height, 4)
+    for index, line in enumerate(arrow.label):
+        yield _text("note label", route.label[0], top + index * LABEL_ROW + 11.5, line)
 
 
-def _rect(kind: str, x: float, y: float, width: float, height: float, round_: float) -> str:
+def _rect(kind: str, x: float, y: float, width: float, height: float, radius: float) -> str:
     return (
         f'<rect class="{kind}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" '
-        f'height="{_n(height)}" rx="{_n(round_)}"/>'
+        f'height="{_n(height)}" rx="{_n(radius)}"/>'
     )
 
 
@@ -312,5 +281,5 @@ def _p(point: Point) -> str:
 
 
 def _n(number: float) -> str:
-    """A number, to a tenth of a pixel."""
+    """A number, rounded to a tenth of a pixel."""
     return f"{round(number, 1) + 0:.1f}".removesuffix(".0")

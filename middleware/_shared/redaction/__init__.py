@@ -1,1 +1,1 @@
-"""Find private data in text, and replace it: what guards of conversations and shells share."""
+"""Detect and replace personal data in text, for middleware and for shells."""

@@ -1,28 +1,45 @@
-"""What finds personal data in text: patterns that take time in proportion to the text, no more.
+"""Detectors of personal data: the built-in ones, regular expressions, and functions.
 
-A pattern looks at each character a bounded number of times. What it finds is then judged by those
-who know: the standard library's `ipaddress`, python-stdnum, phonenumbers, presidio.
+The built-in patterns look at each character a bounded number of times, so that they take time
+proportional to the text. What they find is validated by the standard library's `ipaddress`, by
+python-stdnum, phonenumbers or presidio.
+
+A text that is still being written can be redacted only up to where nothing that follows can change
+a match. A `Detector` knows that place: if its matches contain no white space, after the last space;
+for numbers in groups, before the last run of groups; otherwise nowhere before the end.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from importlib import import_module
+from importlib.util import find_spec
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from sys import maxsize
 from typing import Any, TypedDict
 
+from agent_factory import TurnError
+
+TIME_LIMIT = 1.0
+"""Seconds that a user's regular expression may take for one text."""
+
+Span = tuple[int, int]
+
+DetectorLike = str | re.Pattern[str] | Callable[[str], Sequence[Any]]
+"""A regular expression, or a function of a text that returns its matches."""
+
 
 class PIIMatch(TypedDict):
-    """A place in a text where personal data stands.
+    """Personal data in a text.
 
     Attributes:
-        type: What kind of data, "email" for example.
+        type: The kind of data, for example "email".
         value: The data itself.
-        start: Where it begins, in characters.
-        end: Where it ends: the first character after it.
+        start: Index of its first character.
+        end: Index of the first character after it.
     """
 
     type: str
@@ -31,18 +48,29 @@ class PIIMatch(TypedDict):
     end: int
 
 
-Span = tuple[int, int]
+@dataclass(frozen=True)
+class Detector:
+    """Detector in a uniform form."""
 
+    # Returns the matches in a text, in order and without overlap.
+    find: Callable[[str], list[PIIMatch]]
+    # Returns how many leading characters of a text may be cut off, so that the matches in both
+    # parts are the matches in the whole, however the text continues.
+    settled: Callable[[str], int]
+
+
+# Mail addresses, URLs, IP and MAC addresses
+
+# Quotation marks, and the punctuation of scripts that put no space after it.
 _FOREIGN = "\u2018-\u201f\u3001-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
-"""Quotation marks, and the punctuation of scripts that put no space after it."""
 
 _LOCAL = rf"[^\s@\uff20<>()\[\],;:\"\\/=?&{{}}|`{_FOREIGN}]"
 _LABEL = rf"[^\s@\uff20<>()\[\],;:\"'\\/=?&{{}}|`!#$%*+^~.{_FOREIGN}]"
 _DOMAIN = rf"[@\uff20](?:{_LABEL}++(?:\.{_LABEL}++)++|\[[0-9A-Za-z:.]{{2,64}}\])"
-# Begun only where a run begins: a run without an address is read once.
+# The lookbehind starts a match only where a run of such characters starts, so that a run without
+# an address is read once.
 _EMAIL = re.compile(rf'(?:"[^"\s]{{1,64}}"|(?<!{_LOCAL}){_LOCAL}++){_DOMAIN}')
-_NEXT_EMAIL = re.compile(rf"{_LOCAL}++{_DOMAIN}")
-"""One that begins where another has ended."""
+_NEXT_EMAIL = re.compile(rf"{_LOCAL}++{_DOMAIN}")  # one that begins where another has ended
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}\Z")
 _ADDRESS = re.compile(rf"[^\s<>\"`|\\^{{}}{_FOREIGN}]++")
 _WWW = re.compile(r"(?<![\w.-])www\.(?=\w)", re.IGNORECASE)
@@ -59,198 +87,74 @@ _ESCAPED = re.compile(r"u[0-9A-Fa-f]{4}|[nrtbf]")
 
 
 def detect_email(text: str) -> list[PIIMatch]:
-    r"""Mail addresses, internationalised ones too.
+    r"""Find mail addresses, including internationalised ones.
 
     >>> [match["value"] for match in detect_email("Write to ada@example.com, please.")]
     ['ada@example.com']
     """
-    return _matches("email", text, _emails(text))
-
-
-def detect_credit_card(text: str) -> list[PIIMatch]:
-    """Payment card numbers: 13 to 19 digits (ISO/IEC 7812) whose check digit is right.
-
-    The digits may stand in groups, parted by spaces, hyphens or dots.
-
-    Raises:
-        ImportError: python-stdnum is not installed.
-
-    >>> [match["value"] for match in detect_credit_card("4242 4242 4242 4242, not ...4243")]
-    ['4242 4242 4242 4242']
-    """
-    return _matches("credit_card", text, _cards(text))
-
-
-def detect_ip(text: str) -> list[PIIMatch]:
-    """IPv4 and IPv6 addresses.
-
-    >>> [match["value"] for match in detect_ip("192.168.0.7 and fe80::1, not 300.1.1.1")]
-    ['192.168.0.7', 'fe80::1']
-    """
-    return _matches("ip", text, sorted([*_ipv4s(text), *_ipv6s(text)]))
-
-
-def detect_mac_address(text: str) -> list[PIIMatch]:
-    """MAC addresses of 48 or 64 bits, in pairs or in the groups of four that routers print.
-
-    >>> [match["value"] for match in detect_mac_address("eth0 00:1a:2b:3c:4d:5e")]
-    ['00:1a:2b:3c:4d:5e']
-    """
-    return _matches("mac_address", text, (found.span() for found in _MAC.finditer(text)))
+    spans = []
+    found = _EMAIL.search(text)
+    while found:
+        start, end = _skip_escape(text, found.start()), found.end()
+        start += len(text[start:end]) - len(text[start:end].lstrip("'.*-_~+"))
+        end -= len(found[0]) - len(found[0].rstrip("-_"))
+        if text[start] not in "@\uff20":
+            spans.append((start, end))
+        found = _NEXT_EMAIL.match(text, found.end()) or _EMAIL.search(text, found.end())
+    return _to_matches("email", text, spans)
 
 
 def detect_url(text: str) -> list[PIIMatch]:
-    """Addresses with a scheme, and bare ones that begin with `www.`.
+    """Find URLs with a scheme, and bare ones that begin with `www.`.
 
     >>> [match["value"] for match in detect_url("(see https://example.com/a?b=c, www.example.org)")]
     ['https://example.com/a?b=c', 'www.example.org']
     """
-    return _matches("url", text, _urls(text))
-
-
-def detect_phone(text: str, region: str | None = "US") -> list[PIIMatch]:
-    """Telephone numbers that exist in some numbering plan.
-
-    Numbers with a country code are found everywhere. Those without are read as numbers of
-    `region`; for another country give `detector=functools.partial(detect_phone, region="DE")`.
-
-    Args:
-        text: Where to look.
-        region: A country as in ISO 3166, or None to find only numbers with a country code.
-
-    Raises:
-        ImportError: phonenumbers is not installed.
-        ValueError: There is no such region.
-
-    >>> [match["value"] for match in detect_phone("Call +44 20 7031 3000 or (650) 253-0000.")]
-    ['+44 20 7031 3000', '(650) 253-0000']
-    """
-    return _matches("phone", text, _phones(text, region))
-
-
-def detect_name(text: str, analyzer: Any = None) -> list[PIIMatch]:
-    """Names of people, found by presidio.
-
-    It finds names with a language model of spaCy, which is yours to choose and to install; none is
-    ever downloaded. Without an analyzer, the English one that presidio takes by default is used:
-    `python -m spacy download en_core_web_lg`. For another one, give
-    `detector=functools.partial(detect_name, analyzer=my_engine)`.
-
-    Args:
-        text: Where to look.
-        analyzer: A `presidio_analyzer.AnalyzerEngine`; it is asked in its first language.
-
-    Raises:
-        ImportError: presidio-analyzer or its language model is not installed.
-    """
-    engine = _default_analyzer() if analyzer is None else analyzer
-    return _matches("name", text, _names(text, engine))
-
-
-def needed(package: str, what: str) -> Any:
-    """A package of the extra `pii`.
-
-    Raises:
-        ImportError: It is not installed; the message says how to install it.
-    """
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise ImportError(
-            f"{what} needs the package {package.partition('.')[0]}. "
-            "Install it: pip install 'agent-factory[pii]'."
-        ) from error
-
-
-def _matches(kind: str, text: str, spans: Iterable[Span]) -> list[PIIMatch]:
-    """The spans as matches; of two that overlap, the second is shortened or left out."""
-    found: list[PIIMatch] = []
-    done = 0
-    for start, end in spans:
-        start = max(start, done)
-        if start < end:
-            found.append(PIIMatch(type=kind, value=text[start:end], start=start, end=end))
-            done = end
-    return found
-
-
-def _unescaped(text: str, start: int) -> int:
-    """Where a match begins that an escape of JSON, such as \\n, stands glued to."""
-    if start and text[start - 1] == "\\" and (escape := _ESCAPED.match(text, start)):
-        return escape.end()
-    return start
-
-
-def _emails(text: str) -> Iterator[Span]:
-    for found in _mailboxes(text):
-        start, end = _unescaped(text, found.start()), found.end()
-        start += len(text[start:end]) - len(text[start:end].lstrip("'.*-_~+"))
-        end -= len(found[0]) - len(found[0].rstrip("-_"))
-        if text[start] not in "@\uff20":
-            yield start, end
-
-
-def _mailboxes(text: str) -> Iterator[re.Match[str]]:
-    found = _EMAIL.search(text)
-    while found:
-        yield found
-        found = _NEXT_EMAIL.match(text, found.end()) or _EMAIL.search(text, found.end())
-
-
-def _urls(text: str) -> Iterator[Span]:
-    done = 0
-    for start, address in sorted([*_with_scheme(text), *_with_www(text)]):
-        if start >= done and (found := _ADDRESS.match(text, address)):
-            done = found.start() + _without_punctuation(found[0])
-            yield start, done
-
-
-def _with_scheme(text: str) -> Iterator[Span]:
-    """Where an address begins, and where what follows its scheme does."""
+    # Pairs: where the URL begins, and where the part after its scheme begins.
+    starts = [found.span() for found in _WWW.finditer(text)]
     for mark in re.finditer("://", text):
         before = text[max(0, mark.start() - 31) : mark.start()]
         if scheme := _SCHEME.search(before):
-            yield _unescaped(text, mark.start() - len(scheme[0])), mark.end()
+            starts.append((_skip_escape(text, mark.start() - len(scheme[0])), mark.end()))
+    spans, done = [], 0
+    for start, address in sorted(starts):
+        if start >= done and (found := _ADDRESS.match(text, address)):
+            done = found.start() + _url_length(found[0])
+            spans.append((start, done))
+    return _to_matches("url", text, spans)
 
 
-def _with_www(text: str) -> Iterator[Span]:
-    return (found.span() for found in _WWW.finditer(text))
-
-
-_CLOSING = {")": "(", "]": "["}
-
-
-def _without_punctuation(address: str) -> int:
-    """Where an address ends, without what ends the sentence; a bracket stays with its pair."""
-    open_ones = {
-        last: address.count(first) - address.count(last) for last, first in _CLOSING.items()
-    }
+def _url_length(address: str) -> int:
+    """Length without the punctuation that ends the sentence; paired brackets belong to the URL."""
+    pairs = {")": "(", "]": "["}
+    unclosed = {last: address.count(first) - address.count(last) for last, first in pairs.items()}
     end = len(address)
     while end:
         last = address[end - 1]
-        if last not in ".,;:!?'*_)]" or open_ones.get(last, -1) >= 0:
+        if last not in ".,;:!?'*_)]" or unclosed.get(last, -1) >= 0:
             break
-        open_ones[last] = open_ones.get(last, 0) + 1 if last in _CLOSING else -1
+        unclosed[last] = unclosed.get(last, 0) + 1 if last in pairs else -1
         end -= 1
     return end
 
 
-def _ipv4s(text: str) -> Iterator[Span]:
-    for found in _IPV4.finditer(text):
-        if _is_address(IPv4Address, found[0]):
-            yield found.span()
+def detect_ip(text: str) -> list[PIIMatch]:
+    """Find IPv4 and IPv6 addresses.
 
-
-def _ipv6s(text: str) -> Iterator[Span]:
+    >>> [match["value"] for match in detect_ip("192.168.0.7 and fe80::1, not 300.1.1.1")]
+    ['192.168.0.7', 'fe80::1']
+    """
+    spans = [f.span() for f in _IPV4.finditer(text) if _is_address(IPv4Address, f[0])]
     for found in _IPV6.finditer(text):
         bare = found[0].rstrip(".")
         bare = bare if bare.endswith("::") else bare.rstrip(":")
-        # "a::b" is what programs say as well.
-        telling = bare.count(":") > 2 or any(map(str.isdigit, bare))
-        if bare.count(":") > 1 and telling and _is_address(IPv6Address, bare):
+        # "a::b" is also a name in a program; require a digit or more colons.
+        unambiguous = bare.count(":") > 2 or any(map(str.isdigit, bare))
+        if bare.count(":") > 1 and unambiguous and _is_address(IPv6Address, bare):
             end = found.start() + len(bare)
             zone = _ZONE.match(text, end)
-            yield found.start(), zone.end() if zone else end
+            spans.append((found.start(), zone.end() if zone else end))
+    return _to_matches("ip", text, sorted(spans))
 
 
 def _is_address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> bool:
@@ -261,45 +165,21 @@ def _is_address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> bool:
     return True
 
 
+def detect_mac_address(text: str) -> list[PIIMatch]:
+    """Find MAC addresses of 48 or 64 bits, in pairs or in the groups of four that routers print.
+
+    >>> [match["value"] for match in detect_mac_address("eth0 00:1a:2b:3c:4d:5e")]
+    ['00:1a:2b:3c:4d:5e']
+    """
+    return _to_matches("mac_address", text, (found.span() for found in _MAC.finditer(text)))
+
+
+# Card and telephone numbers
+
 _CARD_RUN = re.compile(r"(?<![^\W_])\d++(?:[ \xa0\u202f.\-\u2010-\u2015]{1,3}\d++)*+")
 _DIGITS = re.compile(r"\d++")
 _CARD_SIZES = range(13, 20)
-_SHORTEST_GROUP = 4
-"""Digits of any group of a card number but its last: 4-4-4-4, 4-6-5 and their like."""
-
-
-def _cards(text: str) -> Iterator[Span]:
-    is_valid = needed("stdnum.luhn", "detect_credit_card").is_valid
-    for run in _CARD_RUN.finditer(text):
-        if run.end() - run.start() < _CARD_SIZES.start:
-            continue
-        groups = [group.span() for group in _DIGITS.finditer(text, *run.span())]
-        if text[run.end() : run.end() + 1].isalpha():
-            groups.pop()  # it is the beginning of a word
-        at = 0
-        while at < len(groups):
-            count = _card_at(text, groups, at, is_valid)
-            if count:
-                yield groups[at][0], groups[at + count - 1][1]
-            at += count or 1
-
-
-def _card_at(text: str, groups: Sequence[Span], at: int, is_valid: Any) -> int:
-    """How many groups, from one on, are a card number; the most that could be."""
-    digits, found = "", 0
-    if groups[at][1] - groups[at][0] < _SHORTEST_GROUP:
-        return 0
-    for index in range(at, len(groups)):
-        start, end = groups[index]
-        if len(digits) + end - start >= _CARD_SIZES.stop:
-            break
-        digits += "".join(str(int(digit)) for digit in text[start:end])
-        if len(digits) in _CARD_SIZES and digits[0] != "0" and is_valid(digits):
-            found = index - at + 1
-        if end - start < _SHORTEST_GROUP:
-            break
-    return found
-
+_SHORTEST_GROUP = 4  # digits of every group but the last: 4-4-4-4, 4-6-5 and similar
 
 _PHONE_RUN = re.compile(
     r"[+\uff0b(\uff08\[]{0,3}\d[\d +\uff0b()\uff08\uff09\[\]./~\-\u2010-\u2015\u2212\u30fc\uff0d"
@@ -307,60 +187,328 @@ _PHONE_RUN = re.compile(
     r"(?:(?:;?ext(?:n|ension)?|[x#])[.:=]{0,2} ?\d{1,7}(?!\d))?",
     re.IGNORECASE,
 )
-
-
 _DATE = re.compile(r"(?<!\d)\d{1,2}/\d{1,2}/\d{2,4}(?!\d)")
 _FEWEST_DIGITS = 6
 
 
-def _phones(text: str, region: str | None) -> Iterator[Span]:
-    phonenumbers = needed("phonenumbers", "detect_phone")
-    if region is not None and region not in phonenumbers.SUPPORTED_REGIONS:
-        raise ValueError(f"region must be a country code such as 'US' or 'DE', not {region!r}.")
-    for start, end in _phone_runs(text):
-        if sum(map(str.isdigit, text[start:end])) < _FEWEST_DIGITS:
+def detect_credit_card(text: str) -> list[PIIMatch]:
+    """Find payment card numbers: 13 to 19 digits (ISO/IEC 7812) with a valid check digit.
+
+    The digits may be in groups, separated by spaces, hyphens or dots.
+
+    Raises:
+        ImportError: python-stdnum is not installed.
+
+    >>> [match["value"] for match in detect_credit_card("4242 4242 4242 4242, not ...4243")]
+    ['4242 4242 4242 4242']
+    """
+    is_valid = require("stdnum.luhn", "detect_credit_card").is_valid
+    spans = []
+    for run in _CARD_RUN.finditer(text):
+        if run.end() - run.start() < _CARD_SIZES.start:
             continue
-        # What stands around it tells an amount, a time or a part of a word from a number.
-        before, after = max(0, start - 1), end + 3
-        for found in phonenumbers.PhoneNumberMatcher(text[before:after], region, max_tries=maxsize):
-            # "(+1 650 253 0000)" is found without the bracket that closes it.
-            whole = ")" in found.raw_string or not found.raw_string.startswith("(")
-            yield before + found.start + (not whole), before + found.end
+        groups = [group.span() for group in _DIGITS.finditer(text, *run.span())]
+        if text[run.end() : run.end() + 1].isalpha():
+            groups.pop()  # it is the beginning of a word
+        index = 0
+        while index < len(groups):
+            # A group has at least one digit: no more groups than digits can belong to a card.
+            window = groups[index : index + _CARD_SIZES.stop]
+            count = _count_card_groups(text, window, is_valid)
+            if count:
+                spans.append((groups[index][0], groups[index + count - 1][1]))
+            index += count or 1
+    return _to_matches("credit_card", text, spans)
 
 
-def _phone_runs(text: str) -> Iterator[Span]:
-    """Digits with what may stand between them; a date is none, and hides none beside it."""
+def _count_card_groups(text: str, groups: Sequence[Span], is_valid: Any) -> int:
+    """How many of the first groups form a card number; the largest number that does, or 0."""
+    digits, found = "", 0
+    if groups[0][1] - groups[0][0] < _SHORTEST_GROUP:
+        return 0
+    for count, (start, end) in enumerate(groups, 1):
+        if len(digits) + end - start >= _CARD_SIZES.stop:
+            break
+        digits += "".join(str(int(digit)) for digit in text[start:end])
+        if len(digits) in _CARD_SIZES and digits[0] != "0" and is_valid(digits):
+            found = count
+        if end - start < _SHORTEST_GROUP:
+            break
+    return found
+
+
+def detect_phone(text: str, region: str | None = "US") -> list[PIIMatch]:
+    """Find telephone numbers that exist in a numbering plan.
+
+    Numbers with a country code are found everywhere. Those without are read as numbers of
+    `region`; for another country pass `detector=functools.partial(detect_phone, region="DE")`.
+
+    Args:
+        text: The text to search.
+        region: A country as in ISO 3166, or None to find only numbers with a country code.
+
+    Raises:
+        ImportError: phonenumbers is not installed.
+        ValueError: The region does not exist.
+
+    >>> [match["value"] for match in detect_phone("Call +44 20 7031 3000 or (650) 253-0000.")]
+    ['+44 20 7031 3000', '(650) 253-0000']
+    """
+    phonenumbers = require("phonenumbers", "detect_phone")
+    if region is not None and region not in phonenumbers.SUPPORTED_REGIONS:
+        raise ValueError(f"region must be a country code such as 'US' or 'DE', got {region!r}.")
+    runs = []
     for run in _PHONE_RUN.finditer(text):
         start = run.start()
+        # A date is not a number, and must not hide one next to it.
         for date in _DATE.finditer(text, *run.span()):
-            yield start, date.start()
+            runs.append((start, date.start()))
             start = date.end()
-        yield start, run.end()
+        runs.append((start, run.end()))
+    spans = []
+    for start, end in runs:
+        if sum(map(str.isdigit, text[start:end])) < _FEWEST_DIGITS:
+            continue
+        # The surrounding characters distinguish a number from an amount, a time or part of a word.
+        before, after = max(0, start - 1), end + 3
+        for found in phonenumbers.PhoneNumberMatcher(text[before:after], region, max_tries=maxsize):
+            # "(+1 650 253 0000)" is found without its closing bracket: leave out the opening one.
+            whole = ")" in found.raw_string or not found.raw_string.startswith("(")
+            spans.append((before + found.start + (not whole), before + found.end))
+    return _to_matches("phone", text, spans)
 
 
+# Names
+
+# Pages that presidio reads at once: spaCy takes at most a million characters.
 _PAGE = re.compile(r"(?s).{1,100000}(?:\s|\Z)|.{1,100000}")
-"""What presidio reads at once: spaCy takes no more than a million characters."""
-
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def _names(text: str, engine: Any) -> Iterator[Span]:
+def detect_name(text: str, analyzer: Any = None) -> list[PIIMatch]:
+    """Find names of people with presidio.
+
+    Presidio needs a language model of spaCy, which you choose and install; nothing is downloaded.
+    Without an analyzer, presidio's default English model is used:
+    `python -m spacy download en_core_web_lg`. For another one, pass
+    `detector=functools.partial(detect_name, analyzer=my_engine)`.
+
+    Args:
+        text: The text to search.
+        analyzer: A `presidio_analyzer.AnalyzerEngine`; its first language is used.
+
+    Raises:
+        ImportError: presidio-analyzer or its language model is not installed.
+    """
+    engine = _default_analyzer() if analyzer is None else analyzer
     language = engine.supported_languages[0]
+    spans: list[Span] = []
     for page in _PAGE.finditer(_SURROGATES.sub("\ufffd", text)):
         found = engine.analyze(text=page[0], language=language, entities=["PERSON"])
-        for start, end in sorted((result.start, result.end) for result in found):
-            yield page.start() + start, page.start() + end
+        spans += sorted((page.start() + name.start, page.start() + name.end) for name in found)
+    return _to_matches("name", text, spans)
 
 
 @lru_cache(maxsize=1)
 def _default_analyzer() -> Any:
-    presidio = needed("presidio_analyzer", "detect_name")
+    presidio = require("presidio_analyzer", "detect_name")
     import spacy
 
     if not spacy.util.is_package("en_core_web_lg"):
         raise ImportError(
             "detect_name needs a language model. Install the default one, python -m spacy download "
-            "en_core_web_lg, or give your own AnalyzerEngine: "
+            "en_core_web_lg, or pass your own AnalyzerEngine: "
             "detector=functools.partial(detect_name, analyzer=engine)."
         )
     return presidio.AnalyzerEngine()
+
+
+def _to_matches(kind: str, text: str, spans: Iterable[Span]) -> list[PIIMatch]:
+    """The spans as matches; the second of two overlapping spans is shortened or left out."""
+    found: list[PIIMatch] = []
+    done = 0
+    for start, end in spans:
+        start = max(start, done)
+        if start < end:
+            found.append(PIIMatch(type=kind, value=text[start:end], start=start, end=end))
+            done = end
+    return found
+
+
+def _skip_escape(text: str, start: int) -> int:
+    """Move the start of a match behind an escape of JSON, such as \\n, that precedes it."""
+    if start and text[start - 1] == "\\" and (escape := _ESCAPED.match(text, start)):
+        return escape.end()
+    return start
+
+
+# How much of a text is settled
+
+# Characters within a number written in groups, or between it and its extension.
+_IN_NUMBERS = (
+    "0123456789 \t()[]+./~-#;:=,extnsioEXTNSIO"
+    "\xa0\xad\u200b\u202f\u2010\u2011\u2012\u2013\u2014\u2015\u2060\u2212\u3000\u30fc"
+    "\uff08\uff09\uff0b\uff0d\uff0e"
+)
+_NUMBER_START = re.compile(r"[\d+(\[\uff08\uff0b]")
+
+
+def _settled_nowhere(text: str) -> int:
+    return 0
+
+
+def _settled_words(text: str) -> int:
+    """After the last white space."""
+    return _word_start(text, len(text))
+
+
+def _settled_numbers(text: str) -> int:
+    """Before a number in groups that the last word may belong to, and never within a word."""
+    cut = _settled_words(text)
+    while cut and (cut == len(text) or _is_in_number(text[cut])):
+        run = cut
+        while run and _is_in_number(text[run - 1]):
+            run -= 1
+        begin = _NUMBER_START.search(text, run, cut)
+        if begin is None:
+            break
+        cut = _word_start(text, begin.start())
+    return cut
+
+
+def _word_start(text: str, index: int) -> int:
+    while index and text[index - 1] not in " \t\n\r":
+        index -= 1
+    return index
+
+
+def _is_in_number(char: str) -> bool:
+    return char in _IN_NUMBERS or char.isdigit()
+
+
+# Detectors in a uniform form
+
+_BUILT_IN: Mapping[str, tuple[Callable[..., list[PIIMatch]], Callable[[str], int], str]] = {
+    "email": (detect_email, _settled_words, ""),
+    "credit_card": (detect_credit_card, _settled_numbers, "stdnum"),
+    "ip": (detect_ip, _settled_words, ""),
+    "mac_address": (detect_mac_address, _settled_words, ""),
+    "url": (detect_url, _settled_words, ""),
+    "phone": (detect_phone, _settled_numbers, "phonenumbers"),
+    "name": (detect_name, _settled_nowhere, "presidio_analyzer"),
+}
+
+# A subset of the regular expressions that neither match white space nor look across it.
+_WITHOUT_SPACE = re.compile(
+    r"""(?:
+        \\[dwSb] | \\[^\w\s]                                  # escapes
+      | \[(?!\^)(?:\\[dw] | \\[^\w\s] | [^\\\]\[\x00-\x20])++\]  # sets that name what they hold
+      | \(\?(?:[ai]+\)|[ai]*:|P<\w+>|<?[=!]) | \((?!\?)                 # groups, looking around
+      | \{\d*,?\d*\}
+      | [^\\\[\].^$({}\x00-\x20]
+    )*+""",
+    re.VERBOSE,
+)
+
+
+def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
+    """Return a detector of any form in the uniform form.
+
+    Raises:
+        ValueError: The type is unknown and has no detector, or an expression does not compile.
+        TypeError: The detector is neither an expression nor a function.
+        ImportError: A package that it needs is not installed.
+    """
+    if detector is None:
+        if pii_type not in _BUILT_IN:
+            raise ValueError(
+                f"pii_type must be one of {', '.join(_BUILT_IN)}, or come with a detector, got "
+                f"{pii_type!r}. Pass detector=, a regular expression or a function."
+            )
+        find, settled, package = _BUILT_IN[pii_type]
+        if package and find_spec(package) is None:
+            require(package, find.__name__)
+        return Detector(find, settled)
+    if isinstance(detector, str | re.Pattern):
+        regex = require("regex", "A regular expression as a detector")
+        source: Any = detector if isinstance(detector, str) else detector.pattern
+        if not isinstance(source, str):
+            raise ValueError(f"detector of {pii_type!r} must match strings, got {source!r}.")
+        flags = 0
+        if isinstance(detector, re.Pattern):  # the two packages number their flags differently
+            names = ("A", "I", "M", "S", "X")
+            flags = sum(getattr(regex, n) for n in names if detector.flags & getattr(re, n))
+        try:
+            compiled = regex.compile(source, flags)
+        except (regex.error, TypeError) as error:
+            raise ValueError(
+                f"detector of {pii_type!r} must be a regular expression: {error}."
+            ) from error
+        settled = _settled_words if _WITHOUT_SPACE.fullmatch(source) else _settled_nowhere
+        return Detector(partial(_find_by_pattern, pii_type, compiled), settled)
+    if not callable(detector):
+        raise TypeError(
+            f"detector must be a regular expression or a function of a text, got {detector!r}."
+        )
+    # A partial of a built-in detector, with other arguments, settles as the built-in one.
+    function = detector.func if isinstance(detector, partial) else detector
+    settled_of: dict[Any, Callable[[str], int]] = {
+        f: settled for f, settled, _ in _BUILT_IN.values()
+    }
+    settled = settled_of.get(function, _settled_nowhere)
+    return Detector(partial(_find_by_function, pii_type, detector), settled)
+
+
+def _find_by_pattern(pii_type: str, compiled: Any, text: str) -> list[PIIMatch]:
+    try:
+        spans = [found.span() for found in compiled.finditer(text, timeout=TIME_LIMIT)]
+    except TimeoutError as error:
+        raise TurnError(
+            f"the detector of {pii_type}",
+            f"took more than {TIME_LIMIT:g} s for a text of {len(text)} characters.",
+            "Write the regular expression without nested repetition.",
+        ) from error
+    return _join_spans(pii_type, text, spans)
+
+
+def _find_by_function(
+    pii_type: str, function: Callable[[str], Sequence[Any]], text: str
+) -> list[PIIMatch]:
+    found = function(text)
+    try:
+        spans = sorted((int(match["start"]), int(match["end"])) for match in found)
+    except (TypeError, KeyError, ValueError) as error:
+        raise TurnError(
+            f"the detector of {pii_type}",
+            "did not return matches.",
+            "Return a list of dicts with 'start' and 'end'.",
+        ) from error
+    return _join_spans(pii_type, text, spans)
+
+
+def _join_spans(pii_type: str, text: str, spans: Sequence[Span]) -> list[PIIMatch]:
+    """The spans as matches; overlapping spans become one, and all are clipped to the text."""
+    joined: list[Span] = []
+    for start, end in spans:
+        start, end = max(start, 0), min(end, len(text))
+        if joined and start < joined[-1][1]:
+            start, end = joined[-1][0], max(end, joined[-1][1])
+            joined.pop()
+        if start < end:
+            joined.append((start, end))
+    return _to_matches(pii_type, text, joined)
+
+
+def require(package: str, feature: str) -> Any:
+    """Import a package of the extra `pii`.
+
+    Raises:
+        ImportError: It is not installed; the message says how to install it.
+    """
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise ImportError(
+            f"{feature} needs the package {package.partition('.')[0]}. "
+            "Install it: pip install 'agent-factory[pii]'."
+        ) from error

@@ -136,10 +136,10 @@ def ids(messages: list[AnyMessage]) -> list[str | None]:
 @given(steps=STEPS)
 def test_a_lean_thread_is_what_a_full_one_is(kind: str, steps: list[Any]) -> None:
     full = Thread(SAVERS[kind](), Ordinary)
-    lean = Thread(SAVERS[kind](), checkpoints="delta")
+    delta = Thread(SAVERS[kind](), checkpoints="delta")
     for step in steps:
-        assert lean.take(*step) == full.take(*step)
-        assert lean.history() == full.history()
+        assert delta.take(*step) == full.take(*step)
+        assert delta.history() == full.history()
 
 
 class Ordinary(AgentState[Any]):
@@ -188,12 +188,12 @@ def test_a_thread_whose_run_failed_moves_with_one_write(kind: str) -> None:
 @given(steps=STEPS)
 @settings(max_examples=max(10, settings().max_examples // 5))
 def test_ids_stay_the_same_however_often_a_thread_is_read(kind: str, steps: list[Any]) -> None:
-    lean = Thread(SAVERS[kind](), checkpoints="delta")
+    delta = Thread(SAVERS[kind](), checkpoints="delta")
     for step in steps:
-        lean.take(*step)
-        before = [ids(s.values.get("messages", [])) for s in lean.agent.get_state_history(CONFIG)]
-        lean.start()
-        after = [ids(s.values.get("messages", [])) for s in lean.agent.get_state_history(CONFIG)]
+        delta.take(*step)
+        before = [ids(s.values.get("messages", [])) for s in delta.agent.get_state_history(CONFIG)]
+        delta.start()
+        after = [ids(s.values.get("messages", [])) for s in delta.agent.get_state_history(CONFIG)]
         assert before == after
 
 
@@ -208,14 +208,14 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", SAVERS)
 def test_every_form_of_message_is_stored_with_an_id(kind: str, form: str) -> None:
-    lean = Thread(SAVERS[kind](), checkpoints="delta")
+    delta = Thread(SAVERS[kind](), checkpoints="delta")
     for write in ("say", "update"):
-        lean.take(write, FORMS[form], FORMS[form] if write == "say" else None)
-    lean.agent.invoke(Command(update={"messages": FORMS[form]}), CONFIG)
-    held = ids(lean.messages())
+        delta.take(write, FORMS[form], FORMS[form] if write == "say" else None)
+    delta.agent.invoke(Command(update={"messages": FORMS[form]}), CONFIG)
+    held = ids(delta.messages())
     assert None not in held
     assert len(set(held)) == len(held)
-    assert ids(lean.messages()) == held
+    assert ids(delta.messages()) == held
 
 
 def test_the_same_words_in_two_threads_are_two_messages() -> None:
@@ -226,10 +226,10 @@ def test_the_same_words_in_two_threads_are_two_messages() -> None:
 
 
 async def test_an_asynchronous_thread_is_stored_as_well() -> None:
-    lean = Thread(InMemorySaver(), checkpoints="delta")
+    delta = Thread(InMemorySaver(), checkpoints="delta")
     for _ in range(3):
-        answer = await lean.agent.ainvoke({"messages": [("user", "Hi")]}, CONFIG)
-    state = await lean.agent.aget_state(CONFIG)
+        answer = await delta.agent.ainvoke({"messages": [("user", "Hi")]}, CONFIG)
+    state = await delta.agent.aget_state(CONFIG)
     assert state.values["messages"] == answer["messages"]
     assert len(answer["messages"]) == 6
 
@@ -237,10 +237,10 @@ async def test_an_asynchronous_thread_is_stored_as_well() -> None:
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("kind", SAVERS)
 def test_a_thread_is_whole_whenever_it_is_stored(kind: str, durability: Any) -> None:
-    lean = Thread(SAVERS[kind](), checkpoints="delta")
+    delta = Thread(SAVERS[kind](), checkpoints="delta")
     for _ in range(3):
-        answer = lean.agent.invoke({"messages": "Hi"}, CONFIG, durability=durability)
-    assert lean.messages() == answer["messages"]
+        answer = delta.agent.invoke({"messages": "Hi"}, CONFIG, durability=durability)
+    assert delta.messages() == answer["messages"]
 
 
 ANOTHER_PROCESS = """
@@ -263,10 +263,12 @@ def test_what_one_process_wrote_another_reads_with_the_same_ids(tmp_path: Path) 
     store = str(tmp_path / "threads.sqlite")
     command = [sys.executable, "-W", "error", "-c", ANOTHER_PROCESS, store, *sys.path]
     written = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    lean = Thread(SqliteSaver(sqlite3.connect(store, check_same_thread=False)), checkpoints="delta")
-    assert ids(lean.messages()) == written
-    lean.take("say", "Again", None)
-    assert ids(lean.messages())[:2] == written
+    delta = Thread(
+        SqliteSaver(sqlite3.connect(store, check_same_thread=False)), checkpoints="delta"
+    )
+    assert ids(delta.messages()) == written
+    delta.take("say", "Again", None)
+    assert ids(delta.messages())[:2] == written
 
 
 def test_an_interrupted_run_goes_on_from_what_was_written() -> None:
@@ -295,20 +297,20 @@ def test_a_checkpoint_does_not_grow_with_its_thread() -> None:
 
 
 def test_a_fork_of_an_old_checkpoint_leaves_the_thread_as_it_was() -> None:
-    lean = Thread(InMemorySaver(), checkpoints="delta")
+    delta = Thread(InMemorySaver(), checkpoints="delta")
     for text in ("one", "two", "three"):
-        lean.take("say", text, None)
-    latest, old = lean.agent.get_state(CONFIG), list(lean.agent.get_state_history(CONFIG))[-3]
+        delta.take("say", text, None)
+    latest, old = delta.agent.get_state(CONFIG), list(delta.agent.get_state_history(CONFIG))[-3]
     before = ids(old.values["messages"])
-    forked = lean.agent.update_state(old.config, {"messages": [RemoveMessage(id=str(before[0]))]})
-    assert ids(lean.agent.get_state(forked).values["messages"]) == before[1:]
-    assert ids(lean.agent.get_state(old.config).values["messages"]) == before
-    assert lean.agent.get_state(latest.config).values == latest.values
+    forked = delta.agent.update_state(old.config, {"messages": [RemoveMessage(id=str(before[0]))]})
+    assert ids(delta.agent.get_state(forked).values["messages"]) == before[1:]
+    assert ids(delta.agent.get_state(old.config).values["messages"]) == before
+    assert delta.agent.get_state(latest.config).values == latest.values
 
 
 def test_an_unknown_kind_of_checkpoints_is_refused() -> None:
-    wrong: Any = "lean"
-    with pytest.raises(SpecError, match=r"AF101.*checkpoints.*'full' or 'delta'.*'lean'"):
+    wrong: Any = "delta"
+    with pytest.raises(SpecError, match=r"AF101.*checkpoints.*'full' or 'delta'.*'delta'"):
         create_agent(FakeListChatModel(responses=["ok"]), checkpoints=wrong)
 
 
@@ -327,7 +329,7 @@ def test_a_custom_reducer_is_refused_with_delta_checkpoints() -> None:
 
 def test_the_input_schema_is_the_same_for_both_kinds_of_checkpoints() -> None:
     model = FakeListChatModel(responses=["ok"])
-    full, lean = create_agent(model), create_agent(model, checkpoints="delta")
-    assert lean.get_input_jsonschema() == full.get_input_jsonschema()
-    assert lean.get_output_jsonschema() == full.get_output_jsonschema()
+    full, delta = create_agent(model), create_agent(model, checkpoints="delta")
+    assert delta.get_input_jsonschema() == full.get_input_jsonschema()
+    assert delta.get_output_jsonschema() == full.get_output_jsonschema()
     assert "messages" in full.get_input_jsonschema()["properties"]

@@ -1,4 +1,4 @@
-"""A run that must stop gets one more answer, made from the work so far, and a valid history."""
+"""The final answer: one more call without tools, and a valid history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, Flow, ModelRequest, OutputError, create_agent
-from agent_factory.middleware._shared.final_answer import last_answer
+from agent_factory.middleware._shared.final_answer import request_final_answer
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 
@@ -42,7 +42,7 @@ class Ends(AgentMiddleware[Any, Any]):
     """Ends every run with its first answer."""
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
-        return (yield from last_answer(request, "3 of 3 searches are used up"))
+        return (yield from request_final_answer(request, "3 of 3 searches are used up"))
 
 
 def ending(*steps: Any, stack: Any = (), **options: Any) -> tuple[Any, ScriptedChatModel]:
@@ -52,17 +52,17 @@ def ending(*steps: Any, stack: Any = (), **options: Any) -> tuple[Any, ScriptedC
     return create_agent(model, middleware=[Ends(), *stack], **options), model
 
 
-def test_the_model_is_told_why_and_the_thread_is_not(ask: Ask) -> None:
+def test_the_instruction_is_sent_to_the_model_and_not_written_to_the_thread(ask: Ask) -> None:
     agent, model = ending("I found nothing.")
     messages = ask(agent)["messages"]
     assert [m.text for m in messages] == ["Go on", "I found nothing."]
-    told = model.requests[0].messages[-1]
-    assert told.type == "human"
-    assert "3 of 3 searches are used up" in told.text
+    instruction = model.requests[0].messages[-1]
+    assert instruction.type == "human"
+    assert "3 of 3 searches are used up" in instruction.text
     assert model.requests[0].tools == []
 
 
-def test_a_call_made_up_all_the_same_is_dropped_and_the_words_stay(ask: Ask) -> None:
+def test_a_tool_call_is_dropped_and_the_text_stays(ask: Ask) -> None:
     message = AIMessage("I would search.", tool_calls=[SEARCH], id="m1")
     message.additional_kwargs["tool_calls"] = [{"id": "s1"}]
     message.usage_metadata = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
@@ -74,19 +74,19 @@ def test_a_call_made_up_all_the_same_is_dropped_and_the_words_stay(ask: Ask) -> 
     assert last.additional_kwargs == {}
 
 
-def test_a_model_that_only_calls_gives_its_last_word_all_the_same(ask: Ask) -> None:
+def test_an_answer_with_only_tool_calls_gets_the_default_text(ask: Ask) -> None:
     agent, _ = ending([SEARCH])
     messages = ask(agent)["messages"]
     assert len(messages) == 2
     assert messages[-1].text == "I had to stop here: 3 of 3 searches are used up."
 
 
-def test_so_does_one_that_says_nothing(ask: Ask) -> None:
+def test_an_empty_answer_gets_the_default_text(ask: Ask) -> None:
     agent, _ = ending("")
     assert ask(agent)["messages"][-1].text.startswith("I had to stop here: 3 of 3")
 
 
-def test_calls_among_the_blocks_of_the_content_are_dropped(ask: Ask) -> None:
+def test_calls_in_content_blocks_are_dropped(ask: Ask) -> None:
     blocks: Any = [
         {"type": "reasoning", "id": "r1", "summary": []},
         {"type": "text", "text": "Let me look."},
@@ -101,7 +101,7 @@ def test_calls_among_the_blocks_of_the_content_are_dropped(ask: Ask) -> None:
     assert last.tool_calls == []
 
 
-def test_blocks_without_words_give_way_to_the_last_word(ask: Ask) -> None:
+def test_content_blocks_without_text_are_replaced_by_the_default_text(ask: Ask) -> None:
     blocks: Any = [{"type": "text", "text": ""}, {"type": "tool_use", "id": "s1", "name": "search"}]
     agent, _ = ending(AIMessage(blocks, tool_calls=[SEARCH]))
     last = ask(agent)["messages"][-1]
@@ -109,13 +109,13 @@ def test_blocks_without_words_give_way_to_the_last_word(ask: Ask) -> None:
     assert [block["type"] for block in last.content_blocks] == ["text"]
 
 
-def test_an_answer_in_blocks_stays_as_it_is(ask: Ask) -> None:
+def test_an_answer_in_content_blocks_is_unchanged(ask: Ask) -> None:
     blocks: Any = [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "Nothing."}]
     agent, _ = ending(AIMessage(blocks))
     assert ask(agent)["messages"][-1].content == blocks
 
 
-def test_calls_that_cannot_be_read_are_dropped(ask: Ask) -> None:
+def test_invalid_tool_calls_are_dropped(ask: Ask) -> None:
     unread: Any = {
         "name": "search",
         "args": "{",
@@ -129,7 +129,9 @@ def test_calls_that_cannot_be_read_are_dropped(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("tools", [[search], []])
-def test_a_structured_answer_by_tool_is_given_and_calls_beside_it_go(ask: Ask, tools: Any) -> None:
+def test_a_structured_answer_by_tool_is_kept_and_other_calls_are_dropped(
+    ask: Ask, tools: Any
+) -> None:
     blocks: Any = [
         {"type": "tool_use", "id": "a1", "name": "Answer", "input": {"text": "so"}},
         {"type": "tool_use", "id": "s1", "name": "search", "input": {"query": "x"}},
@@ -146,14 +148,14 @@ def test_a_structured_answer_by_tool_is_given_and_calls_beside_it_go(ask: Ask, t
         assert model.requests[0].tools == ["Answer"]
 
 
-def test_a_structured_answer_by_the_provider_is_given(ask: Ask) -> None:
+def test_a_structured_answer_by_the_provider_is_kept(ask: Ask) -> None:
     agent, model = ending('{"text": "so"}', response_format=ProviderStrategy(Answer))
     assert ask(agent)["structured_response"] == Answer(text="so")
     assert "response_format" in model.requests[0].kwargs
 
 
 @pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
-def test_prose_in_its_place_is_asked_for_again(ask: Ask, strategy: Any) -> None:
+def test_text_instead_of_a_structured_answer_is_retried(ask: Ask, strategy: Any) -> None:
     last = '{"text": "so"}' if strategy is ProviderStrategy else [GOOD]
     agent, model = ending("In prose.", last, response_format=strategy(Answer))
     result = ask(agent)
@@ -163,7 +165,7 @@ def test_prose_in_its_place_is_asked_for_again(ask: Ask, strategy: Any) -> None:
     )
 
 
-def test_arguments_of_an_answer_that_cannot_be_read_are_explained(ask: Ask) -> None:
+def test_invalid_arguments_of_a_structured_answer_are_explained(ask: Ask) -> None:
     unread: Any = {
         "name": "Answer",
         "args": "{",
@@ -182,17 +184,20 @@ def test_arguments_of_an_answer_that_cannot_be_read_are_explained(ask: Ask) -> N
 
 @pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy])
 @pytest.mark.parametrize("tools", [[search], []])
-def test_a_made_up_call_where_a_structured_answer_is_owed_is_explained(
+def test_a_tool_call_instead_of_a_structured_answer_is_explained(
     ask: Ask, strategy: Any, tools: Any
 ) -> None:
     last = '{"text": "so"}' if strategy is ProviderStrategy else [GOOD]
     agent, model = ending([SEARCH], last, tools=tools, response_format=strategy(Answer))
     assert ask(agent)["structured_response"] == Answer(text="so")
-    told = model.requests[1].messages[-2].text
-    assert "there are no tools any more" in told or "search is not a valid tool" in told
+    instruction = model.requests[1].messages[-2].text
+    assert (
+        "tools are no longer available" in instruction
+        or "search is not a valid tool" in instruction
+    )
 
 
-def test_but_not_for_ever(ask: Ask) -> None:
+def test_a_tool_call_instead_of_a_structured_answer_is_explained_only_once(ask: Ask) -> None:
     agent, model = ending([SEARCH], [SEARCH], response_format=ToolStrategy(Answer))
     result = ask(agent)
     assert result["messages"][-1].text.startswith("I had to stop here")
@@ -200,13 +205,13 @@ def test_but_not_for_ever(ask: Ask) -> None:
     model.assert_done()
 
 
-def test_prose_for_ever_is_an_error_as_without_the_end(ask: Ask) -> None:
+def test_text_instead_of_a_structured_answer_is_an_error_in_the_end(ask: Ask) -> None:
     agent, _ = ending("a", "b", response_format=ToolStrategy(Answer, max_retries=1))
     with pytest.raises(OutputError):
         ask(agent)
 
 
-def test_an_agent_without_tools_ends_with_words_too(ask: Ask) -> None:
+def test_an_agent_without_tools_ends_with_a_message_too(ask: Ask) -> None:
     agent, _ = ending(AIMessage("I would search.", tool_calls=[SEARCH]), tools=[])
     messages = ask(agent)["messages"]
     assert [m.type for m in messages] == ["human", "ai"]
@@ -228,32 +233,32 @@ def test_a_call_of_a_tool_that_a_layer_further_in_offers_does_not_run(ask: Ask) 
 
 
 class Sets(AgentMiddleware[Any, Any]):
-    """Settings that providers refuse where there are no tools."""
+    """Settings that providers reject in a request without tools."""
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[Any]:
         settings = {"parallel_tool_calls": False, "tool_choice": "any", "temperature": 0}
         return (yield request.override(tool_choice="any", model_settings=settings))
 
 
-def test_settings_about_tools_go_with_the_tools(ask: Ask) -> None:
+def test_model_settings_about_tools_are_removed(ask: Ask) -> None:
     model = ScriptedChatModel(["Nothing."])
     ask(create_agent(model, [search], middleware=[Sets(), Ends()]))
     assert model.requests[0].kwargs == {"temperature": 0}
 
 
-def test_two_that_ask_for_the_last_answer_say_so_once(ask: Ask) -> None:
+def test_two_layers_add_the_instruction_once(ask: Ask) -> None:
     agent, model = ending("Nothing.", stack=[Ends(name="second")])
     ask(agent)
     assert [m.type for m in model.requests[0].messages] == ["human", "human"]
 
 
-def test_the_last_answer_is_streamed_as_the_agents_own(collect: Ask) -> None:
+def test_the_last_answer_is_streamed_like_other_answers(collect: Ask) -> None:
     agent, _ = ending("I found nothing.")
     chunks = collect(agent, {"messages": "Hi"}, stream_mode="messages")
     assert "".join(message.text for message, _ in chunks) == "I found nothing."
 
 
-def test_a_made_up_call_in_a_stream_does_not_reach_the_thread(collect: Ask) -> None:
+def test_a_streamed_tool_call_does_not_reach_the_thread(collect: Ask) -> None:
     agent, _ = ending(AIMessage("I would.", tool_calls=[SEARCH]))
     last = collect(agent, {"messages": "Hi"}, stream_mode=["values", "messages"])[-1]
     assert last[0] == "values"

@@ -1,4 +1,4 @@
-"""The model in the model's place, and the law of what it lets out piece by piece."""
+"""The guarded chat model, and the streams of text that it redacts piece by piece."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from agent_factory import create_agent
 from agent_factory.middleware import PIIMiddleware, RedactionRule
-from agent_factory.middleware.pii.chat_model import guarded
+from agent_factory.middleware.pii.chat_model import GuardedChatModel, guard_model
 from agent_factory.middleware.pii.messages import Guard
 from agent_factory.middleware.pii.stream import TextStream
 
 
-def test_whatever_else_is_asked_of_the_guarded_model_is_asked_of_the_other() -> None:
+def test_a_guarded_model_forwards_everything_else_to_the_other_model() -> None:
     class Sized(FakeListChatModel):
         window: int = 1000
 
@@ -35,7 +35,7 @@ def test_whatever_else_is_asked_of_the_guarded_model_is_asked_of_the_other() -> 
 
     profile: Any = {"max_input_tokens": 9}
     inner = Sized(responses=["x"], profile=profile, tags=["t"], name="sized")
-    model = guarded(inner, Guard(RedactionRule("email"), text=True))
+    model = guard_model(inner, Guard(RedactionRule("email"), text=True))
     assert model.profile == profile
     assert (model.window, model.responses, model.tags) == (1000, ["x"], ["t"])
     assert (model.get_num_tokens("a"), model.get_token_ids("a")) == (7, [1])
@@ -43,8 +43,16 @@ def test_whatever_else_is_asked_of_the_guarded_model_is_asked_of_the_other() -> 
     assert model.with_structured_output(int) == ("structured", int)
     with pytest.raises(AttributeError):
         _ = model.nothing
-    assert guarded(model, model.guard) is model
+    assert guard_model(model, model.guard) is model
     assert model.invoke("hi").text == "x"
+
+
+@pytest.mark.parametrize("hook", ["_serialized", "_streaming_disabled", "_get_llm_string"])
+def test_langchain_still_has_the_unpublished_methods_that_a_guarded_model_overrides(
+    hook: str,
+) -> None:
+    assert hasattr(BaseChatModel, hook)
+    assert getattr(GuardedChatModel, hook) is not getattr(BaseChatModel, hook)
 
 
 HELLO: Any = {"messages": [("user", "Hello")]}
@@ -54,24 +62,24 @@ def guard(**options: Any) -> PIIMiddleware:
     return PIIMiddleware("email", apply_to_output=True, **options)
 
 
-class Silent(FakeListChatModel):
+class NotStreaming(FakeListChatModel):
     """A model that cannot stream."""
 
     _stream = BaseChatModel._stream
     _astream = BaseChatModel._astream
 
 
-def test_a_model_that_cannot_stream_answers_in_one_piece(collect: Callable[..., Any]) -> None:
+def test_a_model_that_cannot_stream_answers_in_one_chunk(collect: Callable[..., Any]) -> None:
     agent = create_agent(
-        Silent(responses=["Ask ada@x.org!"]),
+        NotStreaming(responses=["Ask ada@x.org!"]),
         middleware=[guard()],
     )
     parts = collect(agent, HELLO, stream_mode="messages")
     assert [chunk.text for chunk, _ in parts if chunk.text] == ["Ask [REDACTED_EMAIL]!"]
 
 
-def test_what_a_provider_tells_of_its_answer_is_kept(collect: Callable[..., Any]) -> None:
-    class Telling(FakeListChatModel):
+def test_the_response_metadata_of_a_provider_are_kept(collect: Callable[..., Any]) -> None:
+    class WithFinishReason(FakeListChatModel):
         def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
             for text, info in (("ada@", None), ("x.org", {"finish_reason": "stop"})):
                 yield ChatGenerationChunk(
@@ -80,33 +88,33 @@ def test_what_a_provider_tells_of_its_answer_is_kept(collect: Callable[..., Any]
 
         _astream = BaseChatModel._astream
 
-    agent = create_agent(Telling(responses=[]), middleware=[guard()])
+    agent = create_agent(WithFinishReason(responses=[]), middleware=[guard()])
     parts = collect(agent, HELLO, stream_mode=["messages", "values"])
     message = parts[-1][1]["messages"][-1]
     assert message.text == "[REDACTED_EMAIL]"
     assert message.response_metadata["finish_reason"] == "stop"
 
 
-class Kept(InMemoryCache):
-    """A cache that shows what it was given to keep."""
+class RecordingCache(InMemoryCache):
+    """A cache that records what it stores."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: list[Any] = []
+        self.stored: list[Any] = []
 
     def update(self, prompt: str, llm_string: str, return_val: Any) -> None:
-        self.kept.append(return_val)
+        self.stored.append(return_val)
         super().update(prompt, llm_string, return_val)
 
 
-def test_no_cache_keeps_what_a_guard_takes_out(call: Callable[..., Any]) -> None:
-    cache = Kept()
-    model = Silent(responses=["ada@x.org", "bob@x.org"], cache=cache)
+def test_a_cache_stores_redacted_answers_only(call: Callable[..., Any]) -> None:
+    cache = RecordingCache()
+    model = NotStreaming(responses=["ada@x.org", "bob@x.org"], cache=cache)
     for _ in range(2):
         agent = create_agent(model, middleware=[guard()])
         assert call(agent, HELLO)["messages"][-1].text == "[REDACTED_EMAIL]"
-    assert len(cache.kept) == 1
-    assert "@x.org" not in repr(cache.kept)
+    assert len(cache.stored) == 1
+    assert "@x.org" not in repr(cache.stored)
     masking = create_agent(model, middleware=[guard(strategy="mask")])
     assert call(masking, HELLO)["messages"][-1].text == "b***@****.org"
 
@@ -144,9 +152,7 @@ RULES = [
     st.lists(st.sampled_from(PIECES), max_size=14).map("".join),
     st.lists(st.integers(1, 9), min_size=1, max_size=9),
 )
-def test_the_pieces_joined_are_what_the_rule_makes_of_the_whole(
-    text: str, sizes: list[int]
-) -> None:
+def test_the_pieces_of_a_text_joined_are_the_redacted_whole(text: str, sizes: list[int]) -> None:
     for rule in RULES:
         stream, out, rest, step = TextStream(rule), [], text, 0
         while rest:
@@ -163,14 +169,14 @@ def test_the_pieces_joined_are_what_the_rule_makes_of_the_whole(
         *("id{e<=1}b", "id$", r"id\B", "(?s:id.*d)", "id[ -~]b", "(?m)^id$", r"id\N{SPACE}b"),
     ],
 )
-def test_a_pattern_that_can_match_white_space_sees_the_whole_text(pattern: str) -> None:
+def test_a_pattern_that_may_match_white_space_gets_the_whole_text(pattern: str) -> None:
     rule = RedactionRule("mine", detector=pattern)
     for text in ("id b", "id bid", "idx b", "id b id"):
         stream = TextStream(rule)
         assert "".join([*map(stream.feed, text), stream.close()]) == rule.apply(text)
 
 
-def test_any_other_pattern_sees_word_for_word() -> None:
+def test_other_patterns_get_a_text_word_by_word() -> None:
     for pattern in (
         r"\bid-[0-9a-f]{4,}\b",
         r"(?i)(?:sk|pk)_\w+",
@@ -181,7 +187,7 @@ def test_any_other_pattern_sees_word_for_word() -> None:
         assert stream.feed("Some words, ") == "Some words, "
 
 
-def test_a_text_without_an_end_is_held_back_in_linear_time() -> None:
+def test_a_text_that_never_settles_is_held_back_in_linear_time() -> None:
     stream = TextStream(RedactionRule("credit_card"))
     assert all(stream.feed("1 1 ") == "" for _ in range(50_000))
     assert len(stream.close()) == 200_000

@@ -1,4 +1,4 @@
-"""Each way of a plan has its reasons, and the reasons name who brings them."""
+"""Each edge of a plan has its reasons, and a reason names its middleware or tools."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from agent_factory.topology.transitions import Reason, TransitionReason
 
 
 def why(plan: Topology, source: str, target: str) -> list[str]:
-    (way,) = (way for way in plan.transitions if (way.source, way.target) == (source, target))
-    return [str(reason) for reason in way.reasons]
+    (edge,) = (e for e in plan.transitions if (e.source, e.target) == (source, target))
+    return [str(reason) for reason in edge.reasons]
 
 
 def find(query: str) -> str:
@@ -45,7 +45,7 @@ class Guard(AgentMiddleware):
         return (yield request)
 
 
-def test_the_loop_of_tools_says_why_each_way_is_there() -> None:
+def test_the_loop_of_tools_gives_the_reasons_of_each_edge() -> None:
     planned = plan_agent(tools=[find])
     assert why(planned, MODEL, TOOLS) == ["pending calls"]
     assert why(planned, MODEL, END) == ["no calls left"]
@@ -53,7 +53,7 @@ def test_the_loop_of_tools_says_why_each_way_is_there() -> None:
     assert why(planned, TOOLS, END) == ["stopped by a tool"]
 
 
-def test_a_way_may_have_several_reasons() -> None:
+def test_an_edge_may_have_several_reasons() -> None:
     planned = plan_agent(tools=[find], middleware=[Guard()])
     assert why(planned, "Guard.after_model", MODEL) == [
         "calls already answered: Guard",
@@ -78,7 +78,7 @@ def test_tools_whose_result_is_the_answer_are_named() -> None:
     assert why(planned, TOOLS, END) == ["return_direct: a, c", "stopped by a tool"]
 
 
-def test_a_plan_knows_the_tools_and_who_brings_them() -> None:
+def test_a_plan_lists_the_tools_and_their_middleware() -> None:
     class Searcher(AgentMiddleware):
         tools = (find,)
 
@@ -105,7 +105,7 @@ def test_a_plan_knows_the_tools_and_who_brings_them() -> None:
     ]
 
 
-def test_the_way_that_comes_next_needs_no_words() -> None:
+def test_the_edge_to_the_next_node_is_rendered_without_a_reason() -> None:
     planned = plan(Shape((Hook("A", Phase.BEFORE_MODEL, frozenset({"end"})),)))
     assert planned.render().splitlines()[1:3] == [
         "A.before_model -> model",
@@ -137,31 +137,31 @@ def _shape(hooks: list[Hook], layers: list[Layer], tools: list[Tool], provider: 
 
 
 @given(shapes())
-def test_every_way_has_a_reason_and_every_edge_its_ways(shape: Shape) -> None:
+def test_every_transition_has_a_reason_and_every_target_its_transition(shape: Shape) -> None:
     planned = plan(shape)
-    assert [(way.source, way.target) for way in planned.transitions] == [
+    assert [(t.source, t.target) for t in planned.transitions] == [
         (edge.source, target) for edge in planned.edges for target in edge.targets
     ]
-    for way in planned.transitions:
-        assert way.reasons, way
+    for edge in planned.transitions:
+        assert edge.reasons, edge
     jumps = [
         reason
-        for way in planned.transitions
-        for reason in way.reasons
+        for edge in planned.transitions
+        for reason in edge.reasons
         if reason.why is TransitionReason.JUMP
     ]
     assert {name for reason in jumps for name in reason.by} <= {h.owner for h in shape.hooks}
 
 
 @given(shapes())
-def test_a_declared_jump_is_a_reason_of_some_way(shape: Shape) -> None:
+def test_a_declared_jump_is_a_reason_of_an_edge(shape: Shape) -> None:
     planned = plan(shape)
     for hook in shape.hooks:
-        transitions = [way for way in planned.transitions if way.source == hook.node]
+        transitions = [edge for edge in planned.transitions if edge.source == hook.node]
         targets = {
-            way.target
-            for way in transitions
-            if Reason(TransitionReason.JUMP, (hook.owner,)) in way.reasons
+            edge.target
+            for edge in transitions
+            if Reason(TransitionReason.JUMP, (hook.owner,)) in edge.reasons
         }
         assert bool(targets) == bool(hook.can_jump_to - _to_itself(planned, hook))
 

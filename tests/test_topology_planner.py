@@ -1,4 +1,4 @@
-"""The plan alone: which nodes there are, which edges, and where the corners lie."""
+"""The plan: its nodes, its edges and its corners."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_corners_of_a_full_stack() -> None:
 def test_first_and_last_count_among_those_that_have_the_hook(
     phase: Phase, corner: str, name: str
 ) -> None:
-    """A13: A and D have other hooks, and are not asked."""
+    """A13: A and D have other hooks, and do not count."""
     other = AFTER_MODEL if phase is not AFTER_MODEL else AFTER_AGENT
     shape = Shape(hooks(("A", other), ("B", phase), ("C", phase), ("D", other)))
     assert getattr(plan(shape), corner) == name
@@ -99,7 +99,7 @@ def test_after_agent_hooks_never_end_the_loop() -> None:
 @pytest.mark.parametrize("may_skip", [False, True])
 @pytest.mark.parametrize("stack", [(), every_hook("A")], ids=["bare", "stacked"])
 def test_tools_lead_back_into_the_loop_or_out(stack: tuple[Hook, ...], may_skip: bool) -> None:
-    """A15, E12: any tool may stop the run, so the way out is always declared."""
+    """A15, E12: any tool may stop the run, so the edge out is always declared."""
     planned = plan(Shape(stack, has_tools=True, may_skip_tools=may_skip))
     edge = planned.edge_from(TOOLS)
     assert edge == Edge(TOOLS, (planned.loop_entry, planned.exit), Route.AFTER_TOOLS)
@@ -111,13 +111,13 @@ def test_a_bare_model_goes_to_tools_or_out() -> None:
     assert edge == Edge(MODEL, (TOOLS, END), Route.AFTER_MODEL)
 
 
-def test_what_may_answer_in_the_tools_place_opens_the_way_back() -> None:
+def test_what_may_answer_instead_of_the_tools_adds_an_edge_back() -> None:
     """A19: structured output, or a layer around the model."""
     edge = plan(Shape(has_tools=True, may_skip_tools=True)).edge_from(MODEL)
     assert edge.targets == (TOOLS, END, MODEL)
 
 
-def test_an_after_model_hook_opens_the_way_back() -> None:
+def test_an_after_model_hook_adds_an_edge_back() -> None:
     """A19: it may have answered the calls itself."""
     planned = plan(Shape(every_hook("A"), has_tools=True))
     assert planned.edge_from("A.after_model").targets == (
@@ -133,7 +133,7 @@ def test_structured_output_without_tools_can_ask_again() -> None:
     assert planned.edge_from(MODEL) == Edge(MODEL, ("A.before_model", END), Route.RETRY)
 
 
-def test_without_tools_or_structured_output_the_loop_is_left_at_once() -> None:
+def test_without_tools_or_structured_output_the_loop_ends_after_one_turn() -> None:
     """A25: from the model, or from the first after_model hook."""
     assert plan(Shape()).edge_from(MODEL) == Edge(MODEL, (END,))
     hooked = plan(Shape(hooks(("A", AFTER_MODEL), ("B", AFTER_MODEL))))
@@ -178,8 +178,8 @@ def test_without_a_declared_jump_the_edge_is_plain() -> None:
     assert edge == Edge("A.before_model", (MODEL,))
 
 
-def test_a_jump_of_the_loop_entry_to_itself_is_no_edge() -> None:
-    """A30, A34a: it is the way the run goes anyhow."""
+def test_a_jump_of_the_loop_entry_to_itself_adds_no_edge() -> None:
+    """A30, A34a: the run goes there anyway."""
     edge = plan(Shape((jumping(BEFORE_MODEL, "model"),))).edge_from("A.before_model")
     assert edge.targets == (MODEL,)
 
@@ -193,7 +193,7 @@ def test_a_jump_that_is_the_default_is_declared_once() -> None:
 
 
 def test_an_after_agent_hook_jumps_to_the_very_end() -> None:
-    """A34e: the exit is where those hooks begin, and would lead round for ever."""
+    """A34e: the exit is where those hooks begin, so it would loop for ever."""
     stack = (
         jumping(AFTER_AGENT, "end", owner="A"),
         jumping(AFTER_AGENT, "end", owner="B"),
@@ -204,7 +204,7 @@ def test_an_after_agent_hook_jumps_to_the_very_end() -> None:
     assert planned.edge_from("A.after_agent").targets == (END,)
 
 
-def test_jumps_of_the_hook_at_the_loop_exit_need_no_edge_of_their_own() -> None:
+def test_jumps_of_the_hook_at_the_loop_exit_use_the_edge_of_the_loop() -> None:
     """A20 rule 1: the loop's own edge follows them."""
     stack = (jumping(AFTER_MODEL, "model", "end"), Hook("Z", AFTER_AGENT))
     planned = plan(Shape(stack, has_tools=True))
@@ -284,7 +284,7 @@ def reachable(planned: Topology, start: str) -> set[str]:
 
 
 def defaults(planned: Topology, start: str, stop: str) -> Iterable[str]:
-    """The nodes on the default way between two corners, both included."""
+    """The nodes on the default path between two corners, both included."""
     node = start
     while node != stop:
         yield node
@@ -362,7 +362,7 @@ def test_a_declared_jump_always_has_its_edge(shape: Shape) -> None:
 
 
 @given(shapes())
-def test_a_hook_that_declares_nothing_adds_no_way(shape: Shape) -> None:
+def test_a_hook_that_declares_nothing_adds_no_edge(shape: Shape) -> None:
     """A29"""
     for hook in shape.hooks:
         edge = plan(shape).edge_from(hook.node)

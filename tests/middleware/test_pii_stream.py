@@ -1,4 +1,4 @@
-"""Whoever listens to an agent hears its answer as the guard lets it out, token by token."""
+"""Streams, events and handlers of an agent get the redacted answer, token by token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DATA = "ada@example.com"
 
 
 class Chunked(BaseChatModel):
-    """A model that says what it is given, in the pieces that it is given."""
+    """A model that streams the given chunks."""
 
     chunks: list[Any]
 
@@ -57,15 +57,15 @@ class Chunked(BaseChatModel):
             yield chunk
 
 
-def said(*contents: Any, **more: Any) -> list[AIMessageChunk]:
+def text_chunks(*contents: Any, **more: Any) -> list[AIMessageChunk]:
     return [AIMessageChunk(content=content, id="run-1", **more) for content in contents]
 
 
-def spelled(text: str) -> list[AIMessageChunk]:
-    return said(*text)
+def character_chunks(text: str) -> list[AIMessageChunk]:
+    return text_chunks(*text)
 
 
-def streamed(parts: list[Any]) -> AIMessageChunk:
+def merged_stream(parts: list[Any]) -> AIMessageChunk:
     chunks = [chunk for chunk, _ in parts if isinstance(chunk, AIMessageChunk)]
     whole = chunks[0]
     for chunk in chunks[1:]:
@@ -81,15 +81,15 @@ TEXT = f"Ask {DATA}, or bob@x.org \u2013 soon."
 CLEAN = "Ask [REDACTED_EMAIL], or [REDACTED_EMAIL] \u2013 soon."
 
 
-def test_a_match_that_spans_chunks_is_never_let_out_in_part(
+def test_a_match_that_spans_chunks_is_never_released_in_part(
     collect: Callable[..., Any], call: Callable[..., Any]
 ) -> None:
-    agent = create_agent(Chunked(chunks=spelled(TEXT)), middleware=[guard()])
+    agent = create_agent(Chunked(chunks=character_chunks(TEXT)), middleware=[guard()])
     parts = collect(agent, HELLO, stream_mode="messages")
     tokens = [chunk.text for chunk, _ in parts]
     assert "".join(tokens) == CLEAN
     assert not any("ada" in token or "@" in token for token in tokens)
-    # What is no address comes as it is said, a word behind.
+    # Other text is released one word later than it arrives.
     assert tokens[:3] == ["Ask ", "[REDACTED_EMAIL], ", "or "]
     assert call(agent, HELLO)["messages"][-1].text == CLEAN
 
@@ -101,17 +101,17 @@ def events_of(agent: Any) -> list[Any]:
     return asyncio.run(gather())
 
 
-class Ear(BaseCallbackHandler):
-    """Hears everything that handlers are told."""
+class RecordingHandler(BaseCallbackHandler):
+    """Records everything that handlers receive."""
 
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.events: list[Any] = []
 
     def on_llm_new_token(self, *args: Any, **kwargs: Any) -> None:
-        self.heard.append((args, kwargs))
+        self.events.append((args, kwargs))
 
     def on_llm_end(self, *args: Any, **kwargs: Any) -> None:
-        self.heard.append((args, kwargs))
+        self.events.append((args, kwargs))
 
 
 @settings(max_examples=15)  # each is a run
@@ -121,18 +121,18 @@ def test_no_event_of_a_run_shows_the_data(sizes: list[int]) -> None:
     for size in sizes:
         pieces.append(text[:size])
         text = text[size:]
-    agent = create_agent(Chunked(chunks=said(*pieces, text)), middleware=[guard()])
+    agent = create_agent(Chunked(chunks=text_chunks(*pieces, text)), middleware=[guard()])
     parts = list(agent.stream(HELLO, stream_mode=["messages", "updates", "values", "debug"]))
     assert not any(name in repr(part) for part in parts for name in ("ada@", "bob@"))
-    assert streamed([part for mode, part in parts if mode == "messages"]).text == CLEAN
+    assert merged_stream([part for mode, part in parts if mode == "messages"]).text == CLEAN
 
 
-def test_events_and_handlers_are_told_no_more(call: Callable[..., Any]) -> None:
-    ear, own = Ear(), Ear()
+def test_events_and_handlers_receive_redacted_text_only(call: Callable[..., Any]) -> None:
+    ear, own = RecordingHandler(), RecordingHandler()
     counted: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
     facts = {"model_name": "chunked"}
-    last = said("", usage_metadata=counted, response_metadata=facts)
-    model = Chunked(chunks=[*spelled(TEXT), *last], callbacks=[own])
+    last = text_chunks("", usage_metadata=counted, response_metadata=facts)
+    model = Chunked(chunks=[*character_chunks(TEXT), *last], callbacks=[own])
     agent = create_agent(model, middleware=[guard()])
     events = events_of(agent)
     assert any(event["event"] == "on_chat_model_stream" for event in events)
@@ -141,11 +141,11 @@ def test_events_and_handlers_are_told_no_more(call: Callable[..., Any]) -> None:
         call(agent, HELLO, {"callbacks": [ear]})
     assert "ada@" not in repr([run.outputs for run in runs.traced_runs])
     assert usage.usage_metadata["chunked"]["total_tokens"] == 3, "counted once"
-    assert ear.heard
-    assert own.heard
-    for heard in (*events, *ear.heard, *own.heard):
-        assert "ada@" not in repr(heard)
-        assert "@x.org" not in repr(heard)
+    assert ear.events
+    assert own.events
+    for event in (*events, *ear.events, *own.events):
+        assert "ada@" not in repr(event)
+        assert "@x.org" not in repr(event)
 
 
 def summary(text: str) -> dict[str, Any]:
@@ -153,27 +153,29 @@ def summary(text: str) -> dict[str, Any]:
     return {"type": "reasoning", "summary": [part], "index": 2}
 
 
-def test_the_text_of_blocks_and_reasoning_is_guarded_and_all_else_is_kept(
+def test_the_text_of_blocks_and_reasoning_is_redacted_and_all_else_is_kept(
     collect: Callable[..., Any], call: Callable[..., Any]
 ) -> None:
     image = {"type": "image", "url": "https://a.b/c.png", "index": 3}
     usage = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
     chunks = [
-        *said("", additional_kwargs={"reasoning_content": "From ada@"}),
-        *said("", additional_kwargs={"reasoning_content": "example.com"}),
-        *said([{"type": "thinking", "thinking": "ada@exa", "index": 0}]),
-        *said([{"type": "thinking", "thinking": "mple.com", "index": 0}]),
-        *said([{"type": "thinking", "signature": "s@x.org", "index": 0}]),
-        *said([{"type": "text", "text": "ask ada@", "index": 1}]),
-        *said([{"type": "text", "text": "example.com", "index": 1}]),
-        *said([summary("ada@e")], [summary(".org!")]),
-        *said([{"type": "text", "text": "", "annotations": [{"title": "bob@x.org"}], "index": 1}]),
-        *said([image], usage_metadata=usage, response_metadata={"finish_reason": "stop"}),
+        *text_chunks("", additional_kwargs={"reasoning_content": "From ada@"}),
+        *text_chunks("", additional_kwargs={"reasoning_content": "example.com"}),
+        *text_chunks([{"type": "thinking", "thinking": "ada@exa", "index": 0}]),
+        *text_chunks([{"type": "thinking", "thinking": "mple.com", "index": 0}]),
+        *text_chunks([{"type": "thinking", "signature": "s@x.org", "index": 0}]),
+        *text_chunks([{"type": "text", "text": "ask ada@", "index": 1}]),
+        *text_chunks([{"type": "text", "text": "example.com", "index": 1}]),
+        *text_chunks([summary("ada@e")], [summary(".org!")]),
+        *text_chunks(
+            [{"type": "text", "text": "", "annotations": [{"title": "bob@x.org"}], "index": 1}]
+        ),
+        *text_chunks([image], usage_metadata=usage, response_metadata={"finish_reason": "stop"}),
     ]
     agent = create_agent(Chunked(chunks=chunks), middleware=[guard()])
     mark = "[REDACTED_EMAIL]"
     for message in (
-        streamed(collect(agent, HELLO, stream_mode="messages")),
+        merged_stream(collect(agent, HELLO, stream_mode="messages")),
         call(agent, HELLO)["messages"][-1],
     ):
         assert message.additional_kwargs == {"reasoning_content": f"From {mark}"}
@@ -189,14 +191,14 @@ def test_the_text_of_blocks_and_reasoning_is_guarded_and_all_else_is_kept(
         assert message.id == "run-1"
 
 
-def test_blocks_without_an_index_are_guarded_across_chunks(collect: Callable[..., Any]) -> None:
-    chunks = said(
+def test_blocks_without_an_index_are_redacted_across_chunks(collect: Callable[..., Any]) -> None:
+    chunks = text_chunks(
         [{"type": "text", "text": "ask ada@"}], ["exam"], [{"type": "text", "text": "ple.com."}]
     )
     agent = create_agent(Chunked(chunks=chunks), middleware=[guard()])
     parts = collect(agent, HELLO, stream_mode="messages")
     assert all("ada@" not in repr(chunk) for chunk, _ in parts)
-    assert streamed(parts).text == "ask [REDACTED_EMAIL]."
+    assert merged_stream(parts).text == "ask [REDACTED_EMAIL]."
 
 
 def send(to: str, note: dict[str, Any]) -> str:
@@ -211,13 +213,13 @@ CLEAN_CALL = {
 }
 
 
-def calling(arguments: str) -> list[AIMessageChunk]:
-    """A call as a provider streams it, in its three places."""
+def call_chunks(arguments: str) -> list[AIMessageChunk]:
+    """A call as a provider streams it: in content, in chunks, and in additional_kwargs."""
     pieces = [arguments[i : i + 5] for i in range(0, len(arguments), 5)]
     first = {"type": "tool_use", "id": "c1", "name": "send", "input": {}, "index": 1}
     raw = {"index": 0, "id": "c1", "type": "function"}
     chunks = [
-        *said([{"type": "text", "text": "I ask ada@x.org", "index": 0}]),
+        *text_chunks([{"type": "text", "text": "I ask ada@x.org", "index": 0}]),
         AIMessageChunk(
             content=[first],
             tool_call_chunks=[{"name": "send", "args": "", "id": "c1", "index": 1}],
@@ -237,10 +239,10 @@ def calling(arguments: str) -> list[AIMessageChunk]:
     return chunks
 
 
-def test_the_arguments_of_calls_are_guarded_wherever_they_stand(
+def test_the_arguments_of_calls_are_redacted_in_every_place(
     collect: Callable[..., Any],
 ) -> None:
-    model = Chunked(chunks=calling(json.dumps(CALL)))
+    model = Chunked(chunks=call_chunks(json.dumps(CALL)))
     agent = create_agent(
         model,
         [send],
@@ -249,7 +251,7 @@ def test_the_arguments_of_calls_are_guarded_wherever_they_stand(
     )
     parts = collect(agent, HELLO, stream_mode="messages")
     assert all("@" not in repr(chunk) for chunk, _ in parts)
-    whole = streamed(parts)
+    whole = merged_stream(parts)
     assert [call["args"] for call in whole.tool_calls] == [CLEAN_CALL]
     assert (
         json.loads(whole.additional_kwargs["tool_calls"][0]["function"]["arguments"]) == CLEAN_CALL
@@ -260,28 +262,28 @@ def test_the_arguments_of_calls_are_guarded_wherever_they_stand(
     assert json.loads(block["partial_json"]) == CLEAN_CALL
 
 
-def test_calls_are_left_alone_where_only_the_text_is_guarded(collect: Callable[..., Any]) -> None:
+def test_calls_are_unchanged_if_only_the_text_is_redacted(collect: Callable[..., Any]) -> None:
     agent = create_agent(
-        Chunked(chunks=calling(json.dumps(CALL))),
+        Chunked(chunks=call_chunks(json.dumps(CALL))),
         [send],
         middleware=[guard()],
         interrupt_before=["tools"],
     )
-    whole = streamed(collect(agent, HELLO, stream_mode="messages"))
+    whole = merged_stream(collect(agent, HELLO, stream_mode="messages"))
     assert whole.tool_calls[0]["args"] == CALL
     assert whole.text == "I ask [REDACTED_EMAIL]"
 
 
-def test_arguments_that_are_no_json_are_guarded_as_text(collect: Callable[..., Any]) -> None:
+def test_arguments_that_are_not_json_are_redacted_as_text(collect: Callable[..., Any]) -> None:
     agent = create_agent(
-        Chunked(chunks=calling('{"to": "ada@x.org", "note": [}')),
+        Chunked(chunks=call_chunks('{"to": "ada@x.org", "note": [}')),
         [send],
         middleware=[guard(apply_to_tool_calls=True)],
         interrupt_before=["tools"],
     )
     parts = collect(agent, HELLO, stream_mode="messages")
     assert all("@" not in repr(chunk) for chunk, _ in parts)
-    whole = streamed(parts)
+    whole = merged_stream(parts)
     assert "[REDACTED_EMAIL]" in str(whole.tool_calls + whole.invalid_tool_calls)
 
 
@@ -292,8 +294,8 @@ class Contact(BaseModel):
 
 
 @pytest.mark.parametrize("by", ["tool", "provider"])
-def test_a_structured_answer_is_an_answer(call: Callable[..., Any], by: str) -> None:
-    """Guarded with the output, in either strategy; calls of other tools are not."""
+def test_a_structured_answer_is_redacted(call: Callable[..., Any], by: str) -> None:
+    """With both strategies; calls of other tools are unchanged."""
     step: Any = [{"name": "Contact", "args": {"mail": DATA}}]
     if by == "provider":
         step = json.dumps({"mail": DATA})
@@ -310,10 +312,12 @@ def test_a_structured_answer_is_an_answer(call: Callable[..., Any], by: str) -> 
     assert model.requests[-1].tools == (["send"] if by == "provider" else ["send", "Contact"])
 
 
-def test_a_match_ends_the_run_before_it_is_heard_where_the_strategy_is_to_block(
+def test_a_blocked_match_ends_the_run_before_it_is_streamed(
     collect: Callable[..., Any],
 ) -> None:
-    agent = create_agent(Chunked(chunks=spelled(TEXT)), middleware=[guard(strategy="block")])
+    agent = create_agent(
+        Chunked(chunks=character_chunks(TEXT)), middleware=[guard(strategy="block")]
+    )
     parts: Any = agent.stream(HELLO, stream_mode="messages")
     assert next(parts)[0].text == "Ask "
     with pytest.raises(PIIDetectionError):
@@ -322,16 +326,16 @@ def test_a_match_ends_the_run_before_it_is_heard_where_the_strategy_is_to_block(
         collect(agent, HELLO)
 
 
-def test_several_guards_each_take_their_own(collect: Callable[..., Any]) -> None:
+def test_several_guards_redact_their_own_types(collect: Callable[..., Any]) -> None:
     card = "4242 4242 4242 4242"
     stack = [guard(), PIIMiddleware("credit_card", strategy="mask", apply_to_output=True)]
-    agent = create_agent(Chunked(chunks=spelled(f"{card}, {TEXT}")), middleware=stack)
-    whole = streamed(collect(agent, HELLO, stream_mode="messages"))
+    agent = create_agent(Chunked(chunks=character_chunks(f"{card}, {TEXT}")), middleware=stack)
+    whole = merged_stream(collect(agent, HELLO, stream_mode="messages"))
     assert whole.text == f"**** **** **** 4242, {CLEAN}"
 
 
-def test_a_model_that_a_later_layer_chooses_is_guarded_too(collect: Callable[..., Any]) -> None:
-    other = Chunked(chunks=spelled(TEXT))
+def test_a_model_chosen_by_an_inner_layer_is_guarded(collect: Callable[..., Any]) -> None:
+    other = Chunked(chunks=character_chunks(TEXT))
 
     class Other(AgentMiddleware):
         def around_model(self, request: ModelRequest[Any]) -> Any:
@@ -339,38 +343,36 @@ def test_a_model_that_a_later_layer_chooses_is_guarded_too(collect: Callable[...
             assert again.model is request.model
             return (yield request.override(model=other.bind(stop=["x"])))
 
-    agent = create_agent(Chunked(chunks=said("no")), middleware=[guard(), Other()])
+    agent = create_agent(Chunked(chunks=text_chunks("no")), middleware=[guard(), Other()])
     parts = collect(agent, HELLO, stream_mode="messages")
-    assert streamed(parts).text == CLEAN
+    assert merged_stream(parts).text == CLEAN
 
 
-def test_an_answer_that_a_layer_gives_by_itself_is_guarded(call: Callable[..., Any]) -> None:
+def test_an_answer_given_by_a_layer_is_redacted(call: Callable[..., Any]) -> None:
     class Answers(AgentMiddleware):
         def around_model(self, request: ModelRequest[Any]) -> Any:
             return AIMessage(TEXT)
             yield
 
-    agent = create_agent(Chunked(chunks=said("no")), middleware=[guard(), Answers()])
+    agent = create_agent(Chunked(chunks=text_chunks("no")), middleware=[guard(), Answers()])
     assert call(agent, HELLO)["messages"][-1].text == CLEAN
 
 
 @pytest.mark.parametrize("wrapped", ["with_fallbacks", "bind"])
-def test_a_model_in_a_wrapping_is_guarded_in_there(
-    collect: Callable[..., Any], wrapped: str
-) -> None:
+def test_a_wrapped_model_is_guarded(collect: Callable[..., Any], wrapped: str) -> None:
     class Fails(Chunked):
         def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
             raise ConnectionError("down")
             yield
 
-    model: Any = Chunked(chunks=spelled(TEXT))
+    model: Any = Chunked(chunks=character_chunks(TEXT))
     if wrapped == "with_fallbacks":
         model = Fails(chunks=[]).with_fallbacks([model])
     else:
         model = getattr(model, wrapped)()
     parts = collect(create_agent(model, middleware=[guard()]), HELLO, stream_mode="messages")
     assert len(parts) > 5, "it streams"
-    assert streamed(parts).text == CLEAN
+    assert merged_stream(parts).text == CLEAN
 
 
 @pytest.mark.parametrize("streaming", [True, False])

@@ -1,4 +1,4 @@
-"""What a review leaves behind in messages, whatever form they have."""
+"""Records of reviews in messages, and notices in every form of result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def tool_call(name: str, id: str, **args: Any) -> Any:
     return {"name": name, "args": args, "id": id}
 
 
-def test_blocks_that_repeat_an_edited_call_are_edited_with_it() -> None:
+def test_content_blocks_that_repeat_an_edited_call_are_edited() -> None:
     message = AIMessage(
         [
             {"type": "thinking", "thinking": "hm", "signature": "s"},
@@ -44,7 +44,7 @@ def test_blocks_that_repeat_an_edited_call_are_edited_with_it() -> None:
     assert message.tool_calls[0]["name"] == "send"
 
 
-def test_a_notice_reaches_the_result_in_whatever_form_it_comes() -> None:
+def test_a_notice_is_appended_to_every_form_of_result() -> None:
     mine, other = ToolMessage("a", tool_call_id="1"), ToolMessage("b", tool_call_id="2")
     blocks = ToolMessage([{"type": "text", "text": "a"}], tool_call_id="1")
     empty = ToolMessage("", tool_call_id="1")
@@ -53,10 +53,10 @@ def test_a_notice_reaches_the_result_in_whatever_form_it_comes() -> None:
     assert with_notice(other, "1", "N") is other
     assert with_notice(blocks, "1", "N").content[-1] == {"type": "text", "text": "N"}
     for update in ({"messages": [mine, other], "x": 1}, [("messages", [mine, other]), ("x", 1)]):
-        told = with_notice(Command(update=update, goto="there"), "1", "N")
-        assert told.goto == "there"
-        assert dict(told.update)["x"] == 1
-        assert [m.content for m in dict(told.update)["messages"]] == ["a\n\nN", "b"]
+        result = with_notice(Command(update=update, goto="there"), "1", "N")
+        assert result.goto == "there"
+        assert dict(result.update)["x"] == 1
+        assert [m.content for m in dict(result.update)["messages"]] == ["a\n\nN", "b"]
     listed = with_notice([mine, Command(goto="there")], "1", "N")
     assert listed[0].content == "a\n\nN"
     assert listed[1] == Command(goto="there")

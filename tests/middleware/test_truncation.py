@@ -1,4 +1,4 @@
-"""Laws of the cut: no result without its call, nothing lost, nothing out of order."""
+"""Laws of cuts: no result without its call, nothing lost, order kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from langchain_core.messages import (
 from agent_factory import ModelRequest, run
 from agent_factory.middleware import SummarizationMiddleware
 from agent_factory.middleware._shared.transcript import pages
-from agent_factory.middleware.summarization.cutting import (
+from agent_factory.middleware.summarization.truncation import (
     cut_by_count,
     cut_by_tokens,
     safe_cuts,
@@ -70,7 +70,7 @@ def parted(messages: list[Any], cut: int) -> bool:
 
 
 @given(histories())
-def test_a_safe_cut_parts_no_result_from_its_call_and_no_safe_cut_is_missed(
+def test_a_safe_cut_separates_no_result_from_its_call_and_no_safe_cut_is_missed(
     messages: list[Any],
 ) -> None:
     wanted = [cut for cut in range(len(messages)) if not parted(messages, cut)]
@@ -97,7 +97,7 @@ def test_a_cut_by_tokens_keeps_as_much_as_fits_and_at_least_the_last_part(
 
 
 @given(histories(), st.integers(1, 10))
-def test_order_is_kept_and_nothing_is_lost_outside_the_summarised_part(
+def test_order_is_kept_and_nothing_is_lost_outside_the_summarized_part(
     messages: Any, keep: int
 ) -> None:
     middleware = SummarizationMiddleware(

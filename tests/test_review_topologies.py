@@ -1,4 +1,4 @@
-"""Reviews of agents with hooks of their own around the tools, and of agents that run fused."""
+"""Reviews of agents with hooks around the tools, and of agents that run fused."""
 
 from __future__ import annotations
 
@@ -67,9 +67,7 @@ def ends_well(agent: Any) -> bool:
 
 
 @pytest.mark.parametrize("stop", ["tools", "post_model_hook"])
-def test_d23_d30_a_react_agent_with_hooks_is_reviewed_before_and_after_them(
-    act: Act, stop: str
-) -> None:
+def test_a_react_agent_with_hooks_is_reviewed_before_and_after_them(act: Act, stop: str) -> None:
     till = Till()
     agent = asking(
         create_react_agent(
@@ -90,7 +88,7 @@ def test_d23_d30_a_react_agent_with_hooks_is_reviewed_before_and_after_them(
 
 
 @pytest.mark.parametrize("stop", ["tools", "post_model_hook"])
-def test_d23_all_calls_of_a_react_agent_with_hooks_are_rejected(act: Act, stop: str) -> None:
+def test_all_calls_of_a_react_agent_with_hooks_are_rejected(act: Act, stop: str) -> None:
     till = Till()
     agent = asking(
         create_react_agent(
@@ -107,7 +105,7 @@ def test_d23_all_calls_of_a_react_agent_with_hooks_are_rejected(act: Act, stop: 
     assert ends_well(agent)
 
 
-def test_d22_an_id_that_the_model_uses_again_is_a_call_of_its_own(act: Act) -> None:
+def test_an_id_that_the_model_reuses_is_a_separate_call(act: Act) -> None:
     till = Till()
     agent = asking(
         create_react_agent(
@@ -124,7 +122,7 @@ def test_d22_an_id_that_the_model_uses_again_is_a_call_of_its_own(act: Act) -> N
 
 
 @pytest.mark.parametrize("mode", ["batched", "per_call"])
-def test_a_fused_agent_is_reviewed_as_any_other(act: Act, mode: Any) -> None:
+def test_a_fused_agent_is_reviewed_like_any_other(act: Act, mode: Any) -> None:
     till = Till()
     agent = asking(
         create_agent(

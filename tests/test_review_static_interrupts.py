@@ -1,4 +1,4 @@
-"""Reviews of runs that `interrupt_before` and `interrupt_after` stopped."""
+"""Reviews of runs stopped by `interrupt_before` and `interrupt_after`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def goes_on(agent: Any) -> bool:
     return bool(model.requests[0].messages == result["messages"][:-1])
 
 
-def test_d21_what_waits_is_listed(act: Act, build: Act) -> None:
+def test_pending_calls_are_listed(act: Act, build: Act) -> None:
     agent = stopped(build, Till(), wish(1, 2))
     waiting = act("pending", agent)
     assert waiting
@@ -98,7 +98,7 @@ def test_d21_what_waits_is_listed(act: Act, build: Act) -> None:
     assert {call.allowed for call in waiting.calls} == {("approve", "edit", "reject", "respond")}
 
 
-def test_d22_all_calls_are_approved_at_once(act: Act, build: Act) -> None:
+def test_all_calls_are_approved_at_once(act: Act, build: Act) -> None:
     till = Till()
     agent = stopped(build, till, wish(1, 2), "Done.")
     assert act("approve", agent)["messages"][-1].text == "Done."
@@ -106,9 +106,7 @@ def test_d22_all_calls_are_approved_at_once(act: Act, build: Act) -> None:
     assert goes_on(agent)
 
 
-def test_d30_one_call_is_approved_and_waits_until_the_other_is_decided(
-    act: Act, build: Act
-) -> None:
+def test_an_approved_call_waits_until_the_other_is_decided(act: Act, build: Act) -> None:
     """All calls of a turn stop and start together: the first decision is kept in the thread."""
     till = Till()
     agent = stopped(build, till, wish(1, 2), "Done.")
@@ -122,7 +120,7 @@ def test_d30_one_call_is_approved_and_waits_until_the_other_is_decided(
     assert goes_on(agent)
 
 
-def test_d23_rejected_calls_are_answered_and_the_model_goes_on(act: Act, build: Act) -> None:
+def test_rejected_calls_get_a_result_and_the_model_continues(act: Act, build: Act) -> None:
     till = Till()
     agent = stopped(build, till, wish(1, 2), "I did not pay.")
     result = act("reject", agent, "No money.")
@@ -132,14 +130,12 @@ def test_d23_rejected_calls_are_answered_and_the_model_goes_on(act: Act, build: 
     assert goes_on(agent)
 
 
-def test_d23_without_a_reason_the_model_is_told_that_a_reviewer_rejected(
-    act: Act, build: Act
-) -> None:
+def test_a_rejection_without_a_reason_gets_a_default_text(act: Act, build: Act) -> None:
     agent = stopped(build, Till(), wish(1), "Well.")
     assert "A reviewer rejected this call of pay" in act("reject", agent)["messages"][2].text
 
 
-def test_d24_an_edited_call_runs_in_the_place_of_the_other(act: Act, build: Act) -> None:
+def test_an_edited_call_runs_instead_of_the_original(act: Act, build: Act) -> None:
     till = Till()
     agent = stopped(build, till, wish(100), "Done.")
     result = act("edit", agent, {"euros": 10})
@@ -149,7 +145,7 @@ def test_d24_an_edited_call_runs_in_the_place_of_the_other(act: Act, build: Act)
     assert goes_on(agent)
 
 
-def test_d24_a_call_can_be_edited_into_one_of_another_tool(act: Act) -> None:
+def test_a_call_can_be_edited_into_a_call_of_another_tool(act: Act) -> None:
     till = Till()
 
     def ask_boss() -> str:
@@ -170,7 +166,7 @@ def test_d24_a_call_can_be_edited_into_one_of_another_tool(act: Act) -> None:
     assert goes_on(agent)
 
 
-def test_d24_blocks_of_content_that_repeat_the_call_are_edited_too(act: Act) -> None:
+def test_content_blocks_that_repeat_the_call_are_edited_too(act: Act) -> None:
     block = {"type": "tool_use", "id": "call_9", "name": "pay", "input": {"euros": 9}}
     said = AIMessage(content=[block], tool_calls=wish(9))
     agent = stopped(of_langchain, Till(), said, "Done.")
@@ -178,7 +174,7 @@ def test_d24_blocks_of_content_that_repeat_the_call_are_edited_too(act: Act) -> 
     assert result["messages"][1].content[0]["input"] == {"euros": 1}
 
 
-def test_a_response_stands_in_the_place_of_a_result(act: Act, build: Act) -> None:
+def test_a_response_replaces_the_result(act: Act, build: Act) -> None:
     till = Till()
     agent = stopped(build, till, wish(1, 2), "Done.")
     act("respond", agent, "paid in cash", "call_1")
@@ -189,9 +185,7 @@ def test_a_response_stands_in_the_place_of_a_result(act: Act, build: Act) -> Non
 
 
 @pytest.mark.parametrize("form", ["text", "message", "list", "input"])
-def test_d25_the_user_writes_on_and_what_waits_does_not_run(
-    act: Act, build: Act, form: str
-) -> None:
+def test_a_new_message_keeps_pending_calls_from_running(act: Act, build: Act, form: str) -> None:
     given: Any = {
         "text": "Stop!",
         "message": HumanMessage("Stop!"),
@@ -202,13 +196,13 @@ def test_d25_the_user_writes_on_and_what_waits_does_not_run(
     agent = stopped(build, till, wish(1, 2), "Stopped.")
     result = act("add_input", agent, given)
     assert [m.type for m in result["messages"]] == ["human", "ai", "tool", "tool", "human", "ai"]
-    assert "did not run: the user wrote on" in result["messages"][3].text
+    assert "did not run: the user sent a new message instead" in result["messages"][3].text
     assert result["messages"][-2].text == "Stop!"
     assert not till.paid
     assert goes_on(agent)
 
 
-def test_d26_results_are_seen_and_approved_after_the_tools(act: Act, build: Act) -> None:
+def test_results_are_read_and_approved_after_the_tools(act: Act, build: Act) -> None:
     agent = stopped(
         build, Till(), wish(1), "Done.", interrupt_before=None, interrupt_after=["tools"]
     )
@@ -218,7 +212,7 @@ def test_d26_results_are_seen_and_approved_after_the_tools(act: Act, build: Act)
     assert goes_on(agent)
 
 
-def test_d26_a_result_is_changed_before_the_model_reads_it(act: Act, build: Act) -> None:
+def test_a_result_is_changed_before_the_model_reads_it(act: Act, build: Act) -> None:
     agent = stopped(
         build, Till(), wish(1, 2), "Done.", interrupt_before=None, interrupt_after=["tools"]
     )
@@ -228,13 +222,13 @@ def test_d26_a_result_is_changed_before_the_model_reads_it(act: Act, build: Act)
     assert goes_on(agent)
 
 
-def test_d26_a_call_that_has_run_is_rejected_no_more(act: Act, build: Act) -> None:
+def test_a_call_that_has_run_can_not_be_rejected(act: Act, build: Act) -> None:
     agent = stopped(build, Till(), wish(1), interrupt_before=None, interrupt_after=["tools"])
     with pytest.raises(review.DecisionNotAllowed, match=r"The call has run: respond\(\) changes"):
         act("reject", agent)
 
 
-def test_d26a_each_call_is_decided_in_its_own_way_at_once(act: Act, build: Act) -> None:
+def test_several_calls_get_different_decisions_at_once(act: Act, build: Act) -> None:
     till = Till()
     agent = stopped(build, till, wish(1, 2, 3, 4), "Done.")
     result = act(
@@ -258,7 +252,7 @@ def test_d26a_each_call_is_decided_in_its_own_way_at_once(act: Act, build: Act) 
     assert goes_on(agent)
 
 
-def test_d27_a_review_loop_goes_on_while_something_waits(act: Act, build: Act) -> None:
+def test_a_review_loop_continues_while_calls_are_pending(act: Act, build: Act) -> None:
     till = Till()
     agent = stopped(build, till, wish(1), wish(2), "Done.")
     while act("pending", agent):
@@ -277,9 +271,7 @@ class Looks(AgentMiddleware[AgentState[Any], Any]):
 @pytest.mark.parametrize(
     "stop", [{"interrupt_after": ["model"]}, {"interrupt_before": ["Looks.after_model"]}]
 )
-def test_a_stop_before_a_hook_behind_the_model_is_reviewed_as_well(
-    act: Act, stop: dict[str, Any]
-) -> None:
+def test_a_stop_before_an_after_model_hook_is_reviewed(act: Act, stop: dict[str, Any]) -> None:
     till = Till()
     options = {"interrupt_before": None, "middleware": [Looks()], **stop}
     agent = stopped(of_langchain, till, wish(1, 2), "Done.", **options)
@@ -290,11 +282,11 @@ def test_a_stop_before_a_hook_behind_the_model_is_reviewed_as_well(
     assert goes_on(agent)
 
 
-def test_a_stop_at_every_node_goes_on_step_by_step(act: Act, build: Act) -> None:
+def test_a_run_that_stops_at_every_node_continues_step_by_step(act: Act, build: Act) -> None:
     till = Till()
     agent = stopped(build, till, wish(1), "Done.", interrupt_before="*")
     assert act("pending", agent).calls == ()
-    with pytest.raises(review.NothingPending, match="no call waits; next is"):
+    with pytest.raises(review.NothingPending, match="no call is pending; next is"):
         act("reject", agent)
     while agent.get_state(THREAD).next:
         act("approve", agent)
@@ -302,7 +294,7 @@ def test_a_stop_at_every_node_goes_on_step_by_step(act: Act, build: Act) -> None
     assert goes_on(agent)
 
 
-def test_d31_a_decision_about_an_earlier_moment_is_a_branch(act: Act, build: Act) -> None:
+def test_a_decision_about_an_earlier_checkpoint_starts_a_branch(act: Act, build: Act) -> None:
     till = Till()
     agent = stopped(build, till, wish(1), "Done.", "I did not.")
     moment = agent.get_state(THREAD).config
@@ -314,7 +306,7 @@ def test_d31_a_decision_about_an_earlier_moment_is_a_branch(act: Act, build: Act
     assert goes_on(agent)
 
 
-def test_d31_an_earlier_moment_can_be_approved_again_and_the_calls_run_again(build: Act) -> None:
+def test_an_earlier_checkpoint_can_be_approved_again_and_the_calls_run_again(build: Act) -> None:
     till = Till()
     agent = stopped(build, till, wish(1), "Done.", "Done again.")
     moment = agent.get_state(THREAD).config
@@ -324,7 +316,7 @@ def test_d31_an_earlier_moment_can_be_approved_again_and_the_calls_run_again(bui
     assert goes_on(agent)
 
 
-def test_unreadable_calls_beside_a_decision_are_answered_by_the_tools(act: Act) -> None:
+def test_invalid_tool_calls_are_answered_by_the_tools_node(act: Act) -> None:
     said = AIMessage(
         "",
         tool_calls=wish(1),
@@ -337,13 +329,13 @@ def test_unreadable_calls_beside_a_decision_are_answered_by_the_tools(act: Act) 
     assert goes_on(agent)
 
 
-def test_options_go_to_the_run(act: Act) -> None:
+def test_options_are_passed_to_invoke(act: Act) -> None:
     agent = stopped(of_langchain, Till(), wish(1), "Done.")
     chunks = act("approve", agent, stream_mode="updates")
     assert [list(chunk) for chunk in chunks] == [["tools"], ["model"]]
 
 
-def test_nothing_waits_in_a_thread_that_has_ended(act: Act) -> None:
+def test_a_finished_thread_has_no_pending_calls(act: Act) -> None:
     agent = stopped(of_langchain, Till(), "Hello!")
     assert not act("pending", agent)
     for name, more in (("approve", ()), ("edit", ({},)), ("add_input", ("Hi",)), ("decide", ({},))):
@@ -351,29 +343,31 @@ def test_nothing_waits_in_a_thread_that_has_ended(act: Act) -> None:
             act(name, agent, *more)
 
 
-def test_an_unknown_id_is_named_with_those_that_wait(act: Act) -> None:
+def test_an_unknown_id_is_reported_with_the_pending_ones(act: Act) -> None:
     agent = stopped(of_langchain, Till(), wish(1))
     for name, more in (("approve", ("call_9",)), ("decide", ({"call_9": {"type": "approve"}},))):
-        with pytest.raises(review.UnknownCall, match=r"'call_9'.*Waiting: 'call_1' \(pay\)"):
+        with pytest.raises(review.UnknownCall, match=r"'call_9'.*Pending: 'call_1' \(pay\)"):
             act(name, agent, *more)
 
 
 @pytest.mark.parametrize(("name", "given"), [("edit", {"euros": 1}), ("respond", "paid")])
-def test_what_differs_from_call_to_call_asks_which(act: Act, name: str, given: Any) -> None:
+def test_edit_and_respond_need_a_call_id_if_several_are_pending(
+    act: Act, name: str, given: Any
+) -> None:
     agent = stopped(of_langchain, Till(), wish(1, 2))
-    with pytest.raises(review.UnknownCall, match="is needed, for 2 calls wait"):
+    with pytest.raises(review.UnknownCall, match="is needed: 2 calls are pending"):
         act(name, agent, given)
 
 
 @pytest.mark.parametrize("decision", ["approve", {"type": "allow"}, {}, None])
-def test_what_is_no_decision_is_refused_and_the_thread_still_waits(act: Act, decision: Any) -> None:
+def test_an_invalid_decision_raises_and_the_thread_stays_paused(act: Act, decision: Any) -> None:
     agent = stopped(of_langchain, Till(), wish(1))
     with pytest.raises(review.DecisionNotAllowed, match="Allowed: approve, edit, reject, respond"):
         act("decide", agent, {"call_1": decision})
     assert act("pending", agent).open
 
 
-def test_values_of_a_wrong_type_are_refused(act: Act) -> None:
+def test_arguments_of_a_wrong_type_raise(act: Act) -> None:
     agent = stopped(of_langchain, Till(), wish(1))
     for name, given in (("edit", "euros"), ("respond", 5), ("add_input", 5)):
         with pytest.raises(ArgumentError):
@@ -381,7 +375,7 @@ def test_values_of_a_wrong_type_are_refused(act: Act) -> None:
     assert act("pending", agent).open
 
 
-def test_d20_a_thread_is_needed() -> None:
+def test_a_thread_is_needed() -> None:
     kept = create_agent(ScriptedChatModel([]), checkpointer=InMemorySaver())
     unkept = create_agent(ScriptedChatModel([]))
     cases: list[tuple[Any, Any]] = [(unkept, THREAD), (kept, {})]
@@ -392,7 +386,7 @@ def test_d20_a_thread_is_needed() -> None:
     assert not review.pending(bound, {})
 
 
-def test_every_refusal_is_one_of_this_library() -> None:
+def test_every_error_derives_from_the_base_class_of_the_library() -> None:
     names = ("NothingPending", "UnknownCall", "DecisionNotAllowed", "DecideTogether", "NoThread")
     for name in names:
         assert issubclass(getattr(review, name), review.ReviewError)

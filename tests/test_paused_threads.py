@@ -1,4 +1,4 @@
-"""What LangGraph and the agents here do with paused threads: the ground that reviews stand on."""
+"""What LangGraph and agents do with paused threads: the behaviour that reviews rely on."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def last(agent: Any) -> Any:
     return agent.get_state(THREAD).values["messages"][-1]
 
 
-def test_d20_a_run_stops_before_a_node_and_needs_a_thread(call: Run) -> None:
+def test_a_run_stops_before_a_node_and_needs_a_thread(call: Run) -> None:
     agent = stopped(called(2), "5", call=call)
     assert agent.get_state(THREAD).next == ("tools",)
     with pytest.raises(ValueError, match="Checkpointer requires one or more of the following"):
         call(agent, QUESTION)
 
 
-def test_d20_without_a_checkpointer_it_just_stops(call: Run) -> None:
+def test_a_run_without_a_checkpointer_stops_and_cannot_be_resumed(call: Run) -> None:
     model = ScriptedChatModel([called(2)])
     agent = create_agent(model, [add], interrupt_before=["tools"])
     assert call(agent, QUESTION)["messages"][-1].tool_calls
@@ -61,18 +61,18 @@ def test_d20_without_a_checkpointer_it_just_stops(call: Run) -> None:
         agent.get_state(THREAD)
 
 
-def test_d20_an_unknown_node_is_refused_when_the_agent_is_built() -> None:
+def test_an_unknown_node_raises_when_the_agent_is_built() -> None:
     with pytest.raises(SpecError, match=r"^\[AF116\] .*tool"):
         create_agent(ScriptedChatModel([]), [add], interrupt_before=["tool"])
 
 
-def test_d21_the_state_names_a_task_for_each_call_and_holds_the_calls(call: Run) -> None:
+def test_the_state_has_a_task_for_each_call_and_holds_the_calls(call: Run) -> None:
     agent = stopped(called(2, 4), call=call)
     assert agent.get_state(THREAD).next == ("tools", "tools")
     assert [c["id"] for c in last(agent).tool_calls] == ["call_2", "call_4"]
 
 
-def test_d22_d27_going_on_with_none_runs_the_calls_and_gives_a_dict(call: Run) -> None:
+def test_invoking_with_none_runs_the_calls_and_returns_a_dict(call: Run) -> None:
     agent = stopped(called(2), called(4), "7", call=call)
     while agent.get_state(THREAD).next:
         result = call(agent, None, THREAD)
@@ -80,7 +80,7 @@ def test_d22_d27_going_on_with_none_runs_the_calls_and_gives_a_dict(call: Run) -
     assert texts(agent) == ["2 + 3?", "", "5", "", "7", "7"]
 
 
-def test_d23_d28_a_message_that_is_appended_leaves_the_call_unanswered(call: Run) -> None:
+def test_an_appended_message_leaves_the_call_unanswered(call: Run) -> None:
     """The documents' way to reject. The next turn has to mend what it leaves behind."""
     agent = stopped(called(2), "Fine.", call=call)
     agent.update_state(THREAD, {"messages": [AIMessage("No.")]}, as_node="model")
@@ -90,7 +90,7 @@ def test_d23_d28_a_message_that_is_appended_leaves_the_call_unanswered(call: Run
     assert_valid_history(call(agent, QUESTION, THREAD)["messages"])
 
 
-def test_d23_a_message_of_the_same_id_replaces_the_calls_and_ends_the_run(call: Run) -> None:
+def test_a_message_with_the_same_id_replaces_the_calls_and_ends_the_run(call: Run) -> None:
     agent = stopped(called(2), "Fine.", call=call)
     agent.update_state(THREAD, {"messages": [AIMessage("No.", id=last(agent).id)]}, as_node="model")
     assert agent.get_state(THREAD).next == ()
@@ -98,7 +98,7 @@ def test_d23_a_message_of_the_same_id_replaces_the_calls_and_ends_the_run(call: 
     assert_valid_history(call(agent, QUESTION, THREAD)["messages"])
 
 
-def test_d23_results_for_every_call_in_the_name_of_the_tools_lead_to_the_model(call: Run) -> None:
+def test_results_for_every_call_written_as_the_tools_node_lead_to_the_model(call: Run) -> None:
     agent = stopped(called(2, 4), "Fine.", call=call)
     answers = [ToolMessage("no", tool_call_id=f"call_{n}") for n in (2, 4)]
     agent.update_state(THREAD, {"messages": answers}, as_node="tools")
@@ -107,7 +107,7 @@ def test_d23_results_for_every_call_in_the_name_of_the_tools_lead_to_the_model(c
     assert texts(agent) == ["2 + 3?", "", "no", "no", "Fine."]
 
 
-def test_d24_a_message_of_the_same_id_with_other_calls_edits_them(call: Run) -> None:
+def test_a_message_with_the_same_id_and_other_calls_edits_them(call: Run) -> None:
     agent = stopped(called(2), "13", call=call)
     changed = last(agent).model_copy(update={"tool_calls": called(10)})
     agent.update_state(THREAD, {"messages": [changed]}, as_node="model")
@@ -116,7 +116,7 @@ def test_d24_a_message_of_the_same_id_with_other_calls_edits_them(call: Run) -> 
     assert texts(agent) == ["2 + 3?", "", "13", "13"]
 
 
-def test_d25_the_end_is_no_node_to_write_as_and_the_start_is_one(call: Run) -> None:
+def test_the_start_is_a_node_to_write_as_and_the_end_is_not(call: Run) -> None:
     agent = stopped(called(2), "Hello!", call=call)
     with pytest.raises(InvalidUpdateError, match="Node __end__ does not exist"):
         agent.update_state(THREAD, {"messages": [HumanMessage("Hi")]}, as_node="__end__")
@@ -127,7 +127,7 @@ def test_d25_the_end_is_no_node_to_write_as_and_the_start_is_one(call: Run) -> N
     assert texts(agent) == ["2 + 3?", "", "Hi", "Hello!"]
 
 
-def test_d26_after_the_tools_the_results_can_be_seen_before_the_model_reads_them(call: Run) -> None:
+def test_results_are_visible_after_the_tools_and_before_the_model_reads_them(call: Run) -> None:
     agent = stopped(
         called(2), "It is 5.", call=call, interrupt_before=[], interrupt_after=["tools"]
     )
@@ -169,7 +169,7 @@ def asks(about: str) -> dict[str, Any]:
     return {"name": "ask", "args": {"about": about}, "id": about}
 
 
-def test_d29_a_tool_that_asked_starts_anew_and_its_sibling_does_not(call: Run) -> None:
+def test_an_interrupted_tool_runs_again_and_its_sibling_does_not(call: Run) -> None:
     shop = Shop()
     agent = shop.agent(LOOK, asks("size"), call=call)
     result = call(agent, Command(resume="big"), THREAD)
@@ -177,7 +177,7 @@ def test_d29_a_tool_that_asked_starts_anew_and_its_sibling_does_not(call: Run) -
     assert [m.text for m in result["messages"][2:]] == ["seen", "size: big", "Done."]
 
 
-def test_d29_several_questions_are_answered_by_their_ids(call: Run) -> None:
+def test_several_interrupts_are_answered_by_their_ids(call: Run) -> None:
     agent = Shop().agent(asks("size"), asks("colour"), call=call)
     tasks = agent.get_state(THREAD).tasks
     ids = {task.interrupts[0].value["about"]: task.interrupts[0].id for task in tasks}
@@ -188,7 +188,7 @@ def test_d29_several_questions_are_answered_by_their_ids(call: Run) -> None:
     assert [m.text for m in result["messages"][2:4]] == ["size: big", "colour: red"]
 
 
-def test_d30_a_stop_before_the_tools_holds_all_calls_of_the_turn(call: Run) -> None:
+def test_a_stop_before_the_tools_holds_all_calls_of_the_turn(call: Run) -> None:
     ran: list[int] = []
 
     def note(number: int) -> str:
@@ -208,7 +208,7 @@ def test_d30_a_stop_before_the_tools_holds_all_calls_of_the_turn(call: Run) -> N
     assert len(agent.get_state(THREAD).tasks) == 2
 
 
-def test_a_write_in_a_nodes_name_drops_what_its_siblings_did_and_ending_the_step_keeps_it() -> None:
+def test_writing_as_a_node_drops_the_results_of_siblings_and_ending_the_step_keeps_them() -> None:
     """Why `add_input` writes twice where tasks of the step have already ended."""
     for ends, expected in ((False, [""]), (True, ["", "seen"])):
         shop = Shop()
@@ -220,7 +220,7 @@ def test_a_write_in_a_nodes_name_drops_what_its_siblings_did_and_ending_the_step
         assert texts(agent)[1:-1] == expected
 
 
-def test_d31_an_earlier_moment_is_a_branch_of_its_own(call: Run) -> None:
+def test_a_run_from_an_earlier_checkpoint_is_a_separate_branch(call: Run) -> None:
     agent = stopped(called(2), "5", called(4), "7", call=call)
     moment = agent.get_state(THREAD).config
     call(agent, None, THREAD)

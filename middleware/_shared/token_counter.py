@@ -1,0 +1,117 @@
+"""Count the tokens of a request; each message and each tool schema is counted once."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import is_
+from typing import Any
+from weakref import ref
+
+from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages.utils import count_tokens_approximately
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from agent_factory import ModelRequest
+
+TokenCounter = Callable[[Sequence[BaseMessage]], int]
+"""Counts the tokens of some messages."""
+
+
+def check_token_counter(token_counter: Any) -> None:
+    """Reject an argument that is not a function.
+
+    Raises:
+        TypeError: It cannot be called.
+    """
+    if not callable(token_counter):
+        raise TypeError(
+            f"token_counter must be a function of a list of messages, got {token_counter!r}."
+        )
+
+
+def tokens_sent(
+    request: ModelRequest[Any], messages: Sequence[BaseMessage], count: TokenCounter
+) -> int:
+    """Tokens of a request with these messages, including its system prompt and tool schemas."""
+    sent: list[BaseMessage] = []
+    if request.system_message is not None:
+        sent.append(request.system_message)
+    if request.tools:
+        sent.append(_SCHEMAS.message_for(request.tools))
+    sent += messages
+    if count is not count_tokens_approximately:
+        return count(sent)
+    return _COUNTS.total(sent)
+
+
+class _MessageCounts:
+    """Cache of LangChain's approximate count for each message, while the message exists.
+
+    That counter counts each message separately, so its counts can be added up, and a long
+    conversation is not counted again at each call. An entry is valid for one message object with
+    one content object.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[ref[BaseMessage], Any, int]] = {}
+
+    def total(self, messages: Sequence[BaseMessage]) -> int:
+        total, known = 0, self._known
+        for message in messages:  # the whole history at each call: so no function calls on a hit
+            found = known.get(id(message))
+            if found and found[0]() is message and found[1] is message.content:
+                total += found[2]
+                continue
+            key, tokens = id(message), count_tokens_approximately([message])
+            known[key] = ref(message, partial(self._forget, key)), message.content, tokens
+            total += tokens
+        return total
+
+    def _forget(self, key: int, _: object) -> None:
+        self._known.pop(key, None)
+
+
+_COUNTS = _MessageCounts()
+
+
+class _ToolSchemas:
+    """Cache of tool schemas as a message, so that they are counted like other messages."""
+
+    MAX_SIZE = 1024
+
+    def __init__(self) -> None:
+        # Tools are not hashable, so the key is the id. The entry holds the tool, so that its id is
+        # not reused.
+        self._texts: OrderedDict[int, tuple[Any, str]] = OrderedDict()
+        self._last: tuple[list[Any], list[str], SystemMessage] = [], [], SystemMessage("[]")
+
+    def message_for(self, tools: Sequence[BaseTool | dict[str, Any]]) -> SystemMessage:
+        """The schemas in one message; the same object for the same tools, so it is counted once."""
+        last_tools, last_texts, message = self._last
+        if len(tools) == len(last_tools) and all(map(is_, tools, last_tools)):
+            return message
+        texts = [self._text(tool) for tool in tools]
+        if texts != last_texts:
+            message = SystemMessage(f"[{', '.join(texts)}]")
+        # The caller may change a dict in place, so a list with one is compared by its texts.
+        unchanging = all(isinstance(tool, BaseTool) for tool in tools)
+        self._last = list(tools) if unchanging else [], texts, message
+        return message
+
+    def _text(self, tool: BaseTool | dict[str, Any]) -> str:
+        if isinstance(tool, dict):
+            return json.dumps(tool, default=str)
+        known = self._texts.get(id(tool))
+        if known is None:
+            known = tool, json.dumps(convert_to_openai_tool(tool), default=str)
+            self._texts[id(tool)] = known
+            if len(self._texts) > self.MAX_SIZE:
+                self._texts.popitem(last=False)
+        return known[1]
+
+
+_SCHEMAS = _ToolSchemas()

@@ -1,0 +1,145 @@
+"""State of a budget: what is spent in a run and in a thread, and what one call adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from time import monotonic
+from typing import Annotated, Any, NotRequired
+
+from langgraph.channels.untracked_value import UntrackedValue
+
+from agent_factory import AgentState, PrivateStateAttr
+from agent_factory.middleware.budget.limits import Account, Limits, Record
+from agent_factory.upstream import task_identity
+
+# A record holds the fields of Spent, and these:
+#   warned    the highest mark of `warn_at` that the model was warned at
+#   over      1 if the middleware has ended the run
+#   slowest   seconds that the slowest call of the model took
+#   refused   how many tool calls were refused
+#   extra_run_turns, extra_thread_usd, ...   what people added to a limit
+_MAXIMA = ("warned", "over", "slowest")
+_RUN_ONLY = ("warned", "over", "refused", "slowest", "extra_run_")
+
+
+def extra_key(scope: str, name: str) -> str:
+    """The key under which a record holds what people added to a limit."""
+    return f"extra_{scope}_{name}"
+
+
+def add_records(record: Mapping[str, float], more: Mapping[str, float]) -> Record:
+    """The sum of two records; of some keys the larger value."""
+    result = dict(record)
+    for key, amount in more.items():
+        before = result.get(key, 0)
+        result[key] = max(before, amount) if key in _MAXIMA else before + amount
+    return result
+
+
+def thread_part(record: Mapping[str, float]) -> Record:
+    """The part of a run's record that is added to its thread when the run has ended."""
+    return {key: amount for key, amount in record.items() if not key.startswith(_RUN_ONLY)}
+
+
+def add_named_records(
+    records: dict[str, Record] | None, more: dict[str, Record | None] | None
+) -> dict[str, Record]:
+    """State reducer: adds the records of each middleware; None resets a record."""
+    result = dict(records or {})
+    for name, record in (more or {}).items():
+        result[name] = {} if record is None else add_records(result.get(name, {}), record)
+    return result
+
+
+class BudgetState(AgentState[Any]):
+    """State of an agent with a budget.
+
+    Attributes:
+        budget_run: What was spent in this run, by the name of the BudgetMiddleware. A run that was
+            resumed after an interrupt or a failure continues with it.
+        budget_thread: What was spent in this thread before this run, by the name of the
+            middleware. It is written once a run instead of at each call.
+        budget_clock: Until when time is recorded in this process, in seconds of `time.monotonic`.
+    """
+
+    budget_run: NotRequired[Annotated[dict[str, Record], add_named_records, PrivateStateAttr]]
+    budget_thread: NotRequired[Annotated[dict[str, Record], add_named_records, PrivateStateAttr]]
+    budget_clock: NotRequired[
+        Annotated[float, UntrackedValue(float, guard=False), PrivateStateAttr]
+    ]
+
+
+_Entry = tuple[Record, float]
+"""What a middleware has added within one node, and until when its time is recorded."""
+
+# A layer further out may call twice, and only the update of the last call is kept. So each update
+# holds everything spent in the current execution of the node.
+_NODE: ContextVar[tuple[object, dict[str, _Entry]]] = ContextVar("budget_node", default=(None, {}))
+
+
+def _node_entries(task: object) -> dict[str, _Entry]:
+    owner, entries = _NODE.get()
+    return entries if task is not None and owner is task else {}
+
+
+class CallAccounting:
+    """What one BudgetMiddleware knows and adds during one call of a model or a tool.
+
+    Attributes:
+        run: The record of this run.
+        added: The part of it that was added within this node.
+    """
+
+    def __init__(self, name: str, state: Mapping[str, Any], runtime: object = None) -> None:
+        # In a tool the runtime is None: its updates are never dropped.
+        self._task = task_identity(runtime)
+        added, since = _node_entries(self._task).get(name, ({}, state.get("budget_clock")))
+        self.added: Record = added
+        self._began = monotonic()
+        self._is_timed = since is not None
+        self._since: float = self._began if since is None else since
+        self._name = name
+        self._before: Record = (state.get("budget_run") or {}).get(name, {})
+        self._thread: Record = (state.get("budget_thread") or {}).get(name, {})
+        self.run = add_records(self._before, added) if added else self._before
+
+    @property
+    def unrecorded_seconds(self) -> float:
+        """Seconds that are not recorded yet."""
+        return monotonic() - self._since
+
+    def accounts(self, run: Limits, thread: Limits) -> tuple[Account, Account]:
+        """The limits of the run and of the thread, with what is spent up to now."""
+        of_run = {**self.run, "seconds": self.run.get("seconds", 0) + self.unrecorded_seconds}
+        of_thread = add_records(self._thread, of_run) if self._thread else of_run
+        return _account("run", run, of_run), _account("thread", thread, of_thread)
+
+    def add(self, amounts: Mapping[str, float]) -> None:
+        """Add some amounts; those that are 0 are left out."""
+        self.added = add_records(self.added, {key: n for key, n in amounts.items() if n})
+        self.run = add_records(self._before, self.added)
+
+    def update(self) -> dict[str, Any]:
+        """The state update with everything that was added within this node."""
+        return {"budget_run": {self._name: self.added}}
+
+    def model_update(self, amounts: Mapping[str, float]) -> dict[str, Any]:
+        """The state update of a model's node: adds some amounts, and the time up to now."""
+        now = monotonic()
+        self.add({**amounts, "seconds": now - self._since})
+        self._since = now
+        if self._task is not None:
+            entries = {**_node_entries(self._task), self._name: (self.added, self._since)}
+            _NODE.set((self._task, entries))
+        return {**self.update(), "budget_clock": self._since}
+
+    def tool_update(self) -> dict[str, Any]:
+        """The state update of a tool; it starts the clock if a resumed run has none yet."""
+        return self.update() if self._is_timed else {**self.update(), "budget_clock": self._began}
+
+
+def _account(scope: str, limits: Limits, record: Record) -> Account:
+    extra = {n: more for n in limits.given() if (more := record.get(extra_key(scope, n)))}
+    limits = limits.raised(extra) if extra else limits
+    return Account(scope, f"in this {scope}", limits, record)

@@ -1,0 +1,258 @@
+"""One shell process: the protocol of its commands, its life, and its process tree."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_factory.middleware.shell_tool import process_tree
+from agent_factory.middleware.shell_tool.output import decode
+from agent_factory.middleware.shell_tool.policies import HostExecutionPolicy
+from agent_factory.middleware.shell_tool.process import (
+    CannotStart,
+    Outcome,
+    ShellProcess,
+    encode_command,
+    new_token,
+    split_at_marker,
+)
+from agent_factory.middleware.shell_tool.process_tree import ProcessTree
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
+
+
+def never() -> bool:
+    return False
+
+
+def end_marker(token: str, code: int) -> bytes:
+    return b"\x1e%s:%d\x1e" % (token.encode(), code)
+
+
+# The protocol
+
+
+@given(st.binary(), st.integers(0, 255), st.binary(), st.lists(st.integers(1, 40)))
+def test_an_end_marker_is_found_wherever_the_pipe_splits_it(
+    before: bytes, code: int, after: bytes, cuts: list[int]
+) -> None:
+    token = new_token()
+    data, left, output, found = before + end_marker(token, code) + after, b"", b"", None
+    ends = [sum(cuts[:i]) for i in range(len(cuts) + 1)] + [len(data)]
+    for start, end in pairwise(sorted({min(end, len(data)) for end in ends})):
+        left += data[start:end]
+        if found is None:
+            certain, left, found = split_at_marker(left, token)
+            output += certain
+    assert (output, found, left) == (before, code, after)
+
+
+@given(st.binary())
+def test_without_an_end_marker_no_byte_is_lost(data: bytes) -> None:
+    certain, rest, code = split_at_marker(data, "token")
+    assert certain + rest == data
+    assert code is None
+    assert len(rest) <= len(b"\x1etoken:")
+
+
+def test_an_end_marker_with_another_token_is_output() -> None:
+    forged = end_marker(new_token(), 0)
+    certain, rest, code = split_at_marker(forged, new_token())
+    assert (certain + rest, code) == (forged, None)
+
+
+def test_an_encoded_command_is_one_line_for_the_shell() -> None:
+    line = encode_command("a\n'b'", "t", status=3).decode()
+    assert line.startswith("(exit 3) 2>/dev/null; eval ' a\n'")
+    assert line.endswith("9>&-; { command printf '\\036%s:%d\\036' t \"$?\" >&9; } 2>/dev/null\n")
+
+
+@pytest.mark.parametrize("command", ["\0", "\udcff"])
+def test_a_command_that_no_shell_can_read_is_rejected(command: str) -> None:
+    with pytest.raises(ValueError, match="the command"):
+        encode_command(command, "t")
+
+
+# The process
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[ShellProcess]:
+    shell = start(tmp_path)
+    yield shell
+    shell.kill()
+
+
+def start(folder: Path, **limits: Any) -> ShellProcess:
+    launch = HostExecutionPolicy(**limits).launch(["bash"], folder, {}, new_token())
+    return ShellProcess(launch, new_token(), 5, never)
+
+
+def text_of(outcome: Outcome) -> str:
+    assert outcome.ending == "finished"
+    return decode(outcome.output.ends()[0])
+
+
+HARMLESS = [
+    "x=$((x + 1))",
+    'echo "$x"',
+    "printf 'no newline'",
+    "mkdir -p a/b; cd a",
+    "cd ..",
+    'basename "$PWD"',
+    'f() { echo "f$x"; return 3; }',
+    "f 2>/dev/null",
+    "false",
+    "echo $?",
+    "echo error >&2",
+    "set -- one two 'three  four'",
+    'echo "$# $3"',
+    "cat <<EOF\n$x and 'quotes\" and \\\\ \nEOF",
+    "for i in 1 2 3; do\n  echo $i\ndone",
+    "(exit 4)",
+    "true | false",
+    "y='a\nb'; echo \"$y\" | wc -l",
+    "shopt -s nullglob; echo *.none",
+    'read -r line; echo "<$line>"',
+    "case $x in 1) echo one;; *) echo other;; esac",
+    "exec 5>&1; echo five >&5; exec 5>&-",
+    "declare -A map=([k]=v); map[n]=$x; echo ${map[k]} ${map[n]}",
+    "trap 'echo caught' USR1; kill -USR1 $$; trap - USR1",
+    "echo 'a' # b",
+    "wait; echo done & wait",
+    "! true",
+]
+
+
+@settings(max_examples=15)
+@given(st.lists(st.sampled_from(HARMLESS), max_size=12))
+def test_a_session_prints_what_plain_bash_prints(commands: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        plain = subprocess.run(
+            ["bash", "-c", "".join(f"{command}\n" for command in ["cd .", *commands])],
+            cwd=_folder(one),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        session = start(_folder(other))
+        printed = "".join(text_of(session.run(command, 5, never)) for command in commands)
+        session.kill()
+        assert printed == plain.stdout.decode()
+
+
+def _folder(parent: str) -> Path:
+    folder = Path(parent, "w")
+    folder.mkdir()
+    return folder
+
+
+@settings(max_examples=20)
+@given(st.binary(max_size=200))
+def test_no_bytes_make_a_session_hang(data: bytes) -> None:
+    """Printed, and given as a command."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "data").write_bytes(data)
+        session = start(Path(folder))
+        outcome = session.run("cat data", 5, never)
+        assert (outcome.ending, outcome.output.ends()) == ("finished", (data, None))
+        command = data.decode("latin-1").replace("\0", "")
+        assert session.run(f": '{command}'", 5, never).ending in ("finished", "exited")
+        session.kill()
+
+
+def test_a_long_command_arrives_complete(shell: ShellProcess) -> None:
+    assert text_of(shell.run(f"x='{'é' * 50_000}'; echo ${{#x}}", 10, never)) in (
+        "50000\n",
+        "100000\n",  # where the locale counts bytes
+    )
+
+
+def test_a_cancelled_command_is_killed(shell: ShellProcess) -> None:
+    started = time.monotonic()
+    outcome = shell.run("echo part; sleep 9", 9, lambda: time.monotonic() - started > 0.1)
+    assert (outcome.ending, outcome.output.ends()[0]) == ("cancelled", b"part\n")
+    assert not shell.alive
+    assert time.monotonic() - started < 5
+
+
+def test_a_shell_that_rejects_its_limits_does_not_start(tmp_path: Path) -> None:
+    launch = HostExecutionPolicy().launch(["bash"], tmp_path, {}, "t")
+    with pytest.raises(CannotStart, match=r"refused its limits \(ulimit -t much\): bash: "):
+        ShellProcess(replace(launch, limits="ulimit -t much"), new_token(), 5, never)
+
+
+@pytest.mark.parametrize("error", ["echo 'a", 'echo "$(', "if true; then", ")", "cat <<EOF", "("])
+def test_a_session_continues_after_a_syntax_error(shell: ShellProcess, error: str) -> None:
+    shell.run("x=kept", 5, never)
+    assert "bash: " in text_of(shell.run(error, 5, never))
+    assert text_of(shell.run("echo $x", 5, never)) == "kept\n"
+
+
+# The process tree
+
+
+def test_processes_are_found_by_descent_session_and_cookie(tmp_path: Path) -> None:
+    shell = start(tmp_path)
+    try:
+        shell.run("sleep 95.1 & setsid sleep 95.1 & (setsid sleep 95.1 &); sleep 0.05", 5, never)
+        assert len(shell.process_tree.pids()) == 4
+        shell.run("env -i setsid sleep 95.1 & sleep 0.05", 5, never)
+        assert len(shell.process_tree.pids()) == 5
+    finally:
+        shell.kill()
+    assert not shell.process_tree.pids()
+
+
+def test_zombies_and_unrelated_processes_are_not_found() -> None:
+    stranger = subprocess.Popen(["sleep", "5"])
+    zombie = subprocess.Popen(["true"], start_new_session=True)
+    try:
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+        assert ProcessTree(zombie.pid, "no such cookie").pids() == set()
+    finally:
+        stranger.kill()
+        stranger.wait()
+        zombie.wait()
+
+
+def test_a_process_tree_below_its_limit_continues_after_it_was_counted(shell: ShellProcess) -> None:
+    shell.run("for i in 1 2 3 4 5 6; do sleep 95.2 & done; x=kept", 5, never)
+    shell.process_tree._fewest_tasks = 0  # the system looks crowded
+    assert not shell.process_tree.is_larger_than(20)
+    assert text_of(shell.run("echo $x", 5, never)) == "kept\n"
+    shell.process_tree._fewest_tasks = 0
+    assert shell.process_tree.is_larger_than(6)
+
+
+def test_processes_that_end_elsewhere_do_not_hide_growth(
+    shell: ShellProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_tree, "_count_tasks", lambda: 0)
+    shell.run("for i in 1 2 3 4 5 6; do sleep 95.4 & done", 5, never)
+    assert shell.process_tree.is_larger_than(6)
+    assert not shell.process_tree.is_larger_than(7)
+
+
+def test_without_proc_only_the_process_group_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS."""
+    monkeypatch.setattr(process_tree, "_PROC", str(tmp_path / "none"))
+    shell = start(tmp_path, max_processes=5)
+    assert shell.run("sleep 95.3 & echo", 5, never).exit_code == 0
+    assert not shell.exceeds_max_processes()
+    shell.close(0.1, never)
+    assert subprocess.run(["pgrep", "-f", "sleep 95.3"], capture_output=True).returncode

@@ -1,0 +1,228 @@
+"""A plan is read back from a file; a file that was edited by hand is refused."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_factory import (
+    AgentMiddleware,
+    Topology,
+    TopologyFileError,
+    hook_config,
+    load_topology,
+    plan_agent,
+)
+from agent_factory.topology import (
+    JUMPS,
+    Call,
+    Hook,
+    Layer,
+    Phase,
+    Shape,
+    Tool,
+    ToolKind,
+    plan,
+)
+from agent_factory.topology.load import json_schema
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@st.composite
+def shapes(draw: Any) -> Shape:
+    owners = st.sampled_from(["A", "b-2", "my.middle ware", "tools", "model"])
+    hooks = st.builds(
+        Hook, owners, st.sampled_from(Phase), st.frozensets(st.sampled_from(JUMPS), max_size=2)
+    )
+    layers = st.builds(Layer, owners, st.sampled_from(Call), st.sampled_from(["around", "wrap_x"]))
+    tools = st.builds(
+        Tool,
+        st.sampled_from(["find", "web search", "Answer"]),
+        st.sampled_from(ToolKind),
+        st.booleans(),
+        st.sampled_from(["", "A", "by b"]),
+    )
+    found = draw(st.lists(tools, unique_by=lambda tool: tool.name))
+    kinds = {tool.kind for tool in found}
+    wrapped = draw(st.lists(layers, unique=True, max_size=5))
+    structured = ToolKind.OUTPUT in kinds or draw(st.booleans())
+    has_tools = ToolKind.CLIENT in kinds
+    made = draw(st.lists(hooks, unique_by=lambda hook: hook.node, max_size=6))
+    if not has_tools:
+        made = [Hook(h.owner, h.phase, h.can_jump_to - {"tools"}) for h in made]
+    skips = structured or any(layer.call is Call.MODEL for layer in wrapped)
+    return Shape(tuple(made), tuple(wrapped), has_tools, skips, structured, tuple(found))
+
+
+@given(shapes())
+def test_a_plan_is_read_back_from_either_file(shape: Shape) -> None:
+    written = plan(shape)
+    assert load_topology(written.to_json()) == written
+    assert load_topology(written.to_snapshot()) == written
+
+
+@given(shapes(), shapes())
+def test_plans_that_differ_have_different_files(a: Shape, b: Shape) -> None:
+    one, other = plan(a), plan(b)
+    assert (one.to_json() == other.to_json()) == (one == other)
+    read = load_topology(one.to_snapshot()).diff(load_topology(other.to_snapshot()))
+    assert read == one.diff(other)
+
+
+@pytest.mark.parametrize("name", ["a -> b", "a\n{\n", "tool: x", "around each model call: x.y"])
+def test_a_name_may_look_like_a_line_of_a_snapshot(name: str) -> None:
+    written = plan(Shape((Hook(name, Phase.BEFORE_MODEL),), has_tools=True, tools=(Tool(name),)))
+    assert load_topology(written.to_snapshot()) == written
+
+
+SMALL = plan(
+    Shape(
+        (Hook("A", Phase.BEFORE_MODEL, frozenset({"end"})), Hook("B", Phase.AFTER_MODEL)),
+        (Layer("C", Call.TOOL, "around_tool"),),
+        has_tools=True,
+        tools=(Tool("find"),),
+    )
+)
+
+
+def test_line_breaks_of_windows_make_no_difference() -> None:
+    assert load_topology(SMALL.to_snapshot().replace("\n", "\r\n") + "\r\n\r\n") == SMALL
+
+
+LINES = SMALL.to_snapshot().splitlines()
+
+
+@pytest.mark.parametrize("index", [n for n, line in enumerate(LINES) if line])
+def test_a_snapshot_without_one_of_its_lines_is_refused(index: int) -> None:
+    with pytest.raises(TopologyFileError):
+        load_topology("\n".join([*LINES[:index], *LINES[index + 1 :]]))
+
+
+def test_a_snapshot_whose_lines_changed_places_is_refused() -> None:
+    for order in permutations(LINES[:4]):
+        text = "\n".join([*order, *LINES[4:]])
+        if list(order) == LINES[:4]:
+            assert load_topology(text) == SMALL
+        else:
+            with pytest.raises(TopologyFileError, match="contradicts itself in line"):
+                load_topology(text)
+
+
+EDITED = SMALL.to_snapshot()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "does not hold the plan"),
+        ("hello", "does not hold the plan"),
+        ('{"format": 1}', "does not hold the plan"),
+        (SMALL.render(), "does not hold the plan"),
+        (
+            EDITED.replace("tool: find", "tool: find\ntool find"),
+            "line 12: the text has 'tool find'",
+        ),
+        (EDITED.replace("[pending calls]", "[why not]"), "the JSON below it means"),
+        (EDITED.replace("A.before_model", "A.before_lunch", 1), "in line 1"),
+        ("<<<<<<< ours\n" + EDITED, "contradicts itself in line 1"),
+        (EDITED.replace('  "format"', '<<<<<<< ours\n  "format"'), "is not valid JSON"),
+    ],
+)
+def test_a_snapshot_that_was_edited_by_hand_is_refused(text: str, words: str) -> None:
+    with pytest.raises(TopologyFileError, match=words) as caught:
+        load_topology(text, "plan.topology")
+    assert caught.value.subject == "plan.topology"
+    assert "snapshot-update" in caught.value.hint
+
+
+def find(query: str) -> str:
+    """Find."""
+    return query
+
+
+class Guard(AgentMiddleware):
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request)
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+
+def full() -> Topology:
+    return plan_agent(
+        tools=[find, {"type": "web_search"}],
+        middleware=[Guard(), Guard(name="other")],
+        response_format={"title": "Answer", "type": "object"},
+    )
+
+
+@pytest.mark.parametrize("plan", [plan_agent(), full()], ids=["least", "full"])
+def test_json_is_read_back_as_the_same_plan(plan: Topology) -> None:
+    text = plan.to_json()
+    assert load_topology(text) == plan
+    assert load_topology(text).to_json() == text
+
+
+def test_json_depends_on_the_plan_alone() -> None:
+    assert full().to_json() == full().to_json()
+    assert "0x" not in full().to_json()
+
+
+def test_the_schema_is_published() -> None:
+    published = json.loads((ROOT / "docs" / "topology.schema.json").read_text())
+    assert published == json_schema()
+
+
+def test_json_has_a_line_for_each_part() -> None:
+    lines = full().to_json().splitlines()
+    assert '    {"source": "__start__", "targets": ["Guard.before_model"], "route": null},' in lines
+    assert [line for line in lines if line.startswith('  "')][:2] == [
+        '  "format": "agent_factory.topology",',
+        '  "version": 1,',
+    ]
+
+
+def changed(**changes: Any) -> str:
+    return json.dumps({**json.loads(full().to_json()), **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "is not valid JSON"),
+        ("[]", "does not hold the plan"),
+        ('{"format": "other"}', "does not hold the plan"),
+        (changed(version=2), "has version 2 of the format"),
+        (changed(version="one"), "fields of a plan: version: Input should be 1, got 'one'"),
+        (changed(nodes=[]), "edited by hand"),
+        (changed(transitions=[]), "edited by hand"),
+        (changed(hooks=[]), "edited by hand"),
+        (changed(extra=1), "extra: Unexpected"),
+        (changed(layers=[{"owner": "A"}]), "fields of a plan: layers.0.call"),
+        (changed(edges=[{"source": "a", "targets": [], "route": None}]), "edited by hand"),
+        (
+            changed(corners={"entry": "x", "loop_entry": "x", "loop_exit": "x", "exit": "x"}),
+            "edited by hand",
+        ),
+    ],
+)
+def test_a_file_that_is_not_a_plan_is_refused_by_name(text: str, reason: str) -> None:
+    with pytest.raises(TopologyFileError) as caught:
+        load_topology(text, "agent.json")
+    assert caught.value.subject == "agent.json"
+    assert reason in str(caught.value)
+    assert caught.value.hint
