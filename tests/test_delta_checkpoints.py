@@ -309,8 +309,8 @@ def test_a_fork_of_an_old_checkpoint_leaves_the_thread_as_it_was() -> None:
 
 
 def test_an_unknown_kind_of_checkpoints_is_refused() -> None:
-    wrong: Any = "delta"
-    with pytest.raises(SpecError, match=r"AF101.*checkpoints.*'full' or 'delta'.*'delta'"):
+    wrong: Any = "lean"
+    with pytest.raises(SpecError, match=r"AF101.*checkpoints.*'full' or 'delta'.*'lean'"):
         create_agent(FakeListChatModel(responses=["ok"]), checkpoints=wrong)
 
 
