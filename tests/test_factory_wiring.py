@@ -25,7 +25,7 @@ from agent_factory.errors import ArgumentError, DuplicateMiddleware, HookPathNot
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import END, START, Call, Phase
 
-# Hooks here jump where a build has its doubts: where to is what is tested.
+# These hooks jump where a build warns about it; the tests are about the targets.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 
 HOOKS = [phase.value for phase in Phase]

@@ -28,7 +28,7 @@ from agent_factory.middleware import ModelCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Phase
 
-# Hooks here jump where a build has its doubts: where to is what is tested.
+# These hooks jump where a build warns about it; the tests are about the targets.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 
 PHASES = [phase.value for phase in Phase]
