@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from agent_factory.factory.agent import topology_of as topology_of
     from agent_factory.factory.agent import warnings_of as warnings_of
     from agent_factory.hooks.base import AgentMiddleware as AgentMiddleware
+    from agent_factory.hooks.base import configure_trace_policy as configure_trace_policy
     from agent_factory.hooks.base import hook_config as hook_config
     from agent_factory.hooks.decorators import after_agent as after_agent
     from agent_factory.hooks.decorators import after_model as after_model
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from agent_factory.hooks.ordering import Ordering as Ordering
     from agent_factory.prebuilt import ValidationNode as ValidationNode
     from agent_factory.prebuilt import create_react_agent as create_react_agent
-    from agent_factory.runtime.composition import configure_trace_policy as configure_trace_policy
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
     from agent_factory.tools.tool_node import ToolCallRecorder as ToolCallRecorder
     from agent_factory.tools.tool_node import ToolNode as ToolNode
@@ -88,7 +88,7 @@ _HOME = {
     "langgraph.prebuilt.tool_node": ("ToolCallRequest",),
     "langgraph.runtime": ("Runtime",),
     "langgraph.types": ("TracePolicy", "omit_payload"),
-    "agent_factory.hooks.base": ("AgentMiddleware", "hook_config"),
+    "agent_factory.hooks.base": ("configure_trace_policy", "AgentMiddleware", "hook_config"),
     "agent_factory.hooks.decorators": (
         "after_agent",
         "after_model",
@@ -117,7 +117,6 @@ _HOME = {
     "agent_factory.tools.tool_node": ("ToolNode", "ToolCallRecorder", "tools_condition"),
     "agent_factory.topology": ("Topology",),
     "agent_factory.topology.load": ("TopologyFileError", "load_topology"),
-    "agent_factory.runtime.composition": ("configure_trace_policy",),
     "agent_factory.types": (
         "AgentState",
         "ContextT",

@@ -7,6 +7,7 @@ Each reliance stands here once, with the reason and the version it was seen in, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from langchain_core.prompt_values import ChatPromptValue
@@ -21,14 +22,13 @@ from langgraph.types import Interrupt
 current_config = var_child_runnable_config
 
 
-def run_identity(runtime: Runtime[Any]) -> object | None:
-    """Return an object that is one for all steps of a run and all its subgraphs, and no other run.
+run_identity: Callable[[Runtime[Any]], object | None] = attrgetter("control")
+"""Returns an object that is one for all steps of a run and all its subgraphs, and no other run.
 
-    langgraph/pregel/main.py, 1.2: Pregel makes one `RunControl` for each run and hands it down in
-    `Runtime.control`. Only its use for draining is documented. `execution_info.run_id` would be
-    the documented way, but it is None where the caller's config has no run id.
-    """
-    return runtime.control
+langgraph/pregel/main.py, 1.2: Pregel makes one `RunControl` for each run and hands it down in
+`Runtime.control`. Only its use for draining is documented. `execution_info.run_id` would be
+the documented way, but it is None where the caller's config has no run id.
+"""
 
 
 def super_step(config: RunnableConfig) -> int:
@@ -76,13 +76,12 @@ def compiled_graph_arguments(graph: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(graph).items() if name != "__orig_class__"}
 
 
-def prompt_of(messages: list[Any]) -> ChatPromptValue:
-    """Return messages as a prompt that `BaseChatModel` takes without converting them one by one.
+construct_prompt = ChatPromptValue.model_construct
+"""Makes a prompt of `messages=` that `BaseChatModel` takes without converting them one by one.
 
-    langchain_core/language_models/chat_models.py, 1.x: `_convert_input` returns a `PromptValue` as
-    it is. Unvalidated construction is safe for lists of messages, and ten times faster.
-    """
-    return ChatPromptValue.model_construct(messages=messages)
+langchain_core/language_models/chat_models.py, 1.x: `_convert_input` returns a `PromptValue` as
+it is. Unvalidated construction is safe for lists of messages, and ten times faster.
+"""
 
 
 def read_channels(config: RunnableConfig) -> dict[str, Any]:

@@ -293,11 +293,11 @@ def test_transformers_of_middleware_come_before_the_agents() -> None:
     """A37"""
     log: list[str] = []
 
-    class DecisionRecorder(AgentMiddleware):
+    class Observed(AgentMiddleware):
         transformers = (observer("middleware", log),)
 
     watched = agent(
-        "Hello", middleware=(m for m in [DecisionRecorder()]), transformers=[observer("agent", log)]
+        "Hello", middleware=(m for m in [Observed()]), transformers=[observer("agent", log)]
     )
     assert texts(watched.stream_events(GO, THREAD, version="v3").output) == ["Go", "Hello"]
     assert log == ["middleware", "agent"]

@@ -26,11 +26,11 @@ from agent_factory.state.channels import fold_messages
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.upstream import (
     compiled_graph_arguments,
+    construct_prompt,
     current_config,
     interrupts_here,
     is_json_overwrite,
     messages_delta_reducer,
-    prompt_of,
     read_channels,
     run_identity,
     super_step,
@@ -146,7 +146,7 @@ def test_compiled_graph_arguments_construct_the_same_graph() -> None:
     assert again.invoke({"log": []}, thread) == graph.invoke(None, thread)
 
 
-def test_prompt_of_reaches_a_chat_model_without_conversion(call: Any) -> None:
+def test_construct_prompt_reaches_a_chat_model_without_conversion(call: Any) -> None:
     messages = [HumanMessage("Hi?"), AIMessage("Hi.")]
     seen: list[Any] = []
 
@@ -157,7 +157,7 @@ def test_prompt_of_reaches_a_chat_model_without_conversion(call: Any) -> None:
 
     model = Model(responses=[])
     with patch("langchain_core.language_models.chat_models.convert_to_messages") as convert:
-        assert call(model, prompt_of(messages)).text == "Bye."
+        assert call(model, construct_prompt(messages=messages)).text == "Bye."
     assert not convert.called
     assert [id(message) for message in seen] == [id(message) for message in messages]
 

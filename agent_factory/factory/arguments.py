@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,12 @@ from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
 from agent_factory.structured_output.strategies import AutoStrategy, ResponseFormat, ToolStrategy
-from agent_factory.tools.error_handling import DEFAULT_ERRORS, DEFAULT_HANDLER, handler_for
+from agent_factory.tools.error_handling import (
+    DEFAULT_ERRORS,
+    DEFAULT_HANDLER,
+    ErrorHandler,
+    handler_for,
+)
 from agent_factory.tools.registry import sort_tools
 from agent_factory.topology.model import Call, Hook, Layer, Phase, Shape, ToolKind
 from agent_factory.topology.topology import Topology, plan
@@ -78,7 +84,9 @@ def make_spec(
     mistakes = [*wrong_types(tools, system_prompt, interrupts or {}, name), *unknown_codes(ignore)]
     members, invalid = members_of(middleware)
     mistakes += invalid
-    handler = _attempt(handler_for, handle_tool_errors, mistakes)
+    handler: ErrorHandler | None = DEFAULT_HANDLER
+    if handle_tool_errors is not DEFAULT_ERRORS:
+        handler = _attempt(handler_for, handle_tool_errors, mistakes)
     log = None if decisions is None else _attempt(decision_log, decisions, mistakes)
     if mistakes:  # the checks below could not read these arguments
         raise_all(mistakes)
@@ -260,7 +268,9 @@ def members_of(
                 "middleware", reason, "Pass a list, even for one middleware.", code="AF102"
             )
         ]
-    members = tuple(map(from_langchain_middleware, middleware))
+    members = tuple(middleware)
+    if "langchain.agents" in sys.modules:  # otherwise nobody can have built one of its middleware
+        members = tuple(map(from_langchain_middleware, members))
     mistakes: list[SpecError] = []
     for index, member in enumerate(members):
         subject = f"middleware[{index}]"

@@ -13,7 +13,7 @@ from agent_factory.errors import ArgumentError
 from agent_factory.fused.planning import AgentParts, FusionPlan, fuse
 from agent_factory.fused.state_view import is_ephemeral, is_persistent
 from agent_factory.fused.tool_batch import capture_results
-from agent_factory.runtime.composition import policy_of
+from agent_factory.hooks.base import policy_of
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import Path, reason_for, route_for

@@ -26,7 +26,7 @@ from langgraph.types import Command, TracePolicy
 
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import BadReturn, CommandNotSupported, PathNotSupported, describe
-from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.base import policy_of
 from agent_factory.hooks.flows import (
     EFFECTS,
     Flow,
@@ -103,22 +103,6 @@ def call_with_streaming(call: Handler, value: Any) -> Any:
 
 
 # Tracing
-
-_default_policy: TracePolicy | None = None
-
-
-def configure_trace_policy(policy: TracePolicy | None) -> None:
-    """Set how spans of middleware are recorded, unless a middleware has a policy.
-
-    The setting is process-wide: call it once, before agents are built. None records in full again.
-    """
-    global _default_policy
-    _default_policy = policy
-
-
-def policy_of(middleware: AgentMiddleware[Any, Any]) -> TracePolicy | None:
-    """Return the middleware's policy, or else the process-wide one; None records in full."""
-    return middleware.trace_policy or _default_policy
 
 
 def _tracers(config: RunnableConfig | None) -> list[BaseTracer]:

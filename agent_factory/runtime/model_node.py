@@ -42,6 +42,7 @@ from agent_factory.state.history import (
     ValidatedPrefix,
     answers_of,
     call_ids,
+    is_explanation,
     last_turn,
     no_repair,
     repair,
@@ -55,12 +56,11 @@ from agent_factory.structured_output.strategies import (
     Strategy,
     StructuredOutputError,
     ToolStrategy,
-    is_explanation,
     strategy_for,
 )
-from agent_factory.topology.model import MODEL
+from agent_factory.topology.model import MODEL, TOOLS
 from agent_factory.types import ModelRequest, ModelResponse
-from agent_factory.upstream import prompt_of, run_identity
+from agent_factory.upstream import construct_prompt, run_identity
 
 Update = Any
 """What a node may return to LangGraph: a dict, a Command, a list of both, or None."""
@@ -170,7 +170,7 @@ class ModelNode(Runnable[Any, Any]):
 
     def _ask(self, request: ModelRequest[Any]) -> Outcome:
         """Call the model inside all layers."""
-        strategy = strategy_for(request.response_format, request.model)
+        strategy = self._strategy(request)
         model, messages = self._models.bind(request, strategy), self._visible_messages(request)
         # Only layers disable streaming, so without any there is nothing to enable.
         with streaming_enabled() if self._layers else nullcontext():
@@ -178,11 +178,15 @@ class ModelNode(Runnable[Any, Any]):
         return Outcome(self._reader.read(strategy, answer, retry_count(request.state)))
 
     async def _ask_async(self, request: ModelRequest[Any]) -> Outcome:
-        strategy = strategy_for(request.response_format, request.model)
+        strategy = self._strategy(request)
         model, messages = self._models.bind(request, strategy), self._visible_messages(request)
         with streaming_enabled() if self._layers else nullcontext():
             answer = await model.ainvoke(_prompt(model, messages))
         return Outcome(self._reader.read(strategy, answer, retry_count(request.state)))
+
+    def _strategy(self, request: ModelRequest[Any]) -> Strategy:
+        given = request.response_format
+        return None if given is None else strategy_for(given, request.model)
 
     def _visible_messages(self, request: ModelRequest[Any]) -> list[AnyMessage]:
         """Return what the model sees: the system message and a valid history."""
@@ -300,7 +304,7 @@ def _prompt(model: Any, messages: list[AnyMessage]) -> Any:
         return messages  # a runnable or an overridden method may expect a list
     if not all(issubclass(kind, BaseMessage) for kind in set(map(type, messages))):
         return messages  # a layer's dicts and tuples need the conversion
-    return prompt_of(messages)
+    return construct_prompt(messages=messages)
 
 
 def retry_count(state: Mapping[str, Any]) -> int:
@@ -318,7 +322,7 @@ class ResponseReader:
     def __init__(self, spec: AgentSpec) -> None:
         self._name = spec.name
         # Without repairs, calls are answered by the graph that the agent is part of.
-        self._has_tools = spec.has_tools or not spec.repairs_history
+        self._has_tools = TOOLS in spec.topology.nodes or not spec.repairs_history
         self._format = spec.response_format
         self._model = spec.model
 

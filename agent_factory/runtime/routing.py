@@ -11,9 +11,8 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Command, Send
 
 from agent_factory.errors import JumpWithoutCalls, UndeclaredJump
-from agent_factory.state.history import answers_of, call_ids, last_turn
+from agent_factory.state.history import answers_of, call_ids, is_explanation, last_turn
 from agent_factory.state.schema import TOOL_SIGNALS
-from agent_factory.structured_output.strategies import is_explanation
 from agent_factory.topology.model import TOOLS, Edge, Phase, Route
 from agent_factory.topology.planner import jump_targets
 from agent_factory.topology.topology import Topology

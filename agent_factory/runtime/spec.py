@@ -17,7 +17,7 @@ from agent_factory.state.schema import Schemas
 from agent_factory.structured_output.strategies import ResponseFormat
 from agent_factory.tools.error_handling import ErrorHandler
 from agent_factory.tools.registry import Toolbox
-from agent_factory.topology.model import TOOLS, Hook, Layer
+from agent_factory.topology.model import Hook, Layer
 from agent_factory.topology.topology import Topology
 
 
@@ -68,8 +68,3 @@ class AgentSpec:
     tool_state_view: Callable[[Any], Any] = identity
     warnings: tuple[SpecError, ...] = ()
     decisions: DecisionLog | None = None
-
-    @property
-    def has_tools(self) -> bool:
-        """Whether there is a tools node."""
-        return TOOLS in self.topology.nodes

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from agent_factory.state.identity_cache import IdentityCache
+from agent_factory.structured_output.strategies import EXPLANATION
 
 UNANSWERED = "Error: this call has no result: it did not run, or was stopped before it ended."
 """Content of the tool message that answers a call without a result."""
@@ -165,3 +166,8 @@ class ValidatedPrefix:
     def forget(self, run: object) -> None:
         """Drop the record of a run."""
         self._runs.pop(run)
+
+
+def is_explanation(message: BaseMessage) -> bool:
+    """Whether a message reports an invalid structured answer to the model."""
+    return bool(message.additional_kwargs.get("lc_source") == EXPLANATION)

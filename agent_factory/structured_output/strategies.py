@@ -364,8 +364,3 @@ def _raise_if_exhausted(max_retries: int, failures: int, error: StructuredOutput
             ai_message=error.ai_message,
             retries=failures,
         ) from error
-
-
-def is_explanation(message: BaseMessage) -> bool:
-    """Whether a message reports an invalid structured answer to the model."""
-    return message.additional_kwargs.get("lc_source") == EXPLANATION
