@@ -21,35 +21,25 @@ def decider(console: Console, decide: str | None) -> Decide:
         console: The console that asks the person.
         decide: "approve" or "reject" for every review, or None.
     """
+
+    def fixed(decision: str, why: str) -> str:
+        console.print(f"[yellow]Reviewer[/] {decision} [dim]({why})[/]")
+        return decision
+
+    def ask() -> str:
+        choices = ["approve", "reject"]
+        title = "[yellow]Reviewer[/], your decision"
+        try:
+            return Prompt.ask(title, choices=choices, case_sensitive=False, console=console)
+        except EOFError as error:  # Ctrl-D
+            console.print()
+            raise DemoError(
+                "The input ended before the refund was decided: answer approve or reject, "
+                "or pass --decide."
+            ) from error
+
     if decide is not None:
-        return lambda: _fixed(console, decide, "set by --decide")
+        return lambda: fixed(decide, "set by --decide")
     if console.is_terminal and sys.stdin is not None and sys.stdin.isatty():
-        return lambda: _asked(console)
-    return lambda: _fixed(console, "approve", "no terminal to ask at; see --decide")
-
-
-def _fixed(console: Console, decision: str, why: str) -> str:
-    console.print(f"[yellow]Reviewer[/] {decision} [dim]({why})[/]")
-    return decision
-
-
-def _asked(console: Console) -> str:
-    """Ask the person at the terminal.
-
-    Raises:
-        DemoError: The input ended (Ctrl-D).
-    """
-    choices = ["approve", "reject"]
-    try:
-        return Prompt.ask(
-            "[yellow]Reviewer[/], your decision",
-            choices=choices,
-            case_sensitive=False,
-            console=console,
-        )
-    except EOFError as error:
-        console.print()
-        raise DemoError(
-            "The input ended before the refund was decided: answer approve or reject, "
-            "or pass --decide."
-        ) from error
+        return ask
+    return lambda: fixed("approve", "no terminal to ask at; see --decide")

@@ -68,12 +68,10 @@ class Imports:
             unchanged = {alias: [_piece(binding.statement, alias)] for alias in names}
             replaced = pieces.setdefault(binding.statement, unchanged)
             if binding.symbol:
-                replaced[binding.alias] = self._name(binding, binding.symbol)
-                yield from self._name_edits(binding)
-                yield from self._advice(binding.alias, binding.symbol)
+                new = yield from self._name(binding, binding.symbol)
             else:
                 new = yield from self._module(binding)
-                replaced[binding.alias] = new
+            replaced[binding.alias] = new
         for statement, replaced in pieces.items():
             yield from _statement_edits(self.source, statement, replaced)
         for star in self.source.every(cst.ImportFrom):
@@ -96,29 +94,34 @@ class Imports:
         home = home_of(use.symbol) if use.symbol else None
         return None if home == use.symbol else home
 
-    def _name(self, binding: Binding, symbol: Symbol) -> list[Piece]:
-        """The imports that replace the import of a name."""
+    def _name(
+        self, binding: Binding, symbol: Symbol
+    ) -> Generator[Edit | Finding, None, list[Piece]]:
+        """The edits where a name is used; returns the imports that replace its import."""
+        yield from self._advice(binding.alias, symbol)
+        converts_all = self.converted.issuperset(binding.uses)
+        if not (asname(binding.alias) and converts_all):  # otherwise the alias stays
+            for use in self.converted.intersection(binding.uses):
+                yield self.source.edit(use.node, AGENT.name)
         home, alias = home_of(symbol), asname(binding.alias)
         if home is None:
             return [_piece(binding.statement, binding.alias)]
         moved = Piece(home.module, home.name, alias)
         if not self.converted.intersection(binding.uses):
             return [moved]
-        if self.converted.issuperset(binding.uses):
+        if converts_all:
             return [Piece(AGENT.module, AGENT.name, alias)]
         return [Piece(AGENT.module, AGENT.name), moved]
 
-    def _name_edits(self, binding: Binding) -> Iterator[Edit]:
-        if asname(binding.alias) and self.converted.issuperset(binding.uses):
-            return  # the alias now stands for create_agent
-        for use in self.converted.intersection(binding.uses):
-            yield self.source.edit(use.node, AGENT.name)
-
     def _module(self, binding: Binding) -> Generator[Edit | Finding, None, list[Piece]]:
         """The edits where a module is used; returns the imports that replace its import."""
+        left = is_known(binding.module) and not binding.module.startswith(ROOT)
         for use in binding.uses:
             yield from self._advice(use.node, use.symbol)
-            if use.symbol is None and _is_whole_module(use, binding):
+            path = dotted(use.node) if isinstance(use.node, cst.Name | cst.Attribute) else ""
+            # The module itself, and not a package around it, which stays.
+            whole = bool(path) and path.count(".") >= binding.local.count(".")
+            if use.symbol is None and whole and left:
                 yield self.source.finding(
                     use.node,
                     "module",
@@ -155,13 +158,6 @@ class Imports:
     def _advice(self, node: cst.CSTNode, symbol: Symbol | None) -> Iterator[Finding]:
         if symbol and (advice := advice_on(symbol)):
             yield self.source.finding(node, "name", str(symbol), *advice)
-
-
-def _is_whole_module(use: Use, binding: Binding) -> bool:
-    """Whether a langgraph or langchain module is used itself, and not a package around it."""
-    path = dotted(use.node) if isinstance(use.node, cst.Name | cst.Attribute) else ""
-    left = is_known(binding.module) and not binding.module.startswith(ROOT)
-    return left and bool(path) and path.count(".") >= binding.local.count(".")
 
 
 def is_taken(source: Source, name: str) -> bool:

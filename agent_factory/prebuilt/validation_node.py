@@ -28,7 +28,7 @@ from agent_factory.errors import (
 )
 
 Schema = type[BaseModel]
-"""A model class of pydantic 2, or one of pydantic 1, which type checkers cannot name beside it."""
+"""A model class of pydantic 2, or one of pydantic 1, which type checkers cannot name with it."""
 
 FormatError = Callable[[BaseException, ToolCall, Schema], str]
 """Writes the message to the model about a call that does not fit its schema."""
@@ -127,7 +127,15 @@ class ValidationNode(Runnable[Any, Any]):
         with get_executor_for_config(config) as executor:
             results = [
                 *executor.map(self._check, message.tool_calls),
-                *(_unreadable(call) for call in message.invalid_tool_calls if call["id"]),
+                *(
+                    _refused(
+                        call,
+                        "Error: the arguments cannot be read: "
+                        f"{call['error'] or 'they are not valid JSON'}\n\n{_FIX}",
+                    )
+                    for call in message.invalid_tool_calls
+                    if call["id"]
+                ),
             ]
         return results if isinstance(input, list) else {"messages": results}
 
@@ -161,26 +169,30 @@ def _by_name(schemas: Iterable[Any]) -> dict[str, Schema]:
     found: dict[str, Schema] = {}
     taken = []
     for given in schemas:
-        name, schema = _named(given)
+        if isinstance(given, BaseTool):
+            name, schema = given.name, _schema_of_tool(given)
+        elif isinstance(given, type) and is_basemodel_subclass(given):
+            name, schema = given.__name__, given
+        elif isroutine(given):
+            name = given.__name__
+            try:
+                made: Any = create_schema_from_function("Validation", given)
+            except (TypeError, ValueError, NameError) as error:
+                reason = f"No schema can be made of {describe(given)}: {error}"
+                raise _unusable(reason) from error
+            tool = StructuredTool(name="Validation", func=given, args_schema=made)
+            schema = _schema_of_tool(tool)
+        else:
+            raise _unusable(
+                "Unsupported input to ValidationNode. Expected BaseModel, tool or function. "
+                f"Got: {type(given)}."
+            )
         if found.setdefault(name, schema) is not schema:
             taken.append(
                 SpecError(name, "is the name of two schemas.", "Rename one.", code="AF113")
             )
     raise_all(taken)
     return found
-
-
-def _named(given: Any) -> tuple[str, Schema]:
-    if isinstance(given, BaseTool):
-        return given.name, _schema_of_tool(given)
-    if isinstance(given, type) and is_basemodel_subclass(given):
-        return given.__name__, given
-    if isroutine(given):
-        return given.__name__, _schema_of_function(given)
-    raise _unusable(
-        "Unsupported input to ValidationNode. Expected BaseModel, tool or function. "
-        f"Got: {type(given)}."
-    )
 
 
 def _schema_of_tool(tool: BaseTool) -> Schema:
@@ -201,21 +213,8 @@ def _fields(schema: Any) -> set[str]:
     return set(schema.__fields__ if is_pydantic_v1_subclass(schema) else schema.model_fields)
 
 
-def _schema_of_function(function: Callable[..., Any]) -> Schema:
-    try:
-        made: Any = create_schema_from_function("Validation", function)
-    except (TypeError, ValueError, NameError) as error:
-        raise _unusable(f"No schema can be made of {describe(function)}: {error}") from error
-    return _schema_of_tool(StructuredTool(name="Validation", func=function, args_schema=made))
-
-
 def _unusable(reason: str) -> ArgumentError:
     return ArgumentError("schemas", reason, "Pass a model class, a tool or a function.")
-
-
-def _unreadable(call: Mapping[str, Any]) -> ToolMessage:
-    why = call["error"] or "they are not valid JSON"
-    return _refused(call, f"Error: the arguments cannot be read: {why}\n\n{_FIX}")
 
 
 def _refused(call: Mapping[str, Any], content: str) -> ToolMessage:

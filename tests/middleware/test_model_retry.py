@@ -157,14 +157,14 @@ def test_a_base_class_does_not_cover_errors_of_the_library(call: Any, retry_on: 
         call(agent, GO)
 
 
-class ValidatedPrefix(AgentState[Any]):
+class SeenState(AgentState[Any]):
     seen: list[str]
 
 
-class Notes(AgentMiddleware[ValidatedPrefix, Any]):
+class Notes(AgentMiddleware[SeenState, Any]):
     """Writes what the model said."""
 
-    state_schema = ValidatedPrefix
+    state_schema = SeenState
 
     def around_model(self, request: Any) -> Any:
         response = yield request
