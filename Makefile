@@ -32,7 +32,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python scripts/figures.py
+	$(BIN)/python scripts/figures.py --check
 	$(BIN)/coverage erase
 	$(BIN)/coverage run $(TESTS) -m "not long"   # `make test` runs all
 	$(BIN)/coverage combine -q

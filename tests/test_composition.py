@@ -23,11 +23,11 @@ from agent_factory import (
 )
 from agent_factory.errors import AgentFactoryError, BadReturn, CommandNotSupported
 from agent_factory.hooks.flows import FlowLayer, adrive, drive
-from agent_factory.runtime.composition import Outcome, compose_model_call, compose_tool_call
+from agent_factory.runtime.composition import ModelOutcome, compose_model_call, compose_tool_call
 from agent_factory.testing import ScriptedChatModel
 
 Flow = Callable[[Any], Any]
-Fold = Callable[..., Outcome]
+Fold = Callable[..., ModelOutcome]
 
 
 def request() -> ModelRequest[Any]:
@@ -48,17 +48,17 @@ def fold(request: pytest.FixtureRequest) -> Fold:
     lone = "lone" in request.param
     make = globals()["request"]
 
-    def sync(*flows: Flow, innermost: Callable[[Any], Any] = lambda _: response()) -> Outcome:
+    def sync(*flows: Flow, innermost: Callable[[Any], Any] = lambda _: response()) -> ModelOutcome:
         layers = named(flows, drive, lone)
-        call = compose_model_call(layers, lambda request: Outcome(innermost(request)))
-        return cast("Outcome", call(make()))
+        call = compose_model_call(layers, lambda request: ModelOutcome(innermost(request)))
+        return cast("ModelOutcome", call(make()))
 
-    def a(*flows: Flow, innermost: Callable[[Any], Any] = lambda _: response()) -> Outcome:
-        async def inner(request: Any) -> Outcome:
-            return Outcome(innermost(request))
+    def a(*flows: Flow, innermost: Callable[[Any], Any] = lambda _: response()) -> ModelOutcome:
+        async def inner(request: Any) -> ModelOutcome:
+            return ModelOutcome(innermost(request))
 
         call = compose_model_call(named(flows, adrive, lone), inner)
-        return cast("Outcome", asyncio.run(call(make())))
+        return cast("ModelOutcome", asyncio.run(call(make())))
 
     return sync if "async" not in request.param else a
 
@@ -77,13 +77,13 @@ def through(request: Any) -> Any:
     return (yield request)
 
 
-def updates(outcome: Outcome) -> list[Any]:
+def updates(outcome: ModelOutcome) -> list[Any]:
     return [command.update for command in outcome.commands]
 
 
 def test_without_layers_the_call_is_the_innermost_itself() -> None:
-    def innermost(request: Any) -> Outcome:
-        return Outcome(response())
+    def innermost(request: Any) -> ModelOutcome:
+        return ModelOutcome(response())
 
     assert compose_model_call([], innermost) is innermost
 
@@ -479,7 +479,7 @@ def test_flows_and_other_layers_mix_in_the_order_of_the_list() -> None:
         return name, layer
 
     layers = [flow("a"), flow("b"), plain("c"), plain("d"), flow("e"), plain("f")]
-    outcome = compose_model_call(layers, lambda request: Outcome(response()))(request())
+    outcome = compose_model_call(layers, lambda request: ModelOutcome(response()))(request())
     assert log == ["a", "b", "c", "d", "e", "f"]
     assert updates(outcome) == [{"f": 1}, {"d": 1}, {"c": 1}]
 

@@ -290,7 +290,7 @@ def _fold(
 # Around model calls
 
 
-class Outcome(NamedTuple):
+class ModelOutcome(NamedTuple):
     """A model response, and the commands of the layers it passed, innermost first."""
 
     response: ModelResponse[Any]
@@ -298,7 +298,7 @@ class Outcome(NamedTuple):
 
 
 ModelCall = Callable[[ModelRequest[Any]], Any]
-"""Takes a ModelRequest and returns an Outcome, or an awaitable of one."""
+"""Takes a ModelRequest and returns a ModelOutcome, or an awaitable of one."""
 
 
 class _ModelHandler:
@@ -319,7 +319,7 @@ class _ModelHandler:
             raise _bad_request(self._name, request, ModelRequest)
         return then(self._inner(request), self.keep)
 
-    def keep(self, outcome: Outcome) -> ModelResponse[Any]:
+    def keep(self, outcome: ModelOutcome) -> ModelResponse[Any]:
         """Store the commands of an outcome, and return what the layer sees of it."""
         self.commands = outcome.commands
         return outcome.response
@@ -344,7 +344,7 @@ class _ModelFlows(_Flows):
     kind = ModelRequest
     visible = attrgetter("response")
 
-    def outcome(self, name: str, result: Any, last: Outcome | None) -> Outcome:
+    def outcome(self, name: str, result: Any, last: ModelOutcome | None) -> ModelOutcome:
         if last is None:
             return _outcome_of(name, result, ())
         if result is last.response and type(result.result) is list:
@@ -352,7 +352,7 @@ class _ModelFlows(_Flows):
         return _outcome_of(name, result, last.commands)
 
 
-def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> Outcome:
+def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> ModelOutcome:
     """Return what a layer returned, with the commands of the layers inside and its own."""
     response, command = result, None
     if isinstance(result, ExtendedModelResponse):
@@ -367,7 +367,7 @@ def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> O
             "messages, or an ExtendedModelResponse around one.",
         )
     if command is None:
-        return Outcome(response, commands)
+        return ModelOutcome(response, commands)
     if not isinstance(command, Command):
         raise BadReturn(
             name,
@@ -381,7 +381,7 @@ def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> O
                 f"returned a Command with {field} from a model layer.",
                 "Only update is applied there; jump from a node hook instead.",
             )
-    return Outcome(response, (*commands, command))
+    return ModelOutcome(response, (*commands, command))
 
 
 def compose_model_call(layers: Sequence[Named], innermost: ModelCall) -> ModelCall:

@@ -27,7 +27,7 @@ from agent_factory.errors import (
 )
 from agent_factory.runtime.composition import (
     ModelCall,
-    Outcome,
+    ModelOutcome,
     compose_layers,
     compose_model_call,
     disable_streaming,
@@ -168,21 +168,21 @@ class ModelNode(Runnable[Any, Any]):
             runtime=runtime,
         )
 
-    def _ask(self, request: ModelRequest[Any]) -> Outcome:
+    def _ask(self, request: ModelRequest[Any]) -> ModelOutcome:
         """Call the model inside all layers."""
         strategy = self._strategy(request)
         model, messages = self._models.bind(request, strategy), self._visible_messages(request)
         # Only layers disable streaming, so without any there is nothing to enable.
         with streaming_enabled() if self._layers else nullcontext():
             answer = model.invoke(_prompt(model, messages))
-        return Outcome(self._reader.read(strategy, answer, retry_count(request.state)))
+        return ModelOutcome(self._reader.read(strategy, answer, retry_count(request.state)))
 
-    async def _ask_async(self, request: ModelRequest[Any]) -> Outcome:
+    async def _ask_async(self, request: ModelRequest[Any]) -> ModelOutcome:
         strategy = self._strategy(request)
         model, messages = self._models.bind(request, strategy), self._visible_messages(request)
         with streaming_enabled() if self._layers else nullcontext():
             answer = await model.ainvoke(_prompt(model, messages))
-        return Outcome(self._reader.read(strategy, answer, retry_count(request.state)))
+        return ModelOutcome(self._reader.read(strategy, answer, retry_count(request.state)))
 
     def _strategy(self, request: ModelRequest[Any]) -> Strategy:
         given = request.response_format
@@ -205,7 +205,7 @@ class ModelNode(Runnable[Any, Any]):
         return messages
 
     def _finish(
-        self, state: State, history_update: list[Any], outcome: Outcome, runtime: Runtime[Any]
+        self, state: State, history_update: list[Any], outcome: ModelOutcome, runtime: Runtime[Any]
     ) -> Update:
         retries = retry_count(state)
         response = outcome.response

@@ -34,7 +34,7 @@ from agent_factory.hooks.introspection import (
     sync_async_error,
     validate_middleware,
 )
-from agent_factory.runtime.composition import Outcome, compose_model_call, compose_tool_call
+from agent_factory.runtime.composition import ModelOutcome, compose_model_call, compose_tool_call
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.routing import Rules
 from agent_factory.testing.fake_model import (
@@ -430,7 +430,7 @@ class _LayerTrial:
 
     def as_run(self, result: Any) -> LayerRun:
         """What the layer returned, with the requests that it sent inward."""
-        if isinstance(result, Outcome):
+        if isinstance(result, ModelOutcome):
             return LayerRun(result.response, self._asked, result.commands)
         return LayerRun(result, self._asked)
 
@@ -452,10 +452,10 @@ class _LayerTrial:
         def respond(answer: Any) -> Any:
             if self._bound.definition.call is Call.MODEL:
                 if isinstance(answer, ModelResponse):
-                    return Outcome(answer)
+                    return ModelOutcome(answer)
                 names = [getattr(tool, "name", "") for tool in request.tools]
                 response = fake_response(answer, list(request.messages), names, len(self._asked))
-                return Outcome(ModelResponse([response.complete()]))
+                return ModelOutcome(ModelResponse([response.complete()]))
             if isinstance(answer, BaseException):
                 raise answer
             if isinstance(answer, ToolMessage | Command | list):

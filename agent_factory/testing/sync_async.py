@@ -72,7 +72,7 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _agent_outcomes(
     target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Outcome, Outcome]:
+) -> tuple[RunResult, RunResult]:
     """The outcomes of an agent, or of a function that builds one, run both ways."""
     is_agent = hasattr(target, "invoke") and hasattr(target, "ainvoke")
     if not is_agent and not callable(target):
@@ -149,7 +149,7 @@ class SyncOrAsync:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """The value that a run returned, or the error that it raised."""
 
     value: Any = None
@@ -166,15 +166,15 @@ class Outcome:
         return f"raised {self.error!r}" if self.error else "returned"
 
 
-def outcome_of(run: Callable[[], Any]) -> Outcome:
+def outcome_of(run: Callable[[], Any]) -> RunResult:
     """Call a function, and keep what it returns or raises."""
     try:
-        return Outcome(run())
+        return RunResult(run())
     except Exception as error:
-        return Outcome(error=error)
+        return RunResult(error=error)
 
 
-def disagreement(one: Outcome, other: Outcome, runs: tuple[str, str]) -> str:
+def disagreement(one: RunResult, other: RunResult, runs: tuple[str, str]) -> str:
     """The first difference of two outcomes as text; empty if they agree.
 
     Args:

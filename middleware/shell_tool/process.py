@@ -40,7 +40,7 @@ Ending = Literal["finished", "exited", "timeout", "processes", "cancelled"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandResult:
     """How a command ended."""
 
     ending: Ending  # "finished": the shell is still alive; "exited": it exited; else it was killed
@@ -177,7 +177,7 @@ class ShellProcess:
         """
         return self._process.poll() is None
 
-    def run(self, command: str, timeout: float, cancelled: Callable[[], bool]) -> Outcome:
+    def run(self, command: str, timeout: float, cancelled: Callable[[], bool]) -> CommandResult:
         """Run a command until it ends or has to be ended; in the latter case the shell is gone.
 
         Raises:
@@ -193,7 +193,7 @@ class ShellProcess:
             output.add(printed)
             if code is not None:
                 self._status = code
-                return Outcome("finished", output, code)
+                return CommandResult("finished", output, code)
             if cancelled():
                 ending = "cancelled"
             elif time.monotonic() > deadline:
@@ -211,9 +211,9 @@ class ShellProcess:
         printed, _, marked_code = split_at_marker(self._unread, token)
         output.add(self._unread if marked_code is None else printed)
         if marked_code is not None and ending == "exited":  # right after its end marker
-            return Outcome("finished", output, marked_code)
+            return CommandResult("finished", output, marked_code)
         # As shells report it: 128 plus the signal's number for a process that was killed.
-        return Outcome(ending, output, 128 - code if code is not None and code < 0 else code)
+        return CommandResult(ending, output, 128 - code if code is not None and code < 0 else code)
 
     def exceeds_max_processes(self) -> bool:
         """Return whether there are too many processes; counts at most once every `POLL` seconds."""

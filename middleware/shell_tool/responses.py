@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from agent_factory import TurnError
 from agent_factory.middleware._shared.redaction.rules import PIIDetectionError
-from agent_factory.middleware.shell_tool.process import Outcome
+from agent_factory.middleware.shell_tool.process import CommandResult
 from agent_factory.middleware.shell_tool.session import (
     FIRST_SHELL,
     Cancelled,
@@ -101,7 +101,7 @@ def execute_call(
     return Response(text, failed, details)
 
 
-def _describe_ending(settings: ShellSettings, outcome: Outcome) -> str:
+def _describe_ending(settings: ShellSettings, outcome: CommandResult) -> str:
     if outcome.ending == "finished":
         return f"[exit code {outcome.exit_code}]"
     policy, killed = settings.policy, "killed, and the shell with it"

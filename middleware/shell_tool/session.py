@@ -31,7 +31,7 @@ from agent_factory.middleware.shell_tool.policies import ExecutionPolicy
 from agent_factory.middleware.shell_tool.process import (
     POLL,
     CannotStart,
-    Outcome,
+    CommandResult,
     ShellProcess,
     new_token,
 )
@@ -89,7 +89,7 @@ class ShellSettings:
     shutdown: tuple[str, ...]
     rules: tuple[RedactionRule, ...]
 
-    def visible_output(self, outcome: Outcome) -> tuple[str, bool]:
+    def visible_output(self, outcome: CommandResult) -> tuple[str, bool]:
         """Return what may be seen of an output, and whether that is less than all of it.
 
         Raises:
@@ -128,7 +128,7 @@ class ShellSupervisor:
         self._has_background = None
         return self._shell
 
-    def run(self, command: str, cancelled: Cancelled) -> Outcome:
+    def run(self, command: str, cancelled: Cancelled) -> CommandResult:
         """Run a command.
 
         Raises:

@@ -21,7 +21,7 @@ from agent_factory.middleware.shell_tool.output import decode
 from agent_factory.middleware.shell_tool.policies import HostExecutionPolicy
 from agent_factory.middleware.shell_tool.process import (
     CannotStart,
-    Outcome,
+    CommandResult,
     ShellProcess,
     encode_command,
     new_token,
@@ -99,7 +99,7 @@ def start(folder: Path, **limits: Any) -> ShellProcess:
     return ShellProcess(launch, new_token(), 5, never)
 
 
-def text_of(outcome: Outcome) -> str:
+def text_of(outcome: CommandResult) -> str:
     assert outcome.ending == "finished"
     return decode(outcome.output.ends()[0])
 
