@@ -156,8 +156,39 @@ class Engine:
 
     def load(self) -> _Server:
         with self._lock:
-            if self._server is None:
-                self._server = self._start()
+            if self._server is not None:
+                return self._server
+            try:
+                xllamacpp: Any = importlib.import_module("xllamacpp")
+            except ImportError as error:
+                raise ImportError(
+                    f"LocalChatModel runs on xllamacpp, which could not be imported ({error}). "
+                    f"Install it with: {GET_ENGINE}",
+                    name="xllamacpp",
+                ) from error
+            path = self._path or find_weights()
+            parameters = xllamacpp.CommonParams()
+            parameters.model.path = str(path)
+            parameters.n_ctx = self._n_ctx
+            parameters.n_parallel = 1
+            parameters.cpuparams.n_threads = self._n_threads
+            parameters.cpuparams_batch.n_threads = self._n_threads
+            parameters.warmup = False
+            parameters.use_jinja = True
+            parameters.prefill_assistant = False
+            parameters.verbosity = -1
+            parameters.cache_ram_mib = PROMPT_CACHE
+            # The engine always listens on a loopback port; the key keeps other programs out.
+            parameters.api_keys = [self._key]
+            parameters.ui = False
+            parameters.endpoint_slots = False
+            try:
+                self._server = cast(_Server, xllamacpp.Server(parameters))
+            except RuntimeError as error:
+                raise LocalModelError(
+                    f"llama.cpp could not load {path} with n_ctx={self._n_ctx}: {error} "
+                    "Is it a GGUF file of a chat model, and is there enough memory?"
+                ) from error
             return self._server
 
     def close(self) -> None:
@@ -221,39 +252,6 @@ class Engine:
                 return handle(body, *receive)
             except (TypeError, ValueError) as refused:
                 raise ValueError(f"The local model refused the request: {refused}") from refused
-
-    def _start(self) -> _Server:
-        try:
-            xllamacpp: Any = importlib.import_module("xllamacpp")
-        except ImportError as error:
-            raise ImportError(
-                f"LocalChatModel runs on xllamacpp, which could not be imported ({error}). "
-                f"Install it with: {GET_ENGINE}",
-                name="xllamacpp",
-            ) from error
-        path = self._path or find_weights()
-        parameters = xllamacpp.CommonParams()
-        parameters.model.path = str(path)
-        parameters.n_ctx = self._n_ctx
-        parameters.n_parallel = 1
-        parameters.cpuparams.n_threads = self._n_threads
-        parameters.cpuparams_batch.n_threads = self._n_threads
-        parameters.warmup = False
-        parameters.use_jinja = True
-        parameters.prefill_assistant = False
-        parameters.verbosity = -1
-        parameters.cache_ram_mib = PROMPT_CACHE
-        # The engine always listens on a loopback port; the key keeps other programs out.
-        parameters.api_keys = [self._key]
-        parameters.ui = False
-        parameters.endpoint_slots = False
-        try:
-            return cast(_Server, xllamacpp.Server(parameters))
-        except RuntimeError as error:
-            raise LocalModelError(
-                f"llama.cpp could not load {path} with n_ctx={self._n_ctx}: {error} "
-                "Is it a GGUF file of a chat model, and is there enough memory?"
-            ) from error
 
 
 def read_reply(answer: Any) -> Reply:

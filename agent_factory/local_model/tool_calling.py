@@ -75,7 +75,14 @@ class ToolCaller:
         answered = answered_question(turn, offer)
         if answered is not None:
             return self._call(*answered, forced=offer.forced)
-        function = self._route(turn.text, offer)
+        actions: list[Function | None] = list(offer.functions)
+        if not offer.forced:
+            actions.append(None)
+        function, line = actions[0], prompts.one_line(turn.text, LONGEST_ROUTED)
+        if len(actions) > 1 and line:
+            function = max(actions, key=lambda action: self._score(action, line, offer.functions))
+        elif len(actions) > 1 and not offer.forced:
+            function = None
         return None if function is None else self._call(function, turn.text, offer.forced)
 
     def _call(self, function: Function, text: str, forced: bool) -> Call | Question:
@@ -92,17 +99,6 @@ class ToolCaller:
             )
             arguments = parsed_arguments(reply.text, function, line)
         return Call(str(function["name"]), arguments)
-
-    def _route(self, text: str, offer: Offer) -> Function | None:
-        actions: list[Function | None] = list(offer.functions)
-        if not offer.forced:
-            actions.append(None)
-        if len(actions) == 1:
-            return actions[0]
-        line = prompts.one_line(text, LONGEST_ROUTED)
-        if not line:
-            return actions[0] if offer.forced else None
-        return max(actions, key=lambda action: self._score(action, line, offer.functions))
 
     def _score(self, action: Function | None, line: str, functions: Sequence[Function]) -> float:
         """How well the line fits the action, in nats; None is the action of replying in prose."""

@@ -53,7 +53,18 @@ def assert_valid_history(messages: Sequence[BaseMessage], *, pending: bool = Fal
             _check_answered(waiting, f"before messages[{index}]")
             if isinstance(message, AIMessage):
                 calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
-                _check_ids(index, calls)
+                ids = [call["id"] for call in calls]
+                for call in calls:
+                    if not call["id"]:
+                        raise InvalidHistory(
+                            f"messages[{index}] calls {call['name']} without an id, so nothing can "
+                            "answer it. Give the call an id."
+                        )
+                    if ids.count(call["id"]) > 1:
+                        raise InvalidHistory(
+                            f"messages[{index}] has several calls with the id {call['id']!r}, so a "
+                            "result could belong to any of them. Give each call a unique id."
+                        )
                 waiting = {call["id"]: (index, call["name"]) for call in calls}
                 answered = set()
         elif (id_ := message.tool_call_id) in waiting:
@@ -71,22 +82,6 @@ def assert_valid_history(messages: Sequence[BaseMessage], *, pending: bool = Fal
             )
     if not pending:
         _check_answered(waiting, "before the end")
-
-
-def _check_ids(index: int, calls: list[Any]) -> None:
-    __tracebackhide__ = True
-    ids = [call["id"] for call in calls]
-    for call in calls:
-        if not call["id"]:
-            raise InvalidHistory(
-                f"messages[{index}] calls {call['name']} without an id, so nothing can answer it. "
-                "Give the call an id."
-            )
-        if ids.count(call["id"]) > 1:
-            raise InvalidHistory(
-                f"messages[{index}] has several calls with the id {call['id']!r}, so a result "
-                "could belong to any of them. Give each call a unique id."
-            )
 
 
 def _check_answered(waiting: dict[str, tuple[int, str]], until: str) -> None:
