@@ -17,14 +17,10 @@ from langgraph.stream import StreamTransformer
 from agent_factory import AgentMiddleware, Runtime, create_agent
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 GO = {"messages": "Go"}
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def calls(*ids: str, a: int = 1) -> list[dict[str, Any]]:

@@ -30,14 +30,10 @@ from agent_factory import (
     set_reason,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "one"}}
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def adding(*ids: str) -> list[Any]:

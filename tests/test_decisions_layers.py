@@ -22,6 +22,7 @@ from agent_factory import (
     wrap_tool_call,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 CALL: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
@@ -30,11 +31,6 @@ THREAD: Any = {"configurable": {"thread_id": "one"}}
 
 class Broken(Exception):
     """What a test raises."""
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 class Noted(AgentState):

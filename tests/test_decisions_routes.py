@@ -26,13 +26,9 @@ from agent_factory import (
 )
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool(return_direct=True)

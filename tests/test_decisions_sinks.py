@@ -30,15 +30,11 @@ from agent_factory import (
     set_reason,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 CALL: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
 ONE = Decision("run", "one", 1, "A", "before_model", Outcome.PASSED)
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def failing() -> str:

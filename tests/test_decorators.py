@@ -27,6 +27,7 @@ from agent_factory import (
 )
 from agent_factory.errors import AgentFactoryError, ArgumentError, PathNotSupported
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 Decorate = Callable[..., Any]
 ASK: Any = {"messages": [("user", "2 + 3?")]}
@@ -34,11 +35,6 @@ HOOKS = [before_agent, before_model, after_model, after_agent]
 NAMES = ["before_agent", "before_model", "after_model", "after_agent"]
 HOOK_AND_NAME = list(zip(HOOKS, NAMES, strict=True))
 WRAPS = [wrap_model_call, wrap_tool_call]
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def model() -> ScriptedChatModel:

@@ -17,11 +17,7 @@ from agent_factory import (
 )
 from agent_factory.errors import BUILD_CODES, SpecError, SpecErrors
 from agent_factory.testing import ScriptedChatModel
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from samples import add
 
 
 def other_add() -> int:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import (
@@ -24,17 +23,12 @@ from agent_factory import (
 from agent_factory.errors import ArgumentError, DuplicateMiddleware, HookPathNotSupported, SpecError
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import END, START, Call, Phase
+from samples import add_tool as add
 
 # These hooks jump where a build warns about it; the tests are about the targets.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
 
 HOOKS = [phase.value for phase in Phase]
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]

@@ -6,11 +6,7 @@ from typing import Any
 
 from agent_factory import create_agent
 from agent_factory.testing import ScriptedChatModel
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from samples import add
 
 
 def test_a_model_calls_a_tool_and_answers(call: Any) -> None:

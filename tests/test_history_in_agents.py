@@ -30,6 +30,7 @@ from agent_factory import (
 from agent_factory.state import history
 from agent_factory.state.history import UNANSWERED, is_valid
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
@@ -40,11 +41,6 @@ def ask(text: str = "2 + 3?") -> Any:
 
 def calls(*ids: str, name: str = "add") -> list[dict[str, Any]]:
     return [{"name": name, "args": {"a": 2, "b": 3}, "id": id} for id in ids]
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def kinds(messages: Any) -> list[str]:

@@ -25,6 +25,7 @@ from agent_factory import ToolNode, create_agent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.tools import tool_node
 from agent_factory.tools.tool_node import with_context
+from samples import add
 
 
 @pytest.fixture(params=["here", "pool"])
@@ -33,11 +34,6 @@ def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     if request.param == "pool":
         monkeypatch.setattr(tool_node, "can_run_inline", lambda: False)
     return str(request.param)
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def fail() -> str:

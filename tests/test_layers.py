@@ -21,6 +21,7 @@ from agent_factory import (
 )
 from agent_factory.errors import BadReturn, UndeclaredJump, UnknownStateKey, UnknownTool
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 ASK = {"messages": [("user", "Hello")]}
 
@@ -48,11 +49,6 @@ def agent(*flows: Any, model: Any = None, tools: Sequence[Any] = (), **options: 
     return create_agent(
         model or ScriptedChatModel(["Hi."]), list(tools), middleware=members, **options
     )
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def writing(**update: Any) -> Any:

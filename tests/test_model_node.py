@@ -22,14 +22,9 @@ from agent_factory import (
 from agent_factory.errors import BadReturn, ModelCannotCallTools, UnknownTool
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import add_tool as add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool

@@ -25,14 +25,9 @@ from agent_factory import create_react_agent, prebuilt
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.prebuilt.react_errors import ReactArgumentError
 from agent_factory.testing import ScriptedChatModel
+from samples import add_tool as add
 
 ASK = {"messages": [("user", "2 + 3?")]}
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]

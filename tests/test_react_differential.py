@@ -23,12 +23,7 @@ from pydantic import BaseModel
 
 from agent_factory import create_react_agent, topology_of
 from agent_factory.testing import ScriptedChatModel
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from samples import add_tool as add
 
 
 @tool(return_direct=True)

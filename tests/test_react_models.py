@@ -21,14 +21,9 @@ from agent_factory.prebuilt.react_errors import ModelTakesNoTools
 from agent_factory.prebuilt.react_hooks import Extraction, bound
 from agent_factory.prebuilt.react_models import chat_model_of, read_model, takes_tools
 from agent_factory.testing import ScriptedChatModel
+from samples import add_tool as add
 
 ASK = {"messages": [("user", "2 + 3?")]}
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool

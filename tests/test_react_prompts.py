@@ -8,7 +8,6 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig, RunnableLambda
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.runtime import Runtime
 
@@ -16,14 +15,9 @@ from agent_factory import create_react_agent
 from agent_factory.errors import BadReturn, HistoryError
 from agent_factory.prebuilt import AgentStatePydantic
 from agent_factory.testing import ScriptedChatModel
+from samples import add_tool as add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]

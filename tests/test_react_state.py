@@ -7,7 +7,6 @@ from typing import Annotated, Any, NotRequired
 
 import pytest
 from langchain_core.messages import AnyMessage, HumanMessage
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
@@ -23,15 +22,10 @@ from agent_factory.prebuilt.react_state import (
     schemas_of,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import add_tool as add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 ADD = [{"name": "add", "args": {"a": 2, "b": 3}}]

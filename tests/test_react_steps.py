@@ -20,15 +20,10 @@ from pydantic import BaseModel
 from agent_factory import create_react_agent
 from agent_factory.prebuilt import AgentStatePydantic
 from agent_factory.testing import ScriptedChatModel
+from samples import add_tool as add
 
 SORRY = "Sorry, need more steps to process this request."
 ASK = {"messages": [("user", "2 + 3?")]}
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool(return_direct=True)

@@ -18,15 +18,10 @@ from agent_factory.prebuilt import (
     AgentStateWithStructuredResponsePydantic,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import add_tool as add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool(return_direct=True)

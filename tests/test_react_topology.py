@@ -20,15 +20,10 @@ from agent_factory import (
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import AgentStyle, Topology
 from agent_factory.topology.load import TopologyFileError
+from samples import add_tool as add
 
 START, END = "__start__", "__end__"
 PRE, POST, STRUCTURED = "pre_model_hook", "post_model_hook", "generate_structured_response"
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool(return_direct=True)

@@ -15,15 +15,11 @@ from langgraph.types import Command, interrupt
 from agent_factory import AgentMiddleware, Sleep, create_agent
 from agent_factory.errors import HookPathNotSupported, PathNotSupported, SpecError
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 HOOKS = ["before_agent", "before_model", "after_model", "after_agent"]
 user: ContextVar[str] = ContextVar("user", default="nobody")
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def model() -> ScriptedChatModel:

@@ -10,13 +10,9 @@ from langchain_core.tools import tool
 from agent_factory import create_agent
 from agent_factory.errors import ArgumentError
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 GO = {"messages": "Go"}
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool

@@ -23,17 +23,13 @@ from agent_factory import (
 )
 from agent_factory.errors import BadReturn
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 ASK = {"messages": [("user", "2 + 3?")]}
 
 
 class User(TypedDict):
     user: str
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def adding(*pairs: tuple[int, int]) -> ScriptedChatModel:

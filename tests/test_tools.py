@@ -13,13 +13,9 @@ from langchain_core.tools import BaseTool, StructuredTool
 from agent_factory import AgentMiddleware, before_model, create_agent, wrap_model_call
 from agent_factory.errors import ArgumentError, UnknownTool
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 GO = {"messages": "Go"}
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 class Doubler:

@@ -22,6 +22,7 @@ from agent_factory import (
 )
 from agent_factory.runtime import composition
 from agent_factory.testing import ScriptedChatModel
+from samples import add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 HIDDEN = TracePolicy(process_inputs=omit_payload, process_outputs=omit_payload)
@@ -40,11 +41,6 @@ class Tracer(BaseTracer):
     @property
     def config(self) -> Any:
         return {"callbacks": [self]}
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def model() -> ScriptedChatModel:

@@ -22,11 +22,7 @@ from agent_factory import errors as errors_module
 from agent_factory.structured_output import ToolStrategy
 from agent_factory.structured_output import strategies as output_module
 from agent_factory.testing import ScriptedChatModel
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from samples import add
 
 
 def hook(result: Any, *can: Any) -> list[AgentMiddleware]:

@@ -10,16 +10,11 @@ from langchain_core.tools import tool
 from langgraph.types import Command
 
 from agent_factory.testing import ScriptedChatModel
+from samples import add_tool as add
 
 theirs = pytest.importorskip("langchain.agents.middleware", reason="the extra peer is missing")
 
 ASK = {"messages": [("user", "Hi")]}
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
-from langchain_core.tools import tool
 from pydantic import BaseModel, Field
 
 import agent_factory as ours
@@ -13,6 +12,7 @@ from agent_factory import create_agent
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.structured_output import StructuredOutputValidationError, ToolStrategy
 from agent_factory.testing import ScriptedChatModel
+from samples import add_tool as add
 
 pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
 
@@ -46,12 +46,6 @@ def answer(schema: str, number: int = 1, **args: Any) -> dict[str, Any]:
 GOOD = [answer("Sum", value=1)]
 BAD = [answer("Sum", value=-1)]
 TWO = [answer("Sum", 1, value=1), answer("Sum", 2, value=2)]
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def agent_of(*members: Any, steps: Any, **options: Any) -> Any:

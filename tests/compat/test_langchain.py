@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import tool
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, StreamWriter, TracePolicy
 
@@ -26,6 +25,7 @@ from agent_factory.errors import (
     UnknownStateKey,
 )
 from agent_factory.testing import ScriptedChatModel, run_hook, run_layer
+from samples import add_tool as add
 
 pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
 
@@ -33,12 +33,6 @@ from langchain.agents import middleware as theirs
 from langchain.agents.middleware import types as their_types
 
 ASK = {"messages": [("user", "Hi")]}
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def agent_of(*members: Any, steps: Any = ("hello",)) -> Any:

@@ -14,11 +14,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
 from agent_factory import ToolNode
 from agent_factory.errors import SpecError, SpecErrors
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from samples import add
 
 
 def undocumented(a: int) -> int:

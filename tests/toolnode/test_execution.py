@@ -18,10 +18,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from samples import add
 
 
 def fail() -> str:

@@ -11,11 +11,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from pydantic import BaseModel
 
 from agent_factory import ToolNode
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from samples import add
 
 
 def calling(a: int, id_: str = "1") -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from agent_factory import ToolNode
 from agent_factory.errors import ArgumentError
+from samples import add
 
 FAILURES = {"value": ValueError, "key": KeyError, "os": OSError}
 
@@ -26,11 +27,6 @@ FAILURES = {"value": ValueError, "key": KeyError, "os": OSError}
 def fail(kind: str) -> str:
     """Fail in some way."""
     raise FAILURES[kind](kind)
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def answer(kind: Any, run: Any, ask: Any, handle: Any, why: str = "value") -> tuple[str, str]:

@@ -12,15 +12,11 @@ from langgraph.prebuilt import tools_condition as langgraph_tools_condition
 from pydantic import BaseModel
 
 from agent_factory import ToolNode, tools_condition
+from samples import add
 
 CALL = {"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}
 ASKS = AIMessage("", tool_calls=[CALL])
 SAYS = AIMessage("Done.")
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @dataclass

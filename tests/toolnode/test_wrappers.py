@@ -18,11 +18,7 @@ from langgraph.types import Command
 
 from agent_factory import ToolNode
 from agent_factory.errors import PathNotSupported
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from samples import add
 
 
 def user(name: Annotated[str, InjectedState("user")]) -> str:
