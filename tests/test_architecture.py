@@ -120,7 +120,7 @@ def test_sync_and_async_are_written_once() -> None:
     for path in SOURCES:
         for function in functions(path):
             if body_length(function) <= 5:
-                continue  # the four places where colour is allowed are this short
+                continue  # the four places where mode is allowed are this short
             body = function.body[1:] if ast.get_docstring(function) else function.body
             text = re.sub(r"\bawait |\ba(?=[a-z]+\()", "", "\n".join(map(ast.unparse, body)))
             where = f"{path.name}:{function.name}"

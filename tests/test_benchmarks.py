@@ -178,7 +178,7 @@ def test_shortfalls_are_what_does_not_reach_its_goal() -> None:
     assert hidden.startswith("group: hidden: ")
 
 
-def test_a_goal_that_no_figure_is_about_is_told() -> None:
+def test_a_goal_without_a_figure_is_reported() -> None:
     missing = report.unmeasured([figure(Interval(1, 1, 1))])
     assert len(missing) == len(GOALS) - 1
     assert not [line for line in missing if GOALS["layers"].what in line]

@@ -234,7 +234,7 @@ def test_an_approved_refund_is_paid(shop: Shop) -> None:
     assert screen.text.endswith("Desk Paid.\n")
 
 
-def test_a_rejected_refund_is_not_paid_and_the_model_is_told(shop: Shop) -> None:
+def test_a_rejected_refund_is_not_paid_and_is_reported_to_the_model(shop: Shop) -> None:
     model = ScriptedChatModel([REFUND, "Sorry."])
     screen = Screen()
     agent = build_desk(model, shop, InMemorySaver())

@@ -44,7 +44,7 @@ def test_quickstart_calls_its_tool_and_answers(show: Show) -> None:
     assert out.strip().endswith("arrives on Thursday.")
 
 
-def test_own_middleware_shows_the_plan_and_runs_in_both_colours(show: Show) -> None:
+def test_own_middleware_shows_the_plan_and_runs_sync_and_async(show: Show) -> None:
     out = show("own_middleware")
     assert "WordBudget.before_model -> __end__  [jump: WordBudget]" in out
     layers = [line for line in out.splitlines() if line.startswith("around each model call")]

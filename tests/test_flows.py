@@ -152,8 +152,8 @@ def test_invoke_calls_a_runnable_in_the_mode_of_the_run(drive: Drive) -> None:
         answer: str = yield Invoke(runnable, 4)
         return answer
 
-    colour = "sync" if drive is run else "async"
-    assert drive(flow()) == f"{colour} 8"
+    mode = "sync" if drive is run else "async"
+    assert drive(flow()) == f"{mode} 8"
 
 
 def test_invoke_passes_its_config_on(drive: Drive) -> None:

@@ -233,7 +233,7 @@ def test_a_turn_has_the_newest_words_and_the_results_since() -> None:
     assert (turn.text, turn.results, turn.asked) == ("b", ("new",), None)
 
 
-def test_whoever_answers_a_question_is_held_to_its_tool_and_others_are_not() -> None:
+def test_an_answer_to_a_question_keeps_its_tool_and_another_message_does_not() -> None:
     refund = function(order_id={"type": "string"}, amount={"type": "number"})
     offer = options.Offer((refund,))
     asked = messages.Asked("act", ("amount",), "refund A-1")
@@ -263,7 +263,7 @@ def test_a_question_names_what_is_missing() -> None:
         ("null", "null"),
     ],
 )
-def test_json_results_are_told_in_words(told: str, words: str) -> None:
+def test_json_results_become_words(told: str, words: str) -> None:
     assert prompts.in_words(told) == words
 
 
@@ -320,7 +320,7 @@ def test_grounded_requests_ask_for_words_of_the_result() -> None:
         ("oh", LocalModelError, "failed: oh"),
     ],
 )
-def test_errors_of_the_engine_are_told_apart(
+def test_errors_of_the_engine_are_distinguished(
     answer: Any, error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):

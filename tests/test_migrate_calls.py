@@ -63,7 +63,7 @@ def test_keywords_are_found_by_any_name_of_the_function() -> None:
         ("create_react_agent(m, [], messages_modifier=f)", "function of the state"),
     ],
 )
-def test_keywords_without_a_counterpart_are_told(call: str, words: str) -> None:
+def test_keywords_without_a_counterpart_are_reported(call: str, words: str) -> None:
     done = migrate_source(f"{REACT}{call}\n")
     assert done.text == f"{OURS}{call}\n"
     (finding,) = done.findings
@@ -91,7 +91,7 @@ def test_a_size_that_may_be_none_is_left_to_a_person() -> None:
     assert 'trigger=("tokens", number)' in finding.write
 
 
-def test_a_parameter_that_is_no_longer_needed_is_told() -> None:
+def test_a_parameter_that_is_no_longer_needed_is_reported() -> None:
     done = migrate_source(
         "from langchain.agents.middleware import HostExecutionPolicy\n"
         "HostExecutionPolicy(create_process_group=True)\n"
@@ -197,7 +197,7 @@ def test_calls_that_a_person_has_to_look_at_stay_and_say_why(call: str, words: s
     assert [(f.line, f.what) for f in again.findings] == [(f.line, f.what) for f in done.findings]
 
 
-def test_all_reasons_of_a_call_are_told_where_they_stand() -> None:
+def test_all_reasons_of_a_call_are_reported_where_they_stand() -> None:
     done = to_agent(
         "create_react_agent(\n    m,\n    [],\n    version='v1',\n    pre_model_hook=h)\n"
     )

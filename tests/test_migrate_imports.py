@@ -324,7 +324,9 @@ def test_imports_that_lead_elsewhere_are_none_of_it() -> None:
         ),
     ],
 )
-def test_what_cannot_be_known_is_told_and_left(text: str, line: int, kind: str, words: str) -> None:
+def test_what_cannot_be_decided_is_reported_and_left(
+    text: str, line: int, kind: str, words: str
+) -> None:
     done = migrate_source(text)
     assert done.text == text
     (finding,) = done.findings

@@ -178,14 +178,14 @@ def test_an_interrupted_tool_runs_again_and_its_sibling_does_not(call: Run) -> N
 
 
 def test_several_interrupts_are_answered_by_their_ids(call: Run) -> None:
-    agent = Shop().agent(asks("size"), asks("colour"), call=call)
+    agent = Shop().agent(asks("size"), asks("mode"), call=call)
     tasks = agent.get_state(THREAD).tasks
     ids = {task.interrupts[0].value["about"]: task.interrupts[0].id for task in tasks}
     with pytest.raises(RuntimeError, match="multiple pending interrupts"):
         call(agent, Command(resume="big"), THREAD)
-    answers = {ids["colour"]: "red", ids["size"]: "big"}
+    answers = {ids["mode"]: "red", ids["size"]: "big"}
     result = call(agent, Command(resume=answers), THREAD)
-    assert [m.text for m in result["messages"][2:4]] == ["size: big", "colour: red"]
+    assert [m.text for m in result["messages"][2:4]] == ["size: big", "mode: red"]
 
 
 def test_a_stop_before_the_tools_holds_all_calls_of_the_turn(call: Run) -> None:

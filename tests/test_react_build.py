@@ -245,7 +245,7 @@ def test_a_run_has_a_limit_of_its_own() -> None:
         ({"interrupt_before": "*"}, ("agent",)),
     ],
 )
-def test_a_run_pauses_where_it_is_told_to_and_goes_on(given: Any, after: Any, call: Any) -> None:
+def test_a_run_pauses_at_the_named_nodes_and_continues(given: Any, after: Any, call: Any) -> None:
     """B58, D20-D22"""
     agent = create_react_agent(model(ADD, "It is 5."), [add], checkpointer=InMemorySaver(), **given)
     thread: Any = {"configurable": {"thread_id": "1"}}

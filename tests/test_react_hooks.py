@@ -103,7 +103,7 @@ def test_without_tools_everything_runs_once_in_its_order() -> None:
     assert order(agent) == nodes
 
 
-def test_without_tools_a_call_is_left_to_whoever_holds_the_agent(call: Any) -> None:
+def test_without_tools_a_call_is_left_to_the_outer_graph(call: Any) -> None:
     """B56"""
     messages = call(create_react_agent(model(ADD), []), ASK)["messages"]
     assert [m.type for m in messages] == ["human", "ai"]
@@ -285,7 +285,7 @@ def test_a_hook_may_speak_in_the_stream(collect: Any) -> None:
     assert collect(agent, ASK, stream_mode="custom") == ["here"]
 
 
-def test_models_that_a_hook_asks_are_heard(collect: Any) -> None:
+def test_tokens_of_models_that_a_hook_calls_are_streamed(collect: Any) -> None:
     """As in any node of a graph: listeners go by the name of the node."""
 
     def hook(state: Any) -> None:

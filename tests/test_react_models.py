@@ -159,7 +159,7 @@ class Mute(FakeListChatModel):
     "given", [RunnableLambda(told) | model(), Mute(responses=[]), RunnableLambda(told)]
 )
 @pytest.mark.parametrize("tools", [[add], [WEB]])
-def test_a_model_that_cannot_be_told_of_tools_is_refused_with_words(given: Any, tools: Any) -> None:
+def test_a_model_without_bind_tools_is_refused_with_a_hint(given: Any, tools: Any) -> None:
     """B28, E38: by the types known for it, when the agent is built."""
     with pytest.raises(ModelTakesNoTools, match="has no attribute 'bind_tools'") as caught:
         create_react_agent(given, tools)

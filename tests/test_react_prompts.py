@@ -148,7 +148,7 @@ def test_a_prompt_may_ask_for_more_by_name(call: Any) -> None:
     assert shown(asked)[0] == ("system", "Ada, home")
 
 
-def test_models_that_a_prompt_asks_are_not_heard(collect: Any) -> None:
+def test_tokens_of_models_that_a_prompt_calls_are_not_streamed(collect: Any) -> None:
     """Their words are not the agent's."""
 
     def told(state: Any) -> Any:
@@ -287,7 +287,7 @@ def test_chosen_messages_are_looked_at_and_those_of_the_state_are_not(call: Any)
         call(create_react_agent(model(), [add], **breaking), ASK)
 
 
-def test_a_hook_may_mend_the_history(call: Any) -> None:
+def test_a_hook_may_repair_the_history(call: Any) -> None:
     """B33, B60"""
     answer = {"messages": [ToolMessage("5", tool_call_id="1")]}
     agent = create_react_agent(model(), [add], pre_model_hook=lambda state: answer)

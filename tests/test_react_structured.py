@@ -170,7 +170,7 @@ def test_a_hook_cleans_the_message_before_it_is_read(call: Any) -> None:
     assert asked.requests[1].messages[-1].text == "5"
 
 
-def test_the_answers_words_are_heard(collect: Any) -> None:
+def test_the_tokens_of_the_answer_are_streamed(collect: Any) -> None:
     """It is the agent's own model that speaks, in a node of its own."""
     agent = create_react_agent(ScriptedChatModel(["Hm.", answer()]), [], response_format=Answer)
     nodes = {about["langgraph_node"] for _, about in collect(agent, ASK, stream_mode="messages")}

@@ -167,7 +167,9 @@ def test_tools_are_given_the_state_as_its_schema_makes_it(
 
 
 @both
-def test_unknown_tools_and_bad_arguments_are_told_to_the_model(version: Any, call: Any) -> None:
+def test_unknown_tools_and_invalid_arguments_are_reported_to_the_model(
+    version: Any, call: Any
+) -> None:
     """C43, C45, as in any agent."""
     wrong = [called("sub", a=1), {**ADD, "args": {"a": "two"}}]
     agent = create_react_agent(model(wrong, "Done."), [add], version=version)

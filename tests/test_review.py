@@ -255,12 +255,12 @@ def test_an_interrupt_in_a_tool_of_a_react_agent_is_answered(act: Act, version: 
 
 def test_several_interrupts_are_answered_one_by_one(act: Act) -> None:
     till = Till()
-    agent = asked(till, [asks("size"), LOOK, asks("colour")], "Done.")
-    assert [call.id for call in act("pending", agent).calls] == ["size", "colour"]
-    act("respond", agent, "red", "colour")
+    agent = asked(till, [asks("size"), LOOK, asks("mode")], "Done.")
+    assert [call.id for call in act("pending", agent).calls] == ["size", "mode"]
+    act("respond", agent, "red", "mode")
     (left,) = act("pending", agent).calls
     result = act("respond", agent, "big", left.interrupt_id)
-    assert said(result) == {"size": "size: big", "look": "all there", "colour": "colour: red"}
+    assert said(result) == {"size": "size: big", "look": "all there", "mode": "mode: red"}
     assert till.done.count("look") == 1
     assert goes_on(agent)
 

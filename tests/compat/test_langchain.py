@@ -277,15 +277,15 @@ def test_spans_are_recorded_by_the_policy_of_the_middleware() -> None:
 
 
 def test_a_missing_variant_is_named_with_its_class(call: Any) -> None:
-    class OneColour(theirs.AgentMiddleware[Any, Any]):
+    class OneMode(theirs.AgentMiddleware[Any, Any]):
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
             return handler(request)
 
-    agent = agent_of(OneColour())
+    agent = agent_of(OneMode())
     if call.__name__ == "sync":
         assert call(agent, ASK)["messages"][-1].text == "hello"
         return
-    with pytest.raises(PathNotSupported, match=r"OneColour: has no awrap_model_call"):
+    with pytest.raises(PathNotSupported, match=r"OneMode: has no awrap_model_call"):
         call(agent, ASK)
 
 

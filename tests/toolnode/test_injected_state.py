@@ -30,7 +30,7 @@ def spoil(state: Annotated[Any, InjectedState]) -> str:
     """Change all that can be reached."""
     state["messages"].append(HumanMessage("forged"))
     state["cart"]["lamps"].append(2)
-    state["cart"]["colours"].add("red")
+    state["cart"]["modes"].add("red")
     state["cart"]["extra"] = True
     state["new"] = True
     return "spoilt"
@@ -40,7 +40,7 @@ def spoil(state: Annotated[Any, InjectedState]) -> str:
 def spoil_a_field(cart: Annotated[Any, InjectedState("cart")]) -> str:
     """Change a field."""
     cart["lamps"].append(2)
-    cart["colours"].add("red")
+    cart["modes"].add("red")
     return "spoilt"
 
 
@@ -48,7 +48,7 @@ def spoil_a_field(cart: Annotated[Any, InjectedState("cart")]) -> str:
 def spoil_at_run_time(runtime: ToolRuntime[Any, Any]) -> str:
     """Change what the runtime holds."""
     runtime.state["cart"]["lamps"].append(2)
-    runtime.state["cart"]["colours"].add("red")
+    runtime.state["cart"]["modes"].add("red")
     return "spoilt"
 
 
@@ -56,7 +56,7 @@ def after(kind: Any, call: Any, ask: Any, given: Any, **options: Any) -> Any:
     """The state of a thread in which a tool changed what it was given."""
     graph = StateGraph(Shop).add_node("tools", kind([given], **options))
     agent: Any = graph.add_edge(START, "tools").compile()
-    cart = {"lamps": [1], "colours": {"blue"}}
+    cart = {"lamps": [1], "modes": {"blue"}}
     return call(agent, {"messages": ask((given.name, {})), "cart": cart})
 
 
@@ -69,13 +69,13 @@ def test_c39_changes_of_a_tool_leak_into_the_state_in_langgraph(
 ) -> None:
     """E21: only the outermost dict is fresh."""
     cart = after(LangGraphToolNode, call, ask, given)["cart"]
-    assert (cart["lamps"], cart["colours"]) == ([1, 2], {"blue", "red"})
+    assert (cart["lamps"], cart["modes"]) == ([1, 2], {"blue", "red"})
 
 
 @SPOILERS
 def test_c39_changes_of_a_tool_stay_in_its_copy_here(call: Any, ask: Any, given: Any) -> None:
     result = after(ToolNode, call, ask, given)
-    assert result["cart"] == {"lamps": [1], "colours": {"blue"}}
+    assert result["cart"] == {"lamps": [1], "modes": {"blue"}}
     assert [m.text for m in result["messages"]] == ["", "spoilt"]
 
 
