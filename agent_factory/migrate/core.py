@@ -120,10 +120,12 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
             problems = list(problems_of(site))
             if not site.use.certain:
                 why = "another statement gives this name a value, too"
-                problems.append(source.finding(site.call, "call", called, why, "import it once"))
+                problems.append(
+                    source.finding(site.call, "call", called, why, "a single import of it")
+                )
             elif is_taken(source, name):
                 why = f"this file uses the name {name} for something else"
-                write = "rename that, and run this again"
+                write = "another name for that, and run this again"
                 problems.append(source.finding(site.call, "name-taken", called, why, write))
             yield from problems
             if not problems:

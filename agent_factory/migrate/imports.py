@@ -142,7 +142,7 @@ class Imports:
                 "name-taken",
                 binding.local,
                 f"this file uses the name {ROOT} for something else, which would hide the package",
-                f"rename that, or import the names that are used, from {', '.join(homes)}",
+                f"another name for that, or imports of the names that are used, from {', '.join(homes)}",
             )
             return [old]
         for use, target in targets.items():

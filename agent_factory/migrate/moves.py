@@ -259,7 +259,7 @@ KEYWORDS: Final[Mapping[Symbol, Mapping[str, Keyword]]] = {
             "trigger",
             '("tokens", {})',
             why="this file does not show the number",
-            write='trigger=("tokens", number), or leave it out if it is None',
+            write='trigger=("tokens", number), or nothing if it is None',
         ),
         "messages_to_keep": Keyword(
             "keep",
@@ -272,7 +272,7 @@ KEYWORDS: Final[Mapping[Symbol, Mapping[str, Keyword]]] = {
         "create_process_group": Keyword(
             None,
             why="the shell always gets its own process group here",
-            write="leave it out",
+            write="nothing",
         )
     },
 }

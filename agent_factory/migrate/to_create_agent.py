@@ -147,7 +147,9 @@ def _interrupts(source: Source, value: cst.BaseExpression) -> Problem | None:
 
 _POSITIONS = ("model", "tools")
 
-_UNKNOWN = Problem("create_agent has no such parameter", "leave it out, or find its counterpart")
+_UNKNOWN = Problem(
+    "create_agent has no such parameter", "nothing, or its counterpart in create_agent"
+)
 
 _STARRED = Problem(
     "it hides which parameters are passed",
@@ -179,9 +181,7 @@ _RULES: Mapping[str, Rule | Problem | None] = {
     "interrupt_before": _interrupts,
     "interrupt_after": _interrupts,
     "debug": None,
-    "version": Problem(
-        "create_agent has one version, which sends calls as v2 does", "leave it out"
-    ),
+    "version": Problem("create_agent has one version, which sends calls as v2 does", "nothing"),
     "name": None,
 }
 """For each parameter: a rule, a problem in any case, or None where it means the same."""
