@@ -142,7 +142,8 @@ class Imports:
                 "name-taken",
                 binding.local,
                 f"this file uses the name {ROOT} for something else, which would hide the package",
-                f"another name for that, or imports of the names that are used, from {', '.join(homes)}",
+                "another name for that, or imports of the names that are used, from "
+                f"{', '.join(homes)}",
             )
             return [old]
         for use, target in targets.items():
