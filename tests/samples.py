@@ -11,6 +11,8 @@ from typing import Any
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
+from agent_factory import AgentMiddleware, Topology, hook_config, plan_agent
+
 
 def add(a: int, b: int) -> int:
     """Add two numbers."""
@@ -32,3 +34,34 @@ def last_text(result: Any) -> str:
 def tool_results(result: Any) -> list[tuple[str, str]]:
     """The text and the status of each tool message."""
     return [(m.text, m.status) for m in result["messages"] if m.type == "tool"]
+
+
+def find(query: str) -> str:
+    """Find."""
+    return query
+
+
+class Guard(AgentMiddleware):
+    """Middleware with hooks, a jump and both kinds of layers."""
+
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+    def around_model(self, request: Any) -> Any:
+        return (yield request)
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+
+def full_plan() -> Topology:
+    """A plan with hooks, layers, a jump, and tools of every kind."""
+    return plan_agent(
+        tools=[find, {"type": "web_search"}],
+        middleware=[Guard(), Guard(name="other")],
+        response_format={"title": "Answer", "type": "object"},
+    )

@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_factory import (
-    AgentMiddleware,
     Topology,
     TopologyFileError,
-    hook_config,
     load_topology,
     plan_agent,
 )
@@ -31,6 +29,7 @@ from agent_factory.topology import (
     plan,
 )
 from agent_factory.topology.load import json_schema
+from samples import full_plan
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -142,35 +141,7 @@ def test_a_snapshot_that_was_edited_by_hand_is_refused(text: str, words: str) ->
     assert "snapshot-update" in caught.value.hint
 
 
-def find(query: str) -> str:
-    """Find."""
-    return query
-
-
-class Guard(AgentMiddleware):
-    @hook_config(can_jump_to=["end"])
-    def before_model(self, state: Any, runtime: Any) -> None:
-        """Look."""
-
-    def after_agent(self, state: Any, runtime: Any) -> None:
-        """Look."""
-
-    def around_model(self, request: Any) -> Any:
-        return (yield request)
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
-
-
-def full() -> Topology:
-    return plan_agent(
-        tools=[find, {"type": "web_search"}],
-        middleware=[Guard(), Guard(name="other")],
-        response_format={"title": "Answer", "type": "object"},
-    )
-
-
-@pytest.mark.parametrize("plan", [plan_agent(), full()], ids=["least", "full"])
+@pytest.mark.parametrize("plan", [plan_agent(), full_plan()], ids=["least", "full"])
 def test_json_is_read_back_as_the_same_plan(plan: Topology) -> None:
     text = plan.to_json()
     assert load_topology(text) == plan
@@ -178,8 +149,8 @@ def test_json_is_read_back_as_the_same_plan(plan: Topology) -> None:
 
 
 def test_json_depends_on_the_plan_alone() -> None:
-    assert full().to_json() == full().to_json()
-    assert "0x" not in full().to_json()
+    assert full_plan().to_json() == full_plan().to_json()
+    assert "0x" not in full_plan().to_json()
 
 
 def test_the_schema_is_published() -> None:
@@ -188,7 +159,7 @@ def test_the_schema_is_published() -> None:
 
 
 def test_json_has_a_line_for_each_part() -> None:
-    lines = full().to_json().splitlines()
+    lines = full_plan().to_json().splitlines()
     assert '    {"source": "__start__", "targets": ["Guard.before_model"], "route": null},' in lines
     assert [line for line in lines if line.startswith('  "')][:2] == [
         '  "format": "agent_factory.topology",',
@@ -197,7 +168,7 @@ def test_json_has_a_line_for_each_part() -> None:
 
 
 def changed(**changes: Any) -> str:
-    return json.dumps({**json.loads(full().to_json()), **changes})
+    return json.dumps({**json.loads(full_plan().to_json()), **changes})
 
 
 @pytest.mark.parametrize(

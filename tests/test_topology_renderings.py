@@ -2,43 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from agent_factory import AgentMiddleware, Topology, hook_config, plan_agent
-
-
-def find(query: str) -> str:
-    """Find."""
-    return query
-
-
-class Guard(AgentMiddleware):
-    @hook_config(can_jump_to=["end"])
-    def before_model(self, state: Any, runtime: Any) -> None:
-        """Look."""
-
-    def after_agent(self, state: Any, runtime: Any) -> None:
-        """Look."""
-
-    def around_model(self, request: Any) -> Any:
-        return (yield request)
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
-
-
-def full() -> Topology:
-    return plan_agent(
-        tools=[find, {"type": "web_search"}],
-        middleware=[Guard(), Guard(name="other")],
-        response_format={"title": "Answer", "type": "object"},
-    )
+from agent_factory import plan_agent
+from samples import Guard, full_plan
 
 
 def test_mermaid_shows_nodes_edges_reasons_layers_and_tools() -> None:
-    lines = [line.strip() for line in full().to_mermaid().splitlines()]
+    lines = [line.strip() for line in full_plan().to_mermaid().splitlines()]
     assert lines[0] == "flowchart TD"
     assert 'n3["model<br/>in Guard.around_model #gt; other.around_model"]' in lines
     assert 'n4["tools<br/>in Guard.wrap_tool_call #gt; other.wrap_tool_call<br/>find"]' in lines
@@ -52,7 +23,7 @@ def test_mermaid_cannot_be_broken_by_a_name() -> None:
 
 
 def test_an_explanation_gives_every_order_and_its_reason() -> None:
-    text = full().explain()
+    text = full_plan().explain()
     assert "before each model call; in the order of the list:\n  1. Guard\n  2. other" in text
     assert "once, when a run ends; in reverse order of the list:\n  1. other\n  2. Guard" in text
     assert "the outermost" in text
@@ -61,20 +32,20 @@ def test_an_explanation_gives_every_order_and_its_reason() -> None:
 
 
 def test_an_edge_is_explained_with_all_its_reasons() -> None:
-    text = full().explain("model", "Guard.before_model")
+    text = full_plan().explain("model", "Guard.before_model")
     assert "Guard, other may answer the model's calls" in text
     assert "missing or invalid" in text
 
 
 def test_an_edge_that_does_not_exist_is_answered_with_those_that_do() -> None:
-    text = full().explain("Guard.before_model", "tools")
+    text = full_plan().explain("Guard.before_model", "tools")
     assert text.startswith("No edge leads from Guard.before_model to tools.")
     assert "Guard.before_model -> other.before_model" in text
-    assert "is where a run ends" in full().explain("__end__", "model")
+    assert "is where a run ends" in full_plan().explain("__end__", "model")
 
 
 def test_names_that_are_not_nodes_are_refused() -> None:
     with pytest.raises(KeyError, match="nowhere"):
-        full().explain("model", "nowhere")
+        full_plan().explain("model", "nowhere")
     with pytest.raises(TypeError, match="two nodes"):
-        full().explain("model")
+        full_plan().explain("model")

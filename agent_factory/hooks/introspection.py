@@ -134,7 +134,7 @@ def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
             yield ArgumentError(f"{owner}.{name}", f"must be {expected}, got {describe(value)}.")
     for name in ("expected_tools", "unused"):
         value = getattr(middleware, name)
-        if value != () and not is_strings(value):
+        if value != () and not is_strings(value):  # () is the default, in nearly every class
             reason = f"must be a tuple of strings, got {describe(value)}."
             yield ArgumentError(f"{owner}.{name}", reason)
             return
