@@ -20,6 +20,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agent_factory import ModelRequest
+from agent_factory.middleware._shared.messages import CALL_BLOCKS, REASONING_BLOCKS
 from agent_factory.structured_output.strategies import AutoStrategy, ProviderStrategy, ToolStrategy
 
 WRITTEN_BY = "lc_written_by"
@@ -28,32 +29,12 @@ WRITTEN_BY = "lc_written_by"
 _COMMON_SETTINGS = frozenset({"temperature", "top_p", "max_tokens", "stop"})
 """Settings that LangChain's chat models take under one name, whatever their provider."""
 
-_MODEL_NAMES = ("model", "model_name", "model_id")
-
 _ENDPOINTS = ("openai_api_base", "base_url", "anthropic_api_url", "endpoint_url", "azure_endpoint")
 """Fields of chat models that hold the address they call: one class may serve several providers."""
 
-_DROPPED_BLOCKS = frozenset(
-    {
-        # Thoughts.
-        "thinking",
-        "redacted_thinking",
-        "reasoning",
-        "reasoning_content",
-        "thought",
-        # Tool calls as content; `tool_calls` holds them in the form that every model is given.
-        "tool_use",
-        "tool_call",
-        "tool_call_chunk",
-        "function_call",
-        "invalid_tool_call",
-        "input_json_delta",
-        # Cache marks, by their type or by their only key.
-        "cachePoint",
-        "cache_point",
-        "cache_control",
-    }
-)
+# `tool_calls` holds the calls in the form that every model is given. Cache marks are named by their
+# type or by their only key.
+_DROPPED_BLOCKS = REASONING_BLOCKS | CALL_BLOCKS | {"cachePoint", "cache_point", "cache_control"}
 
 _DATA_KEYS = {
     "image": ("base64", "url"),
@@ -75,6 +56,12 @@ def unbound(model: Any) -> Any:
     return model
 
 
+def model_name(model: Any) -> str | None:
+    """The name that a chat model has at its provider; None if it has none."""
+    names = (getattr(model, key, None) for key in ("model_name", "model", "model_id"))
+    return next((name for name in names if isinstance(name, str)), None)
+
+
 def provider_of(model: Any) -> str | None:
     """A name for the provider of a model; None if the model has no name.
 
@@ -82,7 +69,7 @@ def provider_of(model: Any) -> str | None:
     itself may hold secrets, and the name is written into the thread.
     """
     model = unbound(model)
-    if not any(isinstance(getattr(model, name, None), str) for name in _MODEL_NAMES):
+    if model_name(model) is None:
         return None
     cls = type(model)
     addresses = [str(value) for name in _ENDPOINTS if (value := getattr(model, name, None))]
@@ -115,17 +102,6 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
       names these.
 
     In both cases, an answer keeps its provider's own form only for that provider.
-
-    Args:
-        request: The request as it was made for `request.model`.
-        model: The chat model to ask instead.
-
-    >>> from langchain_core.language_models import FakeListChatModel as Fake
-    >>> mine, other = Fake(responses=["a"]), Fake(responses=["b"])
-    >>> settings = {"temperature": 0, "cache_control": {"type": "ephemeral"}}
-    >>> request = ModelRequest(model=mine, messages=[], model_settings=settings)
-    >>> portable_request(request, other).model_settings
-    {'temperature': 0}
     """
     is_same = same_provider(request.model, model)
     messages = readable_messages(request, model, is_same_provider=is_same)
@@ -152,12 +128,9 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
 def readable_messages(
     request: ModelRequest[Any], model: Any, *, is_same_provider: bool
 ) -> list[Any]:
-    """The messages of a request, each answer in its own form only for the provider that wrote it.
+    """The messages of a request as a model reads them: only its own provider's in their own form.
 
-    Args:
-        request: The request.
-        model: The model that is to read them.
-        is_same_provider: Whether the model's provider is that of `request.model`.
+    `is_same_provider` says whether the provider of the model is that of `request.model`.
     """
     messages: list[Any] = request.messages
     # The whole history is scanned at each model call, so the scan calls no function.
@@ -179,16 +152,7 @@ def readable_messages(
 
 
 def portable_message(message: BaseMessage) -> BaseMessage | None:
-    """A message in a form that every provider accepts; None if nothing is left of it.
-
-    Args:
-        message: Any message. It is not changed; a message that is portable is returned itself.
-
-    >>> thinking = {"type": "thinking", "thinking": "2 + 2 ...", "signature": "x"}
-    >>> answer = AIMessage([thinking, {"type": "text", "text": "Four."}])
-    >>> portable_message(answer).content
-    'Four.'
-    """
+    """A message, or a copy, that every provider accepts; None if nothing is left of it."""
     content: Any = message.content
     if not isinstance(content, str):
         content = [part for block in content if (part := _portable_block(block)) is not None]

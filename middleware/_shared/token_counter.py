@@ -22,11 +22,7 @@ TokenCounter = Callable[[Sequence[BaseMessage]], int]
 
 
 def check_token_counter(token_counter: Any) -> None:
-    """Reject an argument that is not a function.
-
-    Raises:
-        TypeError: It cannot be called.
-    """
+    """Reject an argument that is not a function."""
     if not callable(token_counter):
         raise TypeError(
             f"token_counter must be a function of a list of messages, got {token_counter!r}."
