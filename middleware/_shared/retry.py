@@ -95,15 +95,7 @@ class Retries:
             )
 
     def around(self, request: RequestT, failed: Callable[[Exception], ResultT]) -> Flow[ResultT]:
-        """Call inward until an attempt succeeds.
-
-        Args:
-            request: The request, the same for each attempt.
-            failed: Makes the result out of the exception of the last attempt.
-
-        Raises:
-            Exception: The call raised an exception that `retry_on` does not cover.
-        """
+        """Call inward until an attempt succeeds; `failed` turns the last exception to a result."""
         waits: Iterator[float] | None = None
         while True:
             try:
@@ -130,16 +122,7 @@ class Retries:
         return isinstance(error, kinds)
 
     def failure_text(self, error: Exception, subject: str, advice: str) -> str:
-        """The text that stands in for a result after the last attempt.
-
-        Args:
-            error: What the attempt raised.
-            subject: What failed.
-            advice: What the reader of the text can do.
-
-        Raises:
-            Exception: The error itself, with a note, where `on_failure` is "error".
-        """
+        """The text that stands in for a result after the last attempt, or raise the error."""
         number = self.max_retries + 1
         attempts = f"{number} attempt{'s' if number > 1 else ''}"
         if self.on_failure == "error":

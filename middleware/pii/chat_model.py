@@ -82,18 +82,20 @@ class GuardedChatModel(BaseChatModel):
         return structured
 
     def get_token_ids(self, text: str) -> list[int]:
-        """Count like the other model."""
         return list(self.inner.get_token_ids(text))
 
     def get_num_tokens(self, text: str) -> int:
-        """Count like the other model."""
         return int(self.inner.get_num_tokens(text))
 
     def get_num_tokens_from_messages(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> int:
-        """Count like the other model."""
         return int(self.inner.get_num_tokens_from_messages(messages, *args, **kwargs))
+
+    @property
+    def _described(self) -> Any:
+        """Whatever describes the model to LangChain: another kind of model has no description."""
+        return self.inner if isinstance(self.inner, BaseChatModel) else super()
 
     # The next three are not documented (langchain-core 1.7, language_models/chat_models.py).
     # A test in test_pii_chat_model.py fails if BaseChatModel loses one of them.
@@ -105,17 +107,11 @@ class GuardedChatModel(BaseChatModel):
 
     def _streaming_disabled(self, **kwargs: Any) -> bool:
         # BaseChatModel asks this before it streams; the answer depends on the other model's fields.
-        if isinstance(self.inner, BaseChatModel):
-            return self.inner._streaming_disabled(**kwargs)
-        return super()._streaming_disabled(**kwargs)
+        return bool(self._described._streaming_disabled(**kwargs))
 
     def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
         # The key of a cache: another guard makes other answers.
-        if isinstance(self.inner, BaseChatModel):
-            key = self.inner._get_llm_string(stop=stop, **kwargs)
-        else:
-            key = super()._get_llm_string(stop=stop, **kwargs)
-        return f"{key} {self.guard!r}"
+        return f"{self._described._get_llm_string(stop=stop, **kwargs)} {self.guard!r}"
 
     @property
     def _llm_type(self) -> str:
@@ -126,9 +122,7 @@ class GuardedChatModel(BaseChatModel):
         return dict(getattr(self.inner, "_identifying_params", {}))
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
-        if isinstance(self.inner, BaseChatModel):
-            return self.inner._get_ls_params(stop=stop, **kwargs)
-        return super()._get_ls_params(stop=stop, **kwargs)
+        return self._described._get_ls_params(stop=stop, **kwargs)
 
     def _generate(
         self,

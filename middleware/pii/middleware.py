@@ -31,7 +31,6 @@ from agent_factory.middleware._shared.redaction.rules import (
 from agent_factory.middleware.pii.chat_model import guard_model
 from agent_factory.middleware.pii.messages import (
     Guard,
-    map_text,
     redact_message,
     redact_result,
     redact_value,
@@ -221,18 +220,16 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     def _redact_input(self, state: PIIState, messages: Sequence[HumanMessage]) -> dict[str, Any]:
         """The update for messages of the user; with "block", `before_model` raises its error."""
         found: list[PIIMatch] = []
-        rule = self.rule
-        if rule.strategy == "block":
+        redact = self.rule.apply
+        if self.strategy == "block":
             # The data leaves the thread all the same, so that the next run is not blocked by it.
-            rule = replace(rule, strategy="redact")
+            rule = replace(self.rule, strategy="redact")
 
-            def collect(path: Any, text: str) -> str:
+            def redact(text: str) -> str:
                 found.extend(rule.find(text))
-                return text
+                return rule.apply(text)
 
-            for message in messages:
-                map_text(message.content, collect)
-        redacted = [(message, redact_message(message, rule.apply)) for message in messages]
+        redacted = [(message, redact_message(message, redact)) for message in messages]
         update: dict[str, Any] = {}
         if changed := [new for old, new in redacted if new is not old]:
             update["messages"] = changed
