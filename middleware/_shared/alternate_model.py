@@ -18,7 +18,6 @@ from agent_factory.middleware._shared.provider_conversion import (
     model_name,
     portable_request,
     provider_of,
-    readable_messages,
     same_provider,
     unbound,
 )
@@ -102,8 +101,7 @@ class AlternateModel:
 
 def request_for_own_model(request: ModelRequest[Any]) -> ModelRequest[Any]:
     """The request with messages that its own model can read, whichever providers wrote them."""
-    messages = readable_messages(request, request.model, is_same_provider=True)
-    return request if messages is request.messages else request.override(messages=messages)
+    return portable_request(request, request.model)
 
 
 def model_label(model: Any) -> str:

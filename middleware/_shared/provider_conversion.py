@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from hashlib import sha256
+from operator import is_
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -37,10 +38,7 @@ _ENDPOINTS = ("openai_api_base", "base_url", "anthropic_api_url", "endpoint_url"
 _DROPPED_BLOCKS = REASONING_BLOCKS | CALL_BLOCKS | {"cachePoint", "cache_point", "cache_control"}
 
 _DATA_KEYS = {
-    "image": ("base64", "url"),
-    "audio": ("base64", "url"),
-    "video": ("base64", "url"),
-    "file": ("base64", "url"),
+    **dict.fromkeys(("image", "audio", "video", "file"), ("base64", "url")),
     "text-plain": ("text", "base64", "url"),
 }
 """LangChain's standard blocks, each with the keys of which one holds the data itself.
@@ -91,20 +89,11 @@ def same_provider(one: Any, other: Any) -> bool:
 def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any]:
     """The request for another model, without what only the first model's provider understands.
 
-    If both models have the same provider, everything is kept. Otherwise:
-
-    - `model_settings` keeps temperature, top_p, max_tokens and stop;
-    - tools lose the extras of a provider; tools that the first provider runs are dropped;
-    - `tool_choice` becomes "auto", "any", "none" or the name of a tool that is still there;
-    - a `ProviderStrategy` becomes an `AutoStrategy` without `strict`, resolved for the new model;
-    - messages and the system message lose cache marks, thoughts, tool calls in a provider's form
-      and ids of responses. Attachments are kept, except files that the provider stores: the text
-      names these.
-
-    In both cases, an answer keeps its provider's own form only for that provider.
+    docs/middleware/model_fallback.md lists what is kept and what is dropped. If both models have
+    the same provider, only answers of other providers change.
     """
     is_same = same_provider(request.model, model)
-    messages = readable_messages(request, model, is_same_provider=is_same)
+    messages = _readable_messages(request.messages, model, is_same)
     if is_same:
         unchanged = model is request.model and messages is request.messages
         return request if unchanged else request.override(model=model, messages=messages)
@@ -125,29 +114,21 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     )
 
 
-def readable_messages(
-    request: ModelRequest[Any], model: Any, *, is_same_provider: bool
-) -> list[Any]:
-    """The messages of a request as a model reads them: only its own provider's in their own form.
-
-    `is_same_provider` says whether the provider of the model is that of `request.model`.
-    """
-    messages: list[Any] = request.messages
+def _readable_messages(messages: list[Any], model: Any, is_same_provider: bool) -> list[Any]:
+    """The messages as a model reads them: only those of its own provider in their own form."""
     # The whole history is scanned at each model call, so the scan calls no function.
     if is_same_provider and not [m for m in messages if WRITTEN_BY in m.response_metadata]:
         return messages
     provider = provider_of(model)
     found: list[Any] = []
     for message in messages:
-        writer = message.response_metadata.get(WRITTEN_BY)
-        if writer is None or not isinstance(message, AIMessage):
-            is_native = is_same_provider
-        else:
-            is_native = writer == provider
+        is_answer = isinstance(message, AIMessage)
+        writer = message.response_metadata.get(WRITTEN_BY) if is_answer else None
+        is_native = is_same_provider if writer is None else writer == provider
         portable = message if is_native else portable_message(message)
         if portable is not None:
             found.append(portable)
-    is_unchanged = len(found) == len(messages) and all(map(lambda a, b: a is b, found, messages))
+    is_unchanged = len(found) == len(messages) and all(map(is_, found, messages))
     return messages if is_unchanged else found
 
 
@@ -237,20 +218,18 @@ def _tool_name(tool: Any) -> str:
 def _portable_choice(choice: Any, names: Collection[str]) -> str | None:
     if isinstance(choice, bool):
         return "any" if choice else None
-    word = choice
-    if isinstance(choice, Mapping):
-        parts = (choice, choice.get("function"), choice.get("tool"))
-        found = [part.get("name") for part in parts if isinstance(part, Mapping)]
-        word = next((name for name in found if isinstance(name, str)), None)
-        word = word or choice.get("type") or next(iter(choice), None)
+    word = forced_tool(choice)
+    if not word and isinstance(choice, Mapping):
+        word = choice.get("type") or next(iter(choice), None)
     if word in ("any", "required"):
         return "any"
     return word if word in ("auto", "none") or word in names else None
 
 
-def forced_tool(tool_choice: Any) -> Any:
+def forced_tool(tool_choice: Any) -> str | None:
     """The name of the tool that a `tool_choice` forces, in any provider's form; None if none."""
     if not isinstance(tool_choice, Mapping):
         return tool_choice if isinstance(tool_choice, str) else None
-    function = tool_choice.get("function")
-    return (function if isinstance(function, Mapping) else tool_choice).get("name")
+    parts = (tool_choice, tool_choice.get("function"), tool_choice.get("tool"))
+    names = (part.get("name") for part in parts if isinstance(part, Mapping))
+    return next((name for name in names if isinstance(name, str)), None)

@@ -44,11 +44,8 @@ def guard_model(model: Any, guard: Guard) -> Any:
         if inner.guard == guard:
             return model
         inner = inner.inner
-    fields = {}
-    if isinstance(model, BaseChatModel):
-        fields = {
-            key: getattr(model, key) for key in _COPIED_FIELDS if key in model.model_fields_set
-        }
+    chosen = model.model_fields_set if isinstance(model, BaseChatModel) else ()
+    fields = {key: getattr(model, key) for key in _COPIED_FIELDS if key in chosen}
     return GuardedChatModel(inner=model, guard=guard, **fields)
 
 

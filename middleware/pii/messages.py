@@ -129,9 +129,12 @@ def is_call(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") in _CALL_TYPES
 
 
-def text_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of `additional_kwargs` that is text of the model."""
-    return {key: value for key, value in extras.items() if key in _TEXT_KEYS or key == "audio"}
+def map_answer(message: AIMessage, replace_text: Callable[[TextPath, str], str]) -> dict[str, Any]:
+    """Return the fields of an answer that hold text of the model, with their texts replaced."""
+    extras = message.additional_kwargs
+    texts = {key: value for key, value in extras.items() if key in _TEXT_KEYS or key == "audio"}
+    extras = {**extras, **map_text(texts, replace_text, (EXTRAS,))}
+    return {EXTRAS: extras, "content": map_text(message.content, replace_text)}
 
 
 @dataclass(frozen=True)
@@ -150,19 +153,16 @@ class Guard:
 
     def redact_answer(self, message: AIMessage) -> AIMessage:
         """Return a complete answer with the rule applied."""
-        content: Any = message.content
-        extras = message.additional_kwargs
-        update: dict[str, Any] = {}
+        update: dict[str, Any] = {"content": message.content, EXTRAS: message.additional_kwargs}
         if self.text:
-            text = map_text(text_extras(extras), lambda _, text: self.rule.apply(text), (EXTRAS,))
-            extras = {**extras, **text}
-            content = map_text(content, lambda _, text: self.rule.apply(text))
+            update = map_answer(message, lambda _, text: self.rule.apply(text))
         if self.redacts_calls:
-            content = self.redact_calls(content)
-            extras = self.redact_raw_calls(extras)
-            update["tool_calls"] = self.redact_calls(message.tool_calls)
-            update["invalid_tool_calls"] = self.redact_calls(message.invalid_tool_calls)
-        update = {"content": content, EXTRAS: extras, **update}
+            update = {
+                "content": self.redact_calls(update["content"]),
+                EXTRAS: self.redact_raw_calls(update[EXTRAS]),
+                "tool_calls": self.redact_calls(message.tool_calls),
+                "invalid_tool_calls": self.redact_calls(message.invalid_tool_calls),
+            }
         changed = {key: value for key, value in update.items() if getattr(message, key) != value}
         return message.model_copy(update=changed) if changed else message
 

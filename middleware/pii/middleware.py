@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -138,13 +139,11 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         if not self.apply_to_input:
             return None
         users = [m for m in state["messages"] if isinstance(m, HumanMessage)]
-        checked = state.get("pii_looked_at", {}).get(self.name)
-        if checked:
-            last_id, digest = checked
-            index = next((i for i, m in enumerate(users) if m.id == last_id), None)
-            # Skip the checked messages, unless one of them has been replaced.
-            if index is not None and _digest(users[: index + 1]) == digest:
-                users = users[index + 1 :]
+        last_id, digest = state.get("pii_looked_at", {}).get(self.name, (None, ""))
+        checked = next((n for n, message in enumerate(users, 1) if message.id == last_id), 0)
+        # Skip the checked messages, unless one of them has been replaced.
+        if checked and _digest(users[:checked]) == digest:
+            users = users[checked:]
         return self._redact_input(state, users) or None
 
     async def abefore_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -157,14 +156,10 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             return None
         _raise_if_blocked(state)
         marks = state.get("pii_looked_at", {})
-        mark = marks.get(self.name)
-        last_id = mark[0] if mark else None
-        new: list[HumanMessage] = []
-        for message in reversed(state["messages"]):
-            if last_id is not None and message.id == last_id:
-                break
-            if isinstance(message, HumanMessage):
-                new.append(message)
+        last_id, _ = marks.get(self.name, (None, ""))
+        latest_first = reversed(state["messages"])
+        unchecked = takewhile(lambda m: last_id is None or m.id != last_id, latest_first)
+        new = [message for message in unchecked if isinstance(message, HumanMessage)]
         if not new:
             return None
         update = self._redact_input(state, new[::-1])
