@@ -78,10 +78,8 @@ def without_inputs(message: AIMessage, ids: Collection[str | None]) -> AIMessage
 
 
 def _without_input(call: dict[str, Any]) -> dict[str, Any]:
-    empty: dict[str, Any] = {
-        key: "{}" if isinstance(call[key], str) else {} for key in INPUT_KEYS & call.keys()
-    }
-    return {**call, **empty}
+    keys = INPUT_KEYS & call.keys()
+    return {**call, **{key: "{}" if isinstance(call[key], str) else {} for key in keys}}
 
 
 def tool_names(
@@ -141,8 +139,7 @@ def given_up(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
     """Results for the calls of the last turn that will not run because the run ends."""
     message, tail = last_turn(messages)
     answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
-    invalid = message.invalid_tool_calls if message else []
-    pending = [*unanswered(message, tail), *(c for c in invalid if c["id"] not in answered)]
+    calls = [*message.tool_calls, *message.invalid_tool_calls] if message else []
     return [
         ToolMessage(
             "This call did not run: the run ended here.",
@@ -150,6 +147,6 @@ def given_up(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
             name=call["name"],
             status="error",
         )
-        for call in pending
-        if call["id"]
+        for call in calls
+        if call["id"] and call["id"] not in answered
     ]

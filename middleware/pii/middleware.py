@@ -242,9 +242,9 @@ class _GuardedRequest(ModelRequest[Any]):
     @classmethod
     def of(cls, request: ModelRequest[Any], owner: PIIMiddleware, guard: Guard) -> _GuardedRequest:
         new = cls.__new__(cls)
-        guards = (*request.__dict__.get("guards", ()), (owner, guard))
+        guards = (*getattr(request, "guards", ()), (owner, guard))
         model = owner.guarded_model(request.model, guard)
-        new.__dict__.update({**request.__dict__, "guards": guards, "model": model})
+        new.__dict__.update(request.__dict__, guards=guards, model=model)
         return new
 
     def override(self, **changes: Any) -> ModelRequest[Any]:

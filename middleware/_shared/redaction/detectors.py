@@ -358,9 +358,12 @@ def _settled_nowhere(text: str) -> int:
     return 0
 
 
-def _settled_words(text: str) -> int:
-    """After the last white space."""
-    return _word_start(text, len(text))
+def _settled_words(text: str, end: int | None = None) -> int:
+    """After the last white space before `end`."""
+    cut = len(text) if end is None else end
+    while cut and text[cut - 1] not in " \t\n\r":
+        cut -= 1
+    return cut
 
 
 def _settled_numbers(text: str) -> int:
@@ -373,14 +376,8 @@ def _settled_numbers(text: str) -> int:
         begin = _NUMBER_START.search(text, run, cut)
         if begin is None:
             break
-        cut = _word_start(text, begin.start())
+        cut = _settled_words(text, begin.start())
     return cut
-
-
-def _word_start(text: str, index: int) -> int:
-    while index and text[index - 1] not in " \t\n\r":
-        index -= 1
-    return index
 
 
 def _is_in_number(char: str) -> bool:
@@ -429,10 +426,9 @@ def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
         source: Any = detector if isinstance(detector, str) else detector.pattern
         if not isinstance(source, str):
             raise ValueError(f"detector of {pii_type!r} must match strings, got {source!r}.")
-        flags = 0
-        if isinstance(detector, re.Pattern):  # the two packages number their flags differently
-            names = ("A", "I", "M", "S", "X")
-            flags = sum(getattr(regex, n) for n in names if detector.flags & getattr(re, n))
+        # The two packages number their flags differently.
+        given = 0 if isinstance(detector, str) else detector.flags
+        flags = sum(getattr(regex, name) for name in "AIMSX" if given & getattr(re, name))
         try:
             compiled = regex.compile(source, flags)
         except (regex.error, TypeError) as error:
