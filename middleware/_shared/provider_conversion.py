@@ -115,7 +115,7 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
 
 
 def _readable_messages(messages: list[Any], model: Any, is_same_provider: bool) -> list[Any]:
-    """The messages as a model reads them: only those of its own provider in their own form."""
+    """The messages in the form that a model reads: those of other providers become portable."""
     # The whole history is scanned at each model call, so the scan calls no function.
     if is_same_provider and not [m for m in messages if WRITTEN_BY in m.response_metadata]:
         return messages
