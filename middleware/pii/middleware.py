@@ -180,12 +180,9 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         if not (self.apply_to_output or self.apply_to_tool_calls):
             response: ModelResponse[Any] = yield request
             return response
-        output_tools: frozenset[str] = frozenset()
-        if self.apply_to_output:
-            # A structured answer is a call of one of these tools.
-            response_format: Any = request.response_format
-            by_tool = getattr(response_format, "by_tool", response_format)
-            output_tools = frozenset(getattr(by_tool, "bindings", ()))
+        # A structured answer is a call of one of these tools.
+        by_tool = getattr(request.response_format, "by_tool", request.response_format)
+        output_tools = frozenset(getattr(by_tool, "bindings", ()) if self.apply_to_output else ())
         guard = Guard(self.rule, self.apply_to_output, self.apply_to_tool_calls, output_tools)
         response = yield _GuardedRequest.of(request, self, guard)
         result = [

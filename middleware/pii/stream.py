@@ -89,10 +89,8 @@ class AnswerStream:
         if message.chunk_position:
             # The position marks the last chunk: keep it for the end.
             empty: Any = "" if isinstance(message.content, str) else []
-            last = AIMessageChunk(
-                content=empty, id=message.id, chunk_position=message.chunk_position
-            )
-            self._last = [last]
+            position = message.chunk_position
+            self._last = [AIMessageChunk(content=empty, id=message.id, chunk_position=position)]
             message = message.model_copy(update={"chunk_position": None})
         if self._guard.redacts_calls:
             message = self._without_calls(message)
