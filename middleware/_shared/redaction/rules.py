@@ -154,7 +154,8 @@ class RedactionRule:
 
 def _mask_digits(value: str) -> str:
     """Mask all digits but the last four."""
-    return re.sub(r"\d(?=(?:\D*+\d){4})", "*", value)
+    hidden = [at for at, char in enumerate(value) if char.isdigit()][:-4]
+    return "".join("*" if at in hidden else char for at, char in enumerate(value))
 
 
 def _mask_other(value: str) -> str:
