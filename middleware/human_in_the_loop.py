@@ -1,11 +1,17 @@
-"""The middleware: asks about tool calls, and applies the decisions."""
+"""Let people decide about tool calls before they run: approve, edit, reject or respond.
+
+Requests and decisions are plain dicts that can be sent as JSON. An answer is validated against what
+was asked before LangGraph stores it, so an invalid one can be given again.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Annotated, Any, Final, Literal, NotRequired, cast, get_args
 
 from langchain_core.messages import AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
@@ -13,21 +19,13 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.types import Command
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
 
 from agent_factory import AgentMiddleware, AgentState, Ordering, ToolCallRequest
+from agent_factory.middleware._shared.interrupts import ask
 from agent_factory.middleware._shared.messages import last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_choice
-from agent_factory.middleware.human_in_the_loop.requests import (
-    ActionRequest,
-    Decision,
-    HITLRequest,
-    InterruptOnConfig,
-    ReviewConfig,
-    ToolApprovalRequest,
-    ask_about_all,
-    ask_about_one,
-    validated_config,
-)
 from agent_factory.review.records import (
     original_of,
     result_of,
@@ -37,11 +35,152 @@ from agent_factory.review.records import (
     write_notice,
 )
 
+__all__ = [
+    "DEFAULT_EDIT_NOTICE",
+    "Action",
+    "ActionRequest",
+    "ApproveDecision",
+    "Decision",
+    "DecisionType",
+    "EditDecision",
+    "HITLRequest",
+    "HITLResponse",
+    "HumanInTheLoopMiddleware",
+    "InterruptOnConfig",
+    "RejectDecision",
+    "RespondDecision",
+    "ReviewConfig",
+    "ToolApprovalRequest",
+]
+
 DEFAULT_EDIT_NOTICE: Final = (
     "[A reviewer changed this call before it ran. You asked for {original_name} with "
     "{original_args}; {name} ran with {args} instead, and this is its result. Go on from what "
     "really ran, and do not repeat the original call.]"
 )
+
+DecisionType = Literal["approve", "edit", "reject", "respond"]
+"""A type of decision about a call."""
+
+DECISIONS: tuple[DecisionType, ...] = get_args(DecisionType)
+
+
+class Action(TypedDict):
+    """A tool call: the name of the tool and its arguments."""
+
+    name: str
+    args: dict[str, Any]
+
+
+class ActionRequest(Action):
+    """A call that waits for a decision, with a description of what the reviewer should know."""
+
+    description: str
+
+
+class ReviewConfig(TypedDict):
+    """The decisions that may be made about an action.
+
+    Attributes:
+        action_name: The tool.
+        allowed_decisions: The types of decision.
+        args_schema: A JSON schema of the arguments, for a form to edit them in.
+    """
+
+    action_name: str
+    allowed_decisions: list[DecisionType]
+    args_schema: NotRequired[dict[str, Any]]
+
+
+class HITLRequest(TypedDict):
+    """The pending calls of one turn, and in the same order the decisions that may be made."""
+
+    action_requests: list[ActionRequest]
+    review_configs: list[ReviewConfig]
+
+
+class ToolApprovalRequest(TypedDict):
+    """One pending call, and the decisions that may be made about it.
+
+    Attributes:
+        tool_call_id: The id the model gave the call.
+        action_request: The call.
+        review_config: The decisions that may be made.
+    """
+
+    tool_call_id: str | None
+    action_request: ActionRequest
+    review_config: ReviewConfig
+
+
+class ApproveDecision(TypedDict):
+    """Run the call as it is."""
+
+    type: Literal["approve"]
+
+
+class EditDecision(TypedDict):
+    """Run another call instead, and report that to the model.
+
+    Attributes:
+        edited_action: The call that runs.
+    """
+
+    type: Literal["edit"]
+    edited_action: Action
+
+
+class RejectDecision(TypedDict):
+    """Do not run the call.
+
+    Attributes:
+        message: What the model reads; default: a text that says that a reviewer rejected the call.
+    """
+
+    type: Literal["reject"]
+    message: NotRequired[str | None]
+
+
+class RespondDecision(TypedDict):
+    """Answer instead of the tool.
+
+    Attributes:
+        message: The result of the call.
+    """
+
+    type: Literal["respond"]
+    message: str
+
+
+Decision = Annotated[
+    ApproveDecision | EditDecision | RejectDecision | RespondDecision, Field(discriminator="type")
+]
+"""One decision of a reviewer."""
+
+
+class HITLResponse(TypedDict):
+    """The answer to a HITLRequest: a decision for each of its actions, in the same order."""
+
+    decisions: list[Decision]
+
+
+class InterruptOnConfig(TypedDict, total=False):
+    """How the calls of one tool are reviewed.
+
+    Attributes:
+        allowed_decisions: The decisions that may be made; default: all four.
+        description: What the reviewer should know: a string, or a function of the call, the state
+            and the runtime. Default: the tool and its arguments.
+        args_schema: A JSON schema of the arguments, passed to the reviewer for a form.
+        when: Whether a call needs a review, a function of the ToolCallRequest. In batched mode no
+            tool is looked up yet: `request.tool` is None. It is called again when a run is
+            resumed, so it must depend only on the call and the state.
+    """
+
+    allowed_decisions: list[DecisionType]
+    description: str | Callable[[ToolCall, AgentState[Any], Any], str]
+    args_schema: dict[str, Any]
+    when: Callable[[ToolCallRequest], bool]
 
 
 class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
@@ -120,22 +259,23 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if self.interrupt_mode != "batched":
             return None
         message, tail = last_turn(state["messages"])
-        if message is None or not any(c["name"] in self.interrupt_on for c in message.tool_calls):
-            return None
         calls = [call for call in unanswered(message, tail) if call["name"] in self.interrupt_on]
         requests = [_as_request(call, state, runtime) for call in calls]
         requests = [request for request in requests if self._needs_review(request)]
-        if not requests:
+        if message is None or not requests:
             return None
-        decisions = ask_about_all(
+        configs = [self._review_config(request) for request in requests]
+        answer = ask(
             HITLRequest(
-                action_requests=[self._action_request(r) for r in requests],
-                review_configs=[self._review_config(r) for r in requests],
-            )
+                action_requests=[self._action_request(request) for request in requests],
+                review_configs=configs,
+            ),
+            Annotated[HITLResponse, AfterValidator(partial(check_response, configs))],
+            title="HITLResponse",
         )
         edits: dict[str | None, ToolCall] = {}
         results: list[AnyMessage] = []
-        for request, decision in zip(requests, decisions, strict=True):
+        for request, decision in zip(requests, answer["decisions"], strict=True):
             call = request.tool_call
             if edit := _edited_call(call, decision):
                 edits[call["id"]] = edit
@@ -157,12 +297,15 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         call, messages = request.tool_call, request.state["messages"]
         original = original_of(call, messages)
         if not was_decided(call, messages, self.name) and self._needs_review(request):
-            decision = ask_about_one(
+            config = self._review_config(request)
+            decision = ask(
                 ToolApprovalRequest(
                     tool_call_id=call["id"],
                     action_request=self._action_request(request),
-                    review_config=self._review_config(request),
-                )
+                    review_config=config,
+                ),
+                Annotated[Decision, AfterValidator(partial(_check_allowed, config))],
+                title="Decision",
             )
             if reviewed := result_of(decision, call["name"], call["id"]):
                 return reviewed
@@ -181,9 +324,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def _needs_review(self, request: ToolCallRequest) -> bool:
         config = self.interrupt_on.get(request.tool_call["name"])
-        if config is None:
-            return False
-        return bool(config["when"](request)) if "when" in config else True
+        return config is not None and ("when" not in config or bool(config["when"](request)))
 
     def _action_request(self, request: ToolCallRequest) -> ActionRequest:
         call = request.tool_call
@@ -225,3 +366,71 @@ def _edited_call(call: ToolCall, decision: Decision) -> ToolCall | None:
     if (action["name"], action["args"]) == (call["name"], call["args"]):
         return None
     return ToolCall(type="tool_call", name=action["name"], args=action["args"], id=call["id"])
+
+
+def check_response(configs: Sequence[ReviewConfig], response: HITLResponse) -> HITLResponse:
+    """The response, if it has an allowed decision for each action."""
+    decisions = response["decisions"]
+    if len(decisions) != len(configs):
+        names = ", ".join(config["action_name"] for config in configs)
+        raise ValueError(
+            f"{len(configs)} decisions are needed, one for each of {names} in this order; "
+            f"got {len(decisions)}."
+        )
+    for config, decision in zip(configs, decisions, strict=True):
+        _check_allowed(config, decision)
+    return response
+
+
+def _check_allowed(config: ReviewConfig, decision: Decision) -> Decision:
+    if decision["type"] not in config["allowed_decisions"]:
+        raise ValueError(
+            f"{decision['type']!r} is not allowed for {config['action_name']}; allowed: "
+            f"{', '.join(config['allowed_decisions'])}."
+        )
+    return decision
+
+
+def validated_config(tool: Any, config: Any) -> InterruptOnConfig:
+    """The review configuration of a tool, with its defaults."""
+    if not isinstance(tool, str):
+        raise ValueError(f"interrupt_on must be a dict with names of tools as keys, got {tool!r}.")
+    if config is True:
+        config = {}
+    if not isinstance(config, Mapping):
+        raise ValueError(
+            f"interrupt_on[{tool!r}] must be True, False or an InterruptOnConfig, got {config!r}."
+        )
+    keys = InterruptOnConfig.__annotations__
+    if unknown := config.keys() - keys:
+        raise ValueError(
+            f"interrupt_on[{tool!r}] has unknown keys {', '.join(map(repr, unknown))}. Use "
+            f"{', '.join(keys)}."
+        )
+    for key, value in config.items():
+        is_valid, expected = _VALUES[key]
+        if not is_valid(value):
+            raise ValueError(f"interrupt_on[{tool!r}][{key!r}] must be {expected}, got {value!r}.")
+    allowed = list(config.get("allowed_decisions", DECISIONS))
+    return cast("InterruptOnConfig", {**config, "allowed_decisions": allowed})
+
+
+def _is_plain_function(value: Any) -> bool:
+    return callable(value) and not iscoroutinefunction(value)
+
+
+_VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "allowed_decisions": (
+        lambda value: (
+            isinstance(value, list | tuple) and bool(value) and all(v in DECISIONS for v in value)
+        ),
+        f"a list of some of {', '.join(DECISIONS)}",
+    ),
+    "description": (
+        lambda value: isinstance(value, str) or _is_plain_function(value),
+        "a string or a plain function",
+    ),
+    "args_schema": (lambda value: isinstance(value, Mapping), "a JSON schema, a dict"),
+    "when": (_is_plain_function, "a plain function of the ToolCallRequest"),
+}
+"""For each key of an InterruptOnConfig: whether a value is valid, and what is expected."""
