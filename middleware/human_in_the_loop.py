@@ -13,7 +13,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Annotated, Any, Final, Literal, NotRequired, cast, get_args
 
-from langchain_core.messages import AnyMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables.config import ensure_config
 from langgraph.prebuilt import ToolRuntime
@@ -28,7 +28,7 @@ from agent_factory.middleware._shared.messages import last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_choice
 from agent_factory.review.records import (
     original_of,
-    result_of,
+    split_decisions,
     was_decided,
     with_notice,
     with_review,
@@ -273,15 +273,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             Annotated[HITLResponse, AfterValidator(partial(check_response, configs))],
             title="HITLResponse",
         )
-        edits: dict[str | None, ToolCall] = {}
-        results: list[AnyMessage] = []
-        for request, decision in zip(requests, answer["decisions"], strict=True):
-            call = request.tool_call
-            if edit := _edited_call(call, decision):
-                edits[call["id"]] = edit
-            if result := result_of(decision, call["name"], call["id"]):
-                results.append(result)
-        reviewed = [request.tool_call["id"] for request in requests]
+        calls = [request.tool_call for request in requests]
+        edits, results = split_decisions(zip(calls, answer["decisions"], strict=True))
+        reviewed = [call["id"] for call in calls]
         return {"messages": [with_review(message, self.name, reviewed, edits), *results]}
 
     async def aafter_model(
@@ -307,10 +301,11 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 Annotated[Decision, AfterValidator(partial(_check_allowed, config))],
                 title="Decision",
             )
-            if reviewed := result_of(decision, call["name"], call["id"]):
-                return reviewed
-            if edit := _edited_call(call, decision):
-                original = original or call
+            edits, results = split_decisions([(call, decision)])
+            if results:
+                return results[0]
+            if edits:
+                edit, original = edits[call["id"]], original or call
                 tools = {tool.name: tool for tool in request.runtime.tools}
                 if request.tool is not None:
                     tools[request.tool.name] = request.tool
@@ -356,16 +351,6 @@ def _as_request(call: ToolCall, state: AgentState[Any], runtime: Runtime[Any]) -
         store=runtime.store,
     )
     return ToolCallRequest(tool_call=call, tool=None, state=state, runtime=tool_runtime)
-
-
-def _edited_call(call: ToolCall, decision: Decision) -> ToolCall | None:
-    """The call that replaces another; None if nothing was changed."""
-    if decision["type"] != "edit":
-        return None
-    action = decision["edited_action"]
-    if (action["name"], action["args"]) == (call["name"], call["args"]):
-        return None
-    return ToolCall(type="tool_call", name=action["name"], args=action["args"], id=call["id"])
 
 
 def check_response(configs: Sequence[ReviewConfig], response: HITLResponse) -> HITLResponse:
