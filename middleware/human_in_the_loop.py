@@ -311,11 +311,10 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     tools[request.tool.name] = request.tool
                 request = replace(request, tool_call=edit, tool=tools.get(edit["name"]))
         result: ToolMessage | Command[Any] = yield request
-        if original is None:
-            return result
-        notice = write_notice(self.edit_notice, original, request.tool_call)
-        noticed: ToolMessage | Command[Any] = with_notice(result, call["id"], notice)
-        return noticed
+        if original is not None:
+            notice = write_notice(self.edit_notice, original, request.tool_call)
+            result = with_notice(result, call["id"], notice)
+        return result
 
     def _needs_review(self, request: ToolCallRequest) -> bool:
         config = self.interrupt_on.get(request.tool_call["name"])

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.types import Interrupt, StateSnapshot
 
-from agent_factory.state.history import answers_of, call_ids, last_turn
+from agent_factory.state.history import answers_of, last_turn
 from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
 
@@ -100,9 +100,9 @@ class Pending:
         """The calls of the model's message without a result, including invalid tool calls."""
         if self.message is None:
             return []
-        open_ids = set(call_ids(self.message)) - answers_of(self.tail).keys()
+        answered = answers_of(self.tail)
         calls: list[Any] = [*self.message.tool_calls, *self.message.invalid_tool_calls]
-        return [call for call in calls if call["id"] in open_ids]
+        return [call for call in calls if call["id"] and call["id"] not in answered]
 
 
 def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:

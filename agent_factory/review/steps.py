@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.messages import AnyMessage, ToolMessage, convert_to_messages
 from langchain_core.messages.tool import ToolCall
@@ -28,6 +27,7 @@ from agent_factory.review.pending_calls import (
     with_decisions,
 )
 from agent_factory.review.records import split_decisions, with_review
+from agent_factory.runtime.spec import identity
 from agent_factory.topology.model import TOOLS
 from agent_factory.topology.topology import Topology
 from agent_factory.upstream import CLEAR_TASKS, COPY_BRANCH
@@ -293,41 +293,34 @@ def _node_before(topology: Topology | None, node: str, *, calls_left: bool) -> s
 # Applying
 
 
-class _AgentCall(NamedTuple):
-    """A method of the agent to call; the name of its async variant begins with `a`."""
-
-    method: str
-    args: tuple[Any, ...]
-    options: Mapping[str, Any] = MappingProxyType({})
-
-
 def apply(
     agent: Any, config: RunnableConfig, planner: StepPlanner, options: Mapping[str, Any]
 ) -> Any:
     """Plan a step from what the thread waits for, write it, and invoke the agent."""
-    return run(
-        _apply(agent, config, planner, options),
-        lambda call: getattr(agent, call.method)(*call.args, **call.options),
-    )
+    return run(_apply(agent, "", config, planner, options), identity)
 
 
 async def aapply(
     agent: Any, config: RunnableConfig, planner: StepPlanner, options: Mapping[str, Any]
 ) -> Any:
     """Async variant of `apply`."""
-    return await arun(
-        _apply(agent, config, planner, options),
-        lambda call: getattr(agent, f"a{call.method}")(*call.args, **call.options),
-    )
+    return await arun(_apply(agent, "a", config, planner, options), identity)
 
 
 def _apply(
-    agent: Any, config: RunnableConfig, planner: StepPlanner, options: Mapping[str, Any]
+    agent: Any,
+    prefix: str,
+    config: RunnableConfig,
+    planner: StepPlanner,
+    options: Mapping[str, Any],
 ) -> Flow[Any]:
+    """Yield what the agent's methods return, awaitable if their prefix is "a"."""
     config, topology = thread_config(agent, config), topology_or_none(agent)
+    methods = ("get_state", "update_state", "invoke")
+    get_state, update_state, invoke = (getattr(agent, prefix + name) for name in methods)
 
     def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
-        pending = read_pending((yield _AgentCall("get_state", (config,))), topology)
+        pending = read_pending((yield get_state(config)), topology)
         if not pending:
             raise NothingPending(
                 "the thread", "is not paused: its run has ended.", "Use invoke() for the next turn."
@@ -337,24 +330,24 @@ def _apply(
     pending, step = yield from plan(config)
     checkpoint_id = config["configurable"].get("checkpoint_id")
     if pending.asks and checkpoint_id is not None:
-        newest = yield _AgentCall("get_state", (_latest(config),))
+        newest = yield get_state(_latest(config))
         if newest.config["configurable"]["checkpoint_id"] != checkpoint_id:
             # LangGraph stores an answer with its interrupt, and would ignore a second answer at
             # this checkpoint. So copy the checkpoint, which copies no answers, and let the copy
             # run up to the interrupt.
-            yield _AgentCall("update_state", (config, None, COPY_BRANCH))
+            yield update_state(config, None, COPY_BRANCH)
             config = _latest(config)
-            yield _AgentCall("invoke", (None, config), options)
+            yield invoke(None, config, **options)
             _, step = yield from plan(config)
     written = config
     for update, node in step.writes:
-        written = yield _AgentCall("update_state", (written, update, node))
+        written = yield update_state(written, update, node)
     if step.writes:
         config = _latest(config)
     if not step.runs:
-        snapshot = yield _AgentCall("get_state", (config,))
+        snapshot = yield get_state(config)
         return snapshot.values
-    return (yield _AgentCall("invoke", (step.input, config), options))
+    return (yield invoke(step.input, config, **options))
 
 
 def topology_or_none(agent: Any) -> Topology | None:
