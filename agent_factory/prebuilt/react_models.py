@@ -126,25 +126,19 @@ def takes_tools(model: Runnable[Any, Any], tools: Sequence[BaseTool], provided: 
     Of `provided` more tools, which the provider runs, only the number is compared.
     """
     step = _model_step(model)
-    if isinstance(step, RunnableBinding) and "tools" in step.kwargs:
-        _compare(step.kwargs["tools"], tools, provided)
-        return False
-    method = getattr(type(model), "bind_tools", None)
-    if method is None:  # a binding, or a configurable model, delegates to the model inside
-        binds = callable(getattr(model, "bind_tools", None))
-    else:
-        binds = method is not BaseChatModel.bind_tools
-    if (tools or provided) and not binds:
-        raise ModelTakesNoTools(
-            "model",
-            f"{type(model).__name__!r} object has no attribute 'bind_tools': no tools can be bound "
-            "to it",
-            "Bind them to the chat model inside: prompt | model.bind_tools(tools).",
-        )
-    return True
-
-
-def _compare(bound: Sequence[Any], tools: Sequence[BaseTool], provided: int) -> None:
+    if not isinstance(step, RunnableBinding) or "tools" not in step.kwargs:
+        # A binding, or a configurable model, delegates to the model inside.
+        method = getattr(type(model), "bind_tools", None) or getattr(model, "bind_tools", None)
+        binds = callable(method) and method is not BaseChatModel.bind_tools
+        if (tools or provided) and not binds:
+            raise ModelTakesNoTools(
+                "model",
+                f"{type(model).__name__!r} object has no attribute 'bind_tools': no tools can be "
+                "bound to it",
+                "Bind them to the chat model inside: prompt | model.bind_tools(tools).",
+            )
+        return True
+    bound = step.kwargs["tools"]
     if len(tools) != len(bound) - provided:
         raise ReactArgumentError(
             "model",
@@ -152,17 +146,16 @@ def _compare(bound: Sequence[Any], tools: Sequence[BaseTool], provided: int) -> 
             f"must match Got {len(tools)} tools, expected {len(bound) - provided}",
             "Pass the tools that are bound, or a model without tools.",
         )
-    names = set()
-    for tool in bound:  # in the forms of OpenAI and Anthropic; other forms have no name to compare
-        if isinstance(tool, dict):
-            function = tool["function"] if tool.get("type") == "function" else tool
-            names.add(function.get("name"))
-    if missing := {tool.name for tool in tools} - names:
+    # In the forms of OpenAI and Anthropic; other forms have no name to compare.
+    dicts = [tool for tool in bound if isinstance(tool, dict)]
+    named = [tool["function"] if tool.get("type") == "function" else tool for tool in dicts]
+    if missing := {tool.name for tool in tools} - {tool.get("name") for tool in named}:
         raise ReactArgumentError(
             "model",
             f"Missing tools '{missing}' in the model.bind_tools()",
             "Bind them, or pass a model without tools.",
         )
+    return False
 
 
 def _model_step(model: Any) -> Any:

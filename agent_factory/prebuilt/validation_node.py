@@ -125,18 +125,12 @@ class ValidationNode(Runnable[Any, Any]):
                 "Put the node right after the model.",
             )
         with get_executor_for_config(config) as executor:
-            results = [
-                *executor.map(self._check, message.tool_calls),
-                *(
-                    _refused(
-                        call,
-                        "Error: the arguments cannot be read: "
-                        f"{call['error'] or 'they are not valid JSON'}\n\n{_FIX}",
-                    )
-                    for call in message.invalid_tool_calls
-                    if call["id"]
-                ),
-            ]
+            results = list(executor.map(self._check, message.tool_calls))
+        for call in message.invalid_tool_calls:
+            if call["id"]:
+                problem = call["error"] or "they are not valid JSON"
+                text = f"Error: the arguments cannot be read: {problem}\n\n{_FIX}"
+                results.append(_refused(call, text))
         return results if isinstance(input, list) else {"messages": results}
 
     def _check(self, call: ToolCall) -> ToolMessage:
