@@ -220,18 +220,14 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         state = runtime.state
         messages = state.get("messages", ()) if isinstance(state, Mapping) else ()
         results = (m for m in messages if isinstance(m, ToolMessage) and m.name == self.tool_name)
+        call_id = str(runtime.tool_call_id)
         work = partial(
             ShellSupervisor.execute,
             command=command,
             restart=restart,
             # An error without an artifact is a rejected call: no shell has run it.
             seen_before=any(result.artifact or result.status != "error" for result in results),
-            reply=partial(
-                ToolMessage,
-                name=self.tool_name,
-                tool_call_id=str(runtime.tool_call_id),
-                artifact={},
-            ),
+            reply=partial(ToolMessage, name=self.tool_name, tool_call_id=call_id, artifact={}),
         )
         return self._sessions.submit(self._session_key(state, runtime), work)
 

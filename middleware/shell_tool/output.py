@@ -23,16 +23,12 @@ class Output:
         self._head = bytearray()
         self._tail = bytearray()
         self._newlines = 0
-        self._last = b"\n"
         self.size = 0
 
     def add(self, data: bytes) -> None:
         """Append more output."""
-        if not data:
-            return
         self.size += len(data)
         self._newlines += data.count(b"\n")
-        self._last = data[-1:]
         room = self._keep - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
@@ -43,7 +39,7 @@ class Output:
     @property
     def lines(self) -> int:
         """Number of lines; a last line without a newline counts."""
-        return self._newlines + (self._last != b"\n")
+        return self._newlines + (self.size > 0 and not (self._tail or self._head).endswith(b"\n"))
 
     def ends(self) -> tuple[bytes, bytes | None]:
         """Return the whole output and None, or its beginning and its end if bytes were dropped."""

@@ -83,8 +83,8 @@ class Job(Future[T]):
             raise
 
 
-class Session:
-    """Shell with its thread; an entry of `sessions` until it ends.
+class Session(threading.Thread):
+    """Thread that owns a shell; an entry of `sessions` until it ends.
 
     It must not hold `Sessions` itself, which would then never be garbage-collected. Who holds
     `lock` may queue jobs and read `ended`.
@@ -93,19 +93,19 @@ class Session:
     def __init__(
         self, key: str, settings: ShellSettings, sessions: dict[str, Session], lock: threading.Lock
     ) -> None:
+        super().__init__(name="agent-factory", daemon=True)
         self.jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()  # None: end when all are done
         self._key, self._sessions, self._lock = key, sessions, lock
         self._supervisor = ShellSupervisor(settings)
         self._abandoned = False
         self._over = False
-        self.thread = threading.Thread(target=self._serve, name="agent-factory", daemon=True)
-        self.thread.start()
+        self.start()
         _live_sessions.add(self)
 
     @property
     def ended(self) -> bool:
         """Whether it takes no more jobs: it is over, or a fork has left its thread behind."""
-        return self._over or not self.thread.is_alive()
+        return self._over or not self.is_alive()
 
     def abandon(self) -> None:
         """End soon, even during a command.
@@ -116,7 +116,8 @@ class Session:
         self._abandoned = True
         self.jobs.put(None)
 
-    def _serve(self) -> None:
+    def run(self) -> None:
+        """Do the jobs, and end the shell."""
         while not self._over:
             job = self._next_job()
             if job is None:
@@ -132,7 +133,7 @@ class Session:
                 left.fail()
         with self._lock:
             if self._sessions.get(self._key) is self:
-                self._sessions.pop(self._key, None)
+                self._sessions.pop(self._key, None)  # `discard`, without the lock, may be first
 
     def _next_job(self) -> Job[Any] | None:
         """Wait for the next job; return None if the session is idle, retired or abandoned."""
@@ -194,4 +195,4 @@ def _end_all_with_the_process() -> None:
     sessions = list(_live_sessions)
     _abandon_all(sessions)
     for session in sessions:
-        session.thread.join(_EXIT_TIMEOUT)
+        session.join(_EXIT_TIMEOUT)

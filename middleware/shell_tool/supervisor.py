@@ -283,5 +283,4 @@ class ShellSupervisor:
 
 def _join_lines(*parts: str) -> str:
     """Join the parts that are not empty, each on a new line."""
-    kept = [part for part in parts if part]
-    return "".join(p if p.endswith("\n") else f"{p}\n" for p in kept[:-1]) + kept[-1]
+    return "\n".join(part.removesuffix("\n") for part in parts if part)
