@@ -8,6 +8,7 @@ order of the paths. Both run in a process that is killed when the time is up.
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -18,7 +19,6 @@ from threading import TIMEOUT_MAX, Timer
 from typing import Any, Literal, NamedTuple
 
 from agent_factory.middleware.file_search.globs import Parts, Scope
-from agent_factory.middleware.file_search.grep_worker import receive, send
 from agent_factory.middleware.file_search.tree import Deadline, Tree
 
 Mode = Literal["files_with_matches", "content", "count"]
@@ -97,13 +97,13 @@ class Grep:
         # -I and -S ignore the environment and site-packages, and save time at the start.
         command = [sys.executable, "-I", "-S", _WORKER]
         with _start_process(command, deadline, stdin=subprocess.PIPE) as process:
-            if error := _ask(process, pattern.encode(), deadline):
-                raise ValueError(f"the pattern is not a regular expression: {error.decode()}.")
+            if error := _ask(process, pattern, deadline):
+                raise ValueError(f"the pattern is not a regular expression: {error}.")
             for parts in files:
                 content = self._read_text(parts)
                 if not content:
                     continue
-                count, *numbers = map(int, _ask(process, content, deadline).split())
+                count, numbers = _ask(process, content, deadline)
                 if count and mode != "content":
                     yield Match(parts, count)
                 elif count:
@@ -168,17 +168,18 @@ def _start_process(
         process.wait()
 
 
-def _ask(process: subprocess.Popen[bytes], message: bytes, deadline: Deadline) -> bytes:
+def _ask(process: subprocess.Popen[bytes], message: object, deadline: Deadline) -> Any:
     """Send a message to the worker and wait for the answer."""
     assert process.stdin is not None
     assert process.stdout is not None
-    with suppress(OSError):  # killed during the write
-        send(process.stdin, message)
-    answer = receive(process.stdout)
-    if answer is None:
+    try:
+        with suppress(OSError):  # killed during the write
+            pickle.dump(message, process.stdin)
+            process.stdin.flush()
+        return pickle.load(process.stdout)
+    except (EOFError, pickle.UnpicklingError):
         deadline.check()
-        raise ValueError("the search needed too much memory, or was ended from outside.")
-    return answer
+        raise ValueError("the search needed too much memory, or was ended from outside.") from None
 
 
 def _format_line(line: bytes) -> str:

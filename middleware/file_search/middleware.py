@@ -196,11 +196,7 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return self._format(lines[:MAX_RESULTS] or ["No matches found."], notice, matches.late)
 
     def _resolve(self, path: str, *kinds: str) -> Parts:
-        """The names in a path that exists.
-
-        Raises:
-            ValueError: It does not exist, or is of another kind.
-        """
+        """The names in a path that exists and is of one of these kinds."""
         parts = parse_path(path)
         kind = self._tree.kind(parts)
         if kind == "link":

@@ -29,21 +29,9 @@ _SANDBOX_ENV = {"HOME": "/tmp", "LANG": "C.UTF-8", **_TERMINAL}
 
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 # What programs need from /etc. The rest, such as /etc/shadow, does not exist in the sandbox.
-_ETC_FILES = (
-    "alternatives",
-    "group",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "localtime",
-    "mime.types",
-    "nsswitch.conf",
-    "passwd",
-    "protocols",
-    "services",
-    "ssl",
-)
-_ETC_NETWORK_FILES = ("hosts", "resolv.conf")
+_ETC_SYSTEM = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "ssl")
+_ETC_NAMES = ("group", "mime.types", "nsswitch.conf", "passwd", "protocols", "services")
+_ETC_NETWORK = ("hosts", "resolv.conf")
 _SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -278,10 +266,10 @@ class BubblewrapExecutionPolicy(ExecutionPolicy):
         argv += ("--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv")
         for name, value in {"PATH": _SANDBOX_PATH, **_SANDBOX_ENV, **env}.items():
             argv += ("--setenv", name, value)
-        etc_files: tuple[str, ...] = _ETC_FILES
+        etc_files: tuple[str, ...] = _ETC_SYSTEM + _ETC_NAMES
         if self.network_enabled:
             argv.append("--share-net")
-            etc_files += _ETC_NETWORK_FILES
+            etc_files += _ETC_NETWORK
         for system_path in (*_SYSTEM_FOLDERS, *(f"/etc/{name}" for name in etc_files)):
             argv += ("--ro-bind-try", system_path, system_path)
         argv += ("--proc", "/proc", "--dev", "/dev")
