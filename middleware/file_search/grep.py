@@ -100,7 +100,7 @@ class Grep:
             if error := _ask(process, pattern, deadline):
                 raise ValueError(f"the pattern is not a regular expression: {error}.")
             for parts in files:
-                content = self._read_text(parts)
+                content = self._tree.read(parts, self._max_bytes)
                 if not content:
                     continue
                 count, numbers = _ask(process, content, deadline)
@@ -130,18 +130,16 @@ class Grep:
                 parts = (*scope.start, *os.fsdecode(path).split("/")[1:])
                 if previous != parts:
                     previous = parts
-                    wanted = scope.contains(parts) and self._read_text(parts) is not None
+                    wanted = (
+                        scope.contains(parts)
+                        and self._tree.read(parts, self._max_bytes) is not None
+                    )
                 if wanted and mode == "content":
                     number, _, line = rest[0].partition(b":")
                     yield Match(parts, int(number), _format_line(line))
                 elif wanted:
                     yield Match(parts, int(rest[0]) if rest else 0)
             deadline.check()
-
-    def _read_text(self, parts: Parts) -> bytes | None:
-        """The content of a text file; a NUL byte makes a file binary."""
-        content = self._tree.read(parts, self._max_bytes)
-        return None if content is None or b"\0" in content else content
 
 
 @contextmanager

@@ -135,7 +135,7 @@ class Tree:
             todo += [found[name] for name in sorted(found, key=os.fsencode, reverse=True)]
 
     def read(self, parts: Parts, max_bytes: int) -> bytes | None:
-        """Return the content of a regular file; None if it is missing or larger than allowed."""
+        """Return the content of a text file; None if it is missing, too large or has a NUL byte."""
         try:
             with self._open_parent(parts) as (name, dir_fd):
                 descriptor = os.open(name, _FILE, dir_fd=dir_fd)
@@ -145,7 +145,7 @@ class Tree:
                 content = file.read(max_bytes + 1)
         except OSError:
             return None
-        return content if len(content) <= max_bytes else None
+        return None if len(content) > max_bytes or b"\0" in content else content
 
     @contextmanager
     def _open_folder(self, parts: Parts) -> Iterator[int | str]:

@@ -63,7 +63,7 @@ class Job(Future[T]):
         return super().cancel()
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait for the result; whoever is interrupted meanwhile cancels the job."""
+        """Wait for the result; cancel the job if that fails or is interrupted."""
         try:
             return super().result(timeout)
         except BaseException:
@@ -86,8 +86,8 @@ class Job(Future[T]):
 class Session(threading.Thread):
     """Thread that owns a shell; an entry of `sessions` until it ends.
 
-    It must not hold `Sessions` itself, which would then never be garbage-collected. Who holds
-    `lock` may queue jobs and read `ended`.
+    It must not hold `Sessions` itself, which would then never be garbage-collected. Jobs are
+    queued, and `ended` is read, while `lock` is held.
     """
 
     def __init__(
