@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from inspect import isawaitable
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, TypeVar, cast, get_type_hints
 
 from langchain_core.messages import AIMessage, ToolMessage
@@ -26,7 +27,7 @@ from langgraph.types import Command
 from agent_factory.compat.langchain import from_langchain_middleware
 from agent_factory.errors import ArgumentError, PathNotSupported, describe, raise_all
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.flows import then
+from agent_factory.hooks.flows import Flow, Invoke, arun, run, then
 from agent_factory.hooks.introspection import (
     Bound,
     hooks_of,
@@ -54,91 +55,47 @@ DONE = "Done."
 """The answer of the inner call if a test gives no handler."""
 
 
-@dataclass
-class _Attempt:
-    """What came out of the work: a result or an interrupt."""
+def in_langgraph(
+    work: Callable[[RunnableConfig], Any],
+    context: Any = None,
+    store: BaseStore | None = None,
+    config: Mapping[str, Any] | None = None,
+    resume: Sequence[Any] = (),
+) -> Flow[Any]:
+    """Call `work`, sync or async, in a LangGraph run, and again for each answer in `resume`."""
+    outcome: Any = None
 
-    result: Any = None
-    interrupt: GraphInterrupt | None = None
+    def harness(_: Any) -> None:
+        nonlocal outcome
+        try:
+            outcome = work(get_config())
+        except GraphInterrupt as error:
+            outcome = error
+            raise
 
-    def __enter__(self) -> None:
-        self.interrupt = None
+    async def aharness(_: Any) -> None:
+        nonlocal outcome
+        try:
+            outcome = await work(get_config())
+        except GraphInterrupt as error:
+            outcome = error
+            raise
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if isinstance(error, GraphInterrupt):
-            self.interrupt = error
-
-    def outcome(self) -> Any:
-        """The result, or the interrupt raised. LangGraph itself does not raise it to the caller."""
-        if self.interrupt is not None:
-            raise self.interrupt
-        return self.result
-
-
-@dataclass(frozen=True)
-class Harness:
-    """The LangGraph run in which a hook or layer is called.
-
-    Args:
-        context: The context of the run.
-        store: The store of the run.
-        config: A RunnableConfig; default thread id: "harness".
-        resume: Answers to interrupts, in order.
-    """
-
-    context: Any = None
-    store: BaseStore | None = None
-    config: Mapping[str, Any] | None = None
-    resume: Sequence[Any] = ()
-
-    def run(self, work: Callable[[], Any]) -> Any:
-        """Call a function in a synchronous run.
-
-        Raises:
-            GraphInterrupt: The function interrupts, and no answer is left.
-        """
-        attempt = _Attempt()
-
-        def harness(_: Any) -> None:
-            with attempt:
-                attempt.result = work()
-
-        graph = self._graph(harness)
-        for value in self._inputs(attempt):
-            graph.invoke(value, self._config, context=self.context)
-        return attempt.outcome()
-
-    async def arun(self, work: Callable[[], Any]) -> Any:
-        """Await a function in an asynchronous run; otherwise as `run`."""
-        attempt = _Attempt()
-
-        async def harness(_: Any) -> None:
-            with attempt:
-                attempt.result = await work()
-
-        graph = self._graph(harness)
-        for value in self._inputs(attempt):
-            await graph.ainvoke(value, self._config, context=self.context)
-        return attempt.outcome()
-
-    def _inputs(self, attempt: _Attempt) -> Iterator[Any]:
-        """The input of the run, then an answer to each interrupt."""
-        yield {}
-        for answer in self.resume:
-            if attempt.interrupt is None:
-                return
-            yield Command(resume=answer)
-
-    def _graph(self, work: Callable[[Any], Any]) -> Any:
-        # Only a run that is resumed needs a checkpointer, which takes half of the time.
-        saver = InMemorySaver() if self.resume else None
-        return entrypoint(checkpointer=saver, store=self.store)(work)
-
-    @property
-    def _config(self) -> RunnableConfig:
-        config = dict(self.config or {})
-        configurable = {"thread_id": "harness", **config.get("configurable", {})}
-        return cast("RunnableConfig", {**config, "configurable": configurable})
+    # Only a run that is resumed needs a checkpointer, which takes half of the time.
+    saver = InMemorySaver() if resume else None
+    node = aharness if iscoroutinefunction(work) else harness
+    graph = entrypoint(checkpointer=saver, store=store)(node).bind(context=context)
+    given = dict(config or {})
+    given["configurable"] = {"thread_id": "harness", **given.get("configurable", {})}
+    yield Invoke(graph, {}, given)
+    for answer in resume:
+        if not isinstance(outcome, GraphInterrupt):
+            break
+        yield Invoke(graph, Command(resume=answer), given)
+    # LangGraph does not raise an interrupt to the caller.
+    if isinstance(outcome, GraphInterrupt):
+        raise outcome
+    return outcome
 
 
 def run_coroutine(work: Coroutine[Any, Any, R]) -> R:
@@ -152,11 +109,7 @@ def run_coroutine(work: Coroutine[Any, Any, R]) -> R:
 
 
 def usable_middleware(middleware: Any) -> Middleware:
-    """The middleware as `create_agent` would take it, with the same checks.
-
-    Raises:
-        SpecError: It is not a middleware, or something about it could not work.
-    """
+    """The middleware as `create_agent` would take it, with the same checks."""
     member = from_langchain_middleware(middleware)
     if isinstance(member, type) or not isinstance(member, AgentMiddleware):
         example = f"{middleware.__name__}()" if isinstance(middleware, type) else "Guard()"
@@ -170,14 +123,7 @@ def usable_middleware(middleware: Any) -> Middleware:
 
 
 def as_state(state: Any) -> dict[str, Any]:
-    """A state as a hook receives it: its messages are objects with ids.
-
-    Args:
-        state: A state, or only its messages in any form that LangChain converts, or None.
-
-    Raises:
-        ArgumentError: The messages cannot be converted.
-    """
+    """A state, or only its messages, as a hook receives it: messages are objects with ids."""
     given = dict(state) if isinstance(state, Mapping) else {"messages": state or []}
     messages = given.get("messages", [])
     if not isinstance(messages, list):
@@ -229,9 +175,8 @@ def run_hook(
     >>> run_hook(count, "before_model", "Hello")
     {'messages': [('ai', '1 so far')]}
     """
-    node, state = hook_node(middleware, hook, state)
-    harness = Harness(context, store, config, resume)
-    return harness.run(lambda: node.invoke(state, get_config()))
+    node, given = hook_node(middleware, hook, state)
+    return run(in_langgraph(partial(node.invoke, given), context, store, config, resume))
 
 
 async def arun_hook(
@@ -247,23 +192,13 @@ async def arun_hook(
     """Run one node hook as an asynchronous run of an agent would; otherwise as `run_hook`.
 
     The async function of a hook, such as `abefore_model`, is preferred if there is one.
-
-    Raises:
-        ArgumentError: `middleware` is not a middleware, or has no such hook.
-        GraphInterrupt: The hook interrupts, and `resume` holds no answer.
-        TurnError: The update is refused.
     """
-    node, state = hook_node(middleware, hook, state)
-    harness = Harness(context, store, config, resume)
-    return await harness.arun(lambda: node.ainvoke(state, get_config()))
+    node, given = hook_node(middleware, hook, state)
+    return await arun(in_langgraph(partial(node.ainvoke, given), context, store, config, resume))
 
 
 def hook_node(middleware: Middleware, hook: str, state: Any) -> tuple[HookNode, dict[str, Any]]:
-    """The node that an agent makes of a hook, and the state that it receives.
-
-    Raises:
-        ArgumentError: `middleware` is not a middleware, or has no such hook.
-    """
+    """The node that an agent makes of a hook, and the state that it receives."""
     middleware = usable_middleware(middleware)
     hooks = {bound.definition.phase.value: bound for bound in hooks_of(middleware)}
     if hook not in hooks:
@@ -352,8 +287,7 @@ def run_layer(
     ('Two.', 2)
     """
     trial = _LayerTrial(middleware, request, handler, call, state)
-    harness = Harness(context, store, config, resume)
-    return trial.as_run(harness.run(lambda: trial.call(asynchronous=False)))
+    return trial.as_run(run(in_langgraph(trial.invoke, context, store, config, resume)))
 
 
 async def arun_layer(
@@ -373,8 +307,7 @@ async def arun_layer(
     A function that is passed as `handler` may be a coroutine function.
     """
     trial = _LayerTrial(middleware, request, handler, call, state)
-    harness = Harness(context, store, config, resume)
-    return trial.as_run(await harness.arun(lambda: trial.call(asynchronous=True)))
+    return trial.as_run(await arun(in_langgraph(trial.ainvoke, context, store, config, resume)))
 
 
 class _LayerTrial:
@@ -405,26 +338,33 @@ class _LayerTrial:
                 f"It has {calls or 'none; for a hook, use run_hook'}.",
             )
         self._bound: Bound[Layer] = layers[call]
+        self._is_model = self._bound.definition.call is Call.MODEL
         self._request = request
         self._state = state
         self._handler = handler
-        self._answers: Iterator[Any] | None = iter(handler) if isinstance(handler, list) else None
         self._asked: list[Any] = []
 
-    def call(self, *, asynchronous: bool) -> Any:
-        """Call the layer; in an asynchronous run, the result is awaitable."""
+    def invoke(self, _: RunnableConfig) -> Any:
+        """Call the layer in a synchronous run."""
+        if self._bound.func is None:
+            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=False))
+        return self._call(self._bound.func, self._inner)
 
-        async def ainner(request: Any) -> Any:
+    async def ainvoke(self, _: RunnableConfig) -> Any:
+        """Call the layer in an asynchronous run."""
+
+        async def inner(request: Any) -> Any:
             result = self._inner(request)
             return await result if isawaitable(result) else result
 
-        layer: Any = self._bound.afunc if asynchronous else self._bound.func
-        inner = ainner if asynchronous else self._inner
-        if layer is None:
-            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=asynchronous))
+        if self._bound.afunc is None:
+            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=True))
+        return await self._call(self._bound.afunc, inner)
+
+    def _call(self, layer: Any, inner: Any) -> Any:
         definition = self._bound.definition
         named = [(f"{definition.owner}.{definition.method}", layer)]
-        if definition.call is Call.MODEL:
+        if self._is_model:
             return compose_model_call(named, inner)(_model_request(self._request, self._state))
         return compose_tool_call(named, inner)(_tool_request(self._request, self._state))
 
@@ -437,24 +377,23 @@ class _LayerTrial:
     def _inner(self, request: Any) -> Any:
         """The inner call; awaitable if the handler is a coroutine function."""
         self._asked.append(request)
+        number = len(self._asked)
         answer = self._handler
-        if self._answers is not None:
-            try:
-                answer = next(self._answers)
-            except StopIteration:
+        if isinstance(answer, list):
+            if number > len(answer):
                 raise ScriptError(
-                    f"handler has no answer for request {len(self._asked)} inward; it has "
-                    f"{len(self._handler)}."
-                ) from None
+                    f"handler has no answer for request {number} inward; it has {len(answer)}."
+                )
+            answer = answer[number - 1]
         if callable(answer) and not isinstance(answer, type):
             answer = answer(request)
 
         def respond(answer: Any) -> Any:
-            if self._bound.definition.call is Call.MODEL:
+            if self._is_model:
                 if isinstance(answer, ModelResponse):
                     return ModelOutcome(answer)
                 names = [getattr(tool, "name", "") for tool in request.tools]
-                response = fake_response(answer, list(request.messages), names, len(self._asked))
+                response = fake_response(answer, list(request.messages), names, number)
                 return ModelOutcome(ModelResponse([response.complete()]))
             if isinstance(answer, BaseException):
                 raise answer

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from langgraph.config import get_config
-
+from agent_factory.hooks.flows import arun, run
 from agent_factory.hooks.introspection import Bound, hooks_of, layers_of
 from agent_factory.testing import strategies
 from agent_factory.testing.harness import (
     DONE,
-    Harness,
     LayerRun,
     Middleware,
     arun_hook,
     arun_layer,
     hook_node,
+    in_langgraph,
     run_coroutine,
     run_hook,
     run_layer,
@@ -88,11 +88,10 @@ class LawCase:
         """The state that a hook received, before and after it ran."""
         node, given = hook_node(self.make(), bound.definition.phase.value, deepcopy(state))
         before = deepcopy(given)
-        harness = Harness(**self.options)
         if bound.func is not None:
-            harness.run(lambda: node.invoke(given, get_config()))
+            run(in_langgraph(partial(node.invoke, given), **self.options))
         else:
-            run_coroutine(harness.arun(lambda: node.ainvoke(given, get_config())))
+            run_coroutine(arun(in_langgraph(partial(node.ainvoke, given), **self.options)))
         return before, given
 
     def layer(
