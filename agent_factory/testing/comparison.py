@@ -6,20 +6,18 @@ ids of tool calls are numbered in the order in which they appear.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping, Set
+from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import singledispatch
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import BaseMessage, RemoveMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Interrupt
 from pydantic import BaseModel
 
-from agent_factory.state.history import call_ids
 from agent_factory.types import ModelRequest
 
 _MESSAGE_FIELDS = (
@@ -33,7 +31,12 @@ _MESSAGE_FIELDS = (
     "additional_kwargs",
     "response_metadata",
 )
+_EMPTY: tuple[Any, ...] = (None, (), [], {})
 _MAX_CHARACTERS = 60  # of a value in the description of a difference
+
+
+_Ids = dict[Any, None]
+"""The ids of tool calls in the order in which they appear."""
 
 
 def normalize(value: Any) -> Any:
@@ -43,25 +46,11 @@ def normalize(value: Any) -> Any:
     >>> normalize([AIMessage("Hi", id="1")])
     [{'type': 'ai', 'content': 'Hi'}]
     """
-    ids = dict.fromkeys(_call_ids(value))
-    return replace_strings(_normalize(value), {id_: f"call_{n}" for n, id_ in enumerate(ids, 1)})
-
-
-def _call_ids(value: Any) -> Iterator[str]:
-    """The ids of tool calls, in the order in which they appear."""
-    if isinstance(value, AIMessage):
-        yield from call_ids(value)
-    elif isinstance(value, ToolMessage):
-        yield value.tool_call_id
-    elif isinstance(value, ToolCallRequest):
-        yield str(value.tool_call["id"])
-    elif isinstance(value, ModelRequest):
-        yield from _call_ids(value.messages)
-    elif isinstance(value, Mapping | list | tuple):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _call_ids(item)
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from _call_ids([getattr(value, f.name) for f in fields(value)])
+    ids: _Ids = {}
+    plain = _plain(value, ids)
+    # Replaced afterwards, because a value may mention a call before the call appears.
+    names = {id_: f"call_{n}" for n, id_ in enumerate(filter(None, ids), 1)}
+    return replace_strings(plain, names)
 
 
 def replace_strings(value: Any, names: Mapping[str, str]) -> Any:
@@ -73,64 +62,67 @@ def replace_strings(value: Any, names: Mapping[str, str]) -> Any:
     return [replace_strings(item, names) for item in value] if isinstance(value, list) else value
 
 
-@singledispatch
-def _normalize(value: Any) -> Any:
+def _plain(value: Any, ids: _Ids) -> Any:
+    """Plain data; the ids of its tool calls are added to `ids`."""
+    match value:
+        case RemoveMessage():
+            return {"type": "remove"}
+        case BaseMessage():
+            return _plain_message(value, ids)
+        case ToolCallRequest():
+            return _plain_call(value.tool_call, ids)
+        case ModelRequest():
+            found = {
+                "model": type(value.model).__name__,
+                "messages": value.messages,
+                "system": value.system_prompt,
+                "tools": [getattr(t, "name", getattr(t, "__name__", t)) for t in value.tools],
+                "tool_choice": value.tool_choice,
+                "settings": value.model_settings,
+            }
+            return {k: _plain(v, ids) for k, v in found.items() if v not in _EMPTY}
+        case Interrupt():
+            return {"interrupt": _plain(value.value, ids)}
+        case Mapping():
+            return {str(key): _plain(item, ids) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item, ids) for item in value]
+        case Set():
+            return sorted((_plain(item, ids) for item in value), key=repr)
+        case BaseException():
+            return {"error": type(value).__name__, "text": str(value)}
+        case Enum():
+            return value.value
+        case BaseTool():
+            return value.name
+        case BaseChatModel():
+            return type(value).__name__
+        case BaseModel():
+            return {type(value).__name__: _plain(value.model_dump(), ids)}
     if is_dataclass(value) and not isinstance(value, type):
-        found = {f.name: _normalize(getattr(value, f.name)) for f in fields(value) if f.repr}
-        return {name: item for name, item in found.items() if item not in (None, (), [], {})}
+        found = {f.name: _plain(getattr(value, f.name), ids) for f in fields(value) if f.repr}
+        return {name: item for name, item in found.items() if item not in _EMPTY}
     return value
 
 
-@_normalize.register
-def _(message: BaseMessage) -> Any:
-    if isinstance(message, RemoveMessage):
-        return {"type": "remove"}
+def _plain_message(message: BaseMessage, ids: _Ids) -> Any:
     found: dict[str, Any] = {"type": message.type}
     for name in _MESSAGE_FIELDS:
         value = getattr(message, name, None)
+        if name == "tool_call_id":
+            ids[value] = None
+        elif "calls" in name:
+            value = [_plain_call(call, ids) for call in value or ()]
         if value or name == "content":
-            found[name] = [_tool_call(call) for call in value or ()] if "calls" in name else value
+            found[name] = value
     if getattr(message, "status", "success") != "success":
         found["status"] = "error"
-    return _normalize(found)
+    return _plain(found, ids)
 
 
-@_normalize.register
-def _(request: ModelRequest) -> Any:
-    tools: list[Any] = []
-    for tool in request.tools:
-        name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
-        tools.append(tool if isinstance(tool, dict) else name)
-    found = {
-        "model": type(request.model).__name__,
-        "messages": request.messages,
-        "system": request.system_prompt,
-        "tools": tools,
-        "tool_choice": request.tool_choice,
-        "settings": request.model_settings,
-    }
-    return {name: _normalize(item) for name, item in found.items() if item not in (None, [], {})}
-
-
-def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_call(call: Mapping[str, Any], ids: _Ids) -> dict[str, Any]:
+    ids[call["id"]] = None
     return {key: value for key, value in call.items() if key != "type"}
-
-
-_FORMS: dict[type[Any], Callable[[Any], Any]] = {
-    Mapping: lambda mapping: {str(key): _normalize(value) for key, value in mapping.items()},
-    list: lambda items: [_normalize(item) for item in items],
-    tuple: lambda items: [_normalize(item) for item in items],
-    Set: lambda items: sorted((_normalize(item) for item in items), key=repr),
-    ToolCallRequest: lambda request: _tool_call(request.tool_call),
-    Interrupt: lambda interrupt: {"interrupt": _normalize(interrupt.value)},
-    BaseException: lambda error: {"error": type(error).__name__, "text": str(error)},
-    Enum: lambda member: member.value,
-    BaseTool: lambda tool: tool.name,
-    BaseChatModel: lambda model: type(model).__name__,
-    BaseModel: lambda model: {type(model).__name__: _normalize(model.model_dump())},
-}
-for _kind, _form in _FORMS.items():
-    _normalize.register(_kind, _form)
 
 
 class _Missing:
@@ -138,49 +130,32 @@ class _Missing:
         return "nothing"
 
 
-MISSING = _Missing()
+_MISSING = _Missing()
 """Stands for a part that only the other value has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The first place where two values differ.
+def difference(one: Any, other: Any, labels: tuple[str, str], path: str = "") -> str:
+    """The first difference of two normalized values as text; empty if they are equal.
 
-    Args:
-        path: The place, such as `messages[2].content`; empty if the values differ as a whole.
-        one: The part of the first value.
-        other: The part of the second value.
-    """
-
-    path: str
-    one: Any
-    other: Any
-
-    def describe(self, one: str, other: str) -> str:
-        """The difference as text, with names for the two values."""
-        texts = [
-            text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
-            for text in (repr(self.one), repr(self.other))
-        ]
-        where = f"{self.path}: " if self.path else ""
-        return f"{where}{texts[0]} {one}, {texts[1]} {other}"
-
-
-def first_difference(one: Any, other: Any, path: str = "") -> Difference | None:
-    """The first place where two normalized values differ; None if they are equal.
-
-    >>> first_difference({"a": [1, 2]}, {"a": [1, 3]}).path
-    'a[1]'
+    >>> difference({"a": [1, 2]}, {"a": [1, 3]}, ("before", "after"))
+    'a[1]: 2 before, 3 after'
     """
     if isinstance(one, list) and isinstance(other, list):
         steps = {index: f"{path}[{index}]" for index in range(max(len(one), len(other)))}
         one, other = dict(enumerate(one)), dict(enumerate(other))
     elif isinstance(one, dict) and isinstance(other, dict):
         steps = {key: f"{path}.{key}" if path else str(key) for key in [*one, *other]}
+    elif one is other or one == other:
+        return ""
     else:
-        return None if one is other or one == other else Difference(path, one, other)
+        texts = [
+            text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
+            for text in (repr(one), repr(other))
+        ]
+        where = f"{path}: " if path else ""
+        return f"{where}{texts[0]} {labels[0]}, {texts[1]} {labels[1]}"
     for key, step in steps.items():
-        found = first_difference(one.get(key, MISSING), other.get(key, MISSING), step)
+        found = difference(one.get(key, _MISSING), other.get(key, _MISSING), labels, step)
         if found:
             return found
-    return None
+    return ""

@@ -20,7 +20,7 @@ from agent_factory.factory.agent import create_agent, topology_of
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound, hooks_of, layers_of
 from agent_factory.state.updates import pairs_of
-from agent_factory.testing.comparison import first_difference, normalize
+from agent_factory.testing.comparison import difference, normalize
 from agent_factory.testing.fake_model import ScriptedChatModel
 from agent_factory.testing.harness import (
     DONE,
@@ -174,8 +174,8 @@ def idempotent(case: LawCase) -> None:
     def check(hook: Bound[Hook], state: Any) -> None:
         middleware = case.make()
         first, second = (outcome_of(lambda: case.hook(hook, state, middleware)) for _ in range(2))
-        difference = disagreement(first, second, ("the first time", "the second time"))
-        assert not difference, f"run twice on one state: {difference}"
+        found = disagreement(first, second, ("the first time", "the second time"))
+        assert not found, f"run twice on one state: {found}"
 
     _check_hooks(case, check)
 
@@ -185,9 +185,8 @@ def leaves_states_alone(case: LawCase) -> None:
 
     def check(hook: Bound[Hook], state: Any) -> None:
         before, after = case.hook_in_place(hook, state)
-        found = first_difference(normalize(before), normalize(after))
-        text = found.describe("before", "after") if found else ""
-        assert not text, f"it changed its state in place: {text}"
+        found = difference(normalize(before), normalize(after), ("before", "after"))
+        assert not found, f"it changed its state in place: {found}"
 
     _check_hooks(case, check)
 
@@ -283,11 +282,11 @@ def leaves_agents_alone(case: LawCase) -> None:
     foreign = added - {bound.definition.node for bound in hooks_of(middleware)}
     if foreign:
         raise LawViolation(f"{middleware.name}: it adds the nodes {', '.join(sorted(foreign))}.")
-    found = first_difference(messages(), messages(case.make()), "messages")
+    labels = ("without it", "with it")
+    found = difference(messages(), messages(case.make()), labels, "messages")
     if found:
         raise LawViolation(
-            f"{middleware.name}: it changes a conversation in which it has nothing to do: "
-            f"{found.describe('without it', 'with it')}"
+            f"{middleware.name}: it changes a conversation in which it has nothing to do: {found}"
         )
 
 

@@ -26,7 +26,7 @@ from langchain_core.runnables.base import RunnableBinding
 from pydantic import PrivateAttr, SecretStr
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.testing.comparison import first_difference, normalize, replace_strings
+from agent_factory.testing.comparison import difference, normalize, replace_strings
 from agent_factory.testing.fake_model import FakeChatModel, FakeResponse, Reply, tool_name
 
 FORMAT = "agent_factory.cassette"
@@ -460,9 +460,9 @@ class ReplayChatModel(FakeChatModel):
             if entry is None:
                 reason = "all answers were given, and one more request came."
                 if self._left:
-                    found = first_difference(self._left[0].request, request)
-                    difference = found.describe("was recorded", "is asked now") if found else ""
-                    reason = f"request {self._left[0].number} differs: {difference}."
+                    labels = ("was recorded", "is asked now")
+                    found = difference(self._left[0].request, request, labels)
+                    reason = f"request {self._left[0].number} differs: {found}."
                 self._mismatch = self._mismatch or reason
                 raise self._error(reason)
             self._left.remove(entry)

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from agent_factory.testing.comparison import first_difference, normalize
+from agent_factory.testing.comparison import difference, normalize
 from agent_factory.testing.harness import Middleware
 from agent_factory.testing.recordings import Redact, ReplayChatModel, replay
 
@@ -154,15 +154,16 @@ def _divergence(recorded: _Run, other: _Run) -> Divergence | None:
         raise recorded.error
     for one, another in zip_longest(recorded.in_order(), other.in_order()):
         if one is None or another is None or one.node != another.node:
-            difference = f"{_describe(one)} in the recorded run, {_describe(another)} in this one"
-        elif found := first_difference(one.written, another.written):
-            difference = found.describe("in the recorded run", "in this one")
+            found = f"{_describe(one)} in the recorded run, {_describe(another)} in this one"
         else:
+            labels = ("in the recorded run", "in this one")
+            found = difference(one.written, another.written, labels)
+        if not found:
             continue
         if other.model.mismatch and (another is None or "raised" in another.written):
-            difference = f"the model is asked something else: {other.model.mismatch}"
+            found = f"the model is asked something else: {other.model.mismatch}"
         decision = another or one
-        return Divergence(decision.step, decision.node, difference)
+        return Divergence(decision.step, decision.node, found)
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.errors import GraphInterrupt
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.testing.comparison import first_difference, normalize
+from agent_factory.testing.comparison import difference, normalize
 from agent_factory.testing.fake_model import ScriptedChatModel
 from agent_factory.testing.harness import (
     LayerRun,
@@ -62,9 +62,9 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
         other = outcome_of(lambda: run_coroutine(_ASYNC[target](make(), *rest, **kwargs)))
     else:
         one, other = _agent_outcomes(target, args, kwargs)
-    difference = disagreement(one, other, ("in the synchronous run", "in the asynchronous one"))
-    if difference:
-        raise AssertionError(f"The two runs differ: {difference}.") from one.error or other.error
+    found = disagreement(one, other, ("in the synchronous run", "in the asynchronous one"))
+    if found:
+        raise AssertionError(f"The two runs differ: {found}.") from one.error or other.error
     if one.error is not None:
         raise one.error
     return one.value
@@ -175,14 +175,7 @@ def outcome_of(run: Callable[[], Any]) -> RunResult:
 
 
 def disagreement(one: RunResult, other: RunResult, runs: tuple[str, str]) -> str:
-    """The first difference of two outcomes as text; empty if they agree.
-
-    Args:
-        one: The outcome of the first run.
-        other: The outcome of the second run.
-        runs: Names for the two runs, such as "the first time".
-    """
+    """The first difference of two outcomes as text; empty if they agree."""
     if (one.error is None) != (other.error is None):
         return f"{runs[0]} it {one}, {runs[1]} it {other}"
-    found = first_difference(one.normalized, other.normalized)
-    return found.describe(*runs) if found else ""
+    return difference(one.normalized, other.normalized, runs)
