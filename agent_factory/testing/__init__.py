@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from agent_factory.testing.laws import check_middleware as check_middleware
     from agent_factory.testing.recordings import CassetteError as CassetteError
     from agent_factory.testing.recordings import CassetteMismatch as CassetteMismatch
+    from agent_factory.testing.recordings import Divergence as Divergence
     from agent_factory.testing.recordings import RecordingChatModel as RecordingChatModel
     from agent_factory.testing.recordings import ReplayChatModel as ReplayChatModel
     from agent_factory.testing.recordings import ReplayedError as ReplayedError
+    from agent_factory.testing.recordings import areplay_with as areplay_with
     from agent_factory.testing.recordings import record as record
     from agent_factory.testing.recordings import replay as replay
-    from agent_factory.testing.replay_diff import Divergence as Divergence
-    from agent_factory.testing.replay_diff import areplay_with as areplay_with
-    from agent_factory.testing.replay_diff import replay_with as replay_with
+    from agent_factory.testing.recordings import replay_with as replay_with
     from agent_factory.testing.strategies import each_stack as each_stack
     from agent_factory.testing.sync_async import both_ways as both_ways
 
@@ -49,10 +49,12 @@ _HOME = {
         "RecordingChatModel",
         "ReplayChatModel",
         "ReplayedError",
+        "Divergence",
+        "areplay_with",
         "record",
         "replay",
+        "replay_with",
     ),
-    "replay_diff": ("Divergence", "areplay_with", "replay_with"),
     "strategies": ("each_stack",),
     "sync_async": ("both_ways",),
 }
