@@ -51,6 +51,7 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
     >>> both_ways(agent, {"messages": [("user", "Hi")]})["messages"][-1].text
     'Hello!'
     """
+    is_agent = hasattr(target, "invoke") and hasattr(target, "ainvoke")
     if target in _ASYNC:
         first, *rest = args
         is_maker = isinstance(first, type) or type(first).__name__ == "function"
@@ -60,42 +61,33 @@ def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
 
         one = outcome_of(lambda: target(make(), *rest, **kwargs))
         other = outcome_of(lambda: run_coroutine(_ASYNC[target](make(), *rest, **kwargs)))
+    elif is_agent or callable(target):
+        spec = getattr(getattr(target, "builder", None), "spec", None)
+        model = getattr(spec, "model", None) if is_agent else None
+        position = model.position if isinstance(model, ScriptedChatModel) else 0
+        # The config is the second argument of `invoke`.
+        others = (*args[:1], *map(_other_thread, args[1:2]), *args[2:])
+        named = {k: _other_thread(v) if k == "config" else v for k, v in kwargs.items()}
+
+        def make() -> Any:
+            return target if is_agent else target()
+
+        one = outcome_of(lambda: make().invoke(*args, **kwargs))
+        if isinstance(model, ScriptedChatModel):
+            model.rewind(position)
+        other = outcome_of(lambda: run_coroutine(make().ainvoke(*others, **named)))
     else:
-        one, other = _agent_outcomes(target, args, kwargs)
+        raise ArgumentError(
+            "target",
+            f"must be an agent or a function that builds one, got {describe(target)}.",
+            "Pass something with invoke and ainvoke, or run_hook or run_layer.",
+        )
     found = disagreement(one, other, ("in the synchronous run", "in the asynchronous one"))
     if found:
         raise AssertionError(f"The two runs differ: {found}.") from one.error or other.error
     if one.error is not None:
         raise one.error
     return one.value
-
-
-def _agent_outcomes(
-    target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[RunResult, RunResult]:
-    """The outcomes of an agent, or of a function that builds one, run both ways."""
-    is_agent = hasattr(target, "invoke") and hasattr(target, "ainvoke")
-    if not is_agent and not callable(target):
-        raise ArgumentError(
-            "target",
-            f"must be an agent or a function that builds one, got {describe(target)}.",
-            "Pass something with invoke and ainvoke, or run_hook or run_layer.",
-        )
-    spec = getattr(getattr(target, "builder", None), "spec", None)
-    model = getattr(spec, "model", None) if is_agent else None
-    position = model.position if isinstance(model, ScriptedChatModel) else 0
-    # The config is the second argument of `invoke`.
-    other_args = (*args[:1], *map(_other_thread, args[1:2]), *args[2:])
-    other_kwargs = {k: _other_thread(v) if k == "config" else v for k, v in kwargs.items()}
-
-    def run_async() -> Any:
-        if isinstance(model, ScriptedChatModel):
-            model.rewind(position)
-        agent = target if is_agent else target()
-        return run_coroutine(agent.ainvoke(*other_args, **other_kwargs))
-
-    one = outcome_of(lambda: (target if is_agent else target()).invoke(*args, **kwargs))
-    return one, outcome_of(run_async)
 
 
 def _other_thread(config: Any) -> Any:
@@ -121,31 +113,29 @@ class SyncOrAsync:
 
     def invoke(self, agent: Any, *args: Any, **kwargs: Any) -> Any:
         """Call the agent's `invoke` or `ainvoke`."""
-        if self.name == "sync":
-            return agent.invoke(*args, **kwargs)
-        return run_coroutine(agent.ainvoke(*args, **kwargs))
+        return self._call(agent.invoke, agent.ainvoke, *args, **kwargs)
 
     def stream(self, agent: Any, *args: Any, **kwargs: Any) -> list[Any]:
         """Collect what the agent's `stream` or `astream` yields."""
-        if self.name == "sync":
-            return list(agent.stream(*args, **kwargs))
 
-        async def collect() -> list[Any]:
+        async def collect(*args: Any, **kwargs: Any) -> list[Any]:
             return [item async for item in agent.astream(*args, **kwargs)]
 
-        return run_coroutine(collect())
+        return list(self._call(agent.stream, collect, *args, **kwargs))
 
     def run_hook(self, *args: Any, **kwargs: Any) -> Any:
         """Call `run_hook` or `arun_hook`."""
-        if self.name == "sync":
-            return run_hook(*args, **kwargs)
-        return run_coroutine(arun_hook(*args, **kwargs))
+        return self._call(run_hook, arun_hook, *args, **kwargs)
 
     def run_layer(self, *args: Any, **kwargs: Any) -> LayerRun:
         """Call `run_layer` or `arun_layer`."""
+        found: LayerRun = self._call(run_layer, arun_layer, *args, **kwargs)
+        return found
+
+    def _call(self, sync: Any, asynchronous: Any, *args: Any, **kwargs: Any) -> Any:
         if self.name == "sync":
-            return run_layer(*args, **kwargs)
-        return run_coroutine(arun_layer(*args, **kwargs))
+            return sync(*args, **kwargs)
+        return run_coroutine(asynchronous(*args, **kwargs))
 
 
 @dataclass(frozen=True)
