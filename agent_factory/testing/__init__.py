@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agent_factory.testing.harness import LayerRun as LayerRun
     from agent_factory.testing.harness import arun_hook as arun_hook
     from agent_factory.testing.harness import arun_layer as arun_layer
+    from agent_factory.testing.harness import both_ways as both_ways
     from agent_factory.testing.harness import run_hook as run_hook
     from agent_factory.testing.harness import run_layer as run_layer
     from agent_factory.testing.histories import InvalidHistory as InvalidHistory
@@ -36,11 +37,10 @@ if TYPE_CHECKING:
     from agent_factory.testing.recordings import replay as replay
     from agent_factory.testing.recordings import replay_with as replay_with
     from agent_factory.testing.strategies import each_stack as each_stack
-    from agent_factory.testing.sync_async import both_ways as both_ways
 
 _HOME = {
     "fake_model": ("ModelCallRecord", "Reply", "ScriptError", "ScriptedChatModel"),
-    "harness": ("LayerRun", "arun_hook", "arun_layer", "run_hook", "run_layer"),
+    "harness": ("LayerRun", "arun_hook", "arun_layer", "both_ways", "run_hook", "run_layer"),
     "histories": ("InvalidHistory", "assert_valid_history"),
     "laws": ("LAWS", "LawViolation", "check_middleware"),
     "recordings": (
@@ -56,7 +56,6 @@ _HOME = {
         "replay_with",
     ),
     "strategies": ("each_stack",),
-    "sync_async": ("both_ways",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""Run one hook or one layer of a middleware in a real LangGraph run, checked as in an agent."""
+"""Run a hook or a layer in a real LangGraph run, checked as in an agent; compare sync and async."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -38,6 +38,7 @@ from agent_factory.hooks.introspection import (
 from agent_factory.runtime.composition import ModelOutcome, compose_model_call, compose_tool_call
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.routing import Rules
+from agent_factory.testing.comparison import difference, normalize
 from agent_factory.testing.fake_model import (
     ScriptedChatModel,
     ScriptError,
@@ -322,21 +323,14 @@ class _LayerTrial:
             (call,) = layers
         if call not in layers:
             calls = ", ".join(f"call={name!r}" for name in layers)
+            subject, reason = middleware.name, f"has no layer around {call or 'any'} calls."
+            hint = f"It has {calls or 'none; for a hook, use run_hook'}."
             if call is None and layers:
-                raise ArgumentError(
-                    middleware.name, "has several layers.", f"Choose one of them: {calls}."
-                )
-            if call is not None and call not in list(Call):
-                raise ArgumentError(
-                    "call",
-                    f"must be 'model' or 'tool', got {describe(call)}.",
-                    f"Pass one of {calls}." if calls else "For a hook, use run_hook.",
-                )
-            raise ArgumentError(
-                middleware.name,
-                f"has no layer around {call or 'any'} calls.",
-                f"It has {calls or 'none; for a hook, use run_hook'}.",
-            )
+                reason, hint = "has several layers.", f"Choose one of them: {calls}."
+            elif call not in (None, *Call):
+                subject, reason = "call", f"must be 'model' or 'tool', got {describe(call)}."
+                hint = f"Pass one of {calls}." if calls else "For a hook, use run_hook."
+            raise ArgumentError(subject, reason, hint)
         self._bound: Bound[Layer] = layers[call]
         self._is_model = self._bound.definition.call is Call.MODEL
         self._request = request
@@ -426,17 +420,18 @@ def _model_request(request: Any, state: Any) -> ModelRequest[Any]:
 
 
 def _tool_request(request: Any, state: Any) -> ToolCallRequest:
-    is_request = isinstance(request, ToolCallRequest)
-    if is_request and request.runtime is not None:
-        return cast("ToolCallRequest", request)
-    call = request.tool_call if is_request else request
-    if call is not None and not (isinstance(call, Mapping) and "name" in call):
+    tool = None
+    if isinstance(request, ToolCallRequest):
+        if request.runtime is not None:
+            return request
+        request, tool = request.tool_call, request.tool
+    if request is not None and not (isinstance(request, Mapping) and "name" in request):
         raise ArgumentError(
             "request",
-            f"must be a tool call, got {describe(call)}.",
+            f"must be a tool call, got {describe(request)}.",
             "Pass {'name': ..., 'args': {...}}.",
         )
-    made = tool_call({"id": "call_1", **(call or {"name": "tool"})})
+    made = tool_call({"id": "call_1", **(request or {"name": "tool"})})
     given = as_state(state if state is not None else [AIMessage("", tool_calls=[made])])
     runtime = get_runtime()
     tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
@@ -448,5 +443,155 @@ def _tool_request(request: Any, state: Any) -> ToolCallRequest:
         store=runtime.store,
         execution_info=runtime.execution_info,
     )
-    tool = request.tool if is_request else None
     return ToolCallRequest(tool_call=made, tool=tool, state=given, runtime=tool_runtime)
+
+
+_ASYNC: Mapping[Any, Any] = {run_hook: arun_hook, run_layer: arun_layer}
+
+
+def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run an agent, a hook or a layer synchronously and asynchronously; fail if they differ.
+
+    Ids of messages and of tool calls may differ. If both runs raise the same error, it is raised.
+
+    A `ScriptedChatModel` of the agent answers both runs with the same steps. The asynchronous run
+    has its own thread, named after that of the config, so that it finds what earlier calls of
+    `both_ways` left there.
+
+    Args:
+        target: An agent, or a function without arguments that builds one for each run (if its
+            model or middleware keeps state); or `run_hook` or `run_layer`, whose first argument may
+            be such a function too.
+        *args: The arguments of the agent's `invoke`, or of the function.
+        **kwargs: The same by name.
+
+    Returns:
+        The result of the synchronous run.
+
+    Raises:
+        AssertionError: The runs differ; the message says where.
+        ArgumentError: The target cannot run both ways.
+
+    >>> from agent_factory import create_agent
+    >>> agent = create_agent(ScriptedChatModel(["Hello!"]))
+    >>> both_ways(agent, {"messages": [("user", "Hi")]})["messages"][-1].text
+    'Hello!'
+    """
+    is_agent = hasattr(target, "invoke") and hasattr(target, "ainvoke")
+    if target in _ASYNC:
+        first, *rest = args
+        is_maker = isinstance(first, type) or type(first).__name__ == "function"
+
+        def make() -> Any:
+            return first() if is_maker else first
+
+        one = outcome_of(lambda: target(make(), *rest, **kwargs))
+        other = outcome_of(lambda: run_coroutine(_ASYNC[target](make(), *rest, **kwargs)))
+    elif is_agent or callable(target):
+        spec = getattr(getattr(target, "builder", None), "spec", None)
+        model = getattr(spec, "model", None) if is_agent else None
+        position = model.position if isinstance(model, ScriptedChatModel) else 0
+        # The config is the second argument of `invoke`.
+        others = (*args[:1], *map(_other_thread, args[1:2]), *args[2:])
+        named = {k: _other_thread(v) if k == "config" else v for k, v in kwargs.items()}
+
+        def make() -> Any:
+            return target if is_agent else target()
+
+        one = outcome_of(lambda: make().invoke(*args, **kwargs))
+        if isinstance(model, ScriptedChatModel):
+            model.rewind(position)
+        other = outcome_of(lambda: run_coroutine(make().ainvoke(*others, **named)))
+    else:
+        raise ArgumentError(
+            "target",
+            f"must be an agent or a function that builds one, got {describe(target)}.",
+            "Pass something with invoke and ainvoke, or run_hook or run_layer.",
+        )
+    found = disagreement(one, other, ("in the synchronous run", "in the asynchronous one"))
+    if found:
+        raise AssertionError(f"The two runs differ: {found}.") from one.error or other.error
+    if one.error is not None:
+        raise one.error
+    return one.value
+
+
+def _other_thread(config: Any) -> Any:
+    configurable = (config or {}).get("configurable", {})
+    if "thread_id" not in configurable:
+        return config
+    thread = f"{configurable['thread_id']} (async)"
+    return {**config, "configurable": {**configurable, "thread_id": thread}}
+
+
+@dataclass(frozen=True)
+class SyncOrAsync:
+    """One of the two ways to run. The fixture `sync_or_async` gives both, one after the other.
+
+    Args:
+        name: "sync" or "async".
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def invoke(self, agent: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the agent's `invoke` or `ainvoke`."""
+        return self._call(agent.invoke, agent.ainvoke, *args, **kwargs)
+
+    def stream(self, agent: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        """Collect what the agent's `stream` or `astream` yields."""
+
+        async def collect(*args: Any, **kwargs: Any) -> list[Any]:
+            return [item async for item in agent.astream(*args, **kwargs)]
+
+        return list(self._call(agent.stream, collect, *args, **kwargs))
+
+    def run_hook(self, *args: Any, **kwargs: Any) -> Any:
+        """Call `run_hook` or `arun_hook`."""
+        return self._call(run_hook, arun_hook, *args, **kwargs)
+
+    def run_layer(self, *args: Any, **kwargs: Any) -> LayerRun:
+        """Call `run_layer` or `arun_layer`."""
+        found: LayerRun = self._call(run_layer, arun_layer, *args, **kwargs)
+        return found
+
+    def _call(self, sync: Any, asynchronous: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.name == "sync":
+            return sync(*args, **kwargs)
+        return run_coroutine(asynchronous(*args, **kwargs))
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The value that a run returned, or the error that it raised."""
+
+    value: Any = None
+    error: Exception | None = None
+
+    @property
+    def normalized(self) -> Any:
+        """The value or the error, as `normalize` returns it."""
+        if isinstance(self.error, GraphInterrupt):
+            return {"interrupts": normalize(list(self.error.args[0]) if self.error.args else [])}
+        return normalize(self.error or self.value)
+
+    def __str__(self) -> str:
+        return f"raised {self.error!r}" if self.error else "returned"
+
+
+def outcome_of(run: Callable[[], Any]) -> RunResult:
+    """Call a function, and keep what it returns or raises."""
+    try:
+        return RunResult(run())
+    except Exception as error:
+        return RunResult(error=error)
+
+
+def disagreement(one: RunResult, other: RunResult, runs: tuple[str, str]) -> str:
+    """The first difference of two outcomes as text; empty if they agree."""
+    if (one.error is None) != (other.error is None):
+        return f"{runs[0]} it {one}, {runs[1]} it {other}"
+    return difference(one.normalized, other.normalized, runs)

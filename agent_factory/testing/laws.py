@@ -31,8 +31,11 @@ from agent_factory.testing.harness import (
     LayerRun,
     Middleware,
     arun_layer,
+    both_ways,
+    disagreement,
     hook_node,
     in_langgraph,
+    outcome_of,
     run_coroutine,
     run_hook,
     run_layer,
@@ -40,7 +43,6 @@ from agent_factory.testing.harness import (
 )
 from agent_factory.testing.histories import assert_valid_history
 from agent_factory.testing.plugin import needs
-from agent_factory.testing.sync_async import both_ways, disagreement, outcome_of
 from agent_factory.topology.model import Call, Hook, Layer, Phase
 
 
