@@ -6,18 +6,20 @@ ids of tool calls are numbered in the order in which they appear.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import singledispatch
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, RemoveMessage
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Interrupt
 from pydantic import BaseModel
 
+from agent_factory.state.history import call_ids
 from agent_factory.types import ModelRequest
 
 _MESSAGE_FIELDS = (
@@ -31,12 +33,7 @@ _MESSAGE_FIELDS = (
     "additional_kwargs",
     "response_metadata",
 )
-_EMPTY: tuple[Any, ...] = (None, (), [], {})
 _MAX_CHARACTERS = 60  # of a value in the description of a difference
-
-
-_Ids = dict[Any, None]
-"""The ids of tool calls in the order in which they appear."""
 
 
 def normalize(value: Any) -> Any:
@@ -46,10 +43,10 @@ def normalize(value: Any) -> Any:
     >>> normalize([AIMessage("Hi", id="1")])
     [{'type': 'ai', 'content': 'Hi'}]
     """
-    ids: _Ids = {}
+    ids: dict[str, None] = {}  # in the order in which they appear
     plain = _plain(value, ids)
     # Replaced afterwards, because a value may mention a call before the call appears.
-    names = {id_: f"call_{n}" for n, id_ in enumerate(filter(None, ids), 1)}
+    names = {id_: f"call_{n}" for n, id_ in enumerate(ids, 1)}
     return replace_strings(plain, names)
 
 
@@ -62,67 +59,77 @@ def replace_strings(value: Any, names: Mapping[str, str]) -> Any:
     return [replace_strings(item, names) for item in value] if isinstance(value, list) else value
 
 
-def _plain(value: Any, ids: _Ids) -> Any:
+def _plain(value: Any, ids: dict[str, None]) -> Any:
     """Plain data; the ids of its tool calls are added to `ids`."""
-    match value:
-        case RemoveMessage():
-            return {"type": "remove"}
-        case BaseMessage():
-            return _plain_message(value, ids)
-        case ToolCallRequest():
-            return _plain_call(value.tool_call, ids)
-        case ModelRequest():
-            found = {
-                "model": type(value.model).__name__,
-                "messages": value.messages,
-                "system": value.system_prompt,
-                "tools": [getattr(t, "name", getattr(t, "__name__", t)) for t in value.tools],
-                "tool_choice": value.tool_choice,
-                "settings": value.model_settings,
-            }
-            return {k: _plain(v, ids) for k, v in found.items() if v not in _EMPTY}
-        case Interrupt():
-            return {"interrupt": _plain(value.value, ids)}
-        case Mapping():
-            return {str(key): _plain(item, ids) for key, item in value.items()}
-        case list() | tuple():
-            return [_plain(item, ids) for item in value]
-        case Set():
-            return sorted((_plain(item, ids) for item in value), key=repr)
-        case BaseException():
-            return {"error": type(value).__name__, "text": str(value)}
-        case Enum():
-            return value.value
-        case BaseTool():
-            return value.name
-        case BaseChatModel():
-            return type(value).__name__
-        case BaseModel():
-            return {type(value).__name__: _plain(value.model_dump(), ids)}
+    if isinstance(value, AIMessage):
+        ids.update(dict.fromkeys(call_ids(value)))
+    elif isinstance(value, ToolMessage):
+        ids[value.tool_call_id] = None
+    elif isinstance(value, ToolCallRequest):
+        ids[str(value.tool_call["id"])] = None
+    parts = _parts(value)
+    if isinstance(parts, Mapping):
+        return {str(key): _plain(item, ids) for key, item in parts.items()}
+    if isinstance(parts, list | tuple):
+        return [_plain(item, ids) for item in parts]
+    if isinstance(parts, Set):
+        return sorted((_plain(item, ids) for item in parts), key=repr)
+    return parts
+
+
+@singledispatch
+def _parts(value: Any) -> Any:
+    """What is compared of a value."""
     if is_dataclass(value) and not isinstance(value, type):
-        found = {f.name: _plain(getattr(value, f.name), ids) for f in fields(value) if f.repr}
-        return {name: item for name, item in found.items() if item not in _EMPTY}
+        return _not_empty({f.name: getattr(value, f.name) for f in fields(value) if f.repr})
     return value
 
 
-def _plain_message(message: BaseMessage, ids: _Ids) -> Any:
+@_parts.register
+def _(message: BaseMessage) -> Any:
     found: dict[str, Any] = {"type": message.type}
     for name in _MESSAGE_FIELDS:
         value = getattr(message, name, None)
-        if name == "tool_call_id":
-            ids[value] = None
-        elif "calls" in name:
-            value = [_plain_call(call, ids) for call in value or ()]
         if value or name == "content":
-            found[name] = value
+            found[name] = [_tool_call(call) for call in value or ()] if "calls" in name else value
     if getattr(message, "status", "success") != "success":
         found["status"] = "error"
-    return _plain(found, ids)
+    return found
 
 
-def _plain_call(call: Mapping[str, Any], ids: _Ids) -> dict[str, Any]:
-    ids[call["id"]] = None
+@_parts.register
+def _(request: ModelRequest) -> Any:
+    found = {
+        "model": type(request.model).__name__,
+        "messages": request.messages,
+        "system": request.system_prompt,
+        "tools": [getattr(t, "name", getattr(t, "__name__", t)) for t in request.tools],
+        "tool_choice": request.tool_choice,
+        "settings": request.model_settings,
+    }
+    return _not_empty(found)
+
+
+def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in call.items() if key != "type"}
+
+
+def _not_empty(items: dict[str, Any]) -> dict[str, Any]:
+    return {name: item for name, item in items.items() if item not in (None, (), [], {})}
+
+
+_PARTS: dict[type[Any], Callable[[Any], Any]] = {
+    RemoveMessage: lambda _: {"type": "remove"},
+    ToolCallRequest: lambda request: _tool_call(request.tool_call),
+    Interrupt: lambda interrupt: {"interrupt": interrupt.value},
+    BaseException: lambda error: {"error": type(error).__name__, "text": str(error)},
+    Enum: lambda member: member.value,
+    BaseTool: lambda tool: tool.name,
+    BaseChatModel: lambda model: type(model).__name__,
+    BaseModel: lambda model: {type(model).__name__: model.model_dump()},
+}
+for _kind, _form in _PARTS.items():
+    _parts.register(_kind, _form)
 
 
 class _Missing:
