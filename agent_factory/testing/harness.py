@@ -410,6 +410,7 @@ def _model_request(request: Any, state: Any) -> ModelRequest[Any]:
             "request", f"must be a request to a model, got {describe(request)}.", "Pass messages."
         )
     given = as_state(request if state is None else state)
+    # Messages are converted once, because their ids are drawn at random.
     is_same = state is None or request is None
     return ModelRequest(
         model=ScriptedChatModel(),
@@ -578,9 +579,6 @@ class RunResult:
             return {"interrupts": normalize(list(self.error.args[0]) if self.error.args else [])}
         return normalize(self.error or self.value)
 
-    def __str__(self) -> str:
-        return f"raised {self.error!r}" if self.error else "returned"
-
 
 def outcome_of(run: Callable[[], Any]) -> RunResult:
     """Call a function, and keep what it returns or raises."""
@@ -593,5 +591,6 @@ def outcome_of(run: Callable[[], Any]) -> RunResult:
 def disagreement(one: RunResult, other: RunResult, runs: tuple[str, str]) -> str:
     """The first difference of two outcomes as text; empty if they agree."""
     if (one.error is None) != (other.error is None):
-        return f"{runs[0]} it {one}, {runs[1]} it {other}"
+        ends = [f"raised {end.error!r}" if end.error else "returned" for end in (one, other)]
+        return f"{runs[0]} it {ends[0]}, {runs[1]} it {ends[1]}"
     return difference(one.normalized, other.normalized, runs)

@@ -12,7 +12,7 @@ import builtins
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import sha256
@@ -302,8 +302,21 @@ class RecordingChatModel(BaseChatModel):
                 file.write(_json_line({"request": request, "answer": self._redaction(data)}))
 
 
-def _read_cassette(path: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-    """The header and, by their numbers, the requests with their answers."""
+def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel:
+    """A chat model that answers from a cassette.
+
+    Each answer is given once, to the request that it was recorded for: the same messages, tools and
+    settings, except for ids. Parallel requests may come in another order.
+
+    Args:
+        path: The file that `record` wrote.
+        redact: The function that was passed to `record`, if any.
+
+    Raises:
+        FileNotFoundError: The file does not exist.
+        CassetteError: The file is not a cassette, or was redacted by a function that is missing.
+    """
+    path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: the cassette does not exist. {_HINT}")
     try:
@@ -335,31 +348,13 @@ def _read_cassette(path: Path) -> tuple[dict[str, Any], dict[int, dict[str, Any]
     for number, line in enumerate(rest, 2):
         if not all(isinstance(line.get(key), dict) for key in ("request", "answer")):
             raise CassetteError(f"{path}:{number}: lacks a request or its answer. {_HINT}")
-    return header, dict(enumerate(rest, 1))
-
-
-def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel:
-    """A chat model that answers from a cassette.
-
-    Each answer is given once, to the request that it was recorded for: the same messages, tools and
-    settings, except for ids. Parallel requests may come in another order.
-
-    Args:
-        path: The file that `record` wrote.
-        redact: The function that was passed to `record`, if any.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        CassetteError: The file is not a cassette, or was redacted by a function that is missing.
-    """
-    header, entries = _read_cassette(Path(path))
     name = header.get("redacted_by")
     if name and redact is None:
         raise CassetteError(
             f"{path}: was redacted by {name}. Pass it here too: replay(path, redact={name})."
         )
-    model = ReplayChatModel(path=Path(path), profile=header.get("profile") or None)
-    model._left = entries
+    model = ReplayChatModel(path=path, profile=header.get("profile") or None)
+    model._left = dict(enumerate(rest, 1))
     model._redaction = Redaction(header.get("redacted_keys", ()), redact)
     model._model_name = header.get("model_name")
     return model
@@ -534,16 +529,13 @@ class _Decision:
 
 
 @dataclass
-class _Run:
+class _Run(AbstractContextManager[Any]):
     """The decisions of a run until it ended, failed, or sent a request that was not recorded."""
 
     model: ReplayChatModel
     decisions: list[_Decision] = field(default_factory=list)
     error: Exception | None = None
     _current: tuple[int, str] = (1, "the start")
-
-    def __enter__(self) -> None:
-        return None
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
         if isinstance(error, Exception):
