@@ -27,7 +27,7 @@ from langgraph.types import Command
 from agent_factory.compat.langchain import from_langchain_middleware
 from agent_factory.errors import ArgumentError, PathNotSupported, describe, raise_all
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.flows import Flow, Invoke, arun, run, then
+from agent_factory.hooks.flows import Flow, Invoke, adrive, drive, then, throw_everything
 from agent_factory.hooks.introspection import (
     Bound,
     hooks_of,
@@ -66,21 +66,19 @@ def in_langgraph(
     """Call `work`, sync or async, in a LangGraph run, and again for each answer in `resume`."""
     outcome: Any = None
 
-    def harness(_: Any) -> None:
+    def attempt() -> Flow[None]:
         nonlocal outcome
         try:
-            outcome = work(get_config())
+            outcome = yield get_config()  # its handler is `work`
         except GraphInterrupt as error:
             outcome = error
             raise
 
+    def harness(_: Any) -> None:
+        drive(attempt(), work, throw_everything)
+
     async def aharness(_: Any) -> None:
-        nonlocal outcome
-        try:
-            outcome = await work(get_config())
-        except GraphInterrupt as error:
-            outcome = error
-            raise
+        await adrive(attempt(), work, throw_everything)
 
     # Only a run that is resumed needs a checkpointer, which takes half of the time.
     saver = InMemorySaver() if resume else None
@@ -177,7 +175,7 @@ def run_hook(
     {'messages': [('ai', '1 so far')]}
     """
     node, given = hook_node(middleware, hook, state)
-    return run(in_langgraph(partial(node.invoke, given), context, store, config, resume))
+    return drive(in_langgraph(partial(node.invoke, given), context, store, config, resume))
 
 
 async def arun_hook(
@@ -195,7 +193,7 @@ async def arun_hook(
     The async function of a hook, such as `abefore_model`, is preferred if there is one.
     """
     node, given = hook_node(middleware, hook, state)
-    return await arun(in_langgraph(partial(node.ainvoke, given), context, store, config, resume))
+    return await adrive(in_langgraph(partial(node.ainvoke, given), context, store, config, resume))
 
 
 def hook_node(middleware: Middleware, hook: str, state: Any) -> tuple[HookNode, dict[str, Any]]:
@@ -288,7 +286,7 @@ def run_layer(
     ('Two.', 2)
     """
     trial = _LayerTrial(middleware, request, handler, call, state)
-    return trial.as_run(run(in_langgraph(trial.invoke, context, store, config, resume)))
+    return trial.as_run(drive(in_langgraph(trial.invoke, context, store, config, resume)))
 
 
 async def arun_layer(
@@ -308,7 +306,7 @@ async def arun_layer(
     A function that is passed as `handler` may be a coroutine function.
     """
     trial = _LayerTrial(middleware, request, handler, call, state)
-    return trial.as_run(await arun(in_langgraph(trial.ainvoke, context, store, config, resume)))
+    return trial.as_run(await adrive(in_langgraph(trial.ainvoke, context, store, config, resume)))
 
 
 class _LayerTrial:

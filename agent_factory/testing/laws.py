@@ -20,7 +20,7 @@ from agent_factory.compat.langchain import from_langchain_middleware
 from agent_factory.errors import AgentFactoryWarning, ArgumentError, describe
 from agent_factory.factory.agent import create_agent, topology_of
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.flows import arun, run
+from agent_factory.hooks.flows import adrive, drive
 from agent_factory.hooks.introspection import Bound, hooks_of, layers_of
 from agent_factory.state.updates import pairs_of
 from agent_factory.testing import strategies
@@ -191,10 +191,10 @@ class LawCase:
         node, given = hook_node(middleware or self.make(), phase, deepcopy(state))
         before = deepcopy(given)
         if bound.func is not None:
-            result = run(in_langgraph(partial(node.invoke, given), **self.options))
+            result = drive(in_langgraph(partial(node.invoke, given), **self.options))
         else:
             flow = in_langgraph(partial(node.ainvoke, given), **self.options)
-            result = run_coroutine(arun(flow))
+            result = run_coroutine(adrive(flow))
         return result, before, given
 
     def layer(
