@@ -30,6 +30,7 @@ from agent_factory.testing.harness import (
     DONE,
     LayerRun,
     Middleware,
+    SyncOrAsync,
     arun_layer,
     both_ways,
     disagreement,
@@ -353,10 +354,8 @@ def leaves_agents_alone(case: LawCase) -> None:
         parts: list[Bound[Any]] = []
         for middleware in stack:
             parts += [*hooks_of(middleware), *layers_of(middleware)]
-        if all(part.func is not None for part in parts):
-            result = agent(*stack).invoke(given, config, context=context)
-        else:
-            result = run_coroutine(agent(*stack).ainvoke(given, config, context=context))
+        mode = SyncOrAsync("async" if any(part.func is None for part in parts) else "sync")
+        result = mode.invoke(agent(*stack), given, config, context=context)
         return normalize(result["messages"])
 
     middleware = case.make()
