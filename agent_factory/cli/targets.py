@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -125,7 +125,7 @@ def target_of(text: str) -> Target:
     return found
 
 
-def targets_of(text: str) -> Iterator[str]:
+def targets_of(text: str) -> list[str]:
     """The text itself, or a target for each graph of a LangGraph configuration.
 
     Raises:
@@ -134,7 +134,7 @@ def targets_of(text: str) -> Iterator[str]:
     target = parse(text)
     _check_file(target)
     graphs = _graphs(target) if not target.attribute else None
-    yield from [text] if graphs is None else (f"{target.place}:{name}" for name in graphs)
+    return [text] if graphs is None else [f"{target.place}:{name}" for name in graphs]
 
 
 def read_text(target: Target) -> str:
