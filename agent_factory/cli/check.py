@@ -155,8 +155,7 @@ def check(
     )
     if traceback:
         for failure in failures:
-            if failure.error is not None:
-                print_traceback(failure.error)
+            print_traceback(failure.error)
     annotate = github or os.environ.get("GITHUB_ACTIONS") == "true"
     if json:
         data = {
