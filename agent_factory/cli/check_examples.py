@@ -19,10 +19,7 @@ class Example:
 
 
 EXAMPLES: Final[dict[str, Example]] = {
-    "AF101": Example(
-        "check(name=3)",
-        "Pass the value that the message asks for.",
-    ),
+    "AF101": Example("check(name=3)", "Pass the value that the message asks for."),
     "AF102": Example(
         "check(middleware=[Look])",
         "Pass instances, not classes. A decorator such as `before_model` makes a middleware of a "
