@@ -116,12 +116,7 @@ class ClearToolUsesEdit:
     def apply(
         self, messages: Sequence[AnyMessage], *, count_tokens: Callable[[Sequence[AnyMessage]], int]
     ) -> list[AnyMessage]:
-        """Clear old results if the request is larger than the trigger.
-
-        Args:
-            messages: The conversation.
-            count_tokens: Tokens of a request with some messages.
-        """
+        """Clear old results if the request is larger than the trigger."""
         messages = list(messages)
         old = self._clearable(messages)
         if not old or (tokens := count_tokens(messages)) <= self.trigger:

@@ -131,11 +131,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     def before_model(
         self, state: ModelCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """End the run if a limit is reached, even if other hooks jump back.
-
-        Raises:
-            ModelCallLimitExceededError: A limit is reached, and `exit_behavior` is "error".
-        """
+        """End the run if a limit is reached, even if other hooks jump back."""
         message = self._final_message(*_counts(state))
         if message is None:
             return None

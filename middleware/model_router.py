@@ -83,15 +83,10 @@ Classifier = (
 
 
 class Route(TypedDict):
-    """The model of a turn.
+    """The model of a turn."""
 
-    Attributes:
-        turn: The id of the user message that began the turn.
-        choice: The name of the choice; None for the request's own model.
-    """
-
-    turn: str | None
-    choice: str | None
+    turn: str | None  # the id of the user message that began it
+    choice: str | None  # the name of the choice; None for the request's own model
 
 
 class ModelRouterState(AgentState[Any]):
@@ -322,20 +317,11 @@ def named_choice(text: str, names: Collection[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _FunctionClassifier:
-    """A function of the request in the form that `Invoke` takes.
-
-    Args:
-        function: A sync or async function. In an asynchronous run, a sync one runs in a thread.
-    """
+    """A sync or async function of the request in the form that `Invoke` takes."""
 
     function: Callable[[Any], Any]
 
     def invoke(self, input: Any, config: Any = None) -> Any:
-        """Call the function.
-
-        Raises:
-            TypeError: It returns an awaitable.
-        """
         if not is_async(self.function):
             result = self.function(input)
             if not isawaitable(result):
@@ -348,7 +334,6 @@ class _FunctionClassifier:
         )
 
     async def ainvoke(self, input: Any, config: Any = None) -> Any:
-        """Call the function and await its result."""
         if is_async(self.function):
             return await self.function(input)
         result = await asyncio.to_thread(self.function, input)

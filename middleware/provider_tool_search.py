@@ -131,11 +131,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return deferred - {forced_tool(request.tool_choice)} if deferred else deferred
 
     def _provider_of(self, model: Any) -> str | None:
-        """The provider whose search is used; None if the model has no supported provider.
-
-        Raises:
-            TurnError: The model has no supported provider, and `on_unsupported` is "error".
-        """
+        """The provider whose search is used; None if the model has no supported provider."""
         if self.provider is not None:
             return self.provider
         cls = type(unbound(model))

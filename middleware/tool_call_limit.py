@@ -285,11 +285,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     def before_model(
         self, state: ToolCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """End the run after a turn that exceeded the limit, even if other hooks jump back.
-
-        Raises:
-            ToolCallLimitExceededError: The limit is exceeded, and `exit_behavior` is "error".
-        """
+        """End the run after a turn that exceeded the limit, even if other hooks jump back."""
         stop = self._own_stop(state)
         if stop is None or (self.exit_behavior == "answer" and not stop["done"]):
             return None  # `around_model` asks for the last answer.

@@ -275,11 +275,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     def around_model(
         self, request: ModelRequest[Any]
     ) -> Generator[Any, Any, AIMessage | ExtendedModelResponse[Any]]:
-        """Make the call if it fits, and record its cost.
-
-        Raises:
-            BudgetExceededError: The call does not fit, and `exit_behavior` is "error".
-        """
+        """Make the call if it fits, and record its cost."""
         accounting = CallAccounting(self.name, request.state, request.runtime)
         plan = Plan(self, request, accounting)
         if accounting.run.get("over"):
@@ -356,11 +352,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         return [*results, Command(update=accounting.tool_update())]
 
     def _ask_to_raise(self, accounting: CallAccounting, refused: BudgetExceededError) -> bool:
-        """Interrupt to ask for higher limits; whether they were raised.
-
-        Raises:
-            pydantic.ValidationError: The answer is invalid; the interrupt can be answered again.
-        """
+        """Interrupt to ask for higher limits; whether they were raised."""
         needed: dict[str, float] = {}
         for missing in refused.reached.values():
             for name, amount in missing.items():
