@@ -138,12 +138,7 @@ _HOME = {
     ".model_fallback": ("ModelFallbackMiddleware", "portable_request"),
     ".model_refusal": ("ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"),
     ".model_retry": ("ModelRetryMiddleware",),
-    ".model_router": (
-        "ModelChoice",
-        "ModelRouterMiddleware",
-        "ModelRouterState",
-        "RoutingError",
-    ),
+    ".model_router": ("ModelChoice", "ModelRouterMiddleware", "ModelRouterState", "RoutingError"),
     ".pii": (
         "PIIDetectionError",
         "PIIMatch",

@@ -213,13 +213,16 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
                 "classifier must be a chat model, 'provider:name' or a function of the request "
                 f"that returns the name of a choice, got {classifier!r}."
             )
+        self._asks_model = isinstance(classifier, str) or (
+            isinstance(classifier, Runnable) and is_model(classifier)
+        )
         for key, choice in choices.items():
             if not isinstance(choice, ModelChoice):
                 raise TypeError(f"choices[{key!r}] must be a ModelChoice, got {choice!r}.")
             if not isinstance(key, str) or not key.strip():
                 raise ValueError(f"choices[{key!r}]: its name must be a string, got {key!r}.")
             has_criteria = isinstance(choice.criteria, str) and choice.criteria.strip()
-            if (isinstance(classifier, str) or _is_model(classifier)) and not has_criteria:
+            if self._asks_model and not has_criteria:
                 raise ValueError(
                     f"choices[{key!r}]: its criteria must be a string that says when to choose it, "
                     f"got {choice.criteria!r}."
@@ -275,7 +278,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
 
     def _classify(self, request: ModelRequest[Any]) -> Flow[str | None]:
         """The choice of the classifier; None for the request's own model."""
-        if not _is_model(self._classifier):
+        if not self._asks_model:
             choice = yield Invoke(self._classifier, request, _CLASSIFIER_CONFIG)
             if not isinstance(choice, str) or choice not in self._models:
                 raise RoutingError(self.name, choice, tuple(self._models))
@@ -338,7 +341,3 @@ class _FunctionClassifier:
             return await self.function(input)
         result = await asyncio.to_thread(self.function, input)
         return await result if isawaitable(result) else result
-
-
-def _is_model(classifier: Any) -> bool:
-    return isinstance(classifier, Runnable) and is_model(classifier)

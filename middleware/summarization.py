@@ -47,6 +47,7 @@ from agent_factory.middleware._shared.token_counter import (
     tokens_sent,
 )
 from agent_factory.middleware._shared.transcript import pages, render
+from agent_factory.middleware._shared.validation import check_count
 
 __all__ = ["DEFAULT_SUMMARY_PROMPT", "ContextSize", "SummarizationMiddleware", "TriggerClause"]
 
@@ -176,8 +177,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
         check_token_counter(token_counter)
         if not isinstance(summary_prompt, str):
             raise TypeError(f"summary_prompt must be a string, got {summary_prompt!r}.")
-        if trim_tokens_to_summarize is not None:
-            check_amount("trim_tokens_to_summarize", "tokens", trim_tokens_to_summarize)
+        check_count("trim_tokens_to_summarize: tokens", trim_tokens_to_summarize, 1)
         self.model = init_model(model)
         self.keep = validated_size("keep", keep)
         self.trigger = validated_trigger(trigger, window_of(self.model))
@@ -326,21 +326,13 @@ def validated_size(parameter: str, value: Any) -> tuple[str, float]:
             f"{value!r}. Pass ('messages', 20)."
         )
     unit, amount = value
-    check_amount(parameter, unit, amount)
-    return unit, amount
-
-
-def check_amount(parameter: str, unit: str, amount: Any) -> None:
-    """Reject an amount that does not fit its unit."""
-    number = isinstance(amount, int | float) and not isinstance(amount, bool)
-    if unit == "fraction" and not (number and 0 < amount <= 1):
+    if unit != "fraction":
+        check_count(f"{parameter}: {unit}", amount, 1, required=True)
+    elif not isinstance(amount, int | float) or isinstance(amount, bool) or not 0 < amount <= 1:
         raise ValueError(
             f"{parameter}: a fraction must be more than 0 and at most 1, got {amount!r}."
         )
-    if unit != "fraction" and not (number and isinstance(amount, int) and amount >= 1):
-        raise ValueError(
-            f"{parameter}: {unit} must be a whole number of at least 1, got {amount!r}."
-        )
+    return unit, amount
 
 
 def safe_cuts(messages: Sequence[AnyMessage]) -> list[int]:
