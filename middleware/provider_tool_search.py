@@ -98,23 +98,6 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Generator[Any, Any, ModelResponse[Any]]:
         """Offer the tools in the form in which the provider searches among them."""
-        deferred = self._deferred(request)
-        provider = self._provider_of(request.model) if deferred else None
-        if provider is not None:
-            tools: list[Any] = [
-                self._marked(tool) if isinstance(tool, BaseTool) and tool.name in deferred else tool
-                for tool in request.tools
-            ]
-            types = [str(tool.get("type")) for tool in tools if isinstance(tool, Mapping)]
-            if not any(kind.startswith("tool_search") for kind in types):
-                # The same object each time, because models are bound again for other tools.
-                tools.append(SEARCH_TOOLS[provider])
-            request = request.override(tools=tools)
-        response: ModelResponse[Any] = yield request
-        return response
-
-    def _deferred(self, request: ModelRequest[Any]) -> set[str]:
-        """The names of the tools to defer."""
         marks = {
             tool.name: (tool.extras or {}).get(_MARK)
             for tool in request.tools
@@ -128,7 +111,21 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 for name, mark in marks.items()
                 if mark is None and (chosen is None or name in chosen)
             }
-        return deferred - {forced_tool(request.tool_choice)} if deferred else deferred
+        if deferred:
+            deferred.discard(forced_tool(request.tool_choice))
+        provider = self._provider_of(request.model) if deferred else None
+        if provider is not None:
+            tools: list[Any] = [
+                self._marked(tool) if isinstance(tool, BaseTool) and tool.name in deferred else tool
+                for tool in request.tools
+            ]
+            types = [str(tool.get("type")) for tool in tools if isinstance(tool, Mapping)]
+            if not any(kind.startswith("tool_search") for kind in types):
+                # The same object each time, because models are bound again for other tools.
+                tools.append(SEARCH_TOOLS[provider])
+            request = request.override(tools=tools)
+        response: ModelResponse[Any] = yield request
+        return response
 
     def _provider_of(self, model: Any) -> str | None:
         """The provider whose search is used; None if the model has no supported provider."""

@@ -340,7 +340,12 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         # No tool has started if an inner layer refused the call, or ran a tool without LangChain
         # callbacks; then a result that is not an error counts.
         started = recorder.names
-        if started or not _has_failed(result, call["id"]):
+        if started or not any(
+            isinstance(m, ToolMessage) and m.tool_call_id == call["id"] and m.status == "error"
+            for key, value in _writes(result)
+            if key == "messages"
+            for m in (value if isinstance(value, list) else [value])
+        ):
             ran = call["name"] if not started or call["name"] in started else started[0]
             update |= {_THREAD_COUNTS: {ran: 1}, _RUN_COUNTS: {ran: 1}}
         if not update:
@@ -447,17 +452,6 @@ def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts)
         one = {call["name"]: 1}
         counts = add_counts(thread, one), add_counts(run, one)
     return refused
-
-
-def _has_failed(result: Any, call_id: str | None) -> bool:
-    written = [value for key, value in _writes(result) if key == "messages"]
-    return any(
-        isinstance(message, ToolMessage)
-        and message.tool_call_id == call_id
-        and message.status == "error"
-        for value in written
-        for message in (value if isinstance(value, list) else [value])
-    )
 
 
 def _writes(result: Any) -> Iterator[tuple[str, Any]]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import cached_property, partial
 from time import monotonic
 from typing import Annotated, Any, Literal, NamedTuple
@@ -280,8 +280,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         plan = Plan(self, request, accounting)
         if accounting.run.get("over"):
             return final_message(_OVER, source="budget")
-        call = plan.choose_call()
-        while isinstance(call, BudgetExceededError):
+        while isinstance(call := plan.choose_call(), BudgetExceededError):
             if self.exit_behavior == "error":
                 raise call
             if self.exit_behavior != "ask" or not self._ask_to_raise(accounting, call):
@@ -289,7 +288,6 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 return ExtendedModelResponse(
                     ended, Command(update=accounting.model_update({"over": 1}))
                 )
-            call = plan.choose_call()
         with call.reservation as reservation:
             began = monotonic()
             response: ModelResponse[Any]
@@ -465,10 +463,14 @@ class Plan:
     def _reserve(
         self, model: Any, accounts: tuple[Account, ...], *, last: bool
     ) -> Reservation | BudgetExceededError:
-        """Reserve the least cost of a call, if it fits with what must be left after it."""
+        """Reserve the least cost of a call, if it fits with what must be left after it.
+
+        If another layer has removed messages from the request, the usage of the last answer is
+        too large; then every message is counted.
+        """
         of_run, of_thread, of_ledger = accounts
-        refusal = None
-        for size in self._sizes():
+        size = self._input_size if self._budget._counts_tokens else 0
+        while True:
             least, keep = self._needs(model, size, last)
             need = least + keep
             if not of_run.shortfall(need) and not of_thread.shortfall(need):
@@ -476,23 +478,10 @@ class Plan:
                     return self._budget._ledger.reserve(least, keep=keep)
                 except BudgetExceededError as error:
                     (of_ledger,) = error.accounts
-            refusal = BudgetExceededError((of_run, of_thread, of_ledger), need)
-        assert refusal is not None  # there is at least one size
-        return refusal
-
-    def _sizes(self) -> Iterator[int]:
-        """Tokens the model will read, as the last answer says; then with every message counted.
-
-        The latter only if another layer has edited the messages of the request: if it has removed
-        some, the usage of the last answer is too large.
-        """
-        if not self._budget._counts_tokens:
-            yield 0
-            return
-        yield self._input_size
-        is_edited = self._request.messages is not self._request.state.get("messages")
-        if is_edited and self._counted_input_size < self._input_size:
-            yield self._counted_input_size
+            is_edited = self._request.messages is not self._request.state.get("messages")
+            if not size or not is_edited or self._counted_input_size >= size:
+                return BudgetExceededError((of_run, of_thread, of_ledger), need)
+            size = self._counted_input_size
 
     def _needs(self, model: Any, size: int, last: bool) -> tuple[Spent, Spent]:
         """The least cost of a call, and what must be left after it: a tool call, a last answer."""
@@ -508,19 +497,16 @@ class Plan:
             tool_calls=int(was_refused or bool(self._request.tools)),
             seconds=run.get("slowest", 0) + self._accounting.unrecorded_seconds,
         )
-        return least, keep + (self._rest(model, size) if counts_tokens else _ONE_TURN)
-
-    def _rest(self, model: Any, size: int) -> Spent:
-        """What is spent after the least if this turn is like the last one and an answer follows.
-
-        That is the rest of this answer, and a call that reads all of it and the tool results.
-        """
+        if not counts_tokens:
+            return least, keep + _ONE_TURN
+        # If this turn is like the last one, what comes after the least is the rest of this answer,
+        # and a call that reads all of it and the tool results.
         message, since = self._last
         if message is None:
-            return self._cost(model, size, 1)
+            return least, keep + least
         answer = tokens(message.usage_metadata or {}, "output_tokens")
         answer = answer or max(self._count([message]), 1)
-        return self._cost(model, size + answer + since, 2 * answer - 1)
+        return least, keep + self._cost(model, size + answer + since, 2 * answer - 1)
 
     def _request_to(self, model: Any, *, last: bool) -> ModelRequest[Any]:
         """The request to a model; with `cap_output`, its answer is limited to what is left."""
@@ -549,11 +535,11 @@ class Plan:
 
     def _cost(self, model: Any, read: int, written: int) -> Spent:
         """What a call costs that reads and writes so many tokens."""
-        usage, usd = usage_of(read, written), 0.0
+        usd = 0.0
         if self._budget._limits_usd:
             asked = name_of(model, self._request.model_settings)
-            usd = self._budget.prices.cost(asked, usage)
-        return amount_of(usage, usd, turns=1)
+            usd = self._budget.prices.cost(asked, usage_of(read, written))
+        return Spent(turns=1, input_tokens=read, output_tokens=written, usd=usd)
 
     @cached_property
     def _last(self) -> tuple[AIMessage | None, int]:
