@@ -58,11 +58,7 @@ class ModelCallLimitExceededError(TurnError):
     code = "AF340"
 
     def __init__(
-        self,
-        thread_count: int,
-        run_count: int,
-        thread_limit: int | None,
-        run_limit: int | None,
+        self, thread_count: int, run_count: int, thread_limit: int | None, run_limit: int | None
     ) -> None:
         self.thread_count = thread_count
         self.run_count = run_count

@@ -438,8 +438,6 @@ def calls_in_order(
 
 def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts) -> Refused:
     """The calls of a turn that may not run. Earlier calls use up the limits before later ones."""
-    if all(limit.room(counts) >= len(calls) for limit in limits):
-        return {}
     # Whether the run ends must not depend on the order in which the limits are asked.
     ranked = sorted(limits, key=lambda limit: limit.exit_behavior == "continue")
     refused: Refused = {}
