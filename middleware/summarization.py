@@ -320,6 +320,7 @@ def _is_size(value: Any) -> bool:
 
 
 def validated_size(parameter: str, value: Any) -> tuple[str, float]:
+    """An amount with its unit; the error names the parameter."""
     if not _is_size(value) or value[0] not in _UNITS:
         raise ValueError(
             f"{parameter} must be one of {', '.join(map(repr, _UNITS))} with an amount, got "
