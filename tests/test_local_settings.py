@@ -48,14 +48,14 @@ SHOP = [find_order, list_orders]
 
 @pytest.mark.parametrize("choice", [None, "auto"])
 def test_a_free_choice_offers_all_tools(choice: str | None) -> None:
-    offer = options.read_offer(SHOP, choice)
-    assert (len(offer.functions), offer.forced) == (2, False)
+    functions, forced = options.offered_tools(SHOP, choice)
+    assert (len(functions), forced) == (2, False)
 
 
 @pytest.mark.parametrize("choice", ["any", "required", True])
 def test_a_forced_choice_offers_all_tools(choice: str | bool) -> None:
-    offer = options.read_offer(SHOP, choice)
-    assert (len(offer.functions), offer.forced) == (2, True)
+    functions, forced = options.offered_tools(SHOP, choice)
+    assert (len(functions), forced) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_a_forced_choice_offers_all_tools(choice: str | bool) -> None:
     ],
 )
 def test_a_named_choice_offers_one_tool(choice: str | dict[str, Any]) -> None:
-    offer = options.read_offer(SHOP, choice)
-    assert ([f["name"] for f in offer.functions], offer.forced) == (["find_order"], True)
+    functions, forced = options.offered_tools(SHOP, choice)
+    assert ([f["name"] for f in functions], forced) == (["find_order"], True)
 
 
 def test_no_tool_is_on_offer_where_the_choice_is_none() -> None:
-    assert options.read_offer(SHOP, "none") == options.Offer()
+    assert options.offered_tools(SHOP, "none") == ([], False)
 
 
 def test_a_choice_of_an_unknown_tool_is_refused_with_the_known_ones() -> None:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from agent_factory import init_model
 from agent_factory.demo import DemoError
 from agent_factory.demo.desk import EXAMPLES
-from agent_factory.local_model.chat_model import LocalChatModel
+from agent_factory.local_model import LocalChatModel
 
 
 def load(console: Console, model: str) -> BaseChatModel:

@@ -26,7 +26,7 @@ from agent_factory.demo.loading import load, saver_of
 from agent_factory.demo.pages import introduce, show_plan, show_refunds
 from agent_factory.demo.reviewer import decider
 from agent_factory.demo.shop import Shop
-from agent_factory.local_model.chat_model import LocalContextOverflowError, LocalModelError
+from agent_factory.local_model import LocalContextOverflowError, LocalModelError
 
 
 def run_demo(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -15,8 +17,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from agent_factory.local_model.prompts import in_words, unmarked
-
 ASKED_FOR = "asked_for"
 """Key in the response metadata of a question that asks for missing arguments."""
 
@@ -26,41 +26,23 @@ TEXT_BLOCKS = frozenset({"text", "text-plain", "tool_result"})
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question for missing arguments.
-
-    Attributes:
-        tool: the name of the tool.
-        missing: the parameters that the question asks for.
-        before: the user's messages before it.
-    """
-
-    tool: str
-    missing: tuple[str, ...]
-    before: str
-
-
-@dataclass(frozen=True)
 class Turn:
     """The open turn of a conversation.
 
     Attributes:
         text: the last message of the user.
         results: the results of the tools that were called since.
-        asked: the question that this message follows, if there is one.
+        asked: what the assistant asked for right before: the name of the "tool", the "missing"
+            parameters, and the "text" of the user before the question.
     """
 
     text: str
     results: tuple[str, ...] = ()
-    asked: Asked | None = None
+    asked: Mapping[str, Any] | None = None
 
 
 def read_turn(messages: Sequence[BaseMessage]) -> Turn:
-    """The open turn of a conversation.
-
-    Raises:
-        ValueError: there is no user message or tool result to answer, or one has other content.
-    """
+    """The open turn of a conversation; refuse one with nothing to answer."""
     spoken = (at for at, message in enumerate(messages) if not _is_result(message))
     newest = max((at for at in spoken if _role(messages[at]) == "user"), default=-1)
     results = [message for message in messages[newest + 1 :] if _is_result(message)]
@@ -71,11 +53,8 @@ def read_turn(messages: Sequence[BaseMessage]) -> Turn:
             "Add a HumanMessage."
         )
     text = text_of(messages[newest]) if newest >= 0 else ""
-    question = messages[newest - 1].response_metadata.get(ASKED_FOR) if newest > 0 else None
-    asked = None
-    if isinstance(question, Mapping):
-        asked = Asked(question["tool"], tuple(question["missing"]), question["text"])
-    return Turn(text, tuple(map(text_of, results)), asked)
+    asked = messages[newest - 1].response_metadata.get(ASKED_FOR) if newest > 0 else None
+    return Turn(text, tuple(map(text_of, results)), asked if isinstance(asked, Mapping) else None)
 
 
 def _is_result(message: BaseMessage) -> bool:
@@ -83,11 +62,7 @@ def _is_result(message: BaseMessage) -> bool:
 
 
 def text_of(message: BaseMessage) -> str:
-    """The text of a message.
-
-    Raises:
-        ValueError: it holds an image, a file or another block that this model can't read.
-    """
+    """The text of a message; refuse an image, a file or another block that cannot be read."""
     blocks = message.content if isinstance(message.content, list) else []
     kinds = [str(block.get("type")) for block in blocks if isinstance(block, dict)]
     unreadable = [kind for kind in kinds if kind not in SILENT_BLOCKS | TEXT_BLOCKS]
@@ -140,3 +115,39 @@ def _role(message: BaseMessage) -> str:
     raise ValueError(
         f"LocalChatModel takes system, user, assistant and tool messages, got {message!r}."
     )
+
+
+def one_line(text: str, longest: int | None = None) -> str:
+    """The text on one line, cut after `longest` characters, without the model's control marks."""
+    return unmarked(" ".join(text.split()))[:longest]
+
+
+def unmarked(text: str) -> str:
+    """The text with `<|` split, so that a user's text can't open or close a turn of the chat."""
+    return text.replace("<|", "< |")
+
+
+def in_words(result: str) -> str:
+    """A tool's result in words: JSON becomes `key: value`.
+
+    >>> in_words('{"order_id": "A-1001", "items": ["mug", "lamp"]}')
+    'order id: A-1001, items: mug, lamp'
+    """
+    try:
+        value = json.loads(result)
+    except ValueError:
+        return result
+    return _spoken(value)
+
+
+def _spoken(value: Any) -> str:
+    match value:
+        case dict():
+            pairs = (f"{key.replace('_', ' ')}: {_spoken(item)}" for key, item in value.items())
+            return ", ".join(pairs)
+        case list():
+            between = "; " if any(isinstance(item, dict) for item in value) else ", "
+            return between.join(map(_spoken, value))
+        case str():
+            return value
+    return json.dumps(value)

@@ -3,47 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 
-from agent_factory.local_model.grammar import bounded
+from agent_factory.local_model.requests import bounded
 from agent_factory.local_model.slots import Function
 
-SAMPLING = frozenset(
-    {
-        "frequency_penalty",
-        "max_tokens",
-        "min_p",
-        "presence_penalty",
-        "repeat_penalty",
-        "seed",
-        "temperature",
-        "top_k",
-        "top_p",
-    }
-)
+SAMPLING = {
+    "frequency_penalty", "max_tokens", "min_p", "presence_penalty", "repeat_penalty", "seed",
+    "temperature", "top_k", "top_p",
+}  # fmt: skip
 # Settings of other models that have no effect here: a turn has one tool call, arguments always fit
 # their schema, and stream() streams.
-WITHOUT_EFFECT = frozenset({"parallel_tool_calls", "strict", "stream", "stream_usage"})
-READ_ELSEWHERE = frozenset({"tools", "tool_choice", "response_format"})
-
-
-@dataclass(frozen=True)
-class Offer:
-    """The tools that the model may call, and whether it must."""
-
-    functions: tuple[Function, ...] = ()
-    forced: bool = False
+WITHOUT_EFFECT = {"parallel_tool_calls", "strict", "stream", "stream_usage"}
+READ_ELSEWHERE = {"tools", "tool_choice", "response_format"}
 
 
 def openai_tools(tools: Sequence[Any]) -> list[dict[str, Any]]:
-    """Tools of any kind as OpenAI describes them.
-
-    Raises:
-        ValueError: one is not a tool, or only a provider's server can run it.
-    """
+    """Tools of any kind as OpenAI describes them; refuse those of a provider's server."""
     converted = []
     for tool in tools:
         try:
@@ -63,56 +41,43 @@ def openai_tools(tools: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def json_schema_of(schema: Any) -> dict[str, Any]:
-    """The JSON schema of a class, or a JSON schema unchanged.
-
-    Raises:
-        ValueError: it is not a schema, or has a type that JSON Schema does not have.
-    """
+    """The JSON schema of a class, or a JSON schema unchanged."""
     try:
         described = convert_to_json_schema(schema)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"schema must be a class or a JSON schema, got {schema!r}: {error} Pass a "
-            "pydantic model, a dataclass, a TypedDict "
-            "or a JSON schema with a title."
+            "pydantic model, a dataclass, a TypedDict or a JSON schema with a title."
         ) from error
-    bounded(described)
+    bounded(described)  # refuses a type that JSON Schema does not have
     return described
 
 
-def read_offer(tools: Sequence[Any] | None, tool_choice: Any) -> Offer:
-    """The tools that the model may call.
-
-    Raises:
-        ValueError: the choice names an unknown tool, or has another form.
-    """
-    functions = tuple(tool["function"] for tool in openai_tools(tools or ()))
+def offered_tools(tools: Sequence[Any] | None, tool_choice: Any) -> tuple[Sequence[Function], bool]:
+    """The functions that the model may call, and whether it must."""
+    functions = [tool["function"] for tool in openai_tools(tools or ())]
     if tool_choice in ("none", False):
-        return Offer()
+        return [], False
     if tool_choice in (None, "auto") or not functions:
-        return Offer(functions)
+        return functions, False
     if tool_choice in ("any", "required", True):
-        return Offer(functions, forced=True)
+        return functions, True
     wanted = tool_choice
     if isinstance(wanted, Mapping):
         function = wanted.get("function")
         wanted = (function if isinstance(function, Mapping) else wanted).get("name")
-    chosen = tuple(function for function in functions if function["name"] == wanted)
+    chosen = [function for function in functions if function["name"] == wanted]
     if not chosen:
         names = ", ".join(str(function["name"]) for function in functions)
         raise ValueError(
             f"tool_choice must be one of {names}, 'auto', 'any', 'required' or 'none', "
             f"got {tool_choice!r}."
         )
-    return Offer(chosen, forced=True)
+    return chosen, True
 
 
 def response_schema(response_format: Any) -> Mapping[str, Any] | None:
-    """The JSON schema in a `response_format` setting; None for plain text.
-
-    Raises:
-        ValueError: it is neither of type text nor json_schema, or has no schema.
-    """
+    """The JSON schema in a `response_format` setting; None for plain text."""
     if response_format is None or response_format == {"type": "text"}:
         return None
     described = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
@@ -127,11 +92,7 @@ def response_schema(response_format: Any) -> Mapping[str, Any] | None:
 
 
 def sampling(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings for the engine.
-
-    Raises:
-        ValueError: a setting is unknown.
-    """
+    """The settings for the engine; refuse an unknown one."""
     known = SAMPLING | WITHOUT_EFFECT | READ_ELSEWHERE
     unknown = [name for name in options if name not in known and not name.startswith("ls_")]
     if unknown:
