@@ -223,7 +223,7 @@ def test_text_on_the_wire_can_not_forge_a_turn_or_break_the_encoding() -> None:
 def test_a_turn_has_the_newest_words_and_the_results_since() -> None:
     said = [HumanMessage("a"), result("old"), HumanMessage("b"), call(), result("new")]
     turn = messages.read_turn(said)
-    assert (turn.text, turn.results, turn.asked) == ("b", ("new",), None)
+    assert (turn.text, turn.results, turn.asked) == ("b", ["new"], None)
 
 
 def test_an_answer_to_a_question_keeps_its_tool_and_another_message_does_not() -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,20 +34,7 @@ def run_demo(
     ask: str | None = None,
     model: str = "local",
 ) -> None:
-    """Serve one customer, and show every step.
-
-    Args:
-        console: Where to print.
-        decide: The answer to reviews, "approve" or "reject"; None asks at the terminal.
-        workspace: A folder for the shop and the thread; None makes one for this run.
-        ask: Ask only this question, on the thread of the workspace.
-        model: "local" for the embedded model, or "provider:name".
-
-    Raises:
-        DemoError: A package is not installed, or the workspace, the question or the model
-            cannot be used; the message says which, and what to change.
-        SystemExit: Ctrl-C stopped the second process.
-    """
+    """Serve one customer, and show every step; with `ask`, answer only this question."""
     if model != "local" and ":" not in model:
         raise DemoError(f"--model must be local or provider:name, as in openai:gpt-5, got {model}.")
     if ask is not None and not ask.strip():
@@ -108,8 +95,7 @@ def _unusable(folder: Path, error: Exception) -> DemoError:
     )
 
 
-@contextmanager
-def saver_of(folder: Path) -> Iterator[Any]:
+def saver_of(folder: Path) -> AbstractContextManager[Any]:
     """The saver of a folder's thread, on `thread.sqlite`."""
     try:
         from langgraph.checkpoint.sqlite import SqliteSaver
@@ -118,8 +104,7 @@ def saver_of(folder: Path) -> Iterator[Any]:
             "The demo needs langgraph-checkpoint-sqlite, which is not installed. "
             "Install it with: pip install 'agent-factory[sqlite]'"
         ) from error
-    with SqliteSaver.from_conn_string(str(folder / "thread.sqlite")) as saver:
-        yield saver
+    return SqliteSaver.from_conn_string(str(folder / "thread.sqlite"))
 
 
 def load(console: Console, model: str) -> BaseChatModel:

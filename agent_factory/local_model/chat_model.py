@@ -22,6 +22,7 @@ from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap
 from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_json_schema
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, field_validator
 
 from agent_factory.local_model import requests
@@ -32,16 +33,18 @@ from agent_factory.local_model.engine import (
     engine_for,
 )
 from agent_factory.local_model.messages import read_turn
-from agent_factory.local_model.options import (
-    json_schema_of,
-    offered_tools,
-    openai_tools,
-    response_schema,
-    sampling,
-)
-from agent_factory.local_model.tool_calling import ToolCaller
+from agent_factory.local_model.tool_calling import ToolCaller, offered_tools, openai_tools
 
 LONGEST_JSON = 512  # tokens of an answer in JSON, unless max_tokens is given for the call
+
+SAMPLING = {
+    "frequency_penalty", "max_tokens", "min_p", "presence_penalty", "repeat_penalty", "seed",
+    "temperature", "top_k", "top_p",
+}  # fmt: skip
+# Settings of other models that have no effect here: a turn has one tool call, arguments always fit
+# their schema, and stream() streams.
+WITHOUT_EFFECT = {"parallel_tool_calls", "strict", "stream", "stream_usage"}
+READ_ELSEWHERE = {"tools", "tool_choice", "response_format"}
 
 
 class LocalChatModel(BaseChatModel):
@@ -320,6 +323,46 @@ class LocalChatModel(BaseChatModel):
         decision.usage_metadata = caller.usage
         decision.response_metadata = {**self._about, **decision.response_metadata}
         return decision, {}, caller.usage
+
+
+def json_schema_of(schema: Any) -> dict[str, Any]:
+    """The JSON schema of a class, or a JSON schema unchanged."""
+    try:
+        described = convert_to_json_schema(schema)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"schema must be a class or a JSON schema, got {schema!r}: {error} Pass a "
+            "pydantic model, a dataclass, a TypedDict or a JSON schema with a title."
+        ) from error
+    requests.bounded(described)  # refuses a type that JSON Schema does not have
+    return described
+
+
+def response_schema(response_format: Any) -> Mapping[str, Any] | None:
+    """The JSON schema in a `response_format` setting; None for plain text."""
+    if response_format is None or response_format == {"type": "text"}:
+        return None
+    described = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
+    schema = described.get("schema") if isinstance(described, Mapping) else None
+    if not isinstance(schema, Mapping):
+        raise ValueError(
+            f"response_format={response_format!r} is not supported. Pass {{'type': "
+            "'json_schema', 'json_schema': {'name': ..., 'schema': {...}}}, or use "
+            "with_structured_output(schema)."
+        )
+    return schema
+
+
+def sampling(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings for the engine; refuse an unknown one."""
+    known = SAMPLING | WITHOUT_EFFECT | READ_ELSEWHERE
+    unknown = [name for name in options if name not in known and not name.startswith("ls_")]
+    if unknown:
+        raise ValueError(
+            f"LocalChatModel does not know the setting {unknown[0]!r}. It takes "
+            f"{', '.join(sorted(SAMPLING | READ_ELSEWHERE))} and stop."
+        )
+    return {name: options[name] for name in SAMPLING & options.keys() if options[name] is not None}
 
 
 def answer_message(

@@ -185,8 +185,7 @@ class Engine:
 
         def produce() -> None:
             try:
-                if not abandoned.is_set():
-                    self._call(streaming, receive)
+                self._call(streaming, receive)
             except Exception as error:
                 pieces.put(error)
             finally:

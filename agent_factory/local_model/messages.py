@@ -27,38 +27,33 @@ TEXT_BLOCKS = frozenset({"text", "text-plain", "tool_result"})
 
 @dataclass(frozen=True)
 class Turn:
-    """The open turn of a conversation.
-
-    Attributes:
-        text: the last message of the user.
-        results: the results of the tools that were called since.
-        asked: what the assistant asked for right before: the name of the "tool", the "missing"
-            parameters, and the "text" of the user before the question.
-    """
+    """The open turn of a conversation."""
 
     text: str
-    results: tuple[str, ...] = ()
+    """The last message of the user."""
+
+    results: Sequence[str] = ()
+    """The results of the tools that were called since."""
+
     asked: Mapping[str, Any] | None = None
+    """What the message answers: a "tool", its "missing" parameters, the user's "text" before."""
 
 
 def read_turn(messages: Sequence[BaseMessage]) -> Turn:
     """The open turn of a conversation; refuse one with nothing to answer."""
-    spoken = (at for at, message in enumerate(messages) if not _is_result(message))
-    newest = max((at for at in spoken if _role(messages[at]) == "user"), default=-1)
-    results = [message for message in messages[newest + 1 :] if _is_result(message)]
-    if newest < 0 and not results:
-        got = f"only messages of type {messages[-1].type}" if messages else "no message"
-        raise ValueError(
-            f"LocalChatModel needs a user message or a tool result to answer, got {got}. "
-            "Add a HumanMessage."
-        )
-    text = text_of(messages[newest]) if newest >= 0 else ""
-    asked = messages[newest - 1].response_metadata.get(ASKED_FOR) if newest > 0 else None
-    return Turn(text, tuple(map(text_of, results)), asked if isinstance(asked, Mapping) else None)
-
-
-def _is_result(message: BaseMessage) -> bool:
-    return isinstance(message, ToolMessage | FunctionMessage)
+    roles = [_role(message) for message in messages]
+    newest = max((at for at, role in enumerate(roles) if role == "user"), default=-1)
+    results = [text_of(messages[at]) for at in range(newest + 1, len(roles)) if roles[at] == "tool"]
+    if newest < 0:
+        if not results:
+            got = f"only messages of type {messages[-1].type}" if messages else "no message"
+            raise ValueError(
+                f"LocalChatModel needs a user message or a tool result to answer, got {got}. "
+                "Add a HumanMessage."
+            )
+        return Turn("", results)
+    asked = messages[newest - 1].response_metadata.get(ASKED_FOR) if newest else None
+    return Turn(text_of(messages[newest]), results, asked if isinstance(asked, Mapping) else None)
 
 
 def text_of(message: BaseMessage) -> str:
@@ -84,8 +79,8 @@ def wire(messages: Sequence[BaseMessage], instruction: str = "") -> list[dict[st
     system, talk = [], []
     for message in messages:
         role, text = _role(message), unmarked(text_of(message))
-        if _is_result(message):
-            text = f"Tool result: {in_words(text)}"
+        if role == "tool":
+            role, text = "user", f"Tool result: {in_words(text)}"
         if role != "system":
             talk.append((role, text))
         elif text:
@@ -106,8 +101,10 @@ def _role(message: BaseMessage) -> str:
     match message:
         case SystemMessage():
             return "system"
-        case HumanMessage() | ToolMessage() | FunctionMessage():
+        case HumanMessage():
             return "user"
+        case ToolMessage() | FunctionMessage():
+            return "tool"
         case AIMessage():
             return "assistant"
         case ChatMessage() if message.role in ("system", "user", "assistant"):

@@ -16,6 +16,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.messages.tool import tool_call
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agent_factory.local_model import requests
 from agent_factory.local_model.engine import Engine, LocalModelError, Reply
@@ -99,6 +100,49 @@ class ToolCaller:
         return reply
 
 
+def openai_tools(tools: Sequence[Any]) -> list[dict[str, Any]]:
+    """Tools of any kind as OpenAI describes them; refuse those of a provider's server."""
+    converted = []
+    for tool in tools:
+        try:
+            found = convert_to_openai_tool(tool)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"LocalChatModel can't use {tool!r} as a tool: {error} Pass a function with type "
+                "hints and a docstring, a BaseTool, a class, or an OpenAI function."
+            ) from error
+        if found.get("type") != "function":
+            raise ValueError(
+                f"LocalChatModel can't run the provider tool {found!r}: it has no server to run "
+                "it. Pass a function, a tool or a schema."
+            )
+        converted.append(found)
+    return converted
+
+
+def offered_tools(tools: Sequence[Any] | None, tool_choice: Any) -> tuple[Sequence[Function], bool]:
+    """The functions that the model may call, and whether it must."""
+    functions = [tool["function"] for tool in openai_tools(tools or ())]
+    if tool_choice in ("none", False):
+        return [], False
+    if tool_choice in (None, "auto") or not functions:
+        return functions, False
+    if tool_choice in ("any", "required", True):
+        return functions, True
+    wanted = tool_choice
+    if isinstance(wanted, Mapping):
+        function = wanted.get("function")
+        wanted = (function if isinstance(function, Mapping) else wanted).get("name")
+    chosen = [function for function in functions if function["name"] == wanted]
+    if not chosen:
+        names = ", ".join(str(function["name"]) for function in functions)
+        raise ValueError(
+            f"tool_choice must be one of {names}, 'auto', 'any', 'required' or 'none', "
+            f"got {tool_choice!r}."
+        )
+    return chosen, True
+
+
 def answered_question(turn: Turn, functions: Sequence[Function]) -> tuple[Function, str] | None:
     """The tool of the last question and the user's messages, if this turn has some of the answer.
 
@@ -119,7 +163,7 @@ def parsed_arguments(text: str, function: Function, message: str) -> dict[str, A
     try:
         arguments = json.loads(text)
     except ValueError:
-        return fallback_arguments(function, message)
+        arguments = None
     complete = isinstance(arguments, dict) and required(function).keys() <= arguments.keys()
     return arguments if complete else fallback_arguments(function, message)
 
