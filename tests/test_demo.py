@@ -21,7 +21,6 @@ from agent_factory.testing import ScriptedChatModel
 pytest.importorskip("rich", reason="the extra cli is not installed")
 
 from rich.console import Console
-from rich.text import Text
 
 from agent_factory.demo import DemoError
 from agent_factory.demo.conversation import Conversation, Decide, Typewriter, decider
@@ -365,7 +364,7 @@ def test_without_a_terminal_reviews_are_approved_and_it_says_why(
 
 def test_lines_break_between_words_of_which_the_pieces_come_one_by_one() -> None:
     screen = Screen(width=20)
-    desk = Typewriter(screen, Text("Desk "))
+    desk = Typewriter(screen)
     for piece in ["One", " two", " th", "ree", " four f", "ive", ".\nSix"]:
         desk.write(piece)
     desk.end()
@@ -380,7 +379,7 @@ def test_lines_break_between_words_of_which_the_pieces_come_one_by_one() -> None
 
 def test_a_word_wider_than_the_screen_is_written_all_the_same() -> None:
     screen = Screen(width=10)
-    desk = Typewriter(screen, Text("Desk "))
+    desk = Typewriter(screen)
     desk.write("a 0123456789012345 b")
     desk.end()
     assert "0123456789012345" in screen.text

@@ -64,7 +64,7 @@ class Conversation:
         self._agent = agent
         self._console = console
         self._decide = decide
-        self._desk = Typewriter(console, Text("Desk ", style="bold green"))
+        self._desk = Typewriter(console)
 
     def open(self) -> None:
         """Print the end of the thread, and finish what an earlier process left open there."""
@@ -146,11 +146,10 @@ def _code(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 class Typewriter:
-    """Prints text that arrives in pieces, and breaks lines between words."""
+    """Prints what the desk says, which arrives in pieces, and breaks lines between words."""
 
-    def __init__(self, console: Console, speaker: Text) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._speaker = speaker
         self._line = ""
         self._word = ""
         self._speaks = False
@@ -170,8 +169,8 @@ class Typewriter:
 
     def _put(self, word: str) -> None:
         if word and not self._speaks:
-            self._console.print(self._speaker, end="")
-            self._line, self._speaks = self._speaker.plain, True
+            self._console.print("[bold green]Desk[/] ", end="")
+            self._line, self._speaks = "Desk ", True
         if cell_len(self._line + word.rstrip()) > self._console.width:
             self._console.print()
             self._line = ""
