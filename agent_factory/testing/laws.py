@@ -342,9 +342,8 @@ def leaves_agents_alone(case: LawCase) -> None:
     def agent(*stack: Middleware) -> Any:
         call = {"name": "look_up", "args": {"order": "A1"}, "id": "call_1"}
         model = ScriptedChatModel([[call], AIMessage("It is on its way.")])
-        with warnings.catch_warnings():
-            # A stack of one cannot satisfy every declared order, which does not matter here.
-            warnings.simplefilter("ignore", AgentFactoryWarning)
+        # A stack of one cannot satisfy every declared order, which does not matter here.
+        with warnings.catch_warnings(action="ignore", category=AgentFactoryWarning):
             return create_agent(model, [look_up], middleware=stack, checkpointer=InMemorySaver())
 
     def messages(*stack: Middleware) -> Any:
