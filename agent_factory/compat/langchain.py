@@ -67,11 +67,7 @@ def from_langchain_middleware(member: Any) -> Any:
 
 
 class LangChainAdapter(AgentMiddleware[Any, Any]):
-    """Base class of adapters. Each LangChain middleware class gets a subclass of the same name.
-
-    Args:
-        inner: The LangChain middleware.
-    """
+    """Base class of adapters. Each LangChain middleware class gets a subclass of the same name."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(name=inner.name)
@@ -84,11 +80,7 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
 
 
 class _Delegate:
-    """Descriptor that adapts a method of the inner middleware.
-
-    Args:
-        name: Name of the method.
-    """
+    """Descriptor that adapts a method of the inner middleware."""
 
     def __init__(self, name: str) -> None:
         self._name = name

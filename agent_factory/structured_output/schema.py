@@ -32,17 +32,12 @@ SchemaKind = Literal["pydantic", "dataclass", "typeddict", "json_schema"]
 
 @dataclass(frozen=True)
 class SchemaSpec:
-    """Schema of a structured answer, of any kind.
-
-    Raises:
-        ArgumentError: `schema` is not a schema; raised when a property is first read.
-    """
+    """Schema of a structured answer, of any kind; checked when a property is first read."""
 
     schema: Any
 
     @cached_property
     def kind(self) -> SchemaKind:
-        """Kind of the schema."""
         schema = self.schema
         if isinstance(schema, dict):
             return "json_schema"
@@ -113,11 +108,7 @@ class SchemaSpec:
             ) from error
 
     def parse(self, value: Any) -> Any:
-        """Return an instance of the schema for a value from JSON.
-
-        Raises:
-            ValueError: The value does not match; the message says where.
-        """
+        """Return an instance of the schema for a value from JSON, or raise a ValueError."""
         if self.kind != "json_schema":
             # Validate as JSON: a strict model accepts a date as a string only from there.
             return self._adapter.validate_json(to_json(value))
@@ -127,11 +118,7 @@ class SchemaSpec:
 
 
 def specs_of(schema: Any) -> tuple[SchemaSpec, ...]:
-    """Return the schemas of a union, or the only one.
-
-    Raises:
-        ArgumentError: One is not a schema, or two have the same name.
-    """
+    """Return the schemas of a union, or the only one, each checked."""
     specs = tuple(SchemaSpec(member) for member in _members(schema))
     for spec in specs:
         _ = spec.kind, spec.json_schema

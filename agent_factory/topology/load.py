@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from functools import cache
 from itertools import zip_longest
 from typing import Any
@@ -118,10 +119,7 @@ def _plan_of(record: PlanRecord) -> Topology:
         hooks.append(Hook(named.owner, named.phase, named.can_jump_to, at))
     return Topology(
         nodes=tuple(node.name for node in record.nodes),
-        entry=record.corners.entry,
-        loop_entry=record.corners.loop_entry,
-        loop_exit=record.corners.loop_exit,
-        exit=record.corners.exit,
+        **asdict(record.corners),
         edges=record.edges,
         layers=record.layers,
         hooks=tuple(hooks),

@@ -89,11 +89,7 @@ def explain(plan: TopologyData) -> str:
 
 
 def explain_transition(plan: TopologyData, source: str, target: str) -> str:
-    """The reasons for an edge; if there is none, the edges that leave `source`.
-
-    Raises:
-        KeyError: One of the two is not a node.
-    """
+    """The reasons for an edge; if there is none, the edges that leave `source`."""
     edges = transitions_of(plan)
     for name in (source, target):
         if name not in {node for edge in edges for node in (edge.source, edge.target)}:
