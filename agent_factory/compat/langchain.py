@@ -79,21 +79,18 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
         self.trace_policy = getattr(inner, "trace_policy", None)
 
 
-class _Delegate:
-    """Descriptor that adapts a method of the inner middleware."""
+def _adapted(name: str) -> property:
+    """Return a property that adapts a method of the inner middleware."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __get__(self, member: LangChainAdapter | None, cls: type[Any]) -> Any:
-        if member is None:
-            return self
-        method = getattr(member.inner, self._name)
-        if self._name in _HOOKS:
+    def adapted(member: LangChainAdapter) -> Method:
+        method: Method = getattr(member.inner, name)
+        if name in _HOOKS:
             return _adapt_hook(method)
-        if self._name in _MODEL_LAYERS:
+        if name in _MODEL_LAYERS:
             return _adapt_model_layer(method, member)
         return method  # Requests of tool calls are LangGraph's own.
+
+    return property(adapted)
 
 
 _adapter_classes: WeakKeyDictionary[type[Any], type[LangChainAdapter]] = WeakKeyDictionary()
@@ -110,7 +107,7 @@ def _adapter_class(cls: type[Any]) -> type[LangChainAdapter]:
             # A class may derive from our base as well, and inherit the method from there.
             inherited = (getattr(base, name, None), getattr(AgentMiddleware, name))
             if not any(getattr(cls, name, None) is method for method in inherited):
-                members[name] = _Delegate(name)
+                members[name] = _adapted(name)
         _adapter_classes[cls] = type(cls.__name__, tuple(bases) or (LangChainAdapter,), members)
     return _adapter_classes[cls]
 

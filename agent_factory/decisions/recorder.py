@@ -36,8 +36,8 @@ from agent_factory.upstream import current_config, super_step
 Choice = Callable[..., str | list[Send]]
 """Function of the state, and of the config if it needs that, that returns where a run continues."""
 
-PendingExit = Callable[[Any, Any], Any]
-"""Function of the state and the routing rules that returns what a node passes on unprocessed."""
+Method = Callable[[Any, Any], Any]
+"""Function of a state or request, and of a runtime, rules or a handler."""
 
 _T = TypeVar("_T")
 
@@ -135,8 +135,7 @@ class Recorder:
         self._jumps: OrderedDict[str, str] = OrderedDict()
 
     def _record(self, decision: Decision, place: _Place, **known: Any) -> None:
-        if self._log is None:
-            return
+        assert self._log is not None  # parts that are not recorded never get here
         with _setting(current_config, place.config):
             self._log.record(decision, place.runtime, step=place.step, agent=self._agent, **known)
 
@@ -158,21 +157,18 @@ class Recorder:
 
         return _observe(call, partial(_setting, _reasons, reasons), ended)
 
-    def hook(
-        self, bound: Bound[Hook], finish: Callable[[Any, Any], Any], *, reads_reason: bool
-    ) -> Bound[Hook]:
+    def hook(self, bound: Bound[Hook], finish: Method, *, reads_reason: bool) -> Bound[Hook]:
         """Return the hook, recorded; `finish` is what its node does with a state and a result."""
         if not self.enabled:
             return bound
         definition = bound.definition
 
-        def recorded(method: Callable[[Any, Any], Any], state: Any, runtime: Any) -> Any:
+        def recorded(method: Method, state: Any, runtime: Any) -> Any:
             place = _here(runtime)
 
             def classify(result: Any, error: BaseException | None) -> Decision:
-                found = classify_hook(
-                    definition, partial(finish, state), reads_reason, result, error
-                )
+                finish_here = partial(finish, state)
+                found = classify_hook(definition, finish_here, reads_reason, result, error)
                 if found.outcome is Outcome.JUMPED:
                     self._remember_jump(place, f"jump to {found.detail} by {found.middleware}")
                 return found
@@ -189,9 +185,7 @@ class Recorder:
         if len(self._jumps) > self.JUMPS:
             self._jumps.popitem(last=False)
 
-    def pending_exit(
-        self, owner: str, hook: str, pending: PendingExit, why: Callable[[Any, Any], str]
-    ) -> PendingExit:
+    def pending_exit(self, owner: str, hook: str, pending: Method, why: Method) -> Method:
         """Return the check for a pending exit, recorded when it makes a node skip its work."""
         if not self.enabled:
             return pending
@@ -205,9 +199,7 @@ class Recorder:
 
         return recorded
 
-    def layer(
-        self, definition: Layer, method: Callable[[Any, Any], Any]
-    ) -> Callable[[Any, Any], Any]:
+    def layer(self, definition: Layer, method: Method) -> Method:
         """Return the layer, recorded."""
         if not self.enabled:
             return method
@@ -298,8 +290,9 @@ class Recorder:
 
     def explained(self, times: int) -> None:
         """Record that the model gets an explanation of what is wrong with its answer."""
-        detail = f"{times} time{'s' * (times != 1)}"
-        self._record(make_decision("", MODEL, Outcome.EXPLAINED, detail), _here())
+        if self.enabled:
+            detail = f"{times} time{'s' * (times != 1)}"
+            self._record(make_decision("", MODEL, Outcome.EXPLAINED, detail), _here())
 
     def route(self, source: str, choose: Choice, why: Callable[[Any, str, str], str]) -> Choice:
         """Return the route, recorded; `why` takes the state, the target and a pending jump."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent_factory.topology.model import MODEL, TOOLS, Call, Tool, ToolKind, TopologyData
-from agent_factory.topology.render.explanation import ORDERS, layer_order, meaning
 from agent_factory.topology.render.figure import Arrow, Box, Figure
+from agent_factory.topology.render.text import ORDERS, layer_order, meaning
 
 
 @dataclass(frozen=True, slots=True)

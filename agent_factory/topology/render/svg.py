@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 from math import hypot
-from types import MappingProxyType
 
 from agent_factory.topology.model import TopologyData
 from agent_factory.topology.render.details import Details, details_of
@@ -55,17 +54,15 @@ DAY = Theme(
     rim="#c4ccd4",
     jump="#a8320f",
     mark="#a04e00",
-    kinds=MappingProxyType(
-        {
-            "before_agent": ("#f1f7ff", "#bfdcff"),
-            "before_model": ("#e7f1ff", "#3f87e5"),
-            "model": ("#e8e8fb", "#232269"),
-            "after_model": ("#e4f5ee", "#0d6b49"),
-            "tools": ("#fff1dc", "#df9620"),
-            "after_agent": ("#f7effd", "#cfa6f0"),
-            "terminal": ("#1c2128", "#1c2128"),
-        }
-    ),
+    kinds={
+        "before_agent": ("#f1f7ff", "#bfdcff"),
+        "before_model": ("#e7f1ff", "#3f87e5"),
+        "model": ("#e8e8fb", "#232269"),
+        "after_model": ("#e4f5ee", "#0d6b49"),
+        "tools": ("#fff1dc", "#df9620"),
+        "after_agent": ("#f7effd", "#cfa6f0"),
+        "terminal": ("#1c2128", "#1c2128"),
+    },
 )
 
 NIGHT = Theme(
@@ -76,17 +73,15 @@ NIGHT = Theme(
     rim="#3d4650",
     jump="#ff9b73",
     mark="#ffb454",
-    kinds=MappingProxyType(
-        {
-            "before_agent": ("#152031", "#d5e8ff"),
-            "before_model": ("#14243b", "#4a90ea"),
-            "model": ("#21214d", "#ffffff"),
-            "after_model": ("#102a22", "#1a7d58"),
-            "tools": ("#33260f", "#e6a23c"),
-            "after_agent": ("#271b33", "#7646a0"),
-            "terminal": ("#e6edf3", "#e6edf3"),
-        }
-    ),
+    kinds={
+        "before_agent": ("#152031", "#d5e8ff"),
+        "before_model": ("#14243b", "#4a90ea"),
+        "model": ("#21214d", "#ffffff"),
+        "after_model": ("#102a22", "#1a7d58"),
+        "tools": ("#33260f", "#e6a23c"),
+        "after_agent": ("#271b33", "#7646a0"),
+        "terminal": ("#e6edf3", "#e6edf3"),
+    },
 )
 
 SANS = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif'
