@@ -32,11 +32,6 @@ from agent_factory.types import (
     OmitFromSchema,
 )
 
-MISSING = (
-    "Please install langchain (`pip install langchain`) to use '<provider>:<model>' string "
-    "syntax for `model` parameter."
-)
-
 
 def init_model(model: str | BaseChatModel, **settings: Any) -> BaseChatModel:
     """Return a chat model, or create the one that "provider:name" names.
@@ -53,7 +48,10 @@ def init_model(model: str | BaseChatModel, **settings: Any) -> BaseChatModel:
     try:
         module = import_module("langchain.chat_models")
     except ImportError as error:
-        raise ImportError(MISSING) from error
+        raise ImportError(
+            "Please install langchain (`pip install langchain`) to use '<provider>:<model>' string "
+            "syntax for `model` parameter."
+        ) from error
     return cast("BaseChatModel", module.init_chat_model(model, **settings))
 
 

@@ -166,7 +166,7 @@ class ProviderStrategy(Generic[SchemaT]):
         self.schema = schema
         self.schema_spec = SchemaSpec(schema)
         self.strict = strict
-        _ = self.schema_spec.kind, self.schema_spec.json_schema
+        _ = self.schema_spec.json_schema
 
     @cached_property
     def binding(self) -> ProviderStrategyBinding[SchemaT]:

@@ -96,9 +96,9 @@ def _parsed(text: str, source: str) -> Any:
     try:
         data = json.loads(text)
     except ValueError as error:
-        if not text.startswith("{"):
-            raise TopologyFileError(source, "does not hold the plan of an agent.", _HINT) from None
-        raise TopologyFileError(source, f"is not valid JSON: {error}.", _HINT) from None
+        if text.startswith("{"):
+            raise TopologyFileError(source, f"is not valid JSON: {error}.", _HINT) from None
+        data = None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise TopologyFileError(source, "does not hold the plan of an agent.", _HINT)
     version = data.get("version")

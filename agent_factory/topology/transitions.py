@@ -106,10 +106,9 @@ def _reasons(plan: TopologyData, edge: Edge, target: str) -> Iterator[Reason]:
             yield Reason(TransitionReason.RESULTS)
         case Route.AFTER_TOOLS:
             yield from _after_tools(plan)
-        case Route.RETRY if target == plan.loop_entry:
-            yield Reason(TransitionReason.RETRY)
         case Route.RETRY:
-            yield Reason(TransitionReason.STRUCTURED)
+            again = target == plan.loop_entry
+            yield Reason(TransitionReason.RETRY if again else TransitionReason.STRUCTURED)
         case _ if target == edge.targets[0]:
             yield Reason(TransitionReason.NEXT)
     if hook := plan.hook_at(edge.source):
