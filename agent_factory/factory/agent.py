@@ -67,7 +67,7 @@ def create_agent(
     *,
     system_prompt: str | SystemMessage | None = None,
     middleware: Sequence[AnyMiddleware] = (),
-    response_format: None = None,
+    response_format: dict[str, Any] | UnionType | None = None,
     state_schema: type[AgentState[Any]] | None = None,
     context_schema: type[ContextT] | None = None,
     checkpointer: Checkpointer = None,
@@ -112,31 +112,6 @@ def create_agent(
 ) -> CompiledStateGraph[
     AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]
 ]: ...
-@overload
-def create_agent(
-    model: str | BaseChatModel,
-    tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
-    *,
-    system_prompt: str | SystemMessage | None = None,
-    middleware: Sequence[AnyMiddleware] = (),
-    response_format: dict[str, Any] | UnionType,
-    state_schema: type[AgentState[Any]] | None = None,
-    context_schema: type[ContextT] | None = None,
-    checkpointer: Checkpointer = None,
-    store: BaseStore | None = None,
-    interrupt_before: Sequence[str] | Literal["*"] | None = None,
-    interrupt_after: Sequence[str] | Literal["*"] | None = None,
-    debug: bool = False,
-    name: str | None = None,
-    cache: BaseCache[Any] | None = None,
-    transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
-    handle_tool_errors: Any = DEFAULT_ERRORS,
-    strict: bool = False,
-    ignore: Collection[str] = (),
-    decisions: Any = None,
-    checkpoints: Checkpoints = "full",
-    fused: bool | Literal["turn"] = False,
-) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 def create_agent(
     model: str | BaseChatModel,
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,

@@ -24,12 +24,7 @@ from agent_factory.topology.model import TOOLS, Edge
 
 
 class AgentGraph(StateGraph[Any, Any, Any, Any]):
-    """StateGraph that knows the AgentSpec it was made from.
-
-    Args:
-        spec: The agent.
-        context_schema: The type of the run's context, or None.
-    """
+    """StateGraph that knows the AgentSpec it was made from."""
 
     def __init__(self, spec: AgentSpec, context_schema: type[Any] | None) -> None:
         super().__init__(

@@ -58,10 +58,6 @@ class FusedAgent(CompiledStateGraph[Any, Any, Any, Any]):
     It holds two graphs with the same nodes and channels: one with a step for each hook, and one
     with fused steps. A thread can change between them at each of its checkpoints. Drawings, states
     and manual updates are those of the graph with a step for each hook.
-
-    Args:
-        fused_graph: The graph of the fused runs.
-        **arguments: The arguments of the graph with a step for each hook.
     """
 
     def __init__(

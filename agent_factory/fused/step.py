@@ -106,12 +106,7 @@ def run_of(config: RunnableConfig | None) -> Run:
 
 
 def replay(error: Exception, config: RunnableConfig | None) -> Action | None:
-    """Return a function that raises the same in another step, or None if only a rerun can.
-
-    Args:
-        error: What was raised.
-        config: The config of the step that raised it.
-    """
+    """Return a function that raises the same in another step, or None if only a rerun can."""
 
     def raise_again() -> Any:
         raise error
@@ -159,16 +154,7 @@ class FusedStage:
 
 
 class StepRunner:
-    """One step through the stages of an agent. Its caller decides between sync and async.
-
-    Args:
-        stages: All stages, by name.
-        start: The stage it starts with.
-        state: The state as the first node reads it.
-        channels: The channels of the state.
-        config: The config of the step.
-        run: The run it belongs to.
-    """
+    """One step through the stages of an agent. Its caller decides between sync and async."""
 
     def __init__(
         self,
@@ -351,13 +337,7 @@ def _calls_of(sends: list[Send], preview: Preview) -> list[dict[str, Any]]:
 
 
 class FusedNode(Runnable[Any, Any]):
-    """Node whose step may continue to the nodes that follow it.
-
-    Args:
-        name: Its name.
-        stages: All stages, by name.
-        channels: The channels of the state.
-    """
+    """Node whose step may continue to the nodes that follow it."""
 
     def __init__(
         self, name: str, stages: Mapping[str, FusedStage], channels: Mapping[str, Channel]

@@ -229,12 +229,7 @@ async def adrive(
 
 @dataclass(frozen=True, slots=True)
 class FlowLayer:
-    """Layer that drives a flow, sync or async.
-
-    Args:
-        flow: Function that returns the generator for a request.
-        drive: `drive` or `adrive`.
-    """
+    """Layer that drives a flow, sync or async."""
 
     flow: Callable[[Any], Flow[Any]]
     drive: Callable[..., Any]

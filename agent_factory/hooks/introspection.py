@@ -45,14 +45,7 @@ _LOOKS_LIKE_A_HOOK = (*_PREFIXES, *(f"a{prefix}" for prefix in _PREFIXES))
 
 @dataclass(frozen=True, slots=True)
 class Bound(Generic[DefinitionT]):
-    """A hook or a layer of the plan with the functions that run it, sync and async.
-
-    Args:
-        definition: The hook or the layer.
-        owner: The middleware it belongs to.
-        func: Its sync function, or None.
-        afunc: Its async function, or None.
-    """
+    """A hook or a layer of the plan with the functions that run it, sync and async."""
 
     definition: DefinitionT
     owner: AgentMiddleware[Any, Any]
@@ -214,12 +207,7 @@ def _signature_errors(
 
 
 def sync_async_error(bound: Bound[Any], *, asynchronous: bool) -> tuple[str, str, str]:
-    """Return subject, reason and hint for a run that needs the variant a method lacks.
-
-    Args:
-        bound: The hook or layer.
-        asynchronous: Whether the run is asynchronous.
-    """
+    """Return subject, reason and hint for a run that needs the variant a method lacks."""
     definition = bound.definition
     owner = type(bound.owner).__name__
     if isinstance(definition, Hook):

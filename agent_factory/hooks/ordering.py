@@ -69,23 +69,14 @@ class Ordering:
 
 @dataclass(frozen=True, slots=True)
 class StackPosition:
-    """Position of a middleware in its stack, with what it declares.
-
-    Args:
-        name: Name of the middleware.
-        classes: Names of its class and of the base classes.
-        index: Index in the list.
-        ordering: Its declarations.
-        early: Whether it has a hook before the model, not just layers.
-        late: Whether it has a hook after the model.
-    """
+    """Position of a middleware in its stack, with what it declares."""
 
     name: str
     classes: frozenset[str]
     index: int
     ordering: Ordering
-    early: bool
-    late: bool
+    early: bool  # it has a hook before the model, not just layers
+    late: bool  # it has a hook after the model
 
     def is_one_of(self, names: Collection[str]) -> bool:
         """Whether a declaration that lists these names means this middleware."""
@@ -190,13 +181,7 @@ def _aspect_warnings(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
 def stack_positions(
     members: Sequence[Any], early: Collection[str], late: Collection[str]
 ) -> list[StackPosition]:
-    """Return the position of each middleware.
-
-    Args:
-        members: The middleware, in order.
-        early: Names of those with a hook before the model.
-        late: Names of those with a hook after the model.
-    """
+    """Return the position of each middleware."""
     return [
         StackPosition(
             member.name,

@@ -112,13 +112,7 @@ def _tracers(config: RunnableConfig | None) -> list[BaseTracer]:
 
 @dataclass(frozen=True, slots=True)
 class LayerSpan:
-    """A layer that runs in a separate span if a tracer is attached.
-
-    Args:
-        name: Name of the span, `{middleware}.{method}`.
-        policy: How its input and output are recorded.
-        layer: The layer.
-    """
+    """A layer that runs in a separate span if a tracer is attached."""
 
     name: str
     policy: TracePolicy | None
@@ -385,12 +379,7 @@ def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> M
 
 
 def compose_model_call(layers: Sequence[Named], innermost: ModelCall) -> ModelCall:
-    """Compose layers around a model call; the first one is the outermost.
-
-    Args:
-        layers: Each layer with its name in errors.
-        innermost: The call of the model.
-    """
+    """Compose layers around a model call; the first one is the outermost."""
     return _fold(layers, innermost, _ModelFlows, lambda named, inner, _: _ModelLayer(named, inner))
 
 
@@ -452,12 +441,7 @@ def _checked_result(name: str, result: Any) -> Any:
 
 
 def compose_tool_call(layers: Sequence[Named], execute: Handler) -> Handler:
-    """Compose layers around the execution of a tool; the first one is the outermost.
-
-    Args:
-        layers: Each layer with its name in errors.
-        execute: Runs the tool of a request.
-    """
+    """Compose layers around the execution of a tool; the first one is the outermost."""
     if not layers:
         return execute
     return _fold(layers, _InnermostToolCall(execute, layers[-1][0]), _ToolFlows, _ToolLayer)
@@ -514,14 +498,7 @@ def compose_layers(
     recorder: Recorder,
     compose: Callable[[list[Named]], Handler],
 ) -> Handler:
-    """Compose bound layers, with spans if a tracer is attached.
-
-    Args:
-        layers: The layers; each supports this kind of run.
-        asynchronous: Whether the call is for async runs.
-        recorder: Records what the layers decide.
-        compose: Makes one call of the layers, each with its name in errors.
-    """
+    """Compose bound layers, with spans if a tracer is attached."""
     plain: list[Named] = []
     traced: list[Named] = []
     for bound in layers:

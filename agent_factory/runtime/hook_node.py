@@ -34,15 +34,7 @@ Update = Any
 
 
 class HookNode(Runnable[Any, Any]):
-    """Node that runs a hook of a middleware.
-
-    Args:
-        bound: The hook and its functions.
-        plan: The agent's plan.
-        rules: What routing knows about the agent.
-        keys: The keys of its state.
-        recorder: Records its decisions.
-    """
+    """Node that runs a hook of a middleware."""
 
     def __init__(
         self,

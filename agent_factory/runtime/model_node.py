@@ -67,13 +67,7 @@ Update = Any
 
 
 class ModelNode(Runnable[Any, Any]):
-    """Node that calls the model through all layers.
-
-    Args:
-        spec: The agent.
-        channels: The channels of its state.
-        recorder: Records its decisions.
-    """
+    """Node that calls the model through all layers."""
 
     def __init__(self, spec: AgentSpec, channels: Mapping[str, Any], recorder: Recorder) -> None:
         self.name = spec.topology.style.model
@@ -313,11 +307,7 @@ def retry_count(state: Mapping[str, Any]) -> int:
 
 
 class ResponseReader:
-    """Reader of a model's answers: structured output, and replies to calls that no node answers.
-
-    Args:
-        spec: The agent.
-    """
+    """Reader of a model's answers: structured output, and replies to calls that no node answers."""
 
     def __init__(self, spec: AgentSpec) -> None:
         self._name = spec.name
@@ -328,11 +318,6 @@ class ResponseReader:
 
     def read(self, strategy: Strategy, answer: Any, retries: int) -> ModelResponse[Any]:
         """Return a model's answer as a response.
-
-        Args:
-            strategy: How a structured answer was requested.
-            answer: What the model returned.
-            retries: How many explanations the model has got in this run.
 
         Raises:
             BadReturn: It is not an AIMessage.

@@ -39,13 +39,7 @@ WRITTEN = "written"
 def pending_calls(
     message: AIMessage, tail: Sequence[AnyMessage], output_tools: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return the tool calls of a message that no message after it answers.
-
-    Args:
-        message: The last AI message.
-        tail: The messages after it.
-        output_tools: Tools that stand for a structured answer; they are never run.
-    """
+    """Return the tool calls of a message that no message after it answers."""
     answered = answers_of(tail)
     calls = [
         *({**call, "type": "tool_call"} for call in message.tool_calls),
@@ -86,12 +80,7 @@ class Rules:
         return state.get("structured_response") is not None
 
     def leaves(self, state: State, tail: Sequence[AnyMessage]) -> bool:
-        """Whether a turn whose calls are all answered is the last one.
-
-        Args:
-            state: The state.
-            tail: The messages after the model's.
-        """
+        """Whether a turn whose calls are all answered is the last one."""
         return self.answered(state)
 
     def all_direct(self, names: Sequence[str]) -> bool:
@@ -293,10 +282,6 @@ class Path(Runnable[Any, Any]):
     """Conditional edge: a route as the runnable that LangGraph expects, sync and async.
 
     LangGraph would wrap a plain function in a runnable that tracers show as a run.
-
-    Args:
-        choose: The route.
-        name: Its name in LangGraph.
     """
 
     def __init__(self, choose: Choice, name: str) -> None:

@@ -90,13 +90,6 @@ class ToolsNode(Runnable[Any, Any]):
     """Node that runs the tool calls it is sent.
 
     It replies to calls with invalid JSON arguments itself.
-
-    Args:
-        spec: The agent.
-        keys: Keys of the agent's state.
-        recorder: Records what it decides.
-        around: Wraps the call of a tool with all its layers, or None.
-        sent: State snapshots of calls that were sent, or None.
     """
 
     def __init__(

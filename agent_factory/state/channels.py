@@ -42,12 +42,7 @@ def _random_id(previous: str | None, message: BaseMessage) -> str:
 
 
 def _derived_id(previous: str | None, message: BaseMessage) -> str:
-    """Return an id that is the same each time the writes of a thread are replayed.
-
-    Args:
-        previous: Id of the message before this one, so that ids of threads differ.
-        message: The message without an id.
-    """
+    """Return an id that is the same each time the writes of a thread are replayed."""
     return str(uuid5(_NAMESPACE, f"{previous}/{message.type}/{message.content!r}"))
 
 
@@ -180,10 +175,6 @@ class IndexedMessages(BinaryOperatorAggregate[Any]):
 
     A faster `Annotated[list[AnyMessage], add_messages]` for long histories. Threads can change
     from one to the other and back.
-
-    Args:
-        typ: Type of the value.
-        operator: Its reducer; LangGraph compares the channels of a key by it.
     """
 
     __slots__ = ("_reducer",)

@@ -55,12 +55,7 @@ def answers_of(tail: Sequence[AnyMessage]) -> dict[str, ToolMessage]:
 
 
 def is_valid(messages: Sequence[AnyMessage], start: int = 0) -> bool:
-    """Whether a history can be sent to a model.
-
-    Args:
-        messages: The history.
-        start: How many of the first messages are known to be a valid history.
-    """
+    """Whether a history, whose first `start` messages are known to be valid, is all valid."""
     waiting: set[str] = set()
     for index in range(start, len(messages)):
         message = messages[index]

@@ -15,9 +15,6 @@ class IdentityCache(Generic[V]):
     The cache holds the objects of an entry, so their ids are not reused while it is remembered.
     An entry that is stored again counts as new; when the cache is full, the oldest entry goes.
 
-    Args:
-        size: Maximum number of entries.
-
     >>> cache = IdentityCache[str](size=16)
     >>> tools = ["add"]
     >>> cache.put("bound model", tools)
@@ -30,12 +27,7 @@ class IdentityCache(Generic[V]):
         self._entries: OrderedDict[Hashable, tuple[tuple[Any, ...], V]] = OrderedDict()
 
     def get(self, *objects: Any, extra: Hashable = None) -> V | None:
-        """Return the value stored for these objects, or None.
-
-        Args:
-            objects: The objects, in the order in which they were stored.
-            extra: Part of the key that is compared by value.
-        """
+        """Return the value stored for these objects, or None."""
         entry = self._entries.get((extra, *map(id, objects)))
         return None if entry is None else entry[1]
 

@@ -25,9 +25,6 @@ class UpdateMerger:
     - Messages become one list. Of two writes of one message that of the inner layer counts: a
       request passes the layers from the outside in, so the inner one saw what the outer changed.
     - Other keys are written several times, for their reducer.
-
-    Args:
-        channels: The channels of the agent's state.
     """
 
     def __init__(self, channels: Mapping[str, Any]) -> None:
@@ -85,10 +82,6 @@ class UpdateMerger:
 def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
     """Return the update of a command as pairs of key and value.
 
-    Args:
-        command: Any command.
-        owner: Who returned it, for the error message.
-
     Raises:
         BadReturn: The update is neither a dict nor a list of pairs.
     """
@@ -105,11 +98,6 @@ def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
 
 def check_keys(keys: Iterable[str], known: Collection[str], owner: str) -> None:
     """Check that the state has the keys that are to be written.
-
-    Args:
-        keys: Keys of an update.
-        known: Keys of the state.
-        owner: Who wrote them, for the error message.
 
     Raises:
         UnknownStateKey: A key is in no schema of the agent.

@@ -115,12 +115,6 @@ def invocation_error(
     raises while it runs. And it drops the errors that concern several arguments at once, so that
     the model would read an empty list.
 
-    Args:
-        error: The ValidationError.
-        name: Name of the tool.
-        args: Arguments from the model.
-        injected: Names of arguments that the model does not provide, and must not read about.
-
     Returns:
         The error itself if the tool was running already, else a ToolInvocationError.
     """

@@ -62,12 +62,6 @@ class Injection:
     ) -> ToolCall:
         """Return a tool call with the injected arguments added.
 
-        Args:
-            call: The call as the model made it.
-            runtime: Runtime of the call.
-            state: The state that the tool is to see. It sees a copy.
-            messages_key: Key of the messages, in a state that is a list of messages.
-
         Raises:
             KeyError: A dict state lacks a key that the tool requires.
             AttributeError: Another state lacks an attribute that the tool requires.
@@ -183,10 +177,6 @@ def validate_tool(tool: BaseTool, origin: str) -> Iterator[SpecError]:
 
     LangGraph's ToolNode would find out in the middle of a run, if at all: it fills one of two
     parameters for the store, and passes a ToolRuntime to a string named `runtime`.
-
-    Args:
-        tool: The tool.
-        origin: What brings the tool: a middleware, or the argument `tools`.
     """
     subject = f"{origin}: {tool.name}"
     try:

@@ -50,11 +50,7 @@ class Toolbox:
         return frozenset(name for name, tool in self.client.items() if tool.return_direct)
 
     def tool_definitions(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
-        """Return the tools in the form of a plan.
-
-        Args:
-            outputs: Names of the tools that stand for a structured answer.
-        """
+        """Return the tools in the form of a plan."""
         return (
             *(
                 Tool(name, return_direct=tool.return_direct, owner=self.owners.get(name, ""))
@@ -75,12 +71,7 @@ def _provider_name(tool: dict[str, Any]) -> str:
 def sort_tools(
     tools: Iterable[tuple[str | None, ToolLike]], reserved: Iterable[str] = ()
 ) -> tuple[Toolbox, list[SpecError]]:
-    """Sort tools, and return what is wrong with them.
-
-    Args:
-        tools: Each tool with the middleware that brings it, or None.
-        reserved: Names of output tools.
-    """
+    """Sort tools, each with the middleware that brings it; return what is wrong with them, too."""
     mistakes: list[SpecError] = []
     client: dict[str, BaseTool] = {}
     provider: list[dict[str, Any]] = []

@@ -101,12 +101,7 @@ _recorder: ContextVar[ToolCallRecorder | None] = ContextVar("tool_call_recorder"
 
 
 class CallsWithState(list[Any]):
-    """Tool calls, and the state that their tools see; any ToolNode takes it as a list of calls.
-
-    Args:
-        calls: The calls.
-        state: The state.
-    """
+    """Tool calls, and the state that their tools see; any ToolNode takes it as a list of calls."""
 
     def __init__(self, calls: Iterable[Mapping[str, Any]], state: Mapping[str, Any]) -> None:
         super().__init__(calls)
