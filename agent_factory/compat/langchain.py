@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from functools import wraps
+from operator import methodcaller
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -78,19 +79,14 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
         self.transformers = getattr(inner, "transformers", None) or ()
         self.trace_policy = getattr(inner, "trace_policy", None)
 
-
-def _adapted(name: str) -> property:
-    """Return a property that adapts a method of the inner middleware."""
-
-    def adapted(member: LangChainAdapter) -> Method:
-        method: Method = getattr(member.inner, name)
+    def adapted(self, name: str) -> Method:
+        """Return a method of the inner middleware, adapted."""
+        method: Method = getattr(self.inner, name)
         if name in _HOOKS:
             return _adapt_hook(method)
         if name in _MODEL_LAYERS:
-            return _adapt_model_layer(method, member)
+            return _adapt_model_layer(method, self)
         return method  # Requests of tool calls are LangGraph's own.
-
-    return property(adapted)
 
 
 _adapter_classes: WeakKeyDictionary[type[Any], type[LangChainAdapter]] = WeakKeyDictionary()
@@ -107,7 +103,7 @@ def _adapter_class(cls: type[Any]) -> type[LangChainAdapter]:
             # A class may derive from our base as well, and inherit the method from there.
             inherited = (getattr(base, name, None), getattr(AgentMiddleware, name))
             if not any(getattr(cls, name, None) is method for method in inherited):
-                members[name] = _adapted(name)
+                members[name] = property(methodcaller("adapted", name))
         _adapter_classes[cls] = type(cls.__name__, tuple(bases) or (LangChainAdapter,), members)
     return _adapter_classes[cls]
 
