@@ -175,10 +175,12 @@ def _contracted(
     for edge in transitions_of(plan):
         known = edge.source in (fixed if _is_next(edge) else shared)
         if known and (edge.target != TOOLS or TOOLS in shared):
-            target = edge.target
-            while target not in fixed:
+            target, passed = edge.target, set[str]()
+            while target not in fixed and target not in passed:
+                passed.add(target)
                 target = plan.edge_from(target).targets[0]
-            contracted[edge.source, target] = _reasons(edge)
+            if target in fixed:  # otherwise it leads round a loop of nodes that have changed
+                contracted[edge.source, target] = _reasons(edge)
     return contracted
 
 
