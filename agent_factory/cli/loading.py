@@ -181,8 +181,7 @@ def load(text: str) -> Loaded:
         attribute, value = _attribute(target, module)
         loaded = _loaded(f"{target.place}:{attribute}", value)
     if file := getattr(module, "__file__", None):
-        place = find_definition(Path(file), attribute.partition(".")[0])
-        return replace(loaded, place=place)
+        loaded = replace(loaded, place=find_definition(Path(file), attribute.partition(".")[0]))
     return loaded
 
 

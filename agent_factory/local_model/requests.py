@@ -192,22 +192,18 @@ def arguments(function: Function, text: str) -> str:
         elif offered is not None or schema.get("type") != "string" or schema.get("format"):
             rule = _json({**definitions, **schema})
         elif has_words(text):
-            rule = _run_of_words(at, schema, text, keys)
+            longest = min(int(schema.get("maxLength", LONGEST_STRING)), LONGEST_STRING)
+            end = r'[^ .,;:!?"\\]'
+            other_than = f" & ~({' | '.join(map(_quote, keys))})" if keys else ""
+            rule = (
+                f'"\\"" W{at} "\\""\n'
+                f"S{at}: {_runs_of([_quote(piece)[1:-1] for piece in pieces(text)])}\n"
+                f"W{at}: S{at} & /{end}(.{{0,{max(longest - 2, 0)}}}{end})?/{other_than}"
+            )
         else:
             rule = _quote(_quote(text))
         rules.append(f"v{at}: {rule}")
     return "\n".join([f'{HEADER}start: {" ".join(sequence)} "}}"', *rules])
-
-
-def _run_of_words(at: int, schema: Schema, text: str, keys: Sequence[str]) -> str:
-    longest = min(int(schema.get("maxLength", LONGEST_STRING)), LONGEST_STRING)
-    end = r'[^ .,;:!?"\\]'
-    other_than = f" & ~({' | '.join(map(_quote, keys))})" if keys else ""
-    return (
-        f'"\\"" W{at} "\\""\n'
-        f"S{at}: {_runs_of([_quote(piece)[1:-1] for piece in pieces(text)])}\n"
-        f"W{at}: S{at} & /{end}(.{{0,{max(longest - 2, 0)}}}{end})?/{other_than}"
-    )
 
 
 def copying(result: str) -> str:
