@@ -58,11 +58,7 @@ def importing_from(root: Path, folders: Sequence[Path] = ()) -> Iterator[None]:
 
 
 def root_and_name(path: Path) -> tuple[Path, str]:
-    """The folder of a file's outermost package, and the file's name as a module.
-
-    >>> root_and_name(Path("desk.py"))[1]
-    'desk'
-    """
+    """The folder of a file's outermost package, and the file's name as a module."""
     folder, parts = path.parent, [] if path.stem == "__init__" else [path.stem]
     while (folder / "__init__.py").is_file() and folder != folder.parent:
         parts.insert(0, folder.name)

@@ -134,11 +134,7 @@ class Skeleton:
 
     @property
     def code(self) -> str:
-        """The module.
-
-        >>> "def before_model(" in Skeleton("Guard", "guard", ["before_model"]).code
-        True
-        """
+        """The module."""
         imports, methods = {"AgentMiddleware"}, []
         for hook in (hook for hook in HOOKS if hook in self.hooks):
             request = _REQUESTS.get(hook)

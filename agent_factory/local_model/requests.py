@@ -162,11 +162,7 @@ def free_answer(
 
 
 def literal(text: str) -> str:
-    """Exactly this text.
-
-    >>> literal("yes")
-    '%llguidance {}\\nstart: "yes"'
-    """
+    """The grammar of exactly this text."""
     return f"{HEADER}start: {_quote(text)}"
 
 
@@ -232,11 +228,7 @@ def _json(schema: Schema) -> str:
 
 
 def bounded(schema: Schema) -> dict[str, Any]:
-    """The schema without what the engine can't follow, and with an end to every value.
-
-    >>> bounded({"type": "string", "title": "Name"})
-    {'type': 'string', 'maxLength': 160}
-    """
+    """The schema without what the engine can't follow, and with an end to every value."""
     kinds = schema.get("type", ())
     unknown = [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind not in TYPES]
     if unknown:

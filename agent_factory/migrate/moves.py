@@ -92,11 +92,7 @@ _NO_COUNTERPART: Final = (
 
 
 def home_of(symbol: Symbol) -> Symbol | None:
-    """The new module and name of a name; None if it does not move.
-
-    >>> print(home_of(Symbol("langchain.agents.middleware.types", "ModelRequest")))
-    agent_factory.middleware.ModelRequest
-    """
+    """The new module and name of a name; None if it does not move."""
     for module, names in MOVES.get(_table_of(symbol.module), {}).items():
         if symbol.name in names:
             return Symbol(module, symbol.name)

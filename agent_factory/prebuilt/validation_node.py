@@ -9,23 +9,13 @@ from typing import Any
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import (
-    get_executor_for_config,
-    merge_configs,
-    run_in_executor,
-)
+from langchain_core.runnables.config import get_executor_for_config, merge_configs, run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool, create_schema_from_function
 from langchain_core.utils.pydantic import is_basemodel_subclass, is_pydantic_v1_subclass
 from pydantic import BaseModel, ValidationError
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
-from agent_factory.errors import (
-    ArgumentError,
-    SpecError,
-    TurnError,
-    describe,
-    raise_all,
-)
+from agent_factory.errors import ArgumentError, SpecError, TurnError, describe, raise_all
 
 Schema = type[BaseModel]
 """A model class of pydantic 2, or one of pydantic 1, which type checkers cannot name with it."""

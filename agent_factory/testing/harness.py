@@ -355,8 +355,7 @@ class _LayerTrial:
 
     def _call(self, layer: Any, inner: Any) -> Any:
         """Send the request through the layer; what it lacks gets a default."""
-        definition, runtime = self._bound.definition, get_runtime()
-        named = [(f"{definition.owner}.{definition.method}", layer)]
+        named, runtime = [(self._bound.definition.name, layer)], get_runtime()
         request, state, tool = self._request, self._state, None
         is_call = isinstance(request, Mapping) and "messages" not in request
         if self._is_model:
