@@ -33,7 +33,7 @@ from agent_factory.errors import (
 )
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, validate_middleware
-from agent_factory.hooks.ordering import check_order, stack_positions
+from agent_factory.hooks.ordering import check_order
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
@@ -387,7 +387,7 @@ def collect_warnings(build: BuildContext) -> Iterator[SpecError]:
     if any(member.ordering is not AgentMiddleware.ordering for member in build.members):
         early = {h.owner for h in hooks if h.phase in (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)}
         late = {h.owner for h in hooks if h.phase is Phase.AFTER_MODEL}
-        yield from check_order(stack_positions(build.members, early, late))
+        yield from check_order(build.members, early, late)
     yield from _odd_jumps(build.topology)
     yield from _tool_warnings(build)
     for member in build.members:

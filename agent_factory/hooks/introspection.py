@@ -106,7 +106,8 @@ def validate_middleware(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecE
     for name, arguments in _SLOTS.items():
         if method := _method(middleware, name):
             subject = f"{middleware.name}.{name}"
-            yield from _mode_errors(subject, name, method)
+            if wrong_mode := _mode_error(name, method):
+                yield ArgumentError(subject, *wrong_mode, code="AF107")
             yield from _signature_errors(subject, arguments, method)
             for jump in _declared_jumps(method):
                 if jump not in JUMPS:
@@ -149,8 +150,7 @@ def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
             f"Define it in the class, or decorate a function with {name.removeprefix('a')}.",
             code="AF105",
         )
-    defined = {name for cls in type(middleware).__mro__ for name in vars(cls)}
-    for name in sorted(defined - set(dir(AgentMiddleware))):
+    for name in sorted(set(dir(type(middleware))) - set(dir(AgentMiddleware))):
         if name.startswith(_LOOKS_LIKE_A_HOOK) and callable(getattr(middleware, name, None)):
             for similar in get_close_matches(name, _SLOTS, n=1, cutoff=0.75):
                 yield SpecError(
@@ -161,27 +161,23 @@ def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
                 )
 
 
-def _mode_errors(subject: str, name: str, method: Callable[..., Any]) -> Iterator[SpecError]:
-    """Yield an error for a sync method that is a coroutine function, and the like."""
-    asynchronous = name not in _ARGUMENTS and name not in _FLOW.values()
-    other = name[1:] if asynchronous else f"a{name}"
-    coroutine = inspect.iscoroutinefunction(method)
-    reason = ""
+def _mode_error(name: str, method: Callable[..., Any]) -> tuple[str, str] | None:
+    """Return reason and hint for a sync method that is a coroutine function, and the like."""
+    coroutine, generator = inspect.iscoroutinefunction(method), inspect.isgeneratorfunction(method)
     if name in _FLOW.values():
-        if not inspect.isgeneratorfunction(method):
-            reason = "must be a generator function."
+        if not generator:
             hint = "Call the inner layer with `response = yield request`."
-    elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
-        reason = "is a generator function."
-        hint = f"Only flows are: {' and '.join(_FLOW.values())}."
-    elif coroutine and not asynchronous:
-        reason, hint = "is a coroutine function, and sync runs call it.", f"Name it {other}."
+            return "must be a generator function.", hint
+    elif generator or inspect.isasyncgenfunction(method):
+        return "is a generator function.", f"Only flows are: {' and '.join(_FLOW.values())}."
+    elif name in _ARGUMENTS:
+        if coroutine:
+            return "is a coroutine function, and sync runs call it.", f"Name it a{name}."
     # A callable object may return an awaitable without being a coroutine function.
-    elif asynchronous and not coroutine and inspect.isfunction(getattr(method, "__func__", None)):
-        reason = "is not a coroutine function, and async runs await it."
-        hint = f"Use `async def`, or name it {other}."
-    if reason:
-        yield ArgumentError(subject, reason, hint, code="AF107")
+    elif not coroutine and inspect.isfunction(getattr(method, "__func__", None)):
+        hint = f"Use `async def`, or name it {name[1:]}."
+        return "is not a coroutine function, and async runs await it.", hint
+    return None
 
 
 def _signature_errors(

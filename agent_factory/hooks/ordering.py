@@ -68,36 +68,40 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
-class StackPosition:
+class _StackPosition:
     """Position of a middleware in its stack, with what it declares."""
 
     name: str
-    classes: frozenset[str]
+    names: frozenset[str]  # by which declarations mean it: its name, and those of its classes
     index: int
     ordering: Ordering
-    early: bool  # it has a hook before the model, not just layers
-    late: bool  # it has a hook after the model
+    input_order: tuple[bool, int]  # sorts by when it sees what goes to the model
+    output_order: tuple[bool, int]  # sorts by when it sees what the model returned
 
     def is_one_of(self, names: Collection[str]) -> bool:
-        """Whether a declaration that lists these names means this middleware."""
-        return self.name in names or not self.classes.isdisjoint(names)
-
-    @property
-    def input_order(self) -> tuple[bool, int]:
-        """Sort key by when it sees what goes to the model: all hooks come before the layers."""
-        return (not self.early, self.index)
-
-    @property
-    def output_order(self) -> tuple[bool, int]:
-        """Sort key by when it sees what the model returned.
-
-        Hooks run from the end of the list to its beginning, then the layers of the tools.
-        """
-        return (not self.late, -self.index if self.late else self.index)
+        return not self.names.isdisjoint(names)
 
 
-def check_order(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
-    """Yield everything that is wrong with the members of a stack and their order."""
+def check_order(
+    members: Sequence[Any], early: Collection[str], late: Collection[str]
+) -> Iterator[SpecError]:
+    """Yield everything that is wrong with the members of a stack and their order.
+
+    `early` names those with a hook before the model, `late` those with a hook after it.
+    """
+    stack = [
+        _StackPosition(
+            member.name,
+            frozenset([member.name, *(base.__name__ for base in type(member).__mro__)]),
+            index,
+            member.ordering,
+            # All hooks come before the layers.
+            input_order=(member.name not in early, index),
+            # Hooks run from the end of the list to its beginning, then the layers of the tools.
+            output_order=(False, -index) if member.name in late else (True, index),
+        )
+        for index, member in enumerate(members)
+    ]
     yield from _membership_errors(stack)
     pairs = sorted(
         {
@@ -126,7 +130,7 @@ def check_order(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
     yield from _aspect_warnings(stack)
 
 
-def _membership_errors(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
+def _membership_errors(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
     for one in stack:
         for name in one.ordering.requires:
             if not any(other.is_one_of([name]) for other in stack if other is not one):
@@ -153,7 +157,7 @@ def _cycle(pairs: Sequence[tuple[str, str]]) -> set[str]:
     return left
 
 
-def _aspect_warnings(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
+def _aspect_warnings(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
     for one, other in permutations(stack, 2):
         # User messages only: answers and results are sanitized before they are written.
         exposed = "user_messages" in one.ordering.sends_to_model
@@ -176,20 +180,3 @@ def _aspect_warnings(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
                 "list to its beginning, then the layers of the tools.",
                 code="AF206",
             )
-
-
-def stack_positions(
-    members: Sequence[Any], early: Collection[str], late: Collection[str]
-) -> list[StackPosition]:
-    """Return the position of each middleware."""
-    return [
-        StackPosition(
-            member.name,
-            frozenset(base.__name__ for base in type(member).__mro__),
-            index,
-            member.ordering,
-            member.name in early,
-            member.name in late,
-        )
-        for index, member in enumerate(members)
-    ]
