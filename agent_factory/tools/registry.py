@@ -23,21 +23,13 @@ _function_tools: WeakKeyDictionary[Callable[..., Any], BaseTool] = WeakKeyDictio
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """The tools of an agent, sorted.
+    """The tools of an agent, sorted."""
 
-    Args:
-        client: Tools that the agent runs, by name.
-        provider: Tools that the provider runs, in its format.
-        owners: Names of the middleware that bring tools, by name of the tool.
-        node: The node that runs the tools, if the author of the agent brought one.
-        is_bound: Whether the tools are bound to the model already.
-    """
-
-    client: dict[str, BaseTool]
-    provider: tuple[dict[str, Any], ...]
-    owners: dict[str, str]
-    node: LangGraphToolNode | None = None
-    is_bound: bool = False
+    client: dict[str, BaseTool]  # that the agent runs, by name
+    provider: tuple[dict[str, Any], ...]  # that the provider runs, in its format
+    owners: dict[str, str]  # names of the middleware that bring tools, by name of the tool
+    node: LangGraphToolNode | None = None  # if the author of the agent brought one
+    is_bound: bool = False  # whether the tools are bound to the model already
 
     @property
     def offered(self) -> list[BaseTool | dict[str, Any]]:
@@ -123,10 +115,9 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
             "Pass a function with a docstring, a BaseTool, or a tool of the provider as a dict.",
             code="AF112",
         )
-    try:
+    # TypeError: a callable without weak references
+    with suppress(KeyError, TypeError):
         return _function_tools[entry]
-    except (KeyError, TypeError):  # TypeError: a callable without weak references, a bound method
-        pass
     try:
         tool: BaseTool = make_tool(entry)
     except Exception as error:

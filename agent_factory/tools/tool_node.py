@@ -21,6 +21,7 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list, get_executor_for_config
+from langchain_core.tools import BaseTool
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.prebuilt import ToolRuntime
@@ -188,14 +189,15 @@ class ToolNode(LangGraphToolNode):
         if awrap_tool_call is not None:
             self._acall = lambda request: awrap_tool_call(request, self._aexecute)
             if wrap_tool_call is None:
-                self._call = self._refuse_sync
 
-    def _refuse_sync(self, request: ToolCallRequest) -> Any:
-        raise PathNotSupported(
-            f"ToolNode {self.name}",
-            "has awrap_tool_call alone, which a sync run would skip.",
-            "Pass `wrap_tool_call` as well, or use `ainvoke`.",
-        )
+                def refuse_sync(_: Any) -> Any:
+                    raise PathNotSupported(
+                        f"ToolNode {name}",
+                        "has awrap_tool_call alone, which a sync run would skip.",
+                        "Pass `wrap_tool_call` as well, or use `ainvoke`.",
+                    )
+
+                self._call = refuse_sync
 
     # One input
 
@@ -330,23 +332,29 @@ class ToolNode(LangGraphToolNode):
     def _reply(self, call: ToolCall, error: Exception) -> ToolMessage | None:
         if is_signal(error) or not isinstance(error, self._errors.kinds):
             return None
-        return ToolMessage(
-            self._errors.respond(error), name=call["name"], tool_call_id=call["id"], status="error"
-        )
+        return _error_message(call, self._errors.respond(error))
 
     # The tool itself
 
     def _execute(self, request: ToolCallRequest) -> Any:
         with _Execution(self, request) as execution:
-            tool, call = execution.prepare()
-            execution.finish(tool.invoke(call, request.runtime.config))
+            if tool := execution.prepare():
+                execution.finish(tool.invoke(execution.call, request.runtime.config))
         return execution.result
 
     async def _aexecute(self, request: ToolCallRequest) -> Any:
         with _Execution(self, request) as execution:
-            tool, call = execution.prepare()
-            execution.finish(await tool.ainvoke(call, request.runtime.config))
+            if tool := execution.prepare():
+                execution.finish(await tool.ainvoke(execution.call, request.runtime.config))
         return execution.result
+
+
+def _error_message(call: ToolCall, text: str) -> ToolMessage:
+    return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
+
+
+def _answers(message: Any, call: ToolCall) -> bool:
+    return isinstance(message, ToolMessage) and message.tool_call_id == call["id"]
 
 
 class _Execution:
@@ -355,12 +363,12 @@ class _Execution:
     A context manager, so that an error that is not handled leaves it without another frame.
     """
 
-    __slots__ = ("_node", "_prepared", "_request", "result")
+    __slots__ = ("_node", "_request", "call", "result")
 
     def __init__(self, node: ToolNode, request: ToolCallRequest) -> None:
         self._node = node
         self._request = request
-        self._prepared = False
+        self.call: Any = None  # with injected arguments
         self.result: Any = None
 
     def __enter__(self) -> _Execution:
@@ -373,7 +381,7 @@ class _Execution:
         try:
             # An error of `prepare` is never reported to the model, which could not fix it: a key of
             # the state or the store is missing.
-            if self._prepared:
+            if self.call is not None:
                 if isinstance(error, ValidationError) and not is_signal(error):
                     assert self._request.tool is not None  # or else it is not prepared
                     hidden = injection_of(self._request.tool).names
@@ -389,8 +397,10 @@ class _Execution:
             raise raised from error
         return False
 
-    def prepare(self) -> tuple[Any, ToolCall]:
-        """Return the tool, and its call with injected arguments.
+    def prepare(self) -> BaseTool | None:
+        """Add injected arguments to the call; return its tool, or None if it is unknown.
+
+        A call of an unknown tool has its result already.
 
         Raises:
             Exception: See `Injection.inject`.
@@ -400,7 +410,11 @@ class _Execution:
         if tool is None:
             if call["name"] in node.tools_by_name:
                 raise TypeError(f"Tool {call['name']} is not registered with ToolNode")
-            return _UnknownTool(node.tools_by_name), call
+            text = INVALID_TOOL_NAME_ERROR_TEMPLATE.format(
+                requested_tool=call["name"], available_tools=", ".join(node.tools_by_name)
+            )
+            self.result = _error_message(call, text)
+            return None
         if (recorder := _recorder.get()) is not None:
             recorder.record(call["name"])
         known = tool is node.tools_by_name.get(call["name"])
@@ -408,8 +422,8 @@ class _Execution:
         if injection.hidden or injection.runtime:
             # The state of the request, which a wrapper may override, not that of the runtime.
             call = injection.inject(call, request.runtime, request.state, node._key)
-        self._prepared = True
-        return tool, {**call, "type": "tool_call"}
+        self.call = {**call, "type": "tool_call"}
+        return tool
 
     def finish(self, response: Any) -> None:
         """Check and normalize what the tool returned.
@@ -442,10 +456,7 @@ class _Execution:
                 )
             elif isinstance(part.update, dict):
                 messages += part.update.get(self._node._key, [])
-        answers = sum(
-            isinstance(message, ToolMessage) and message.tool_call_id == call["id"]
-            for message in messages
-        )
+        answers = sum(_answers(message, call) for message in messages)
         if answers != 1:
             raise ValueError(
                 f"Tool {call['name']} returned a list with {answers} messages bound to "
@@ -487,7 +498,7 @@ class _Execution:
         if messages == [RemoveMessage(id=REMOVE_ALL_MESSAGES)]:
             return command
         for message in messages:
-            if isinstance(message, ToolMessage) and message.tool_call_id == call["id"]:
+            if _answers(message, call):
                 message.name = call["name"]
                 is_answered = True
         if not is_answered and command.graph is None:
@@ -502,22 +513,6 @@ class _Execution:
         return command
 
 
-class _UnknownTool:
-    """Stand-in for a tool whose name is unknown."""
-
-    def __init__(self, known: Iterable[str]) -> None:
-        self._known = known
-
-    def invoke(self, call: ToolCall, _: RunnableConfig) -> ToolMessage:
-        text = INVALID_TOOL_NAME_ERROR_TEMPLATE.format(
-            requested_tool=call["name"], available_tools=", ".join(self._known)
-        )
-        return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
-
-    async def ainvoke(self, call: ToolCall, config: RunnableConfig) -> ToolMessage:
-        return self.invoke(call, config)
-
-
 def layered_tool_node(
     tools: Sequence[ToolLike],
     handle_tool_errors: Any,
@@ -527,13 +522,7 @@ def layered_tool_node(
     """Return a node with layers that are composed once, around its own execution of a tool.
 
     A `wrap_tool_call` gets `execute` with each call, so that its layers could only be composed
-    again for each call.
-
-    Args:
-        tools: The tools.
-        handle_tool_errors: As in ToolNode.
-        compose: Puts the layers around `execute`. None leaves the tools without layers.
-        acompose: The same for async runs.
+    again for each call. None leaves the tools without layers.
     """
     node = ToolNode(tools, handle_tool_errors=handle_tool_errors)
     if compose is not None:
