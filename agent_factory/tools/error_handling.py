@@ -34,11 +34,7 @@ DEFAULT_HANDLER = ErrorHandler((ToolInvocationError,), lambda error: str(error.m
 
 
 def handler_for(value: Any) -> ErrorHandler:
-    """Normalize a value of `handle_tool_errors`.
-
-    Raises:
-        ArgumentError: The value has none of the forms, or cannot be called with an exception.
-    """
+    """Normalize a value of `handle_tool_errors`."""
     if isinstance(value, ErrorHandler):
         return value
     if value is DEFAULT_ERRORS:

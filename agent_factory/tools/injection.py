@@ -54,13 +54,7 @@ class Injection:
     def inject(
         self, call: ToolCall, runtime: ToolRuntime[Any, Any], state: Any, messages_key: str
     ) -> ToolCall:
-        """Return a tool call with the injected arguments added.
-
-        Raises:
-            KeyError: A dict state lacks a key that the tool requires.
-            AttributeError: Another state lacks an attribute that the tool requires.
-            ValueError: The graph has no store, or the state is a list and the tool takes its keys.
-        """
+        """Return a tool call with the injected arguments added."""
         if self.takes_state:
             state = copy_containers(state)
         args = {name: value for name, value in call["args"].items() if name not in self.hidden}
@@ -91,15 +85,12 @@ class Injection:
         for name, key in self.state.items():
             if key is None:
                 found[name] = state
-            elif isinstance(state, dict):
-                if key in state:
-                    found[name] = state[key]
-                elif name not in self.optional:
-                    raise KeyError(key)
-            elif hasattr(state, key):
+            elif isinstance(state, dict) and key in state:
+                found[name] = state[key]
+            elif not isinstance(state, dict) and hasattr(state, key):
                 found[name] = getattr(state, key)
             elif name not in self.optional:
-                raise AttributeError(key)
+                raise (KeyError if isinstance(state, dict) else AttributeError)(key)
         return found
 
 

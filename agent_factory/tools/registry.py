@@ -101,11 +101,7 @@ def sort_tools(
 
 
 def as_tool(entry: Any, origin: str) -> BaseTool:
-    """Return a tool unchanged, and a function as a tool; a function is converted only once.
-
-    Raises:
-        ArgumentError: It is neither, or the function cannot become a tool.
-    """
+    """Return a tool unchanged, and a function as a tool; a function is converted only once."""
     if isinstance(entry, BaseTool):
         return entry
     if not callable(entry) or isinstance(entry, type):

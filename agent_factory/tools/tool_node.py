@@ -338,14 +338,16 @@ class ToolNode(LangGraphToolNode):
 
     def _execute(self, request: ToolCallRequest) -> Any:
         with _Execution(self, request) as execution:
-            if tool := execution.prepare():
-                execution.finish(tool.invoke(execution.call, request.runtime.config))
+            if (tool := execution.prepare()) is not None:
+                response = tool.invoke(execution.call, request.runtime.config)
+                execution.result = execution.checked(response)
         return execution.result
 
     async def _aexecute(self, request: ToolCallRequest) -> Any:
         with _Execution(self, request) as execution:
-            if tool := execution.prepare():
-                execution.finish(await tool.ainvoke(execution.call, request.runtime.config))
+            if (tool := execution.prepare()) is not None:
+                response = await tool.ainvoke(execution.call, request.runtime.config)
+                execution.result = execution.checked(response)
         return execution.result
 
 
@@ -363,7 +365,7 @@ class _Execution:
     A context manager, so that an error that is not handled leaves it without another frame.
     """
 
-    __slots__ = ("_node", "_request", "call", "result")
+    __slots__ = ("_injection", "_node", "_request", "call", "result")
 
     def __init__(self, node: ToolNode, request: ToolCallRequest) -> None:
         self._node = node
@@ -383,9 +385,8 @@ class _Execution:
             # the state or the store is missing.
             if self.call is not None:
                 if isinstance(error, ValidationError) and not is_signal(error):
-                    assert self._request.tool is not None  # or else it is not prepared
-                    hidden = injection_of(self._request.tool).names
-                    raised = invocation_error(error, call["name"], call["args"], hidden)
+                    injected = self._injection.names
+                    raised = invocation_error(error, call["name"], call["args"], injected)
                 self.result = node._reply(call, raised)
         except Exception as failed:  # in the error handler
             setattr(failed, DECLINED, node)
@@ -398,13 +399,7 @@ class _Execution:
         return False
 
     def prepare(self) -> BaseTool | None:
-        """Add injected arguments to the call; return its tool, or None if it is unknown.
-
-        A call of an unknown tool has its result already.
-
-        Raises:
-            Exception: See `Injection.inject`.
-        """
+        """Set the call and return its tool, or set the result and return None if it is unknown."""
         node, request = self._node, self._request
         call, tool = request.tool_call, request.tool
         if tool is None:
@@ -419,66 +414,25 @@ class _Execution:
             recorder.record(call["name"])
         known = tool is node.tools_by_name.get(call["name"])
         injection = node._injections[call["name"]] if known else injection_of(tool)
+        self._injection = injection
         if injection.hidden or injection.runtime:
             # The state of the request, which a wrapper may override, not that of the runtime.
             call = injection.inject(call, request.runtime, request.state, node._key)
         self.call = {**call, "type": "tool_call"}
         return tool
 
-    def finish(self, response: Any) -> None:
-        """Check and normalize what the tool returned.
-
-        Raises:
-            TypeError: It is neither a message nor a command nor a list of them.
-            ValueError: The call would stay unanswered.
-        """
+    def checked(self, response: Any, *, is_answered: bool = False) -> Any:
+        """Return what the tool returned, normalized; a command is copied."""
         if isinstance(response, ToolMessage):
             response.content = msg_content_output(response.content)  # type: ignore[assignment]
-            self.result = response
-        elif isinstance(response, Command):
-            self.result = self._checked_command(response)
-        elif isinstance(response, list):
-            self.result = self._checked_list(response)
-        else:
-            name = self._request.tool_call["name"]
-            raise TypeError(f"Tool {name} returned unexpected type: {type(response)}")
-
-    def _checked_list(self, response: list[Any]) -> list[Any]:
-        call = self._request.tool_call
-        messages: list[Any] = []
-        for part in response:
-            if isinstance(part, ToolMessage):
-                messages.append(part)
-            elif not isinstance(part, Command):
-                raise TypeError(
-                    f"Tool {call['name']} returned a list with invalid element types: expected all "
-                    "Command or ToolMessage"
-                )
-            elif isinstance(part.update, dict):
-                messages += part.update.get(self._node._key, [])
-        answers = sum(_answers(message, call) for message in messages)
-        if answers != 1:
-            raise ValueError(
-                f"Tool {call['name']} returned a list with {answers} messages bound to "
-                f"tool_call_id {call['id']!r}; expected exactly one terminating ToolMessage."
-            )
-        checked = []
-        for part in response:
-            if isinstance(part, Command):
-                part = self._checked_command(part, is_answered=True)
-            else:
-                part.content = msg_content_output(part.content)
-            checked.append(part)
-        return checked
-
-    def _checked_command(self, command: Command[Any], *, is_answered: bool = False) -> Command[Any]:
-        """Return a copy of a command, in which the result message has the name of the tool.
-
-        Raises:
-            ValueError: The update has another form than the input, or the call stays unanswered.
-        """
+            return response
         call, key = self._request.tool_call, self._node._key
-        as_list = isinstance(self._request.runtime.state, list)
+        if isinstance(response, list):
+            self._check_list(response)
+            return [self.checked(part, is_answered=True) for part in response]
+        if not isinstance(response, Command):
+            raise TypeError(f"Tool {call['name']} returned unexpected type: {type(response)}")
+        command, as_list = response, isinstance(self._request.runtime.state, list)
         if not isinstance(command.update, dict | list):
             return command
         if isinstance(command.update, dict) and as_list:
@@ -511,6 +465,27 @@ class _Execution:
                 f"it by modifying the tool to return `Command(update={example}, ...)`."
             )
         return command
+
+    def _check_list(self, response: list[Any]) -> None:
+        """Check that messages and commands answer the call once."""
+        call = self._request.tool_call
+        messages: list[Any] = []
+        for part in response:
+            if isinstance(part, ToolMessage):
+                messages.append(part)
+            elif not isinstance(part, Command):
+                raise TypeError(
+                    f"Tool {call['name']} returned a list with invalid element types: expected all "
+                    "Command or ToolMessage"
+                )
+            elif isinstance(part.update, dict):
+                messages += part.update.get(self._node._key, [])
+        answers = sum(_answers(message, call) for message in messages)
+        if answers != 1:
+            raise ValueError(
+                f"Tool {call['name']} returned a list with {answers} messages bound to "
+                f"tool_call_id {call['id']!r}; expected exactly one terminating ToolMessage."
+            )
 
 
 def layered_tool_node(
