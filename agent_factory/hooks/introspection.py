@@ -97,12 +97,9 @@ def validate_middleware(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecE
     for call, flow in _FLOW.items():
         wraps = [n for n in (_WRAP[call], f"a{_WRAP[call]}") if _method(middleware, n)]
         if wraps and _method(middleware, flow):
-            yield SpecError(
-                middleware.name,
-                f"defines both {flow} and {' and '.join(wraps)} for the same call.",
-                f"Keep {flow} only; it works in sync and async runs.",
-                code="AF108",
-            )
+            reason = f"defines both {flow} and {' and '.join(wraps)} for the same call."
+            hint = f"Keep {flow} only; it works in sync and async runs."
+            yield SpecError(middleware.name, reason, hint, code="AF108")
     for name, arguments in _SLOTS.items():
         if method := _method(middleware, name):
             subject = f"{middleware.name}.{name}"
@@ -111,12 +108,9 @@ def validate_middleware(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecE
             yield from _signature_errors(subject, arguments, method)
             for jump in _declared_jumps(method):
                 if jump not in JUMPS:
-                    yield SpecError(
-                        subject,
-                        f"declares a jump to {describe(jump)}.",
-                        f"A hook can jump to {', '.join(map(repr, JUMPS))}.",
-                        code="AF110",
-                    )
+                    hint = f"A hook can jump to {', '.join(map(repr, JUMPS))}."
+                    reason = f"declares a jump to {describe(jump)}."
+                    yield SpecError(subject, reason, hint, code="AF110")
 
 
 def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
@@ -204,8 +198,7 @@ def _signature_errors(
 
 def sync_async_error(bound: Bound[Any], *, asynchronous: bool) -> tuple[str, str, str]:
     """Return subject, reason and hint for a run that needs the variant a method lacks."""
-    definition = bound.definition
-    owner = type(bound.owner).__name__
+    definition, owner = bound.definition, type(bound.owner).__name__
     if isinstance(definition, Hook):
         name = definition.phase.value
         return (

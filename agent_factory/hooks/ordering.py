@@ -73,7 +73,6 @@ class _StackPosition:
 
     name: str
     names: frozenset[str]  # by which declarations mean it: its name, and those of its classes
-    index: int
     ordering: Ordering
     input_order: tuple[bool, int]  # sorts by when it sees what goes to the model
     output_order: tuple[bool, int]  # sorts by when it sees what the model returned
@@ -93,7 +92,6 @@ def check_order(
         _StackPosition(
             member.name,
             frozenset([member.name, *(base.__name__ for base in type(member).__mro__)]),
-            index,
             member.ordering,
             # All hooks come before the layers.
             input_order=(member.name not in early, index),
@@ -118,7 +116,7 @@ def check_order(
             code="AF120",
         )
         pairs = []
-    index = {one.name: one.index for one in stack}
+    index = {one.name: at for at, one in enumerate(stack)}
     for first, second in pairs:
         if index[first] > index[second]:
             yield BuildWarning(

@@ -24,9 +24,6 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 from agent_factory.upstream import messages_delta_reducer
 
-SNAPSHOT_FREQUENCY = 100
-"""Number of writes after which the messages are stored in full again; LangGraph's default."""
-
 _Index: TypeAlias = tuple[list[AnyMessage], dict[str | None, int]]
 _MakeId: TypeAlias = Callable[[str | None, BaseMessage], str]
 
@@ -215,11 +212,7 @@ class DeltaMessages(DeltaChannel[Any]):
     __slots__ = ("_least", "_reducer")
 
     def __init__(
-        self,
-        reducer: Any = None,
-        typ: Any = list,
-        *,
-        snapshot_frequency: int = SNAPSHOT_FREQUENCY,
+        self, reducer: Any = None, typ: Any = list, *, snapshot_frequency: int = 100
     ) -> None:
         reducer = reducer or messages_delta_reducer(fold_messages)
         super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)

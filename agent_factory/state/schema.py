@@ -109,9 +109,17 @@ def merge(
     hints = dict(_hints(AgentState))
     for source in usable:
         hints |= source.declared
-    errors.extend(_checkpoint_errors(checkpoints, hints["messages"]))
+    reducer = _reducer(hints["messages"])
+    if checkpoints not in get_args(Checkpoints):
+        choices = " or ".join(map(repr, get_args(Checkpoints)))
+        reason = f"must be {choices}, got {describe(checkpoints)}."
+        errors.append(ArgumentError("checkpoints", reason))
+    elif checkpoints == "delta" and reducer is not add_messages and not is_messages(reducer):
+        reason = f"'delta' requires the reducer add_messages, and messages have {_name(reducer)}."
+        hint = "Remove the reducer from the state_schema, or leave checkpoints out."
+        errors.append(ArgumentError("checkpoints", reason, hint))
     qualifier, messages, metadata = _parts(hints["messages"])
-    if _reducer(hints["messages"]) is add_messages:
+    if reducer is add_messages:
         metadata = (DeltaMessages() if checkpoints == "delta" else IndexedMessages(),)
     hints["messages"] = _hint(qualifier, messages, metadata)
     hints |= {key: _ENGINE_HINTS[key] for key in engine}
@@ -176,20 +184,6 @@ def _reducer(hint: Any) -> Any:
         if isinstance(item, BaseChannel) or callable(item):
             return item
     return None
-
-
-def _checkpoint_errors(checkpoints: Any, hint: Any) -> Iterator[SpecError]:
-    if checkpoints not in get_args(Checkpoints):
-        choices = " or ".join(map(repr, get_args(Checkpoints)))
-        yield ArgumentError("checkpoints", f"must be {choices}, got {describe(checkpoints)}.")
-    elif checkpoints == "delta":
-        reducer = _reducer(hint)
-        if reducer is not add_messages and not is_messages(reducer):
-            yield ArgumentError(
-                "checkpoints",
-                f"'delta' requires the reducer add_messages, and messages have {_name(reducer)}.",
-                "Remove the reducer from the state_schema, or leave checkpoints out.",
-            )
 
 
 def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:

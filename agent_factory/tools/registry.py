@@ -43,14 +43,13 @@ class Toolbox:
 
     def tool_definitions(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
         """Return the tools in the form of a plan."""
-        return (
-            *(
-                Tool(name, return_direct=tool.return_direct, owner=self.owners.get(name, ""))
-                for name, tool in self.client.items()
-            ),
-            *(Tool(_provider_name(tool), ToolKind.PROVIDER) for tool in self.provider),
-            *(Tool(name, ToolKind.OUTPUT) for name in outputs),
-        )
+        tools = [
+            Tool(name, return_direct=tool.return_direct, owner=self.owners.get(name, ""))
+            for name, tool in self.client.items()
+        ]
+        tools += (Tool(_provider_name(tool), ToolKind.PROVIDER) for tool in self.provider)
+        tools += (Tool(name, ToolKind.OUTPUT) for name in outputs)
+        return tuple(tools)
 
 
 def _provider_name(tool: dict[str, Any]) -> str:

@@ -162,15 +162,9 @@ class ToolNode(LangGraphToolNode):
         awrap_tool_call: ToolWrapper | None = None,
     ) -> None:
         toolbox, mistakes = sort_tools((None, tool) for tool in tools)
-        mistakes += (
-            ArgumentError(
-                "tools",
-                f"{describe(tool)} runs at the provider.",
-                "Bind it to the model.",
-                code="AF112",
-            )
-            for tool in toolbox.provider
-        )
+        for tool in toolbox.provider:
+            reason = f"{describe(tool)} runs at the provider."
+            mistakes.append(ArgumentError("tools", reason, "Bind it to the model.", code="AF112"))
         raise_all(mistakes)
         super().__init__(
             list(toolbox.client.values()), name=name, tags=tags, messages_key=messages_key
