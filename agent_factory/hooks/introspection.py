@@ -137,11 +137,13 @@ def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
 
 def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
     """Yield an error for each name that looks like a hook and would never run."""
+    decorators = {f"a{name}": name for name in _ARGUMENTS}
+    decorators |= {_FLOW[call]: _WRAP[call] for call in Call}
     for name in vars(middleware).keys() & _SLOTS.keys():
         yield SpecError(
             f"{middleware.name}.{name}",
             "is set on the instance, but hooks are read from the class: it would never run.",
-            f"Define it in the class, or decorate a function with {name.removeprefix('a')}.",
+            f"Define it in the class, or decorate a function with {decorators.get(name, name)}.",
             code="AF105",
         )
     for name in sorted(set(dir(type(middleware))) - set(dir(AgentMiddleware))):
