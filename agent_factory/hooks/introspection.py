@@ -127,12 +127,9 @@ def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
             yield ArgumentError(f"{owner}.{name}", reason)
             return
     for name in sorted(set(middleware.unused) - _SLOTS.keys()):
-        yield SpecError(
-            f"{middleware.name}.unused",
-            f"contains {name!r}, which is not a hook, a layer or a flow.",
-            f"It can contain {', '.join([*_ARGUMENTS, *_FLOW.values()])}.",
-            code="AF105",
-        )
+        reason = f"contains {name!r}, which is not a hook, a layer or a flow."
+        hint = f"It can contain {', '.join([*_ARGUMENTS, *_FLOW.values()])}."
+        yield SpecError(f"{middleware.name}.unused", reason, hint, code="AF105")
 
 
 def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
@@ -149,12 +146,9 @@ def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
     for name in sorted(set(dir(type(middleware))) - set(dir(AgentMiddleware))):
         if name.startswith(_LOOKS_LIKE_A_HOOK) and callable(getattr(middleware, name, None)):
             for similar in get_close_matches(name, _SLOTS, n=1, cutoff=0.75):
-                yield SpecError(
-                    f"{middleware.name}.{name}",
-                    "is not a hook, so it would never run.",
-                    f"Did you mean {similar}? Start the name of a helper with an underscore.",
-                    code="AF105",
-                )
+                reason = "is not a hook, so it would never run."
+                hint = f"Did you mean {similar}? Start the name of a helper with an underscore."
+                yield SpecError(f"{middleware.name}.{name}", reason, hint, code="AF105")
 
 
 def _mode_error(name: str, method: Callable[..., Any]) -> tuple[str, str] | None:
@@ -185,15 +179,13 @@ def _signature_errors(
     # Read the common case from the code object: inspect.signature takes much longer.
     if code and plain and (code.co_argcount, code.co_kwonlyargcount) == (len(arguments) + 1, 0):
         return
+    given = ", ".join(arguments)
     try:
         inspect.signature(method).bind(*arguments)
     except TypeError as error:
-        yield ArgumentError(
-            subject,
-            f"is called with ({', '.join(arguments)}), but does not accept that: {error}.",
-            f"Write `def {subject.rpartition('.')[2]}(self, {', '.join(arguments)})`.",
-            code="AF106",
-        )
+        reason = f"is called with ({given}), but does not accept that: {error}."
+        hint = f"Write `def {subject.rpartition('.')[2]}(self, {given})`."
+        yield ArgumentError(subject, reason, hint, code="AF106")
     except ValueError:  # Some callables have no signature; only calling them would tell.
         return
 

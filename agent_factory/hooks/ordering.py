@@ -109,22 +109,16 @@ def check_order(
         }
     )
     if cycle := _cycle(pairs):
-        yield SpecError(
-            " and ".join(sorted(cycle)),
-            "each declare to come before the other, so no order satisfies both.",
-            "Correct the `ordering` of one of them.",
-            code="AF120",
-        )
+        reason = "each declare to come before the other, so no order satisfies both."
+        hint = "Correct the `ordering` of one of them."
+        yield SpecError(" and ".join(sorted(cycle)), reason, hint, code="AF120")
         pairs = []
     index = {one.name: at for at, one in enumerate(stack)}
     for first, second in pairs:
         if index[first] > index[second]:
-            yield BuildWarning(
-                f"{second}, {first}",
-                f"are in the wrong order: {first} belongs outside of {second}.",
-                f"Put {first} before {second} in `middleware`.",
-                code="AF204",
-            )
+            reason = f"are in the wrong order: {first} belongs outside of {second}."
+            hint = f"Put {first} before {second} in `middleware`."
+            yield BuildWarning(f"{second}, {first}", reason, hint, code="AF204")
     yield from _aspect_warnings(stack)
 
 
@@ -132,12 +126,8 @@ def _membership_errors(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
     for one in stack:
         for name in one.ordering.requires:
             if not any(other.is_one_of([name]) for other in stack if other is not one):
-                yield SpecError(
-                    one.name,
-                    f"requires {name}, which is not in the stack.",
-                    f"Add {name} to `middleware`.",
-                    code="AF118",
-                )
+                reason = f"requires {name}, which is not in the stack."
+                yield SpecError(one.name, reason, f"Add {name} to `middleware`.", code="AF118")
     for one, other in permutations(stack, 2):
         if other.is_one_of(one.ordering.conflicts):
             reason = f"cannot be used together with {other.name}."
@@ -161,12 +151,9 @@ def _aspect_warnings(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
         exposed = "user_messages" in one.ordering.sends_to_model
         sanitized = "user_messages" in other.ordering.sanitizes
         if exposed and sanitized and one.input_order < other.input_order:
-            yield BuildWarning(
-                one.name,
-                f"sends user messages to a model before {other.name} has sanitized them.",
-                f"Put {other.name} before {one.name} in `middleware`.",
-                code="AF205",
-            )
+            reason = f"sends user messages to a model before {other.name} has sanitized them."
+            hint = f"Put {other.name} before {one.name} in `middleware`."
+            yield BuildWarning(one.name, reason, hint, code="AF205")
     for one, other in permutations(stack, 2):
         judged = "tool_calls" in one.ordering.reads
         changed = "tool_calls" in other.ordering.writes

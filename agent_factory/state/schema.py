@@ -69,21 +69,16 @@ class _Source:
 def _read(origin: str, schema: Any) -> _Source:
     bare = get_origin(schema) or schema
     if not is_typeddict(bare):
-        raise ArgumentError(
-            f"{origin} state_schema",
-            f"must be a TypedDict, got {describe(schema)}.",
-            "Write `class MyState(AgentState): ...`.",
-            code="AF114",
-        )
+        reason = f"must be a TypedDict, got {describe(schema)}."
+        hint = "Write `class MyState(AgentState): ...`."
+        raise ArgumentError(f"{origin} state_schema", reason, hint, code="AF114")
     try:
         hints = _hints(bare)
     except Exception as error:  # Evaluating annotations may raise anything.
-        raise ArgumentError(
-            f"{origin} state_schema {bare.__name__}",
-            f"its annotations cannot be read: {error}",
-            "Import the names it uses at run time too.",
-            code="AF114",
-        ) from error
+        subject = f"{origin} state_schema {bare.__name__}"
+        reason = f"its annotations cannot be read: {error}"
+        hint = "Import the names it uses at run time too."
+        raise ArgumentError(subject, reason, hint, code="AF114") from error
     standard = _hints(AgentState)
     declared = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
     return _Source(origin, hints, dict(bare.__annotations__), declared)

@@ -82,15 +82,12 @@ def sort_tools(
         if client.get(name) is tool:
             continue
         if name in origins:
-            mistakes.append(
-                SpecError(
-                    name,
-                    f"names two tools, from {origins[name]} and from {origin}; the model could "
-                    "reach only one of them.",
-                    "Rename one, or pass the same tool object in both places.",
-                    code="AF113",
-                )
+            reason = (
+                f"names two tools, from {origins[name]} and from {origin}; the model could reach "
+                "only one of them."
             )
+            hint = "Rename one, or pass the same tool object in both places."
+            mistakes.append(SpecError(name, reason, hint, code="AF113"))
         mistakes.extend(validate_tool(tool, origin))
         if name not in client and owner:
             owners[name] = owner
