@@ -21,6 +21,7 @@ from agent_factory.fused.planning import plan_fusion
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
 from agent_factory.topology.topology import Topology
+from agent_factory.upstream import compiled_graph_arguments
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -39,17 +40,15 @@ if TYPE_CHECKING:
         ResponseT,
     )
 
-RECURSION_LIMIT = 9_999
-"""Maximum number of super-steps of a run. It is high, so that limits with a clear message, such as
-ModelCallLimitMiddleware, apply before LangGraph's. The number is langchain's."""
-
-# LangSmith shows this key as the integration. It also saves time: without any metadata, LangGraph
-# walks a chain of empty maps for every task.
-_METADATA = {"ls_integration": "agent_factory"}
-
-CONFIG: RunnableConfig = {"recursion_limit": RECURSION_LIMIT, "metadata": _METADATA}
+CONFIG: RunnableConfig = {
+    # High, so that limits with a clear message, such as ModelCallLimitMiddleware, apply before
+    # LangGraph's. The number is langchain's.
+    "recursion_limit": 9_999,
+    # LangSmith shows this key as the integration. It also saves time: without any metadata,
+    # LangGraph walks a chain of empty maps for every task.
+    "metadata": {"ls_integration": "agent_factory"},
+}
 """Default config of the runs of an agent."""
-
 
 _SERVICES: dict[str, tuple[type[Any], ...]] = {
     # In a subgraph, True and False say whether to use the checkpointer of its parent.
@@ -226,7 +225,7 @@ def create_agent(
     agent = wire(spec, context_schema, fusion).compile(**compiled)
     if fusion is not None:
         fused_graph = wire(spec, context_schema, fusion, fused=True).compile(**compiled)
-        agent = FusedAgent.of(agent, fused_graph)
+        agent = FusedAgent(fused_graph=fused_graph, **compiled_graph_arguments(agent))
     return agent.with_config(CONFIG)
 
 

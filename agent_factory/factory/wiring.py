@@ -10,9 +10,9 @@ from langgraph.graph import StateGraph
 
 from agent_factory.decisions.recorder import Recorder, recorder_for
 from agent_factory.errors import ArgumentError
-from agent_factory.fused.planning import AgentParts, FusionPlan, fuse
+from agent_factory.fused.planning import FusionPlan, fused_nodes
 from agent_factory.fused.state_view import is_ephemeral, is_persistent
-from agent_factory.fused.tool_batch import capture_results
+from agent_factory.fused.tool_batch import BatchedToolsNode, capture_results, resendable
 from agent_factory.hooks.base import policy_of
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.model_node import ModelNode
@@ -45,16 +45,8 @@ def wire(
 ) -> AgentGraph:
     """Return the graph of an agent, ready to compile.
 
-    Args:
-        spec: The agent.
-        context_schema: The type of the run's context, or None.
-        fusion: For both graphs of an agent with fused runs: how far a step may go.
-        fused: Whether to make the graph of the fused runs. It has the nodes and channels of the
-            other graph, so that either can continue a thread.
-
-    Raises:
-        ArgumentError: LangGraph cannot make a channel for a key of the state, or the runs of this
-            agent cannot be fused.
+    An agent with fused runs has two of them, made with the same `fusion`. They have the same nodes
+    and channels, so that either can continue a thread.
     """
     try:
         graph = AgentGraph(spec, context_schema)
@@ -76,17 +68,16 @@ def wire(
     if TOOLS in plan.nodes:
         around = None if fusion is None else capture_results
         tools = ToolsNode(spec, keys, recorder, around, _state_cache(spec, graph, keys))
-        nodes[TOOLS] = tools
-    state_cache = None if tools is None else tools.sent
+        nodes[TOOLS] = tools if fusion is None else BatchedToolsNode(tools)
     # The steps of a fused run store the states of calls themselves.
-    path_cache = None if fused else state_cache
-    paths = {edge.source: _path(spec, edge, recorder, path_cache) for edge in plan.edges}
+    sent = None if tools is None or fused else tools.sent
+    paths = {
+        edge.source: _path(spec, edge, recorder, sent, batched=fusion is not None)
+        for edge in plan.edges
+    }
     self_routing: dict[str, Runnable[Any, Any]] = {}
-    if fusion is not None:
-        # With one of these, an edge has to look at the results, or records where it leads.
-        tools_return = not (spec.decisions or spec.toolbox.direct or spec.response_format)
-        parts = AgentParts(plan, graph.channels, nodes, paths, state_cache, tools_return)
-        self_routing = fuse(parts, fusion, fused=fused)
+    if fusion is not None and fused:
+        self_routing = fused_nodes(spec, graph.channels, nodes, paths, tools, fusion)
     policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
     # Only the loop's entry reads the signals of tools.
     reads_signals = {*self_routing, *([plan.loop_entry] if tools else [])}
@@ -110,17 +101,19 @@ def wire(
 
 
 def _path(
-    spec: AgentSpec, edge: Edge, recorder: Recorder, state_cache: StateCache | None
+    spec: AgentSpec, edge: Edge, recorder: Recorder, sent: StateCache | None, *, batched: bool
 ) -> str | Path:
     """Return where an edge leads: its only target, or a path that chooses one."""
     if edge.route is None:
         (target,) = edge.targets
         return target
     choose = route_for(edge, spec.topology, spec.rules)
-    if state_cache is not None and TOOLS in edge.targets:
-        choose = state_cache.caching(choose)
-    why = reason_for(edge, spec.topology, spec.rules)
-    return Path(recorder.route(edge.source, choose, why), str(edge.route))
+    if sent is not None and TOOLS in edge.targets:
+        choose = sent.caching(choose)
+    choose = recorder.route(edge.source, choose, reason_for(edge, spec.topology, spec.rules))
+    if batched and edge.source == TOOLS:
+        choose = resendable(choose)
+    return Path(choose, str(edge.route))
 
 
 def _state_cache(spec: AgentSpec, graph: AgentGraph, keys: Collection[str]) -> StateCache | None:
