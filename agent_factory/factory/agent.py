@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -13,8 +12,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
-from agent_factory.errors import AgentFactoryWarning, ArgumentError, SpecError, describe, raise_all
-from agent_factory.factory.arguments import UNKNOWN, make_spec
+from agent_factory.errors import ArgumentError, SpecError, raise_all
+from agent_factory.factory.arguments import UNKNOWN, make_spec, wrong_type
 from agent_factory.factory.wiring import AgentGraph, wire
 from agent_factory.fused.agent import FusedAgent
 from agent_factory.fused.planning import plan_fusion
@@ -212,15 +211,14 @@ def create_agent(
         decisions=decisions,
         checkpoints=checkpoints,
     )
-    _warn(spec)
-    members = spec.middleware
+    own_transformers = [one for member in spec.middleware for one in member.transformers]
     compiled: dict[str, Any] = {
         **services,
         "interrupt_before": node_names(interrupt_before),
         "interrupt_after": node_names(interrupt_after),
         "debug": debug,
         "name": name,
-        "transformers": [*(t for m in members for t in m.transformers), *(transformers or ())],
+        "transformers": [*own_transformers, *(transformers or ())],
     }
     agent = wire(spec, context_schema, fusion).compile(**compiled)
     if fusion is not None:
@@ -229,30 +227,16 @@ def create_agent(
     return agent.with_config(CONFIG)
 
 
-def _warn(spec: AgentSpec) -> None:
-    if spec.warnings:
-        # stacklevel=3: report the caller of create_agent.
-        warnings.warn(AgentFactoryWarning(spec.warnings), stacklevel=3)
-
-
 def check_services(model: Any, services: Mapping[str, Any]) -> None:
-    """Check the model and the services of an agent.
-
-    Raises:
-        ArgumentError: A service has a wrong type, or `model` is None.
-    """
-    mistakes = [
-        ArgumentError(
-            name,
-            f"must be a {kinds[0].__name__} or None, got {describe(value)}.",
-            f"Pass a {kinds[0].__name__}.",
-        )
-        for name, kinds in _SERVICES.items()
-        if (value := services[name]) is not None and not isinstance(value, kinds)
-    ]
+    """Check the model and the services of an agent."""
+    mistakes = []
     if model is None:
         reason = "is required, got None."
-        mistakes.insert(0, ArgumentError("model", reason, "Pass a chat model or 'provider:name'."))
+        mistakes.append(ArgumentError("model", reason, "Pass a chat model or 'provider:name'."))
+    for name, kinds in _SERVICES.items():
+        if (value := services[name]) is not None and not isinstance(value, kinds):
+            kind = kinds[0].__name__
+            mistakes.append(wrong_type(name, f"a {kind} or None", value, f"Pass a {kind}."))
     if mistakes:
         raise_all(mistakes)
 
@@ -313,7 +297,6 @@ def plan_agent(
         decisions=decisions,
         checkpoints=checkpoints,
     )
-    _warn(spec)
     return spec.topology
 
 
@@ -338,9 +321,6 @@ def warnings_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[SpecErro
 def _spec_of(agent: Any) -> AgentSpec:
     graph = getattr(agent, "builder", None)
     if not isinstance(graph, AgentGraph):
-        raise ArgumentError(
-            "agent",
-            f"must be an agent built by create_agent, got {describe(agent)}.",
-            "Pass what create_agent returned.",
-        )
+        expected = "an agent built by create_agent"
+        raise wrong_type("agent", expected, agent, "Pass what create_agent returned.")
     return graph.spec
