@@ -259,23 +259,22 @@ def members_of(
     members = tuple(middleware)
     if "langchain.agents" in sys.modules:  # otherwise nobody can have built one of its middleware
         members = tuple(map(from_langchain_middleware, members))
-    return members, [*_invalid_members(members)] or [*_invalid_names(members)]
-
-
-def _invalid_members(members: Sequence[Any]) -> Iterator[SpecError]:
+    mistakes: list[SpecError] = []
     for index, member in enumerate(members):
         subject = f"middleware[{index}]"
         if isinstance(member, type) and (
             issubclass(member, AgentMiddleware) or langchain_base(member) is not None
         ):
             reason = f"must be an instance, got the class {member.__name__}."
-            yield ArgumentError(subject, reason, f"Pass {member.__name__}(...).", code="AF102")
+            hint = f"Pass {member.__name__}(...)."
+            mistakes.append(ArgumentError(subject, reason, hint, code="AF102"))
         elif not isinstance(member, AgentMiddleware):
             hint = "Derive a class from AgentMiddleware, or decorate a function with before_model."
-            yield wrong_type(subject, "an AgentMiddleware", member, hint, "AF102")
+            mistakes.append(wrong_type(subject, "an AgentMiddleware", member, hint, "AF102"))
         elif not isinstance(member.name, str):
             reason = f"must have a string as its name, got {describe(member.name)}."
-            yield SpecError(subject, reason, "Set its name to a string.", code="AF104")
+            mistakes.append(SpecError(subject, reason, "Set its name to a string.", code="AF104"))
+    return members, mistakes or [*_invalid_names(members)]
 
 
 def _invalid_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
@@ -364,7 +363,23 @@ def collect_warnings(
         early = {h.owner for h in hooks if h.phase in (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)}
         late = {h.owner for h in hooks if h.phase is Phase.AFTER_MODEL}
         yield from check_order(stack_positions(members, early, late))
-    yield from _odd_jumps(topology)
+    for hook in hooks:
+        if "model" in hook.can_jump_to and hook.node == topology.loop_entry:
+            yield BuildWarning(
+                hook.node,
+                "declares a jump to the model's turn, which begins with this hook: the jump has no "
+                "effect.",
+                "Remove 'model' from can_jump_to.",
+                code="AF201",
+            )
+        elif "model" in hook.can_jump_to and hook.phase is Phase.BEFORE_MODEL:
+            yield BuildWarning(
+                hook.node,
+                f"may jump back to {topology.loop_entry} and then runs again on the same state, in "
+                "an endless loop unless something changed.",
+                "Return None to continue to the model, or make sure that it jumps only once.",
+                code="AF202",
+            )
     yield from _tool_warnings(members, topology)
     for member in members:
         if reports_errors and "tool_errors" in member.ordering.reads:
@@ -383,26 +398,6 @@ def collect_warnings(
                 "Pass one: create_agent(..., checkpointer=InMemorySaver()). An agent inside a "
                 "graph that has one can ignore this.",
                 code="AF211",
-            )
-
-
-def _odd_jumps(plan: Topology) -> Iterator[SpecError]:
-    for hook in plan.hooks:
-        if "model" in hook.can_jump_to and hook.node == plan.loop_entry:
-            yield BuildWarning(
-                hook.node,
-                "declares a jump to the model's turn, which begins with this hook: the jump has no "
-                "effect.",
-                "Remove 'model' from can_jump_to.",
-                code="AF201",
-            )
-        elif "model" in hook.can_jump_to and hook.phase is Phase.BEFORE_MODEL:
-            yield BuildWarning(
-                hook.node,
-                f"may jump back to {plan.loop_entry} and then runs again on the same state, in an "
-                "endless loop unless something changed.",
-                "Return None to continue to the model, or make sure that it jumps only once.",
-                code="AF202",
             )
 
 

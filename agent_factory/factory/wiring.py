@@ -16,7 +16,7 @@ from agent_factory.fused.tool_batch import BatchedToolsNode, capture_results, re
 from agent_factory.hooks.base import policy_of
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.model_node import ModelNode
-from agent_factory.runtime.routing import Path, reason_for, route_for
+from agent_factory.runtime.routing import ROUTES, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import StateCache, ToolsNode
 from agent_factory.state.schema import RETRIES
@@ -107,7 +107,7 @@ def _path(
     if edge.route is None:
         (target,) = edge.targets
         return target
-    choose = route_for(edge, spec.topology, spec.rules)
+    choose = ROUTES[edge.route](edge, spec.topology, spec.rules)
     if sent is not None and TOOLS in edge.targets:
         choose = sent.caching(choose)
     choose = recorder.route(edge.source, choose, reason_for(edge, spec.topology, spec.rules))

@@ -231,11 +231,7 @@ class _Flows(ABC):
 
     @abstractmethod
     def outcome(self, name: str, result: Any, last: Any) -> Any:
-        """Return the outcome of a flow, from its result and the last outcome it was resumed with.
-
-        Raises:
-            BadReturn: The flow returned something else than it may.
-        """
+        """Return the outcome of a flow, from its result and the last one it was resumed with."""
 
 
 def _throw_into(running: Sequence[Flow[Any]], error: BaseException) -> Callable[[Any], Any]:
@@ -461,22 +457,13 @@ def first_without_mode(
 
 
 def raise_unsupported(bound: Bound[Layer], *_: Any, asynchronous: bool) -> Any:
-    """Stand in for a call with a layer that does not support the kind of the run.
-
-    Raises:
-        PathNotSupported: Always.
-    """
+    """Stand in for a call with a layer that does not support the kind of the run."""
     raise PathNotSupported(*sync_async_error(bound, asynchronous=asynchronous))
 
 
 @dataclass(frozen=True, slots=True)
 class ComposedCall:
-    """A call with all its layers, in a version with spans and one without.
-
-    Args:
-        plain: Without spans.
-        traced: With a span for each layer.
-    """
+    """A call with all its layers, in a version with spans and one without."""
 
     plain: Handler
     traced: Handler
