@@ -73,7 +73,7 @@ $(BENCH)/.installed: pyproject.toml
 	@touch $@
 
 pages: $(STAMP)   # write docs/checks.md and the pictures from the code
-	$(BIN)/python -m agent_factory.cli.check_codes docs/checks.md
+	$(BIN)/python scripts/checks_page.py docs/checks.md
 	$(BIN)/python docs/pictures/make.py
 
 link:   # remake agent_factory/middleware where a checkout lost the symlink

@@ -116,14 +116,23 @@ class ClearToolUsesEdit:
     def apply(
         self, messages: Sequence[AnyMessage], *, count_tokens: Callable[[Sequence[AnyMessage]], int]
     ) -> list[AnyMessage]:
-        """Clear old results if the request is larger than the trigger.
-
-        Args:
-            messages: The conversation.
-            count_tokens: Tokens of a request with some messages.
-        """
+        """Clear old results if the request is larger than the trigger."""
         messages = list(messages)
-        old = self._clearable(messages)
+        results = [(i, m) for i, m in enumerate(messages) if isinstance(m, ToolMessage)]
+        older = results[: max(0, len(results) - self.keep)]
+        if not older:
+            return messages
+        backwards = range(len(messages) - 1, -1, -1)
+        last_answer = next((i for i in backwards if isinstance(messages[i], AIMessage)), 0)
+        calls = calls_of_results(messages) if self.exclude_tools else {}
+        old = {
+            index: message
+            for index, message in older
+            if index < last_answer
+            and not is_cleared(message)
+            and message.name not in self.exclude_tools
+            and not (index in calls and calls[index][1]["name"] in self.exclude_tools)
+        }
         if not old or (tokens := count_tokens(messages)) <= self.trigger:
             return messages
         edited = list(messages)
@@ -134,24 +143,6 @@ class ClearToolUsesEdit:
             if index in old and isinstance(calling := edited[caller], AIMessage):
                 edited[caller] = without_inputs(calling, {call["id"]})
         return edited if tokens - count_tokens(edited) >= self.clear_at_least else messages
-
-    def _clearable(self, messages: list[AnyMessage]) -> dict[int, ToolMessage]:
-        """The results that may be cleared, by index."""
-        results = [(i, m) for i, m in enumerate(messages) if isinstance(m, ToolMessage)]
-        older = results[: max(0, len(results) - self.keep)]
-        if not older:
-            return {}
-        backwards = range(len(messages) - 1, -1, -1)
-        last_answer = next((i for i in backwards if isinstance(messages[i], AIMessage)), 0)
-        calls = calls_of_results(messages) if self.exclude_tools else {}
-        return {
-            index: message
-            for index, message in older
-            if index < last_answer
-            and not is_cleared(message)
-            and message.name not in self.exclude_tools
-            and not (index in calls and calls[index][1]["name"] in self.exclude_tools)
-        }
 
 
 class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):

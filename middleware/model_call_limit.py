@@ -58,11 +58,7 @@ class ModelCallLimitExceededError(TurnError):
     code = "AF340"
 
     def __init__(
-        self,
-        thread_count: int,
-        run_count: int,
-        thread_limit: int | None,
-        run_limit: int | None,
+        self, thread_count: int, run_count: int, thread_limit: int | None, run_limit: int | None
     ) -> None:
         self.thread_count = thread_count
         self.run_count = run_count
@@ -131,11 +127,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     def before_model(
         self, state: ModelCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """End the run if a limit is reached, even if other hooks jump back.
-
-        Raises:
-            ModelCallLimitExceededError: A limit is reached, and `exit_behavior` is "error".
-        """
+        """End the run if a limit is reached, even if other hooks jump back."""
         message = self._final_message(*_counts(state))
         if message is None:
             return None

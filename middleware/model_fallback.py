@@ -7,7 +7,6 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -42,28 +41,6 @@ Handle = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], b
 _MODEL_SPECIFIC = ("AF306", "AF347")
 """Codes of this library's errors that depend on the model: it cannot call tools, or it refused.
 Any other error of this library would be raised for another model too."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """How one model failed.
-
-    Args:
-        model: The model, or the alternate model.
-        error: What it raised, or why it could not be made.
-        response: The response of a retrying layer further in that gave up without raising.
-        was_asked: Whether the model was called at all.
-    """
-
-    model: Any
-    error: Exception | None = None
-    response: ModelResponse[Any] | None = None
-    was_asked: bool = True
-
-    def __str__(self) -> str:
-        if self.error is not None:
-            return f"{model_label(self.model)}: {format_error(self.error)}"
-        return f"{model_label(self.model)}: {self.response.result[0].text if self.response else ''}"
 
 
 class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
@@ -130,14 +107,15 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Generator[Any, Any, ModelResponse[Any]]:
         """Ask the agent's model, then the others, until one answers."""
-        failures: list[_Failure] = []
+        failures: list[str] = []
+        last: Exception | ModelResponse[Any] | None = None
         response: ModelResponse[Any]
         for model in (request.model, *self._models):
             if isinstance(model, AlternateModel):
                 try:
                     _ = model.model
                 except Exception as error:  # a missing package or API key, for instance
-                    failures.append(_Failure(model, error, was_asked=False))
+                    failures.append(f"{model_label(model)}: {format_error(error)}")
                     continue
                 attempt = model.request_for(request)
             else:
@@ -145,10 +123,11 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
             try:
                 response = yield attempt
             except Exception as error:
-                failures.append(_Failure(model, error))
+                failures.append(f"{model_label(model)}: {format_error(error)}")
                 if not self._covers(error):
                     _add_notes(error, failures)
                     raise
+                last = error
                 continue
             # A ModelRetryMiddleware further in answers in place of a model that failed.
             sources = [
@@ -157,15 +136,15 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 if isinstance(message, AIMessage)
             ]
             if "model_retry" in sources:
-                failures.append(_Failure(model, response=response))
+                failures.append(f"{model_label(model)}: {response.result[0].text}")
+                last = response
                 continue
             return model.mark(response, request) if isinstance(model, AlternateModel) else response
-        last = next(failure for failure in reversed(failures) if failure.was_asked)
-        if last.response is not None:
-            return last.response
-        assert last.error is not None  # a failure has either a response or an error
-        _add_notes(last.error, failures)
-        raise last.error
+        if isinstance(last, ModelResponse):
+            return last
+        assert last is not None  # the agent's own model was called
+        _add_notes(last, failures)
+        raise last
 
     def _covers(self, error: Exception) -> bool:
         """Whether the next model is asked after this exception."""
@@ -176,7 +155,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return isinstance(error, self._handle)
 
 
-def _add_notes(error: Exception, failures: list[_Failure]) -> None:
+def _add_notes(error: Exception, failures: list[str]) -> None:
     """Add a note to an exception for each model that failed, if there are several."""
     if len(failures) < 2:
         return

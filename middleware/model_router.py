@@ -83,15 +83,10 @@ Classifier = (
 
 
 class Route(TypedDict):
-    """The model of a turn.
+    """The model of a turn."""
 
-    Attributes:
-        turn: The id of the user message that began the turn.
-        choice: The name of the choice; None for the request's own model.
-    """
-
-    turn: str | None
-    choice: str | None
+    turn: str | None  # the id of the user message that began it
+    choice: str | None  # the name of the choice; None for the request's own model
 
 
 class ModelRouterState(AgentState[Any]):
@@ -218,13 +213,16 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
                 "classifier must be a chat model, 'provider:name' or a function of the request "
                 f"that returns the name of a choice, got {classifier!r}."
             )
+        self._asks_model = isinstance(classifier, str) or (
+            isinstance(classifier, Runnable) and is_model(classifier)
+        )
         for key, choice in choices.items():
             if not isinstance(choice, ModelChoice):
                 raise TypeError(f"choices[{key!r}] must be a ModelChoice, got {choice!r}.")
             if not isinstance(key, str) or not key.strip():
                 raise ValueError(f"choices[{key!r}]: its name must be a string, got {key!r}.")
             has_criteria = isinstance(choice.criteria, str) and choice.criteria.strip()
-            if (isinstance(classifier, str) or _is_model(classifier)) and not has_criteria:
+            if self._asks_model and not has_criteria:
                 raise ValueError(
                     f"choices[{key!r}]: its criteria must be a string that says when to choose it, "
                     f"got {choice.criteria!r}."
@@ -280,7 +278,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
 
     def _classify(self, request: ModelRequest[Any]) -> Flow[str | None]:
         """The choice of the classifier; None for the request's own model."""
-        if not _is_model(self._classifier):
+        if not self._asks_model:
             choice = yield Invoke(self._classifier, request, _CLASSIFIER_CONFIG)
             if not isinstance(choice, str) or choice not in self._models:
                 raise RoutingError(self.name, choice, tuple(self._models))
@@ -322,20 +320,11 @@ def named_choice(text: str, names: Collection[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _FunctionClassifier:
-    """A function of the request in the form that `Invoke` takes.
-
-    Args:
-        function: A sync or async function. In an asynchronous run, a sync one runs in a thread.
-    """
+    """A sync or async function of the request in the form that `Invoke` takes."""
 
     function: Callable[[Any], Any]
 
     def invoke(self, input: Any, config: Any = None) -> Any:
-        """Call the function.
-
-        Raises:
-            TypeError: It returns an awaitable.
-        """
         if not is_async(self.function):
             result = self.function(input)
             if not isawaitable(result):
@@ -348,12 +337,7 @@ class _FunctionClassifier:
         )
 
     async def ainvoke(self, input: Any, config: Any = None) -> Any:
-        """Call the function and await its result."""
         if is_async(self.function):
             return await self.function(input)
         result = await asyncio.to_thread(self.function, input)
         return await result if isawaitable(result) else result
-
-
-def _is_model(classifier: Any) -> bool:
-    return isinstance(classifier, Runnable) and is_model(classifier)

@@ -98,7 +98,21 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Generator[Any, Any, ModelResponse[Any]]:
         """Offer the tools in the form in which the provider searches among them."""
-        deferred = self._deferred(request)
+        marks = {
+            tool.name: (tool.extras or {}).get(_MARK)
+            for tool in request.tools
+            if isinstance(tool, BaseTool)
+        }
+        deferred = {name for name, mark in marks.items() if mark}
+        chosen = self.searchable_tools
+        if chosen is not None or not deferred:
+            deferred |= {
+                name
+                for name, mark in marks.items()
+                if mark is None and (chosen is None or name in chosen)
+            }
+        if deferred:
+            deferred.discard(forced_tool(request.tool_choice))
         provider = self._provider_of(request.model) if deferred else None
         if provider is not None:
             tools: list[Any] = [
@@ -113,29 +127,8 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         response: ModelResponse[Any] = yield request
         return response
 
-    def _deferred(self, request: ModelRequest[Any]) -> set[str]:
-        """The names of the tools to defer."""
-        marks = {
-            tool.name: (tool.extras or {}).get(_MARK)
-            for tool in request.tools
-            if isinstance(tool, BaseTool)
-        }
-        deferred = {name for name, mark in marks.items() if mark}
-        chosen = self.searchable_tools
-        if chosen is not None or not deferred:
-            deferred |= {
-                name
-                for name, mark in marks.items()
-                if mark is None and (chosen is None or name in chosen)
-            }
-        return deferred - {forced_tool(request.tool_choice)} if deferred else deferred
-
     def _provider_of(self, model: Any) -> str | None:
-        """The provider whose search is used; None if the model has no supported provider.
-
-        Raises:
-            TurnError: The model has no supported provider, and `on_unsupported` is "error".
-        """
+        """The provider whose search is used; None if the model has no supported provider."""
         if self.provider is not None:
             return self.provider
         cls = type(unbound(model))

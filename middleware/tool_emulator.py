@@ -171,11 +171,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
         )
 
     def _model_for(self, request: ToolCallRequest) -> Any:
-        """The model that invents the result of this call.
-
-        Raises:
-            TurnError: No model was passed, and the one that made the call is not known.
-        """
+        """The model that invents the result of this call: the one passed, or that made the call."""
         if self.model is not None:
             return self.model
         call = request.tool_call

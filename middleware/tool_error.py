@@ -96,7 +96,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.expected_tools = self.tool_names or ()
         if on_error is None and aon_error is None:
             on_error = _default_text
-        self._handler = _Handler(on_error, aon_error)
+        self._handler = _Handler(self.name, on_error, aon_error)
 
     def around_tool(self, request: ToolCallRequest) -> Generator[Any, Any, Result]:
         """Run the call, and turn what it raises into its result."""
@@ -104,7 +104,8 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if self.tool_names is not None and call["name"] not in self.tool_names:
             return cast("Result", (yield request))
         if self._handler.on_error is None:
-            yield Invoke(_AsyncOnly(self.name), None)
+            # Refuses a synchronous run before the first tool call, not only after one has failed.
+            yield Invoke(self._handler, None)
         try:
             return cast("Result", (yield request))
         except AgentFactoryError:
@@ -120,38 +121,31 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
 @dataclass(frozen=True, slots=True)
 class _Handler:
-    """The handlers in the form that `Invoke` takes. One of them is always given."""
+    """The handlers of `owner` in the form that `Invoke` takes. One of them is always given."""
 
+    owner: str
     on_error: OnError | None
     aon_error: AOnError | None
 
-    def invoke(self, input: tuple[Exception, ToolCallRequest], config: Any = None) -> Any:
-        assert self.on_error  # without it, `_AsyncOnly` refused the run before the tool was called
-        return self.on_error(*input)
+    def invoke(self, input: tuple[Exception, ToolCallRequest] | None, config: Any = None) -> Any:
+        if self.on_error is None:
+            raise TurnError(
+                self.owner,
+                "has an aon_error and no on_error, so a synchronous run could not report the error "
+                "of a tool.",
+                "Pass on_error as well, or run the agent with ainvoke or astream.",
+            )
+        return None if input is None else self.on_error(*input)
 
-    async def ainvoke(self, input: tuple[Exception, ToolCallRequest], config: Any = None) -> Any:
+    async def ainvoke(
+        self, input: tuple[Exception, ToolCallRequest] | None, config: Any = None
+    ) -> Any:
+        if input is None:
+            return None
         if self.aon_error is not None:
             return await self.aon_error(*input)
         assert self.on_error
         return await asyncio.to_thread(self.on_error, *input)
-
-
-@dataclass(frozen=True, slots=True)
-class _AsyncOnly:
-    """Refuses a synchronous run before the first tool call, not only after one has failed."""
-
-    owner: str
-
-    def invoke(self, input: None, config: Any = None) -> None:
-        raise TurnError(
-            self.owner,
-            "has an aon_error and no on_error, so a synchronous run could not report the error of "
-            "a tool.",
-            "Pass on_error as well, or run the agent with ainvoke or astream.",
-        )
-
-    async def ainvoke(self, input: None, config: Any = None) -> None:
-        """Do nothing."""
 
 
 def _default_text(error: Exception, request: ToolCallRequest) -> str:

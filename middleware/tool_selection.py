@@ -64,14 +64,9 @@ OnParsingFailure = Literal["error", "all", "none"] | Sequence[str] | Callable[[A
 
 
 class Selection(TypedDict):
-    """The chosen tools, and the question they were chosen for.
+    """The names of the chosen tools, and the question they were chosen for."""
 
-    Attributes:
-        question: The id of the user's message, and the names of the tools to choose from.
-        tools: The names of the chosen tools.
-    """
-
-    question: list[str]
+    question: list[str]  # the id of the user's message, and the names of the tools to choose from
     tools: list[str]
 
 
@@ -211,11 +206,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         return ExtendedModelResponse(response, Command(update=update))
 
     def _options(self, request: ModelRequest[Any]) -> list[BaseTool]:
-        """The tools to choose from.
-
-        Raises:
-            ToolSelectionError: `always_include` names a tool that is not offered.
-        """
+        """The tools to choose from; an error if a tool of `always_include` is not offered."""
         client = [tool for tool in request.tools if isinstance(tool, BaseTool)]
         offered = [tool.name for tool in client]
         if missing := sorted(self.always_include - set(offered)):
@@ -233,16 +224,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     def _choose(
         self, request: ModelRequest[Any], options: list[BaseTool], asked: int
     ) -> Flow[list[str]]:
-        """The names of the tools that the choosing model chooses.
-
-        Args:
-            request: The request.
-            options: The tools to choose from.
-            asked: The index of the user's message.
-
-        Raises:
-            ToolSelectionError: No answer was valid, and nothing else is configured for this case.
-        """
+        """The names of the tools that the choosing model chooses for the message at `asked`."""
         names = [tool.name for tool in options]
         model: Any = self.model or request.model
         try:

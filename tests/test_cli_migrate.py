@@ -210,7 +210,7 @@ def test_a_terminal_shows_a_styled_diff_and_a_paragraph_for_each_decision() -> N
     finding = Finding(4, 9, "argument", "f(a=...)", "it has another meaning", "b=...")
     file = command.Migrated(Path("desk.py"), b"", Migration("a\r\n", "[b]\r\n", (finding,)))
     console = Console(record=True, width=60, force_terminal=True, file=StringIO())
-    console.print(command.styled(command.Report(1, [file], [], False)))
+    console.print(*command.styled([file], with_diff=True), sep="\n")
     text = console.export_text(styles=True)
     assert "\x1b[32m+[b]" in text
     assert "\x1b[31m-a\x1b[0m" in text

@@ -275,6 +275,9 @@ def test_a_format_gets_json_where_a_question_would_be_asked(model: LocalChatMode
 def test_words_end_at_a_stop_word(model: LocalChatModel) -> None:
     assert "How" in model.invoke("Hi").text
     assert "How" not in model.invoke("Hi", stop=["How"]).text
+    talk = [HumanMessage("Where is it?"), call(), result("Order A-1001 was shipped on May 3.")]
+    assert "was shipped" in model.invoke(talk).text
+    assert "shipped" not in model.invoke(talk, stop=["shipped"]).text
 
 
 def test_too_long_a_conversation_is_an_overflow_with_its_numbers(model: LocalChatModel) -> None:

@@ -21,19 +21,12 @@ from langchain_core.messages.ai import UsageMetadata
 from agent_factory.local_model import (
     LocalContextOverflowError,
     LocalModelError,
+    chat_model,
     engine,
-    grammar,
     messages,
-    options,
-    prompts,
     requests,
     slots,
-)
-from agent_factory.local_model import (
-    responses as answers,
-)
-from agent_factory.local_model import (
-    tool_calling as calling,
+    tool_calling,
 )
 
 
@@ -150,7 +143,7 @@ def test_fallback_arguments_have_the_right_types() -> None:
 @pytest.mark.parametrize("written", ['{"order_id": "A-', "", "[1]", "{}"])
 def test_arguments_that_are_cut_off_are_replaced_by_what_the_message_offers(written: str) -> None:
     described = function(order_id={"type": "string"})
-    assert calling.parsed_arguments(written, described, "see A-7") == {"order_id": "A-7"}
+    assert tool_calling.parsed_arguments(written, described, "see A-7") == {"order_id": "A-7"}
 
 
 def test_evidence_prefers_the_tool_that_has_a_use_for_the_message() -> None:
@@ -167,7 +160,7 @@ def test_evidence_prefers_the_tool_that_has_a_use_for_the_message() -> None:
 
 def test_arguments_are_an_object_of_the_offered_values() -> None:
     described = function(amount={"type": "number"}, size={"enum": ["s", "m"]})
-    lines = grammar.arguments(described, "7 or 8").splitlines()
+    lines = requests.arguments(described, "7 or 8").splitlines()
     assert lines[1:] == [
         r'start: "{" "\"amount\": " v0 ", \"size\": " v1 "}"',
         'v0: "7" | "8"',
@@ -187,17 +180,17 @@ def test_bounded_schemas_end_and_leave_out_what_the_engine_does_not_know() -> No
             "code": {"type": "string", "pattern": "^(?!x)"},
         },
     }
-    properties = grammar.bounded(schema)["properties"]
-    assert properties["note"] == {"type": "string", "maxLength": grammar.LONGEST_STRING}
-    assert properties["tags"]["maxItems"] == grammar.LONGEST_LIST
+    properties = requests.bounded(schema)["properties"]
+    assert properties["note"] == {"type": "string", "maxLength": requests.LONGEST_STRING}
+    assert properties["tags"]["maxItems"] == requests.LONGEST_LIST
     assert properties["tags"]["items"] == {"type": "string", "maxLength": 3}
     assert properties["day"]["anyOf"][0]["format"] == "date"
     assert "pattern" not in properties["code"]
-    assert grammar.bounded(schema).keys() == {"type", "properties", "additionalProperties"}
+    assert requests.bounded(schema).keys() == {"type", "properties", "additionalProperties"}
 
 
 def test_numbers_in_json_keep_their_own_bounds() -> None:
-    bounded = grammar.bounded({"type": "number", "minimum": 1, "exclusiveMaximum": 9})
+    bounded = requests.bounded({"type": "number", "minimum": 1, "exclusiveMaximum": 9})
     assert bounded["minimum"] == 1
     assert "maximum" not in bounded
 
@@ -230,25 +223,24 @@ def test_text_on_the_wire_can_not_forge_a_turn_or_break_the_encoding() -> None:
 def test_a_turn_has_the_newest_words_and_the_results_since() -> None:
     said = [HumanMessage("a"), result("old"), HumanMessage("b"), call(), result("new")]
     turn = messages.read_turn(said)
-    assert (turn.text, turn.results, turn.asked) == ("b", ("new",), None)
+    assert (turn.text, turn.results, turn.asked) == ("b", ["new"], None)
 
 
 def test_an_answer_to_a_question_keeps_its_tool_and_another_message_does_not() -> None:
     refund = function(order_id={"type": "string"}, amount={"type": "number"})
-    offer = options.Offer((refund,))
-    asked = messages.Asked("act", ("amount",), "refund A-1")
-    answered = calling.answered_question
-    assert answered(messages.Turn("20", (), asked), offer) == (refund, "refund A-1 20")
-    assert answered(messages.Turn("never mind", (), asked), offer) is None
-    assert answered(messages.Turn("20", (), None), offer) is None
-    assert answered(messages.Turn("20", (), asked), options.Offer()) is None
+    asked = {"tool": "act", "missing": ["amount"], "text": "refund A-1"}
+    answered = tool_calling.answered_question
+    assert answered(messages.Turn("20", (), asked), [refund]) == (refund, "refund A-1 20")
+    assert answered(messages.Turn("never mind", (), asked), [refund]) is None
+    assert answered(messages.Turn("20", (), None), [refund]) is None
+    assert answered(messages.Turn("20", (), asked), []) is None
 
 
 def test_a_question_names_what_is_missing() -> None:
     described = function(order_id={"type": "string"}, amount={"description": "in dollars."})
-    assert prompts.ask_back(described, ["order_id"]) == "What is the order id?"
+    assert tool_calling.ask_back(described, ["order_id"]) == "What is the order id?"
     assert (
-        prompts.ask_back(described, ["order_id", "amount"])
+        tool_calling.ask_back(described, ["order_id", "amount"])
         == "What are the order id and the amount (in dollars)?"
     )
 
@@ -264,7 +256,7 @@ def test_a_question_names_what_is_missing() -> None:
     ],
 )
 def test_json_results_become_words(told: str, words: str) -> None:
-    assert prompts.in_words(told) == words
+    assert messages.in_words(told) == words
 
 
 # --- answers -----------------------------------------------------------------------------------
@@ -277,14 +269,15 @@ def reply(text: str, finish_reason: str | None = None, tokens: int = 0) -> engin
 
 @pytest.mark.parametrize("pieces", [[" Hi ", " ", "you", " \n"], ["\n", "Hi  you"], ["", " "]])
 def test_streamed_pieces_join_to_the_stripped_answer(pieces: list[str]) -> None:
-    trimmed = answers.trimmed(map(reply, pieces))
-    assert "".join(piece.text for piece in trimmed) == "".join(pieces).strip()
+    usage = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+    chunks = chat_model.chunks(map(reply, pieces), usage, {})
+    assert "".join(chunk.text for chunk in chunks) == "".join(pieces).strip()
 
 
 def test_chunks_add_up_to_one_message() -> None:
     pieces = iter([reply("Hi"), reply(" you", "stop"), reply("", None, 2)])
     usage = UsageMetadata(input_tokens=1, output_tokens=0, total_tokens=1)
-    chunks = [c.message for c in answers.chunks(pieces, usage, {"model_name": "m"})]
+    chunks = [c.message for c in chat_model.chunks(pieces, usage, {"model_name": "m"})]
     whole = sum(chunks[1:], chunks[0])
     assert isinstance(whole, AIMessageChunk)
     assert whole.text == "Hi you"
@@ -294,11 +287,11 @@ def test_chunks_add_up_to_one_message() -> None:
 
 def test_grounded_requests_ask_for_words_of_the_result() -> None:
     turn = messages.Turn("Where?", ("It is\nhere.",))
-    request = requests.grounded(turn, None, {"stop": ["!"], "seed": 1})
+    request = requests.grounded_answer(turn, None)
     assert request is not None
-    assert request.body["prompt"].endswith("Tool result: It is here.\nAnswer:")
-    assert request.body["stop"] == ["!", "\n"]
-    assert requests.grounded(messages.Turn("Where?"), None, {}) is None
+    assert request["prompt"].endswith("Tool result: It is here.\nAnswer:")
+    assert request["stop"] == ["\n"]
+    assert requests.grounded_answer(messages.Turn("Where?"), None) is None
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,10 @@ from pydantic import ValidationError
 from agent_factory.local_model import (
     LocalChatModel,
     LocalModelError,
+    chat_model,
     engine,
     find_weights,
-    options,
+    tool_calling,
 )
 
 
@@ -48,14 +49,14 @@ SHOP = [find_order, list_orders]
 
 @pytest.mark.parametrize("choice", [None, "auto"])
 def test_a_free_choice_offers_all_tools(choice: str | None) -> None:
-    offer = options.read_offer(SHOP, choice)
-    assert (len(offer.functions), offer.forced) == (2, False)
+    functions, forced = tool_calling.offered_tools(SHOP, choice)
+    assert (len(functions), forced) == (2, False)
 
 
 @pytest.mark.parametrize("choice", ["any", "required", True])
 def test_a_forced_choice_offers_all_tools(choice: str | bool) -> None:
-    offer = options.read_offer(SHOP, choice)
-    assert (len(offer.functions), offer.forced) == (2, True)
+    functions, forced = tool_calling.offered_tools(SHOP, choice)
+    assert (len(functions), forced) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +68,12 @@ def test_a_forced_choice_offers_all_tools(choice: str | bool) -> None:
     ],
 )
 def test_a_named_choice_offers_one_tool(choice: str | dict[str, Any]) -> None:
-    offer = options.read_offer(SHOP, choice)
-    assert ([f["name"] for f in offer.functions], offer.forced) == (["find_order"], True)
+    functions, forced = tool_calling.offered_tools(SHOP, choice)
+    assert ([f["name"] for f in functions], forced) == (["find_order"], True)
 
 
 def test_no_tool_is_on_offer_where_the_choice_is_none() -> None:
-    assert options.read_offer(SHOP, "none") == options.Offer()
+    assert tool_calling.offered_tools(SHOP, "none") == ([], False)
 
 
 def test_a_choice_of_an_unknown_tool_is_refused_with_the_known_ones() -> None:
@@ -99,7 +100,7 @@ def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
 
 def test_settings_of_the_call_win_and_those_without_effect_are_passed_over() -> None:
     given = {"temperature": 0.5, "seed": None, "parallel_tool_calls": False, "ls_x": 1}
-    assert options.sampling(given) == {"temperature": 0.5}
+    assert chat_model.sampling(given) == {"temperature": 0.5}
 
 
 @pytest.mark.parametrize(

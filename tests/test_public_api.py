@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -62,6 +63,14 @@ def test_every_lazy_name_is_there_and_unknown_ones_are_refused() -> None:
         assert name in dir(agent_factory)
     with pytest.raises(AttributeError, match="no attribute 'creat_agent'"):
         _ = agent_factory.creat_agent
+
+
+def test_type_checkers_find_every_name_of_the_built_ins() -> None:
+    """They read `from .budget import *` and the like, so each module has to list its names."""
+    for name, home in agent_factory.middleware._MODULE_OF.items():
+        module = import_module(home, agent_factory.middleware.__name__)
+        assert name in module.__all__, f"{home}.{name}"
+        assert name in dir(agent_factory.middleware)
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

@@ -18,8 +18,9 @@ from pydantic import BaseModel
 from agent_factory import create_react_agent
 from agent_factory.errors import BadReturn, SpecError
 from agent_factory.prebuilt.react_errors import ModelTakesNoTools
-from agent_factory.prebuilt.react_hooks import Extraction, bound
+from agent_factory.prebuilt.react_middleware import Extraction, bound
 from agent_factory.prebuilt.react_models import chat_model_of, read_model, takes_tools
+from agent_factory.prebuilt.react_state import AgentState, View
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool as add
 
@@ -296,7 +297,7 @@ def test_a_choice_serves_the_structured_answer_too(call: Any) -> None:
 def test_the_structured_answer_says_so_where_its_choice_is_awaited() -> None:
     """B21"""
     chosen: Any = read_model(choose_later)
-    hook = bound("generate_structured_response", Extraction(chosen, Answer, dict))
+    hook = bound("generate_structured_response", Extraction(chosen, Answer, View(AgentState)))
     assert hook.func is not None
     with pytest.raises(RuntimeError) as caught:
         hook.func({"messages": []}, None)

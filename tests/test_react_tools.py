@@ -238,7 +238,7 @@ def test_a_failed_result_is_the_answer_too(version: Any, call: Any) -> None:
     assert texts(call(agent, ASK))[-1] == "It failed."
 
 
-RULES = ReactRules({"add", "show"}, {"show"}, lambda state: state, together=False, reviewed=False)
+RULES = ReactRules({"add", "show"}, {"show"})
 
 
 def answered(name: str) -> ToolMessage:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Group
@@ -24,7 +25,7 @@ from agent_factory.cli.error_reports import (
     print_traceback,
     report_error,
 )
-from agent_factory.cli.loading import BuildFailed, SourceLocation, load
+from agent_factory.cli.loading import BuildFailed, load
 from agent_factory.cli.targets import targets_of
 from agent_factory.errors import SpecError
 
@@ -34,7 +35,7 @@ _NOTE = re.compile(r"Also found: \[(AF\d+)\] (.+?): (.+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One error or warning of a build; `place` is the line that builds the agent."""
+    """One error or warning of a build; `file` and `line` are where the agent is built."""
 
     target: str
     code: str
@@ -42,25 +43,18 @@ class Finding:
     subject: str
     reason: str
     hint: str
-    place: SourceLocation | None
+    file: str | None
+    line: int | None
+
+    @property
+    def place(self) -> str:
+        """The file and the line; empty if they are unknown."""
+        return f"{self.file}:{self.line}" if self.file else ""
 
     @property
     def text(self) -> str:
         """Subject, reason and hint in one line."""
         return " ".join(f"{self.subject}: {self.reason} {self.hint}".split())
-
-    def to_data(self) -> dict[str, Any]:
-        """The finding as a plain dict, for JSON."""
-        return {
-            "target": self.target,
-            "code": self.code,
-            "severity": self.severity,
-            "subject": self.subject,
-            "reason": self.reason,
-            "hint": self.hint,
-            "file": self.place.name if self.place else None,
-            "line": self.place.line if self.place else None,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +65,11 @@ class Failure:
     message: str
     error: BaseException | None
 
-    def to_data(self) -> dict[str, Any]:
-        """The failure as a plain dict, for JSON."""
-        return {"target": self.target, "message": self.message}
-
 
 def diagnose(text: str) -> Iterator[Finding | Failure]:
     """Every finding of a target; of a LangGraph configuration, those of all its graphs."""
     try:
-        targets = list(targets_of(text))
+        targets = targets_of(text)
     except CommandError as error:
         yield Failure(text, str(error), error.error)
         return
@@ -87,25 +77,25 @@ def diagnose(text: str) -> Iterator[Finding | Failure]:
         try:
             loaded = load(target)
         except BuildFailed as failed:
-            yield from _findings(target, failed.spec_error.errors, failed.place, "error")
+            errors = [(error, "error") for error in failed.spec_error.errors]
             for note in getattr(failed.spec_error, "__notes__", ()):
                 if match := _NOTE.fullmatch(note):
                     code, subject, reason = match.groups()
-                    yield Finding(target, code, "warning", subject, reason, "", failed.place)
+                    errors.append((SpecError(subject, reason, code=code), "warning"))
+            place = failed.place
         except CommandError as error:
             yield Failure(target, str(error), error.error)
+            continue
         else:
             if loaded.findings is None:
                 message = f"{target} is a saved plan, which has no findings. Check its agent."
                 yield Failure(target, message, None)
-            yield from _findings(target, loaded.findings or (), loaded.place)
-
-
-def _findings(
-    target: str, errors: Sequence[SpecError], place: SourceLocation | None, severity: str = ""
-) -> Iterator[Finding]:
-    for e in errors:
-        yield Finding(target, e.code, severity or e.severity, e.subject, e.reason, e.hint, place)
+                continue
+            errors = [(error, error.severity) for error in loaded.findings]
+            place = loaded.place
+        file, line = (place.name, place.line) if place else (None, None)
+        for e, severity in errors:
+            yield Finding(target, e.code, severity, e.subject, e.reason, e.hint, file, line)
 
 
 EXAMPLES = """Examples:
@@ -120,33 +110,6 @@ EXIT_FOUND = 1
 """The exit code if there are errors."""
 
 _STYLES = {"error": "bold red", "warning": "yellow"}
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The findings that were not ignored, and the targets that could not be loaded."""
-
-    targets: Sequence[str]
-    findings: Sequence[Finding]
-    failures: Sequence[Failure]
-
-    def count(self, severity: str) -> int:
-        """The number of findings of a severity."""
-        return sum(finding.severity == severity for finding in self.findings)
-
-    def exit_code(self, strict: bool) -> int:
-        """0 without errors, 1 with errors, 2 if a target could not be loaded."""
-        if self.failures:
-            return EXIT_FAILED
-        return EXIT_FOUND if self.count("error") or (strict and self.findings) else 0
-
-    @property
-    def summary(self) -> str:
-        """The whole report in one line."""
-        parts = [counted(self.count(severity), severity) for severity in _STYLES]
-        parts.append(f"{len(self.failures)} could not be loaded")
-        text = ", ".join(part for part in parts if not part.startswith("0 "))
-        return f"{counted(len(self.targets), 'target')}: {text or 'no problems found'}."
 
 
 def check(
@@ -183,45 +146,53 @@ def check(
         for entry in entries
         if isinstance(entry, Finding) and (entry.severity == "error" or entry.code not in ignored)
     ]
-    report = Report(targets, findings, failures)
+    counts = Counter(finding.severity for finding in findings)
+    summary = console.summary(
+        counted(len(targets), "target"),
+        *(counted(counts[severity], severity) for severity in _STYLES),
+        f"{len(failures)} could not be loaded",
+        default="no problems found",
+    )
     if traceback:
         for failure in failures:
-            if failure.error is not None:
-                print_traceback(failure.error)
+            print_traceback(failure.error)
     annotate = github or os.environ.get("GITHUB_ACTIONS") == "true"
     if json:
-        console.write_json(
-            {
-                "targets": list(targets),
-                "findings": [finding.to_data() for finding in findings],
-                "failures": [failure.to_data() for failure in failures],
-                "errors": report.count("error"),
-                "warnings": report.count("warning"),
-            }
-        )
+        data = {
+            "targets": targets,
+            "findings": [asdict(finding) for finding in findings],
+            "failures": [{"target": f.target, "message": f.message} for f in failures],
+            "errors": counts["error"],
+            "warnings": counts["warning"],
+        }
+        console.write_json(data)
         if annotate:
-            typer.echo("\n".join(_annotations(report)), err=True)
+            typer.echo("\n".join(_annotations(findings, failures)), err=True)
     elif annotate:
-        console.write("\n".join([*_annotations(report), report.summary]))
+        console.write("\n".join([*_annotations(findings, failures), summary]))
     else:
         if console.is_terminal():
-            console.show(_styled(report))
+            style = "bold" if findings or failures else "green"
+            console.show(Group(*_styled(findings), Text(summary, style=style)))
         else:
             for finding in findings:
                 where = f"{finding.place}: " if finding.place else ""
                 line = f"{finding.severity} {finding.code} {finding.text} ({finding.target})"
                 console.write(where + line)
-            console.write(report.summary)
+            console.write(summary)
         for failure in failures:
             report_error(failure.message)
-    raise typer.Exit(report.exit_code(strict))
+    if failures:
+        raise typer.Exit(EXIT_FAILED)
+    if counts["error"] or (strict and findings):
+        raise typer.Exit(EXIT_FOUND)
 
 
-def _styled(report: Report) -> Group:
-    parts: list[Text | Padding] = []
-    for (target, place), findings in groupby(report.findings, lambda f: (f.target, f.place)):
+def _styled(all_findings: Sequence[Finding]) -> Iterator[Text | Padding]:
+    """The findings for a terminal, under the targets they belong to."""
+    for (target, place), findings in groupby(all_findings, lambda f: (f.target, f.place)):
         where = f"  {place}" if place else ""
-        parts.append(Text.assemble((target, "bold"), (where, "dim"), overflow="fold"))
+        yield Text.assemble((target, "bold"), (where, "dim"), overflow="fold")
         for finding in findings:
             text = Text.assemble(
                 (finding.severity, _STYLES[finding.severity]),
@@ -230,12 +201,10 @@ def _styled(report: Report) -> Group:
                 f"\n{finding.reason}",
                 (f"\n{finding.hint}" if finding.hint else "", "green"),
             )
-            parts.append(Padding(text, (0, 0, 1, 2)))
-    style = "green" if not report.findings and not report.failures else "bold"
-    return Group(*parts, Text(report.summary, style=style))
+            yield Padding(text, (0, 0, 1, 2))
 
 
-def _annotations(report: Report) -> Iterator[str]:
+def _annotations(findings: Sequence[Finding], failures: Sequence[Failure]) -> Iterator[str]:
     """The findings as workflow commands, with which GitHub marks lines of a change."""
 
     def escaped(text: str, more: str = "") -> str:
@@ -247,10 +216,11 @@ def _annotations(report: Report) -> Iterator[str]:
         fields = ",".join(f"{key}={escaped(text, ':,')}" for key, text in properties.items())
         return f"::{kind} {fields}::{escaped(message)}"
 
-    for finding in report.findings:
-        place = finding.place
-        where = {"file": PurePath(place.name).as_posix(), "line": str(place.line)} if place else {}
-        properties = {**where, "title": finding.code}
+    for finding in findings:
+        properties = {"title": finding.code}
+        if finding.file:
+            file = PurePath(finding.file).as_posix()
+            properties = {"file": file, "line": str(finding.line), **properties}
         yield annotation(finding.severity, properties, f"{finding.text} ({finding.target})")
-    for failure in report.failures:
+    for failure in failures:
         yield annotation("error", {"title": failure.target}, failure.message)

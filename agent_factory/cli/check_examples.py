@@ -1,56 +1,25 @@
-"""For each code that a build can report: the smallest stack that causes it, and a hint."""
+"""For each code that a build can report: the smallest stack that causes it, and a hint.
+
+The examples share the functions `check` and `find` and the middleware `Look`, which
+`scripts/checks_page.py` defines and docs/checks.md shows.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-PRELUDE: Final = '''from typing import NotRequired
-
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    Ordering,
-    SpecError,
-    hook_config,
-    plan_agent,
-    stack,
-)
-
-
-def find(query: str) -> str:
-    """Find something."""
-    return query
-
-
-class Look(AgentMiddleware):
-    def before_model(self, state, runtime):
-        return None
-
-
-def check(**arguments):
-    """Print the errors and warnings of a build."""
-    try:
-        plan_agent(strict=True, **arguments)
-    except SpecError as error:
-        print(*error.errors, sep="\\n")
-'''
-"""The first lines of every example."""
-
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Python that prints one problem, after the prelude, and what to do about it in general."""
+    """Python that prints one problem, and what to do about it in general."""
 
     source: str
     hint: str
 
 
 EXAMPLES: Final[dict[str, Example]] = {
-    "AF101": Example(
-        "check(name=3)",
-        "Pass the value that the message asks for.",
-    ),
+    "AF101": Example("check(name=3)", "Pass the value that the message asks for."),
     "AF102": Example(
         "check(middleware=[Look])",
         "Pass instances, not classes. A decorator such as `before_model` makes a middleware of a "

@@ -23,13 +23,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, always with th
 
 
 def with_progress(items: Sequence[ItemT], title: str, delay: float = 2.0) -> Iterator[ItemT]:
-    """The items, one by one, with a progress bar on the error output.
-
-    Args:
-        items: The items to work on.
-        title: The title of the bar.
-        delay: Seconds until the bar appears.
-    """
+    """The items, one by one, with a progress bar on the error output after `delay` seconds."""
     console = Console(file=sys.stderr)
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
@@ -65,6 +59,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def summary(subject: str, *counts: str, default: str) -> str:
+    """A report in one line: the counts that are not zero, or the default."""
+    text = ", ".join(count for count in counts if not count.startswith("0 "))
+    return f"{subject}: {text or default}."
+
+
 def write(text: str) -> None:
     """Print plain text with one line break at its end."""
     print(text.removesuffix("\n"))
@@ -76,11 +76,7 @@ def write_json(data: Any) -> None:
 
 
 def save(text: str, file: Path) -> None:
-    """Write a file, and report it on a terminal.
-
-    Raises:
-        CommandError: The file cannot be written.
-    """
+    """Write a file, and report it on a terminal."""
     try:
         file.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:

@@ -27,12 +27,7 @@ ShowTraceback = Annotated[
 
 
 class CommandError(Exception):
-    """A command cannot do its work.
-
-    Args:
-        message: What is wrong, and what to write instead.
-        error: The exception behind it, which `--traceback` shows.
-    """
+    """A command cannot do its work; `--traceback` shows the error behind it."""
 
     def __init__(self, message: str, error: BaseException | None = None) -> None:
         self.error = error
@@ -64,7 +59,7 @@ def reporting_errors(command: Callable[..., Any]) -> Callable[..., Any]:
                     f"({Path(frame.filename).name}:{frame.lineno}). Please report it, with the "
                     f"version ({installed_version()}) and the output of --traceback."
                 )
-            if error is not None and options.get("traceback", False):
+            if options.get("traceback", False):
                 print_traceback(error)
             report_error(message)
             raise typer.Exit(EXIT_FAILED) from None
@@ -87,8 +82,10 @@ def installed_version() -> str:
         return "(from source)"
 
 
-def print_traceback(error: BaseException) -> None:
+def print_traceback(error: BaseException | None) -> None:
     """Print the traceback of an error, without the frames from the command to the user's code."""
+    if error is None:
+        return
 
     def is_ours(filename: str) -> bool:
         path = Path(filename)

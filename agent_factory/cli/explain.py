@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from dataclasses import asdict
 from difflib import get_close_matches
+from textwrap import indent
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from agent_factory.cli import console
+from agent_factory.cli import check_examples, console
 from agent_factory.cli.console import AsJson
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load
+from agent_factory.errors import BUILD_CODES, BuildCode
 from agent_factory.topology.model import END, START
-from agent_factory.topology.render.explanation import meaning, ordered_parts
+from agent_factory.topology.render.text import meaning, ordered_parts
 from agent_factory.topology.topology import Topology
 
 EXAMPLES = """Examples:
@@ -51,13 +53,7 @@ def explain(
     explains that finding.
     """
     if re.fullmatch(r"AF\d+", target):
-        from agent_factory.cli.check_codes import codes
-
-        known = {entry.code: entry for entry in codes()}
-        if target not in known:
-            message = f"The code {target} is unknown. Known codes are {', '.join(known)}."
-            raise CommandError(message)
-        data, text = known[target].to_data(), known[target].text
+        data, text = _code(target)
         styled: list[RenderableType] = []  # code must not wrap
     elif source is not None and to is None:
         raise CommandError("FROM needs TO: add the node that the edge reaches.")
@@ -74,6 +70,32 @@ def explain(
         console.show(Group(*styled))
     else:
         console.write(text)
+
+
+def _code(code: str) -> tuple[dict[str, Any], str]:
+    """A code that a build can report, with an example: as data, and as text."""
+    if code not in BUILD_CODES:
+        raise CommandError(f"The code {code} is unknown. Known codes are {', '.join(BUILD_CODES)}.")
+    entry, example = BUILD_CODES[code], check_examples.EXAMPLES[code]
+    data = {
+        "code": code,
+        "name": entry.name,
+        "meaning": entry.meaning,
+        "severity": entry.severity,
+        "ignorable": entry.ignorable,
+        "example": example.source,
+        "hint": example.hint,
+    }
+    source = indent(example.source, "    ")
+    words = f"{entry.meaning} {consequence(entry)}"
+    return data, f"{code} {entry.name}\n{words}\n\n{source}\n\n{example.hint}"
+
+
+def consequence(entry: BuildCode) -> str:
+    """What a build does about a code, and whether it can be ignored."""
+    if entry.severity == "warning":
+        return "A warning; an error with `strict=True`. It can be ignored."
+    return f"An error. It can{'' if entry.ignorable else 'not'} be ignored."
 
 
 def _node(plan: Topology, name: str) -> str:

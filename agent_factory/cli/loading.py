@@ -30,14 +30,10 @@ _stored_modules: dict[Path, dict[str, ModuleType]] = {}
 
 @contextmanager
 def importing_from(root: Path, folders: Sequence[Path] = ()) -> Iterator[None]:
-    """Let imports search a folder first, as `python -m` does with the current one.
+    """Let imports search a folder first, and then more, as `python -m` does with the current one.
 
     Modules from there leave `sys.modules` afterwards: so two checkouts of one package can be
     compared.
-
-    Args:
-        root: The folder.
-        folders: More folders to search next.
     """
     path, before = list(sys.path), set(sys.modules)
     stored = _stored_modules.setdefault(root, {})
@@ -182,12 +178,7 @@ class BuildFailed(CommandError):
 
 
 def load(text: str) -> Loaded:
-    """The plan of a target. What its code prints goes to the error output.
-
-    Raises:
-        BuildFailed: Its agent cannot be built.
-        CommandError: It does not exist, is not an agent, or its code raised an error.
-    """
+    """The plan of a target. What its code prints goes to the error output."""
     target = target_of(text)
     if target.is_plan:
         from agent_factory.topology.load import TopologyFileError, load_topology
@@ -209,8 +200,7 @@ def load(text: str) -> Loaded:
                 module = import_file(target.path, name)
             else:
                 module = importlib.import_module(name)
-            attribute = target.attribute or _only_agent(target, module)
-            value = _attribute(target, module, attribute)
+            attribute, value = _attribute(target, module)
             loaded = _loaded(f"{target.place}:{attribute}", value)
     if file := getattr(module, "__file__", None):
         place = find_definition(Path(file), attribute.partition(".")[0])
@@ -251,29 +241,18 @@ def _errors_as_sentences(target: Target, name: str) -> Iterator[None]:
         raise CommandError(message, error) from None
 
 
-def _only_agent(target: Target, module: ModuleType) -> str:
-    """The name of the only agent in a module.
-
-    Raises:
-        CommandError: There are none, or more than one.
-    """
-    names = _agents_in(module)
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise CommandError(f"{target.place} has no agent. Write {target.place}:attribute.")
-    choice = " or ".join(f"{target.place}:{name}" for name in names)
-    raise CommandError(f"{target.place} has several agents. Write {choice}.")
-
-
-def _agents_in(module: ModuleType) -> list[str]:
-    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
-    return [name for name, value in public.items() if _as_agent(value)]
-
-
-def _attribute(target: Target, module: ModuleType, attribute: str) -> Any:
+def _attribute(target: Target, module: ModuleType) -> tuple[str, Any]:
+    """What a target names in its module, by default the only agent: the name, and the value."""
+    attribute, where = target.attribute, target.place
+    if not attribute:
+        names = _agents_in(module)
+        if not names:
+            raise CommandError(f"{where} has no agent. Write {where}:attribute.")
+        if len(names) > 1:
+            choice = " or ".join(f"{where}:{name}" for name in names)
+            raise CommandError(f"{where} has several agents. Write {choice}.")
+        attribute = names[0]
     value: Any = module
-    where = target.place
     for name in attribute.split("."):
         if not hasattr(value, name):
             public = [known for known in dir(value) if not known.startswith("_")]
@@ -284,16 +263,16 @@ def _attribute(target: Target, module: ModuleType, attribute: str) -> Any:
             raise CommandError(f"{where} does not have {name!r}. {hint}")
         where = f"{where}{':' if value is module else '.'}{name}"
         value = getattr(value, name)
-    return value
+    return attribute, value
+
+
+def _agents_in(module: ModuleType) -> list[str]:
+    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    return [name for name, value in public.items() if _as_agent(value)]
 
 
 def _loaded(name: str, value: Any) -> Loaded:
-    """The plan of a value, or of the result of a function without arguments.
-
-    Raises:
-        CommandError: It does not have a plan.
-        SpecError: The function builds an agent that cannot be built.
-    """
+    """The plan of a value, or of the result of a function without arguments."""
     prefix = name
     if inspect.isroutine(value):
         if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Group
@@ -25,7 +25,7 @@ from agent_factory.cli.error_reports import (
     ShowTraceback,
     report_error,
 )
-from agent_factory.migrate.values import Factory, Finding, Migration
+from agent_factory.migrate.values import Factory, Migration
 
 
 def python_files(paths: Iterable[Path]) -> list[Path]:
@@ -33,9 +33,6 @@ def python_files(paths: Iterable[Path]) -> list[Path]:
 
     A folder stands for its Python files, without those in hidden folders, virtual environments and
     symbolic links.
-
-    Raises:
-        CommandError: A path does not exist, or is a notebook.
     """
     files = []
     for path in paths:
@@ -58,11 +55,7 @@ def python_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def replace_bytes(file: Path, data: bytes) -> None:
-    """Replace the content of a file atomically: readers see the old bytes or the new ones.
-
-    Raises:
-        OSError: It cannot be written. Then it is unchanged.
-    """
+    """Replace the content of a file atomically: readers see the old bytes or the new ones."""
     target = file.resolve()
     with target.open("r+b"):  # a read-only file must fail here: os.replace would replace it
         pass
@@ -98,11 +91,6 @@ class Migrated:
     migration: Migration
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The decisions that are left to a person."""
-        return self.migration.findings
-
-    @property
     def diff(self) -> list[str]:
         """The unified diff, line by line, for `git apply` and `patch`."""
         name = self.file.as_posix().lstrip("/")
@@ -113,15 +101,6 @@ class Migrated:
             for line in unified_diff(before, after, f"a/{name}", f"b/{name}")
         ]
 
-    def to_data(self) -> dict[str, Any]:
-        """The file as a plain dict, for JSON."""
-        return {
-            "file": str(self.file),
-            "changed": self.migration.changed,
-            "diff": "".join(self.diff),
-            "findings": [finding.to_data() for finding in self.findings],
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -129,48 +108,6 @@ class Failure:
 
     file: Path
     message: str
-
-    def to_data(self) -> dict[str, Any]:
-        """The failure as a plain dict, for JSON."""
-        return {"file": str(self.file), "message": self.message}
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The result for all files; `files` are those that change or have open decisions."""
-
-    looked_at: int
-    files: Sequence[Migrated]
-    failures: Sequence[Failure]
-    written: bool
-
-    @property
-    def changed(self) -> list[Migrated]:
-        """The files that change."""
-        return [file for file in self.files if file.migration.changed]
-
-    @property
-    def decisions(self) -> int:
-        """The number of open decisions."""
-        return sum(len(file.findings) for file in self.files)
-
-    @property
-    def exit_code(self) -> int:
-        """0 if nothing is left to do, 1 if something is, 2 if a file was skipped."""
-        if self.failures:
-            return EXIT_FAILED
-        return EXIT_LEFT if self.decisions or (self.changed and not self.written) else 0
-
-    @property
-    def summary(self) -> str:
-        """The whole report in one line."""
-        parts = [
-            f"{counted(len(self.changed), 'file')} {'changed' if self.written else 'to change'}",
-            f"{counted(self.decisions, 'decision')} left to you",
-            f"{counted(len(self.failures), 'file')} skipped",
-        ]
-        text = ", ".join(part for part in parts if not part.startswith("0 ")) or "nothing to do"
-        return f"{counted(self.looked_at, 'file')}: {text}."
 
 
 def migrate(
@@ -204,33 +141,51 @@ def migrate(
         results = [_written(result, to) for result in results]
     failures = [result for result in results if isinstance(result, Failure)]
     migrated = [result for result in results if isinstance(result, Migrated)]
-    shown = [file for file in migrated if file.migration.changed or file.findings]
-    report = Report(len(files), shown, failures, write)
+    shown = [file for file in migrated if file.migration.changed or file.migration.findings]
+    changed = sum(file.migration.changed for file in shown)
+    decisions = sum(len(file.migration.findings) for file in shown)
+    left = failures or decisions or (changed and not write)
+    summary = console.summary(
+        counted(len(files), "file"),
+        f"{counted(changed, 'file')} {'changed' if write else 'to change'}",
+        f"{counted(decisions, 'decision')} left to you",
+        f"{counted(len(failures), 'file')} skipped",
+        default="nothing to do",
+    )
     if json:
-        console.write_json(
-            {
-                "paths": [str(path) for path in paths],
-                "to": str(to),
-                "written": write,
-                "files": [file.to_data() for file in shown],
-                "failures": [failure.to_data() for failure in failures],
-                "looked_at": report.looked_at,
-                "changed": len(report.changed),
-                "decisions": report.decisions,
-            }
-        )
+        data = {
+            "paths": list(map(str, paths)),
+            "to": str(to),
+            "written": write,
+            "files": [
+                {
+                    "file": str(file.file),
+                    "changed": file.migration.changed,
+                    "diff": "".join(file.diff),
+                    "findings": [finding.to_data() for finding in file.migration.findings],
+                }
+                for file in shown
+            ],
+            "failures": [{"file": str(f.file), "message": f.message} for f in failures],
+            "looked_at": len(files),
+            "changed": changed,
+            "decisions": decisions,
+        }
+        console.write_json(data)
     elif console.is_terminal():
-        console.show(styled(report))
+        style = "bold" if left else "green"
+        console.show(Group(*styled(shown, with_diff=not write), Text(summary, style=style)))
     else:
         lines = [] if write else [line for file in shown for line in file.diff]
         for file in shown:
-            for finding in file.findings:
+            for finding in file.migration.findings:
                 lines.append(f"{file.file}:{finding.line}: {finding.what}: {finding.why}. ")
                 lines.append(f"Write: {finding.write}.\n")
-        console.write("".join([*lines, report.summary]))
+        console.write("".join([*lines, summary]))
     for failure in () if json else failures:
         report_error(failure.message)
-    raise typer.Exit(report.exit_code)
+    if left:
+        raise typer.Exit(EXIT_FAILED if failures else EXIT_LEFT)
 
 
 def _migrated(file: Path, to: Factory) -> Migrated | Failure:
@@ -267,16 +222,15 @@ def _written(result: Migrated | Failure, to: Factory) -> Migrated | Failure:
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def styled(report: Report) -> Group:
-    """The report for a terminal: the diff, then a paragraph for each decision."""
-    parts: list[Text | Padding] = []
-    for file in report.files:
-        for line in () if report.written else file.diff:
+def styled(files: Sequence[Migrated], with_diff: bool) -> Iterator[Text | Padding]:
+    """The files for a terminal: the diff, then a paragraph for each decision."""
+    for file in files if with_diff else ():
+        for line in file.diff:
             heading = line.startswith(("+++", "---"))
             style = "bold" if heading else _STYLES.get(line[0], "")
-            parts.append(Text(line.rstrip("\r\n"), style=style))
-    for file in report.files:
-        for finding in file.findings:
+            yield Text(line.rstrip("\r\n"), style=style)
+    for file in files:
+        for finding in file.migration.findings:
             text = Text.assemble(
                 (f"{file.file}:{finding.line}", "bold"),
                 ("  decide", "yellow"),
@@ -285,6 +239,4 @@ def styled(report: Report) -> Group:
                 (f"write: {finding.write}", "green"),
                 overflow="fold",
             )
-            parts.append(Padding(text, (0, 0, 1, 0)))
-    style = "bold" if report.exit_code else "green"
-    return Group(*parts, Text(report.summary, style=style))
+            yield Padding(text, (0, 0, 1, 0))

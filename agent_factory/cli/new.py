@@ -17,12 +17,6 @@ from agent_factory.cli import console
 from agent_factory.cli.console import AsJson
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import root_and_name
-from agent_factory.topology.model import Phase
-
-FLOWS: Final = ("around_model", "around_tool")
-PHASES: Final = tuple(map(str, Phase))
-HOOKS: Final = (*PHASES, *FLOWS)
-"""The methods that a new middleware can have: hooks, and flows, which run sync and async."""
 
 _NODE = '''
     def $hook(
@@ -50,6 +44,10 @@ _WHEN = {
 }
 
 _REQUESTS = {"around_model": "ModelRequest[Any]", "around_tool": "ToolCallRequest"}
+"""The requests of the flows; the other methods are node hooks."""
+
+HOOKS: Final = tuple(_WHEN)
+"""The methods that a new middleware can have."""
 
 _CLASS = '''"""The middleware $name."""
 
@@ -141,14 +139,13 @@ class Skeleton:
         >>> "def before_model(" in Skeleton("Guard", "guard", ["before_model"]).code
         True
         """
-        phases, flows = self._chosen(PHASES), self._chosen(FLOWS)
-        imports = {"AgentMiddleware", *(_REQUESTS[flow].partition("[")[0] for flow in flows)}
-        imports |= {"AgentState", "Runtime"} if phases else set()
-        imports |= {"Flow"} if flows else set()
-        methods = [Template(_NODE).substitute(hook=phase, when=_WHEN[phase]) for phase in phases]
-        for flow in flows:
-            values = {"hook": flow, "when": _WHEN[flow], "request": _REQUESTS[flow]}
-            methods.append(Template(_FLOW).substitute(values))
+        imports, methods = {"AgentMiddleware"}, []
+        for hook in (hook for hook in HOOKS if hook in self.hooks):
+            request = _REQUESTS.get(hook)
+            used = {"Flow", request.partition("[")[0]} if request else {"AgentState", "Runtime"}
+            imports |= used
+            template = Template(_FLOW if request else _NODE)
+            methods.append(template.substitute(hook=hook, when=_WHEN[hook], request=request))
         return Template(_CLASS).substitute(
             name=self.name,
             imports="\n".join(f"    {name}," for name in sorted(imports)),
@@ -159,20 +156,18 @@ class Skeleton:
     def tests(self) -> str:
         """The module of its tests."""
 
-        def listed(names: Sequence[str]) -> str:
+        def listed(are_flows: bool) -> str:
             # One name a line, so that the list may have any length.
+            names = [n for n in HOOKS if n in self.hooks and (n in _REQUESTS) == are_flows]
             lines = "".join(f'\n        "{name}",' for name in names)
             return f"{lines}\n    " if names else ""
 
         return Template(_TESTS).substitute(
             name=self.name,
             module=self.module,
-            hooks=listed(self._chosen(PHASES)),
-            layers=listed(self._chosen(FLOWS)),
+            hooks=listed(are_flows=False),
+            layers=listed(are_flows=True),
         )
-
-    def _chosen(self, names: Sequence[str]) -> list[str]:
-        return [name for name in names if name in self.hooks]
 
 
 EXAMPLES = """Examples:
@@ -236,11 +231,7 @@ def middleware(
 
 
 def _module_name(name: str) -> str:
-    """The module of a class.
-
-    Raises:
-        CommandError: The name is not valid for a class, or its module would hide another one.
-    """
+    """The module of a class, whose name must be valid and must not hide another module."""
     words = re.findall(r"[^\W_]+", name)
     proposed = "".join(word[:1].upper() + word[1:] for word in words)
     if not name.isidentifier() or iskeyword(name) or name != proposed:

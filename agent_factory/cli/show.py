@@ -113,12 +113,8 @@ _WRITERS: dict[Format, Callable[[Topology], str]] = {
 }
 
 _SUFFIXES = {
+    **{f".{form}": form for form in Format},
     ".mmd": Format.MERMAID,
-    ".mermaid": Format.MERMAID,
-    ".json": Format.JSON,
-    ".topology": Format.TOPOLOGY,
-    ".svg": Format.SVG,
-    ".html": Format.HTML,
     ".htm": Format.HTML,
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,13 +18,9 @@ USAGE = "Write module:attribute or path/to/file.py:attribute."
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One target.
+    """One target, as `text` names it: a dotted module or the path of a file, and a name in it.
 
-    Args:
-        text: The text as the user wrote it.
-        place: A dotted module, or the path of a file.
-        attribute: The name in it; empty if none was given.
-        folders: Folders to import from, besides the file's own.
+    `folders` are those to import from, besides the file's own.
     """
 
     text: str
@@ -51,9 +46,6 @@ class Target:
 
 def parse(text: str) -> Target:
     """Split a text at its last colon, unless that belongs to a Windows drive.
-
-    Raises:
-        CommandError: The part before the colon can be neither a module nor a file.
 
     >>> parse("shop.desk:agent").attribute
     'agent'
@@ -89,16 +81,12 @@ def _check_file(target: Target) -> None:
 
 
 def target_of(text: str) -> Target:
-    """The target of a text; for a LangGraph configuration, the graph that it names.
-
-    Raises:
-        CommandError: The file does not exist, or the configuration does not name one graph.
-    """
+    """The target of a text; for a LangGraph configuration, the graph that it names."""
     target = parse(text)
-    _check_file(target)
-    graphs = _graphs(target)
-    if graphs is None:
+    configuration = _configuration(target)
+    if configuration is None:
         return target
+    graphs = configuration["graphs"]
     if not target.attribute and len(graphs) > 1:
         names = " or ".join(f"{target.place}:{name}" for name in graphs)
         raise CommandError(f"{target.place} has several graphs. Write {names}.")
@@ -115,7 +103,7 @@ def target_of(text: str) -> Target:
     folder = target.path.parent
     place = str(folder / inner.place) if inner.is_file else inner.place
     # The server of LangGraph imports from the configuration's folder and its local packages.
-    dependencies = json.loads(read_text(target)).get("dependencies")
+    dependencies = configuration.get("dependencies")
     folders = [folder]
     for package in dependencies if isinstance(dependencies, list) else ():
         if isinstance(package, str) and package != "." and (folder / package).is_dir():
@@ -125,45 +113,34 @@ def target_of(text: str) -> Target:
     return found
 
 
-def targets_of(text: str) -> Iterator[str]:
-    """The text itself, or a target for each graph of a LangGraph configuration.
-
-    Raises:
-        CommandError: The file does not exist, or is not such a configuration.
-    """
+def targets_of(text: str) -> list[str]:
+    """The text itself, or a target for each graph of a LangGraph configuration."""
     target = parse(text)
-    _check_file(target)
-    graphs = _graphs(target) if not target.attribute else None
-    yield from [text] if graphs is None else (f"{target.place}:{name}" for name in graphs)
+    configuration = _configuration(target)
+    if configuration is None or target.attribute:
+        return [text]
+    return [f"{target.place}:{name}" for name in configuration["graphs"]]
 
 
 def read_text(target: Target) -> str:
-    """The content of a file.
-
-    Raises:
-        CommandError: It cannot be read, or is not UTF-8 text.
-    """
+    """The content of a file, which must be UTF-8 text."""
     try:
         return target.path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError) as error:
         raise CommandError(f"{target.place} cannot be read: {error}.", error) from None
 
 
-def _graphs(target: Target) -> Mapping[str, Any] | None:
-    """The graphs of a LangGraph configuration; None for any other target.
-
-    Raises:
-        CommandError: The file is named as one and has no graphs, or is not JSON.
-    """
+def _configuration(target: Target) -> dict[str, Any] | None:
+    """The LangGraph configuration that a target names; None if it is another file, or a module."""
+    _check_file(target)
     if not target.place.endswith(".json"):
         return None
     try:
         data = json.loads(read_text(target))
     except ValueError as error:
         raise CommandError(f"{target.place} is not valid JSON: {error}.", error) from None
-    graphs = data.get("graphs") if isinstance(data, dict) else None
-    if isinstance(graphs, dict) and graphs:
-        return graphs
+    if isinstance(data, dict) and data.get("graphs") and isinstance(data["graphs"], dict):
+        return data
     if target.path.name == "langgraph.json" or target.attribute:
         message = f'{target.place} must have "graphs", which maps names to file.py:attribute.'
         raise CommandError(message)

@@ -1,22 +1,29 @@
-"""A conversation with an agent, printed while it happens."""
+"""A conversation with the desk, printed while it happens."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, Interrupt
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.panel import Panel
+from rich.prompt import Prompt
 from rich.text import Text
 
-from agent_factory.demo.desk import DECLINED
-from agent_factory.demo.reviewer import Decide
-from agent_factory.demo.typewriter import Typewriter
+from agent_factory.demo import DemoError
+from agent_factory.demo.desk import DECLINED, THREAD
+
+Decide = Callable[[], str]
+"""Returns "approve" or "reject" for each review."""
 
 ANSWERS = {
     "approve": {"type": "approve"},
@@ -25,36 +32,48 @@ ANSWERS = {
 """The responses that resume a paused run."""
 
 
-class Conversation:
-    """One thread with an agent, shown on a console.
+def decider(console: Console, decide: str | None) -> Decide:
+    """The reviewer: a fixed decision, the person at the terminal, or approval without one."""
 
-    Args:
-        agent: The agent.
-        config: The thread.
-        console: Where to print.
-        decide: Returns "approve" or "reject" for each review.
-    """
+    def ask() -> str:
+        title = "[yellow]Reviewer[/], your decision"
+        try:
+            return Prompt.ask(title, choices=[*ANSWERS], case_sensitive=False, console=console)
+        except EOFError as error:  # Ctrl-D
+            console.print()
+            raise DemoError(
+                "The input ended before the refund was decided: answer approve or reject, "
+                "or pass --decide."
+            ) from error
+
+    def decide_alone() -> str:
+        why = "set by --decide" if decide else "no terminal to ask at; see --decide"
+        console.print(f"[yellow]Reviewer[/] {decide or 'approve'} [dim]({why})[/]")
+        return decide or "approve"
+
+    person = console.is_terminal and sys.stdin is not None and sys.stdin.isatty()
+    return ask if person and decide is None else decide_alone
+
+
+class Conversation:
+    """The thread with an agent, shown on a console."""
 
     def __init__(
-        self,
-        agent: CompiledStateGraph[Any, Any, Any, Any],
-        config: Mapping[str, Any],
-        console: Console,
-        decide: Decide,
+        self, agent: CompiledStateGraph[Any, Any, Any, Any], console: Console, decide: Decide
     ) -> None:
         self._agent = agent
-        self._config: Any = config
         self._console = console
         self._decide = decide
-        self._desk = Typewriter(console, Text("Desk ", style="bold green"))
+        self._desk = Typewriter(console)
 
-    def messages(self) -> list[BaseMessage]:
-        """The messages of the thread."""
-        return list(self._agent.get_state(self._config).values.get("messages", ()))
-
-    def resume(self) -> None:
-        """Finish a review or a run that an earlier process left open."""
-        left = self._agent.get_state(self._config)
+    def open(self) -> None:
+        """Print the end of the thread, and finish what an earlier process left open there."""
+        left = self._agent.get_state(THREAD)
+        messages = left.values.get("messages", ())
+        found = f"a thread of {len(messages)} messages." if messages else "an empty thread."
+        if messages and messages[-1].text:
+            found += f" The last: {messages[-1].text}"
+        self._console.print(Text(f"Process {os.getpid()} found {found}"))
         if left.tasks:  # `next` lacks tasks whose results are saved but not applied yet
             self._console.print("\nAn earlier run stopped in the middle; it continues here.")
             self._run(self._review(left.interrupts) if left.interrupts else None)
@@ -68,9 +87,7 @@ class Conversation:
         """Run until nothing is left to do and nothing to review."""
         while True:
             paused: tuple[Interrupt, ...] = ()
-            stream: Any = self._agent.stream(
-                given, self._config, stream_mode=["messages", "updates"]
-            )
+            stream: Any = self._agent.stream(given, THREAD, stream_mode=["messages", "updates"])
             # A stream that an error leaves open would keep the process from ending.
             with closing(stream):
                 for mode, chunk in stream:
@@ -125,5 +142,37 @@ def _is_summary(message: BaseMessage) -> bool:
 
 
 def _code(name: str, arguments: Mapping[str, Any]) -> str:
-    """A call as code."""
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+
+
+class Typewriter:
+    """Prints what the desk says, which arrives in pieces, and breaks lines between words."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._line = ""
+        self._word = ""
+        self._speaks = False
+
+    def write(self, text: str) -> None:
+        """Print a piece; a word appears when it is complete."""
+        *words, self._word = re.split(r"(?<=\s)", self._word + text)
+        for word in words:
+            self._put(word)
+
+    def end(self) -> None:
+        """Print the rest, and end the line."""
+        self._put(self._word)
+        if self._speaks:
+            self._console.print()
+        self._line, self._word, self._speaks = "", "", False
+
+    def _put(self, word: str) -> None:
+        if word and not self._speaks:
+            self._console.print("[bold green]Desk[/] ", end="")
+            self._line, self._speaks = "Desk ", True
+        if cell_len(self._line + word.rstrip()) > self._console.width:
+            self._console.print()
+            self._line = ""
+        self._console.print(Text(word), end="", soft_wrap=True)
+        self._line = (self._line + word).rpartition("\n")[2]

@@ -51,13 +51,7 @@ EXAMPLES = {
 def build_desk(
     model: BaseChatModel, shop: Shop, checkpointer: Any
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """The support desk as an agent.
-
-    Args:
-        model: Decides which tool to call, writes answers and summaries.
-        shop: The shop of its tools.
-        checkpointer: Saves the customer's thread.
-    """
+    """The support desk as an agent."""
     return create_agent(
         model,
         tools_of(shop),

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from langgraph.graph.state import CompiledStateGraph
+from langchain_core.language_models import BaseChatModel
 from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
-from agent_factory import topology_of
+from agent_factory import Topology, init_model, topology_of
 from agent_factory.demo import DemoError
-from agent_factory.demo.conversation import Conversation
-from agent_factory.demo.desk import LATER, QUESTIONS, THREAD, build_desk
+from agent_factory.demo.conversation import Conversation, decider
+from agent_factory.demo.desk import EXAMPLES, LATER, QUESTIONS, build_desk
 from agent_factory.demo.interrupt import STOPPED, left_to_child
-from agent_factory.demo.loading import load, saver_of
-from agent_factory.demo.pages import introduce, show_plan, show_refunds
-from agent_factory.demo.reviewer import decider
-from agent_factory.demo.shop import Shop
-from agent_factory.local_model.chat_model import LocalContextOverflowError, LocalModelError
+from agent_factory.demo.shop import Shop, dollars
+from agent_factory.local_model import LocalChatModel, LocalContextOverflowError, LocalModelError
 
 
 def run_demo(
@@ -37,20 +34,7 @@ def run_demo(
     ask: str | None = None,
     model: str = "local",
 ) -> None:
-    """Serve one customer, and show every step.
-
-    Args:
-        console: Where to print.
-        decide: The answer to reviews, "approve" or "reject"; None asks at the terminal.
-        workspace: A folder for the shop and the thread; None makes one for this run.
-        ask: Ask only this question, on the thread of the workspace.
-        model: "local" for the embedded model, or "provider:name".
-
-    Raises:
-        DemoError: A package is not installed, or the workspace, the question or the model
-            cannot be used; the message says which, and what to change.
-        SystemExit: Ctrl-C stopped the second process.
-    """
+    """Serve one customer, and show every step; with `ask`, answer only this question."""
     if model != "local" and ":" not in model:
         raise DemoError(f"--model must be local or provider:name, as in openai:gpt-5, got {model}.")
     if ask is not None and not ask.strip():
@@ -62,21 +46,28 @@ def run_demo(
             folder = Path(stack.enter_context(temporary))
         stack.enter_context(explained(folder, model))
         try:
-            Shop(folder).open()
+            shop = Shop(folder).open()
         except OSError as error:
             raise _unusable(folder, error) from error
-        demo = Demo(console, folder, decide, model)
-        demo.serve(kept=workspace is not None) if ask is None else demo.answer(ask)
+        with saver_of(folder) as saver:
+            if ask is None:
+                introduce(console, folder, model, kept=workspace is not None)
+            agent = build_desk(load(console, model), shop, saver)
+            if ask is None:
+                show_plan(console, topology_of(agent))
+                console.rule("A customer")
+            talk = Conversation(agent, console, decider(console, decide))
+            talk.open()
+            for question in QUESTIONS if ask is None else [ask]:
+                talk.say(question)
+        if ask is None:
+            continue_in_second_process(console, folder, decide, model)
+            show_refunds(console, shop.refunds())
 
 
 @contextmanager
 def explained(folder: Path, model: str) -> Iterator[None]:
-    """Turn errors of packages, of the workspace and of the model into a DemoError.
-
-    Args:
-        folder: The workspace.
-        model: As `--model` names it.
-    """
+    """Turn errors of packages, of the workspace and of the model into a DemoError."""
     try:
         yield
     except DemoError:
@@ -104,65 +95,87 @@ def _unusable(folder: Path, error: Exception) -> DemoError:
     )
 
 
-@dataclass(frozen=True)
-class Demo:
-    """The demo in a folder.
+def saver_of(folder: Path) -> AbstractContextManager[Any]:
+    """The saver of a folder's thread, on `thread.sqlite`."""
+    try:
+        from langgraph.checkpoint.sqlite import SqliteSaver
+    except ImportError as error:
+        raise DemoError(
+            "The demo needs langgraph-checkpoint-sqlite, which is not installed. "
+            "Install it with: pip install 'agent-factory[sqlite]'"
+        ) from error
+    return SqliteSaver.from_conn_string(str(folder / "thread.sqlite"))
 
-    Args:
-        console: Where to print.
-        folder: The workspace.
-        decide: The answer to reviews; None asks at the terminal.
-        model: As `--model` names it.
-    """
 
-    console: Console
-    folder: Path
-    decide: str | None = None
-    model: str = "local"
+def load(console: Console, model: str) -> BaseChatModel:
+    """Load the chat model, with a progress bar on a terminal and a line elsewhere."""
+    if not console.is_terminal:
+        console.print("Loading the model ...")
+    columns = (SpinnerColumn(), TextColumn("Loading the model"), BarColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    with bar:
+        bar.add_task("", total=None)
+        return LocalChatModel(examples=EXAMPLES).load() if model == "local" else init_model(model)
 
-    def answer(self, question: str) -> None:
-        """Answer one question, on the thread of the folder."""
-        with saver_of(self.folder) as saver:
-            self._talk(self._desk(saver), [question])
 
-    def serve(self, *, kept: bool) -> None:
-        """Serve the customer, continue in a second process, and show the database.
+def continue_in_second_process(
+    console: Console, folder: Path, decide: str | None, model: str
+) -> None:
+    """Ask one more question on the thread of the folder, in another process."""
+    console.rule("A second process")
+    console.print("It gets the folder and a question, and continues the thread.")
+    command = [sys.executable, "-m", "agent_factory.cli", "demo", "--ask", LATER]
+    command += ["--workspace", str(folder), "--model", model]
+    if decide:
+        command += ["--decide", decide]
+    with left_to_child():
+        code = subprocess.run(command, check=False).returncode
+    if code == STOPPED:
+        raise SystemExit(STOPPED)
+    if code != 0:
+        raise DemoError(f"The second process ended with code {code}; see its output above.")
 
-        Args:
-            kept: Whether the folder stays after the run.
-        """
-        with saver_of(self.folder) as saver:
-            introduce(self.console, self.folder, self.model, kept=kept)
-            agent = self._desk(saver)
-            show_plan(self.console, topology_of(agent))
-            self.console.rule("A customer")
-            self._talk(agent, QUESTIONS)
-        self.console.rule("A second process")
-        self.console.print("It gets the folder and a question, and continues the thread.")
-        command = [sys.executable, "-m", "agent_factory.cli", "demo", "--ask", LATER]
-        command += ["--workspace", str(self.folder), "--model", self.model]
-        if self.decide:
-            command += ["--decide", self.decide]
-        with left_to_child():
-            code = subprocess.run(command, check=False).returncode
-        if code == STOPPED:
-            raise SystemExit(STOPPED)
-        if code != 0:
-            raise DemoError(f"The second process ended with code {code}; see its output above.")
-        show_refunds(self.console, Shop(self.folder).refunds())
 
-    def _desk(self, saver: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
-        return build_desk(load(self.console, self.model), Shop(self.folder), saver)
+def introduce(console: Console, folder: Path, model: str, *, kept: bool) -> None:
+    """Print what will happen, and where."""
+    small = "SmolLM2, a model of 135 million parameters in this process,"
+    fate = "kept" if kept else "removed at the end; keep one with --workspace DIR"
+    console.print(
+        Text.assemble(
+            ("The support desk of a small shop. ", "bold"),
+            "An agent answers a customer with three tools. "
+            f"{small if model == 'local' else model} decides which one to call, and with which "
+            f"arguments.\n\nWorkspace: {folder} ({fate})",
+        )
+    )
+    table = Table.grid(padding=(0, 2))
+    table.add_row("  shop.sqlite", "orders and refunds, which the tools read and write")
+    table.add_row("  policies", "texts, which a tool searches")
+    table.add_row("  thread.sqlite", "the conversation, as a LangGraph checkpoint")
+    console.print(table)
 
-    def _talk(self, agent: Any, questions: Iterable[str]) -> None:
-        """Print the end of the thread, finish what is open there, and ask."""
-        decide = decider(self.console, self.decide)
-        talk = Conversation(agent, THREAD, self.console, decide)
-        messages = talk.messages()
-        found = f"a thread of {len(messages)} messages." if messages else "an empty thread."
-        if messages and messages[-1].text:
-            found += f" The last: {messages[-1].text}"
-        self.console.print(Text(f"Process {os.getpid()} found {found}"))
-        talk.resume()
-        for question in questions:
-            talk.say(question)
+
+def show_plan(console: Console, topology: Topology) -> None:
+    """Print the plan of the agent: its nodes and edges."""
+    console.rule("The plan")
+    console.print(
+        "create_agent planned this graph for the middleware: its edges, layers and tools.\n"
+    )
+    text = topology.render()
+    if max(map(len, text.splitlines())) > console.width:
+        text = text.replace(" -> ", "\n    -> ").replace(" call: ", " call:\n    ")
+    console.print(Text(text))
+
+
+def show_refunds(console: Console, refunds: list[tuple[str, int]]) -> None:
+    """Print the table of refunds from the database."""
+    console.rule("The database")
+    if not refunds:
+        console.print("The table refunds of shop.sqlite is empty: nothing was refunded.")
+        return
+    table = Table(title="refunds in shop.sqlite", title_justify="left")
+    table.add_column("order")
+    table.add_column("amount", justify="right")
+    for order, cents in refunds:
+        table.add_row(order, dollars(cents))
+    console.print(table)

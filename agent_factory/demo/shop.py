@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ORDERS = [
     ("A-1001", "Ada", "a desk lamp", 3990, "was delivered on Monday"),
@@ -47,39 +47,24 @@ _STOP_WORDS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Order:
-    """An order; price and refunds are in cents."""
+class Order(NamedTuple):
+    """An order; its price and what can still be refunded are in cents."""
 
     id: str
     item: str
     price: int
     status: str
-    refunded: int
-
-    @property
-    def left(self) -> int:
-        """The amount that can still be refunded, in cents."""
-        return self.price - self.refunded
+    left: int
 
 
 @dataclass(frozen=True)
 class Shop:
-    """A shop in a folder.
-
-    Args:
-        folder: The folder of `shop.sqlite` and `policies/`.
-    """
+    """A shop: `shop.sqlite` and `policies/` in a folder."""
 
     folder: Path
 
     def open(self) -> Shop:
-        """Create missing files, and return the shop.
-
-        Raises:
-            OSError: The folder cannot be created or written.
-            sqlite3.Error: Its database cannot be opened.
-        """
+        """Create missing files, and return the shop."""
         policies = self.folder / "policies"
         policies.mkdir(parents=True, exist_ok=True)
         for name, text in POLICIES.items():
@@ -99,7 +84,7 @@ class Shop:
     def order(self, order_id: str) -> Order | None:
         """An order of the database, or None."""
         query = """
-            select id, item, price_cents, status, coalesce(sum(cents), 0)
+            select id, item, price_cents, status, price_cents - coalesce(sum(cents), 0)
             from orders left join refunds on order_id = id where id = ? group by id
         """
         with self._database() as database:

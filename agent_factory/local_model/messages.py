@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -15,8 +17,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from agent_factory.local_model.prompts import in_words, unmarked
-
 ASKED_FOR = "asked_for"
 """Key in the response metadata of a question that asks for missing arguments."""
 
@@ -26,68 +26,38 @@ TEXT_BLOCKS = frozenset({"text", "text-plain", "tool_result"})
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question for missing arguments.
-
-    Attributes:
-        tool: the name of the tool.
-        missing: the parameters that the question asks for.
-        before: the user's messages before it.
-    """
-
-    tool: str
-    missing: tuple[str, ...]
-    before: str
-
-
-@dataclass(frozen=True)
 class Turn:
-    """The open turn of a conversation.
-
-    Attributes:
-        text: the last message of the user.
-        results: the results of the tools that were called since.
-        asked: the question that this message follows, if there is one.
-    """
+    """The open turn of a conversation."""
 
     text: str
-    results: tuple[str, ...] = ()
-    asked: Asked | None = None
+    """The last message of the user."""
+
+    results: Sequence[str] = ()
+    """The results of the tools that were called since."""
+
+    asked: Mapping[str, Any] | None = None
+    """What the message answers: a "tool", its "missing" parameters, the user's "text" before."""
 
 
 def read_turn(messages: Sequence[BaseMessage]) -> Turn:
-    """The open turn of a conversation.
-
-    Raises:
-        ValueError: there is no user message or tool result to answer, or one has other content.
-    """
-    spoken = (at for at, message in enumerate(messages) if not _is_result(message))
-    newest = max((at for at in spoken if _role(messages[at]) == "user"), default=-1)
-    results = [message for message in messages[newest + 1 :] if _is_result(message)]
-    if newest < 0 and not results:
-        got = f"only messages of type {messages[-1].type}" if messages else "no message"
-        raise ValueError(
-            f"LocalChatModel needs a user message or a tool result to answer, got {got}. "
-            "Add a HumanMessage."
-        )
-    text = text_of(messages[newest]) if newest >= 0 else ""
-    question = messages[newest - 1].response_metadata.get(ASKED_FOR) if newest > 0 else None
-    asked = None
-    if isinstance(question, Mapping):
-        asked = Asked(question["tool"], tuple(question["missing"]), question["text"])
-    return Turn(text, tuple(map(text_of, results)), asked)
-
-
-def _is_result(message: BaseMessage) -> bool:
-    return isinstance(message, ToolMessage | FunctionMessage)
+    """The open turn of a conversation; refuse one with nothing to answer."""
+    roles = [_role(message) for message in messages]
+    newest = max((at for at, role in enumerate(roles) if role == "user"), default=-1)
+    results = [text_of(messages[at]) for at in range(newest + 1, len(roles)) if roles[at] == "tool"]
+    if newest < 0:
+        if not results:
+            got = f"only messages of type {messages[-1].type}" if messages else "no message"
+            raise ValueError(
+                f"LocalChatModel needs a user message or a tool result to answer, got {got}. "
+                "Add a HumanMessage."
+            )
+        return Turn("", results)
+    asked = messages[newest - 1].response_metadata.get(ASKED_FOR) if newest else None
+    return Turn(text_of(messages[newest]), results, asked if isinstance(asked, Mapping) else None)
 
 
 def text_of(message: BaseMessage) -> str:
-    """The text of a message.
-
-    Raises:
-        ValueError: it holds an image, a file or another block that this model can't read.
-    """
+    """The text of a message; refuse an image, a file or another block that cannot be read."""
     blocks = message.content if isinstance(message.content, list) else []
     kinds = [str(block.get("type")) for block in blocks if isinstance(block, dict)]
     unreadable = [kind for kind in kinds if kind not in SILENT_BLOCKS | TEXT_BLOCKS]
@@ -109,8 +79,8 @@ def wire(messages: Sequence[BaseMessage], instruction: str = "") -> list[dict[st
     system, talk = [], []
     for message in messages:
         role, text = _role(message), unmarked(text_of(message))
-        if _is_result(message):
-            text = f"Tool result: {in_words(text)}"
+        if role == "tool":
+            role, text = "user", f"Tool result: {in_words(text)}"
         if role != "system":
             talk.append((role, text))
         elif text:
@@ -131,8 +101,10 @@ def _role(message: BaseMessage) -> str:
     match message:
         case SystemMessage():
             return "system"
-        case HumanMessage() | ToolMessage() | FunctionMessage():
+        case HumanMessage():
             return "user"
+        case ToolMessage() | FunctionMessage():
+            return "tool"
         case AIMessage():
             return "assistant"
         case ChatMessage() if message.role in ("system", "user", "assistant"):
@@ -140,3 +112,39 @@ def _role(message: BaseMessage) -> str:
     raise ValueError(
         f"LocalChatModel takes system, user, assistant and tool messages, got {message!r}."
     )
+
+
+def one_line(text: str, longest: int | None = None) -> str:
+    """The text on one line, cut after `longest` characters, without the model's control marks."""
+    return unmarked(" ".join(text.split()))[:longest]
+
+
+def unmarked(text: str) -> str:
+    """The text with `<|` split, so that a user's text can't open or close a turn of the chat."""
+    return text.replace("<|", "< |")
+
+
+def in_words(result: str) -> str:
+    """A tool's result in words: JSON becomes `key: value`.
+
+    >>> in_words('{"order_id": "A-1001", "items": ["mug", "lamp"]}')
+    'order id: A-1001, items: mug, lamp'
+    """
+    try:
+        value = json.loads(result)
+    except ValueError:
+        return result
+    return _spoken(value)
+
+
+def _spoken(value: Any) -> str:
+    match value:
+        case dict():
+            pairs = (f"{key.replace('_', ' ')}: {_spoken(item)}" for key, item in value.items())
+            return ", ".join(pairs)
+        case list():
+            between = "; " if any(isinstance(item, dict) for item in value) else ", "
+            return between.join(map(_spoken, value))
+        case str():
+            return value
+    return json.dumps(value)

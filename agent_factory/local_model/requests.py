@@ -1,65 +1,284 @@
-"""The engine request for an answer in prose or in JSON."""
+"""Requests to the engine: prompts, and grammars that limit what the model may write.
+
+Grammars are in the notation of LLGuidance: Lark rules, JSON Schema, runs of given pieces. The
+engine *silently* drops a grammar that it can't read, so doubtful keywords are left out here.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from agent_factory.local_model import grammar, prompts
-from agent_factory.local_model.engine import Request
-from agent_factory.local_model.messages import Turn, wire
-from agent_factory.local_model.slots import required
+from agent_factory.local_model.messages import Turn, in_words, one_line, wire
+from agent_factory.local_model.slots import (
+    Function,
+    Schema,
+    candidates,
+    has_words,
+    headline,
+    marked_codes,
+    pieces,
+    required,
+    takes_codes,
+)
 
 LONGEST_RESULT = 1500  # characters of tool results that an answer is copied from
 LONGEST_QUESTION = 500  # characters of the question in front of a tool's result
+LONGEST_ROUTED_TOKENS = 100
+
+HEADER = "%llguidance {}\n"
+TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
+# Formats with a fixed end; with others (uri, duration) a small model may write on and on.
+FORMATS = ("date", "date-time", "uuid", "ipv4")
+KEPT = frozenset(  # as words, they read better than as a list: SIM905
+    "type properties required items prefixItems enum const anyOf allOf $ref $defs definitions "  # noqa: SIM905
+    "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength pattern "
+    "minItems maxItems additionalProperties".split()
+)
+
+# A small model at temperature 0 may never close a string or a list by itself.
+LONGEST_STRING = 160  # characters
+LONGEST_LIST = 5  # items
+NUMBER_STEP = 0.000001  # ends 0.33333...; a millionth of a degree is a tenth of a metre
+LARGEST_NUMBER = 1_000_000_000_000
+
+COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+ARGUMENT_SHOTS = """Fill in the arguments of the action from the message.
+
+Action: send_parcel: Send a parcel.
+  parcel_id: The parcel id
+  weight: The weight in kg
+Message: "Please send the parcel Q-55, it has 3 kg."
+Arguments: {"parcel_id": "Q-55", "weight": 3}
+
+Action: find_place: Find a place.
+  name: What to look for
+Message: "Can you find me a good coffee shop?"
+Arguments: {"name": "coffee shop"}
+
+Action: search_help: Search the help pages.
+  query: What to search for
+Message: "Am I able to change my password on the phone?"
+Arguments: {"query": "change my password on the phone"}
+
+"""
+
+ANSWER_SHOTS = """Answer the customer with the tool result.
+
+Customer: Where is my parcel?
+Tool result: Parcel 12 is in Berlin.
+Answer: Parcel 12 is in Berlin.
+
+Customer: What is 6 * 8?
+Tool result: 48
+Answer: The result is 48.
+
+Customer: Cancel my subscription please.
+Tool result: Subscription 7 was cancelled.
+Answer: Done. Subscription 7 was cancelled.
+
+Customer: Do you ship to France?
+Tool result: We ship to all of Europe.
+Answer: We ship to all of Europe.
+
+"""
 
 
-def chat(
-    messages: Sequence[BaseMessage],
-    turn: Turn,
-    schema: Mapping[str, Any] | None,
-    settings: Mapping[str, Any],
-) -> Request:
-    """A request that lets the model write: prose, or JSON that fits the schema."""
-    instructions = [prompts.free_answer(turn.text)] if turn.results else []
-    rules = {}
-    if schema is not None:
-        instructions.append(prompts.json_answer(schema))
-        rules = {"grammar": grammar.json_value(schema)}
-    talk = wire(messages, "\n\n".join(instructions))
-    return Request("chat", {"messages": talk, **rules, **settings})
+def routing(action: Function, samples: Sequence[str], line: str) -> dict[str, Any]:
+    """Write the line after the messages that belong to an action: its likelihood is the answer."""
+    needs = ", ".join(parameter.replace("_", " ") for parameter in required(action))
+    lines = [
+        "Messages that users write to an assistant.\n",
+        f"Action: {action['name']}",
+        f"Description: {headline(action)}",
+        *([f"Needs: {needs}"] if needs else []),
+        *(f'Message: "{one_line(sample)}"' for sample in samples),
+        'Message: "',
+    ]
+    return {
+        "prompt": "\n".join(lines),
+        "grammar": literal(f'{line}"'),
+        "max_tokens": LONGEST_ROUTED_TOKENS,
+        "n_probs": 1,
+    }
 
 
-def grounded(
-    turn: Turn, schema: Mapping[str, Any] | None, settings: Mapping[str, Any]
-) -> Request | None:
-    """A request that lets the model copy from tool results; None where nothing can be copied."""
-    result = prompts.one_line(" ".join(map(prompts.in_words, turn.results)), LONGEST_RESULT)
+def argument_filling(function: Function, text: str) -> dict[str, Any]:
+    """Fill in the required parameters of a function from a text."""
+    fields = [
+        f"  {name}: {schema.get('description') or name.replace('_', ' ')}"
+        for name, schema in required(function).items()
+    ]
+    lines = [
+        f"Action: {function['name']}: {headline(function)}",
+        *fields,
+        f'Message: "{text}"',
+        "Arguments: ",
+    ]
+    return {"prompt": ARGUMENT_SHOTS + "\n".join(lines), "grammar": arguments(function, text)}
+
+
+def grounded_answer(turn: Turn, schema: Schema | None) -> dict[str, Any] | None:
+    """Copy an answer from the tool results; None where nothing can be copied."""
     if not turn.results:
         return None
+    result = one_line(" ".join(map(in_words, turn.results)), LONGEST_RESULT)
     if schema is None:
         result = result or "Nothing."
-        question = prompts.one_line(turn.text, LONGEST_QUESTION)
-        prose = {
-            "prompt": prompts.grounded_answer(question, result),
-            "grammar": grammar.copying(result),
-            **settings,
-            "stop": [*settings.get("stop", ()), "\n"],
-        }
-        return Request("completion", prose)
+        question = one_line(turn.text, LONGEST_QUESTION)
+        prompt = f"{ANSWER_SHOTS}Customer: {question}\nTool result: {result}\nAnswer:"
+        return {"prompt": prompt, "grammar": copying(result), "stop": ["\n"]}
     # JSON is written like the arguments of a function that has the name of the schema.
     function = {
         "name": str(schema.get("title", "answer")),
         "description": schema.get("description"),
         "parameters": schema,
     }
-    if not required(function):
-        return None
-    body = {
-        "prompt": prompts.argument_filling(function, result),
-        "grammar": grammar.arguments(function, result),
-        **settings,
-    }
-    return Request("completion", body)
+    return argument_filling(function, result) if required(function) else None
+
+
+def free_answer(
+    messages: Sequence[BaseMessage], turn: Turn, schema: Schema | None
+) -> dict[str, Any]:
+    """Write an answer in the chat: prose, or JSON that fits the schema."""
+    instructions, rules = [], {}
+    if turn.results:
+        instructions.append(
+            f"Using only the tool results, answer in one short sentence: {turn.text}"
+        )
+    if schema is not None:
+        fields = [
+            f"- {name}: {field.get('description') or name.replace('_', ' ')}"
+            for name, field in (schema.get("properties") or {}).items()
+        ]
+        instructions.append("\n".join(["Answer with a JSON object only.", *fields]))
+        rules["grammar"] = f"{HEADER}start: {_json(schema)}"
+    return {"messages": wire(messages, "\n\n".join(instructions)), **rules}
+
+
+def literal(text: str) -> str:
+    """Exactly this text.
+
+    >>> literal("yes")
+    '%llguidance {}\\nstart: "yes"'
+    """
+    return f"{HEADER}start: {_quote(text)}"
+
+
+def arguments(function: Function, text: str) -> str:
+    """A JSON object with the function's required parameters, filled from the text.
+
+    Numbers, keys and values with a pattern come from the text; other strings are runs of its
+    words; enums are alternatives; nested values follow their schema.
+    """
+    root = function.get("parameters") or {}
+    definitions = {key: root[key] for key in ("$defs", "definitions") if key in root}
+    # A code that is the key of something is not a name, a reason or a state.
+    keys = marked_codes(text) if takes_codes(function) else []
+    if not has_words(" ".join(piece for piece in pieces(text) if piece not in keys)):
+        keys = []
+    sequence, rules = ['"{"'], []
+    for at, (name, schema) in enumerate(required(function).items()):
+        separator = ", " if at else ""
+        sequence += [_quote(f"{separator}{_quote(name)}: "), f"v{at}"]
+        offered = candidates(name, schema, text)
+        if offered:
+            rule = " | ".join(map(_quote, offered))
+        elif offered is not None or schema.get("type") != "string" or schema.get("format"):
+            rule = _json({**definitions, **schema})
+        elif has_words(text):
+            rule = _run_of_words(at, schema, text, keys)
+        else:
+            rule = _quote(_quote(text))
+        rules.append(f"v{at}: {rule}")
+    return "\n".join([f'{HEADER}start: {" ".join(sequence)} "}}"', *rules])
+
+
+def _run_of_words(at: int, schema: Schema, text: str, keys: Sequence[str]) -> str:
+    longest = min(int(schema.get("maxLength", LONGEST_STRING)), LONGEST_STRING)
+    end = r'[^ .,;:!?"\\]'
+    other_than = f" & ~({' | '.join(map(_quote, keys))})" if keys else ""
+    return (
+        f'"\\"" W{at} "\\""\n'
+        f"S{at}: {_runs_of([_quote(piece)[1:-1] for piece in pieces(text)])}\n"
+        f"W{at}: S{at} & /{end}(.{{0,{max(longest - 2, 0)}}}{end})?/{other_than}"
+    )
+
+
+def copying(result: str) -> str:
+    """An answer made of a run of the result's words, with a short lead or none."""
+    if not has_words(result):
+        return literal(f" {result}")
+    lead = "The result is " if re.fullmatch(r"[-+\d.,]+", result) else "Done. "
+    return (
+        f'{HEADER}start: " " LEAD? SAID "."?\n'
+        f"LEAD: {_quote(lead)}\n"
+        f"RUN: {_runs_of(pieces(result))}\n"
+        r"SAID: RUN & /[^ .,;:!?\n]([^\n]*[^ .,;:!?\n])?/"
+    )
+
+
+def _runs_of(parts: Sequence[str]) -> str:
+    return "%regex " + json.dumps({"substring_chunks": list(parts)}, ensure_ascii=False)
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _json(schema: Schema) -> str:
+    return "%json " + json.dumps({**bounded(schema), "x-guidance": COMPACT}, ensure_ascii=False)
+
+
+def bounded(schema: Schema) -> dict[str, Any]:
+    """The schema without what the engine can't follow, and with an end to every value.
+
+    >>> bounded({"type": "string", "title": "Name"})
+    {'type': 'string', 'maxLength': 160}
+    """
+    kinds = schema.get("type", ())
+    unknown = [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind not in TYPES]
+    if unknown:
+        raise ValueError(f"JSON Schema has no type {unknown[0]!r}; it has {', '.join(TYPES)}.")
+    kept = {key: value for key, value in schema.items() if key in KEPT}
+    if "(?" in str(kept.get("pattern", "")).replace("(?:", ""):
+        del kept["pattern"]  # the engine knows no look-around
+    if schema.get("oneOf"):
+        kept["anyOf"] = schema["oneOf"]
+    if schema.get("format") in FORMATS:
+        kept["format"] = schema["format"]
+    for key, value in kept.items():
+        match key:
+            case "items" | "additionalProperties" if isinstance(value, Mapping):
+                kept[key] = bounded(value)
+            case "anyOf" | "allOf" | "prefixItems":
+                kept[key] = [bounded(option) for option in value]
+            case "properties" | "$defs" | "definitions":
+                kept[key] = {name: bounded(field) for name, field in value.items()}
+    return kept | _bounds(kept)
+
+
+def _bounds(schema: Schema) -> dict[str, Any]:
+    """Limits for a value that has none: a small model may never close it."""
+    if "enum" in schema or "const" in schema:
+        return {}
+    match schema.get("type"):
+        case "string" if not {"maxLength", "pattern"} & schema.keys():
+            return {"maxLength": max(LONGEST_STRING, schema.get("minLength", 0))}
+        case "array" if "maxItems" not in schema:
+            return {"maxItems": max(LONGEST_LIST, schema.get("minItems", 0))}
+        case "number" | "integer" as kind:
+            bounds: dict[str, float] = {"multipleOf": NUMBER_STEP} if kind == "number" else {}
+            if "exclusiveMinimum" not in schema:
+                bounds["minimum"] = -LARGEST_NUMBER
+            if "exclusiveMaximum" not in schema:
+                bounds["maximum"] = LARGEST_NUMBER
+            return {key: value for key, value in bounds.items() if key not in schema}
+        case "object" if "properties" in schema and "additionalProperties" not in schema:
+            return {"additionalProperties": False}
+    return {}

@@ -10,12 +10,14 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from itertools import chain
 from typing import Any
 
 Schema = Mapping[str, Any]
 Function = Mapping[str, Any]
 """A function as OpenAI's tools describe it: name, description, parameters."""
+
+REPLY: Function = {"name": "reply", "description": "Greetings, thanks and small talk."}
+"""The action of answering without a tool."""
 
 # 20, $20, 49.90, 49,90, 1,200.50, 20kg, -5; not the digits of a code, a date, a time or a version.
 NUMBER = re.compile(
@@ -101,29 +103,24 @@ def required(function: Function) -> dict[str, Schema]:
 
 
 def _plain_schema(schema: Schema, root: Schema) -> Schema:
-    if "$ref" in schema:
+    rest = dict(schema)
+    if "$ref" in rest:
         target: Any = root
-        for part in str(schema["$ref"]).removeprefix("#/").split("/"):
+        for part in str(rest.pop("$ref")).removeprefix("#/").split("/"):
             target = target.get(part, {})
-        return _plain_schema({**target, **_without(schema, "$ref")}, root)
-    kinds = [option for option in schema.get("anyOf", ()) if option.get("type") != "null"]
+        return _plain_schema({**target, **rest}, root)
+    kinds = [option for option in rest.get("anyOf", ()) if option.get("type") != "null"]
     if len(kinds) == 1:
-        return _plain_schema({**kinds[0], **_without(schema, "anyOf")}, root)
-    if isinstance(schema.get("type"), list):
-        types = [kind for kind in schema["type"] if kind != "null"]
-        return {**schema, "type": types[0]} if len(types) == 1 else schema
-    return schema
-
-
-def _without(schema: Schema, key: str) -> Schema:
-    return {name: value for name, value in schema.items() if name != key}
+        del rest["anyOf"]
+        return _plain_schema({**kinds[0], **rest}, root)
+    if isinstance(rest.get("type"), list):
+        types = [kind for kind in rest["type"] if kind != "null"]
+        rest["type"] = types[0] if len(types) == 1 else rest["type"]
+    return rest
 
 
 def candidates(name: str, schema: Schema, text: str) -> list[str] | None:
     """The values, as JSON, that the text has for a parameter; None where any words will do.
-
-    Raises:
-        ValueError: the schema has an invalid `pattern`.
 
     >>> candidates("amount", {"type": "number"}, "20 dollars")
     ['20']
@@ -131,8 +128,7 @@ def candidates(name: str, schema: Schema, text: str) -> list[str] | None:
     []
     """
     if "const" in schema or schema.get("enum"):
-        values = schema.get("enum") or [schema["const"]]
-        return [json.dumps(value, ensure_ascii=False) for value in values]
+        return _quoted(schema.get("enum") or [schema["const"]])
     match schema.get("type"):
         case "boolean":
             return ["true", "false"]
@@ -142,7 +138,7 @@ def candidates(name: str, schema: Schema, text: str) -> list[str] | None:
             return [number for number in numbers(text) if "." not in number]
         case "string" if schema.get("pattern"):
             return _quoted(_matches(name, str(schema["pattern"]), text))
-        case "string" if is_email(name, schema):
+        case "string" if schema.get("format") == "email" or name.lower().endswith("email"):
             return _quoted(word for word in _words(text) if "@" in word)
         case "string" if is_key(name) and not schema.get("format"):
             return _quoted(codes(text))
@@ -154,12 +150,7 @@ def is_key(name: str) -> bool:
     return name == "id" or name.endswith(("_id", "Id"))
 
 
-def is_email(name: str, schema: Schema) -> bool:
-    """Whether a parameter is an email address."""
-    return schema.get("format") == "email" or name.lower().endswith("email")
-
-
-def _quoted(values: Iterable[str]) -> list[str]:
+def _quoted(values: Iterable[Any]) -> list[str]:
     return [json.dumps(value, ensure_ascii=False) for value in values]
 
 
@@ -209,23 +200,21 @@ def fallback_arguments(function: Function, text: str) -> dict[str, Any]:
     return arguments
 
 
-def evidence(function: Function, others: Iterable[Function], text: str) -> float:
-    """The evidence for a tool, in nats (mostly negative), to add to the model's likelihood.
+def evidence(action: Function, others: Iterable[Function], text: str) -> float:
+    """The evidence for an action, in nats (mostly negative), to add to the model's likelihood.
 
-    Against it: the message lacks a required number or key, or names a key that the tool does not
-    take. For it: a word that occurs in this tool's name and description alone.
+    Against it: the message lacks a required number or key, or names a key that the action does not
+    take. For it, if it is a tool: a word that occurs in its name and description alone.
     """
-    own = _stems(function) - set(chain.from_iterable(map(_stems, others)))
-    return (
-        NOTHING_TO_FILL_IN * bool(missing(function, text))
-        + CODE_WITHOUT_USE * has_useless_code(function, text)
-        + ITS_OWN_WORD * bool(own & word_stems(text))
-    )
-
-
-def has_useless_code(function: Function, text: str) -> bool:
-    """Whether the text names a key and the function takes none."""
-    return bool(marked_codes(text)) and not takes_codes(function)
+    weight = 0.0
+    if missing(action, text):
+        weight += NOTHING_TO_FILL_IN
+    if marked_codes(text) and not takes_codes(action):
+        weight += CODE_WITHOUT_USE
+    own_words = _stems(action).difference(*map(_stems, others))
+    if action is not REPLY and own_words & word_stems(text):
+        weight += ITS_OWN_WORD
+    return weight
 
 
 def takes_codes(function: Function) -> bool:

@@ -8,146 +8,154 @@ decode under a grammar of the values in the message.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
+from langchain_core.messages.tool import tool_call
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from agent_factory.local_model import grammar, prompts
-from agent_factory.local_model.engine import Engine, LocalModelError, Reply, Request
-from agent_factory.local_model.messages import Turn
-from agent_factory.local_model.options import Offer
+from agent_factory.local_model import requests
+from agent_factory.local_model.engine import Engine, LocalModelError, Reply
+from agent_factory.local_model.messages import ASKED_FOR, Turn, one_line
 from agent_factory.local_model.slots import (
-    CODE_WITHOUT_USE,
+    REPLY,
     Function,
     evidence,
     fallback_arguments,
-    has_useless_code,
-    headline,
     missing,
     required,
 )
 
 LONGEST_ROUTED = 240  # characters of a message that are scored; the request usually comes early
-LONGEST_ROUTED_TOKENS = 100
 LONGEST_READ = 1500  # characters of a message that arguments are taken from
 LONGEST_ARGUMENTS = 320  # tokens
 # Least log-likelihood of a token: one odd name would outweigh all other words.
 LEAST_LIKELY = -25.0
 
 
-@dataclass(frozen=True)
-class Call:
-    """A tool call to make."""
-
-    name: str
-    arguments: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question for missing arguments, to ask instead of calling the tool."""
-
-    function: Function
-    missing: tuple[str, ...]
-    text: str
-
-
+@dataclass
 class ToolCaller:
     """Decides on the tool call of a turn; `usage` counts the tokens of the decision."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        examples: Mapping[str, Sequence[str]],
-        reply_examples: Sequence[str],
-        seed: int,
-    ) -> None:
-        self._engine = engine
-        self._examples = examples
-        self._reply_examples = reply_examples
-        self._seed = seed
-        self.usage = UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+    engine: Engine
+    examples: Mapping[str, Sequence[str]]
+    reply_examples: Sequence[str]
+    seed: int
+    usage: UsageMetadata = field(
+        default_factory=lambda: UsageMetadata(input_tokens=0, output_tokens=0, total_tokens=0)
+    )
 
-    def decide(self, turn: Turn, offer: Offer) -> Call | Question | None:
-        """The call to make, the question to ask first, or None to answer in prose."""
-        answered = answered_question(turn, offer)
+    def decide(self, turn: Turn, functions: Sequence[Function], forced: bool) -> AIMessage | None:
+        """The message with a call, or with a question for arguments; None to answer in prose."""
+        answered = answered_question(turn, functions)
         if answered is not None:
-            return self._call(*answered, forced=offer.forced)
-        actions: list[Function | None] = list(offer.functions)
-        if not offer.forced:
-            actions.append(None)
-        function, line = actions[0], prompts.one_line(turn.text, LONGEST_ROUTED)
+            return self._call(*answered, forced)
+        actions = [*functions] if forced else [*functions, REPLY]
+        action, line = actions[0], one_line(turn.text, LONGEST_ROUTED)
         if len(actions) > 1 and line:
-            function = max(actions, key=lambda action: self._score(action, line, offer.functions))
-        elif len(actions) > 1 and not offer.forced:
-            function = None
-        return None if function is None else self._call(function, turn.text, offer.forced)
+            action = max(actions, key=lambda action: self._score(action, line, functions))
+        elif not forced:
+            action = REPLY
+        return None if action is REPLY else self._call(action, turn.text, forced)
 
-    def _call(self, function: Function, text: str, forced: bool) -> Call | Question:
+    def _call(self, function: Function, text: str, forced: bool) -> AIMessage:
         lacking = missing(function, text)
         if lacking and not forced:
-            return Question(function, tuple(lacking), text)
+            asked = {"tool": function["name"], "missing": lacking, "text": text}
+            metadata = {"finish_reason": "stop", ASKED_FOR: asked}
+            return AIMessage(ask_back(function, lacking), response_metadata=metadata)
         arguments: dict[str, Any] = {}
         if required(function):
-            line = prompts.one_line(text, LONGEST_READ)
-            reply = self._decode(
-                prompts.argument_filling(function, line),
-                grammar.arguments(function, line),
-                max_tokens=LONGEST_ARGUMENTS,
-            )
+            line = one_line(text, LONGEST_READ)
+            request = requests.argument_filling(function, line)
+            reply = self._decode({**request, "max_tokens": LONGEST_ARGUMENTS})
             arguments = parsed_arguments(reply.text, function, line)
-        return Call(str(function["name"]), arguments)
+        name = str(function["name"])
+        call = tool_call(name=name, args=arguments, id=f"call_{uuid.uuid4().hex}")
+        return AIMessage("", tool_calls=[call], response_metadata={"finish_reason": "tool_calls"})
 
-    def _score(self, action: Function | None, line: str, functions: Sequence[Function]) -> float:
-        """How well the line fits the action, in nats; None is the action of replying in prose."""
-        if action is None:
-            prompt = prompts.routing(
-                prompts.REPLY_NAME, prompts.REPLY_DESCRIPTION, (), self._reply_examples
-            )
-        else:
-            name = str(action["name"])
-            examples = self._examples.get(name, ())
-            prompt = prompts.routing(name, headline(action), required(action), examples)
-        reply = self._decode(
-            prompt,
-            grammar.literal(f'{line}"'),
-            max_tokens=LONGEST_ROUTED_TOKENS,
-            n_probs=1,
-        )
+    def _score(self, action: Function, line: str, functions: Sequence[Function]) -> float:
+        """How well the line fits the action, in nats."""
+        samples = self.reply_examples
+        if action is not REPLY:
+            samples = self.examples.get(str(action["name"]), ())
+        reply = self._decode(requests.routing(action, samples, line))
         if not reply.logprobs or not f'{line}"'.startswith(reply.text.rstrip("�")):
             raise LocalModelError(
                 f"The engine broke its grammar: it wrote {reply.text!r} instead of {line!r}. Does "
                 "llama.cpp support grammars for the tokenizer of model_path?"
             )
         likelihood = sum(max(score, LEAST_LIKELY) for score in reply.logprobs)
-        if action is None:
-            return likelihood + CODE_WITHOUT_USE * has_useless_code({}, line)
         others = [function for function in functions if function is not action]
         return likelihood + evidence(action, others, line)
 
-    def _decode(self, prompt: str, rules: str, **settings: Any) -> Reply:
+    def _decode(self, request: Mapping[str, Any]) -> Reply:
         # Temperature 0: the temperature of the prose must not change decisions.
-        body = {"prompt": prompt, "grammar": rules, "temperature": 0, "seed": self._seed}
-        reply = self._engine.ask(Request("completion", {**body, **settings}))
+        reply = self.engine.ask({**request, "temperature": 0, "seed": self.seed})
         self.usage = add_usage(self.usage, reply.usage)
         return reply
 
 
-def answered_question(turn: Turn, offer: Offer) -> tuple[Function, str] | None:
+def openai_tools(tools: Sequence[Any]) -> list[dict[str, Any]]:
+    """Tools of any kind as OpenAI describes them; refuse those of a provider's server."""
+    converted = []
+    for tool in tools:
+        try:
+            found = convert_to_openai_tool(tool)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"LocalChatModel can't use {tool!r} as a tool: {error} Pass a function with type "
+                "hints and a docstring, a BaseTool, a class, or an OpenAI function."
+            ) from error
+        if found.get("type") != "function":
+            raise ValueError(
+                f"LocalChatModel can't run the provider tool {found!r}: it has no server to run "
+                "it. Pass a function, a tool or a schema."
+            )
+        converted.append(found)
+    return converted
+
+
+def offered_tools(tools: Sequence[Any] | None, tool_choice: Any) -> tuple[Sequence[Function], bool]:
+    """The functions that the model may call, and whether it must."""
+    functions = [tool["function"] for tool in openai_tools(tools or ())]
+    if tool_choice in ("none", False):
+        return [], False
+    if tool_choice in (None, "auto") or not functions:
+        return functions, False
+    if tool_choice in ("any", "required", True):
+        return functions, True
+    wanted = tool_choice
+    if isinstance(wanted, Mapping):
+        function = wanted.get("function")
+        wanted = (function if isinstance(function, Mapping) else wanted).get("name")
+    chosen = [function for function in functions if function["name"] == wanted]
+    if not chosen:
+        names = ", ".join(str(function["name"]) for function in functions)
+        raise ValueError(
+            f"tool_choice must be one of {names}, 'auto', 'any', 'required' or 'none', "
+            f"got {tool_choice!r}."
+        )
+    return chosen, True
+
+
+def answered_question(turn: Turn, functions: Sequence[Function]) -> tuple[Function, str] | None:
     """The tool of the last question and the user's messages, if this turn has some of the answer.
 
     A message without any of the missing arguments has changed the subject.
     """
     asked = turn.asked
-    function = next((f for f in offer.functions if asked and f["name"] == asked.tool), None)
-    if asked is None or function is None:
+    if asked is None:
         return None
-    still_missing = set(asked.missing) & set(missing(function, turn.text))
-    return (
-        None if still_missing == set(asked.missing) else (function, f"{asked.before} {turn.text}")
-    )
+    for function in functions:
+        if function["name"] == asked["tool"]:
+            answered = set(asked["missing"]) - set(missing(function, turn.text))
+            return (function, f"{asked['text']} {turn.text}") if answered else None
+    return None
 
 
 def parsed_arguments(text: str, function: Function, message: str) -> dict[str, Any]:
@@ -155,6 +163,23 @@ def parsed_arguments(text: str, function: Function, message: str) -> dict[str, A
     try:
         arguments = json.loads(text)
     except ValueError:
-        return fallback_arguments(function, message)
+        arguments = None
     complete = isinstance(arguments, dict) and required(function).keys() <= arguments.keys()
     return arguments if complete else fallback_arguments(function, message)
+
+
+def ask_back(function: Function, missing: Sequence[str]) -> str:
+    """The question for the arguments that a message lacks.
+
+    >>> tool = {"name": "refund", "parameters": {"properties": {"amount": {"type": "number"}}}}
+    >>> ask_back(tool, ["amount"])
+    'What is the amount?'
+    """
+    fields = (function.get("parameters") or {}).get("properties") or {}
+    names = []
+    for name in missing:
+        described = str((fields.get(name) or {}).get("description") or "").strip().rstrip(".")
+        names.append(f"the {name.replace('_', ' ')}" + (f" ({described})" if described else ""))
+    if len(names) == 1:
+        return f"What is {names[0]}?"
+    return f"What are {', '.join(names[:-1])} and {names[-1]}?"

@@ -18,30 +18,21 @@ Statement = cst.Import | cst.ImportFrom
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Use:
-    """A place where an import is used.
-
-    Args:
-        node: The expression: a name, or an attribute of a module.
-        symbol: What is used; None for the module itself, and in a string.
-        certain: Whether the name has no other meaning, such as a second import.
-    """
+    """A place where an import is used."""
 
     node: cst.CSTNode
+    """The expression: a name, or an attribute of a module."""
+
     symbol: Symbol | None
+    """What is used; None for the module itself, and in a string."""
+
     certain: bool
+    """Whether the name has no other meaning, such as a second import."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding:
-    """A name that an import statement binds.
-
-    Args:
-        statement: The statement.
-        alias: The part of the statement that binds it.
-        module: The module that is bound; empty for a name of a module.
-        symbol: The name of a module that is bound; None for a module.
-        uses: Where it is used.
-    """
+    """A module, or a name of a module (`symbol`), that a part of an import statement binds."""
 
     statement: Statement
     alias: cst.ImportAlias
@@ -52,17 +43,12 @@ class Binding:
     @property
     def local(self) -> str:
         """The name that is bound, or the dotted path of the module."""
-        return asname(self.alias) or dotted(self.alias.name)
+        return self.alias.evaluated_alias or self.alias.evaluated_name
 
     @property
     def is_one_name(self) -> bool:
         """Whether a single name is bound, rather than a path from a top-level package."""
-        return isinstance(self.statement, cst.ImportFrom) or bool(asname(self.alias))
-
-
-def asname(alias: cst.ImportAlias) -> str:
-    """The name after `as`, or an empty string."""
-    return dotted(alias.asname.name) if alias.asname else ""
+        return isinstance(self.statement, cst.ImportFrom) or bool(self.alias.asname)
 
 
 def module_of(statement: cst.ImportFrom) -> str:
@@ -86,7 +72,7 @@ def bindings_of(source: Source) -> list[Binding]:
             continue
         module = module_of(statement) if isinstance(statement, cst.ImportFrom) else ""
         for alias in statement.names:
-            name, local = dotted(alias.name), asname(alias)
+            name, local = alias.evaluated_name, alias.evaluated_alias
             if isinstance(statement, cst.Import):
                 path = name
             elif module:
@@ -134,14 +120,7 @@ def _is_code(node: cst.CSTNode) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallSite:
-    """A call of something imported.
-
-    Args:
-        source: The source.
-        use: The use that is called.
-        call: The call.
-        symbol: What is called, by its name in agent_factory.
-    """
+    """A call of something imported, which has the name `symbol` in agent_factory."""
 
     source: Source
     use: Use

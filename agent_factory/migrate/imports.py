@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 from libcst.metadata import ImportAssignment
 
-from agent_factory.migrate.bindings import Binding, Statement, Use, asname, module_of
+from agent_factory.migrate.bindings import Binding, Statement, Use, module_of
 from agent_factory.migrate.moves import AGENT, ROOT, advice_on, home_of, is_known
 from agent_factory.migrate.source import Source, dotted
 from agent_factory.migrate.values import Edit, Finding, Symbol
@@ -17,18 +17,14 @@ from agent_factory.migrate.values import Edit, Finding, Symbol
 WIDTH = 88
 """The characters of a line, as Black has them: longer imports get a name per line."""
 
+_COMMENT = re.compile(rb"#[^\r\n]*")
+_BREAK = re.compile(rb"[\r\n]")
 _PRAGMA = re.compile(r"#\s*(noqa|type:|pylint:|pyright:|mypy:|ruff:|isort:|pragma:)")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One import.
-
-    Args:
-        module: The module.
-        name: The name of the module that is bound; empty for the module itself.
-        local: The name after `as`, or an empty string.
-    """
+    """One import: of a module, or of a name of it; `local` is the name after `as`."""
 
     module: str
     name: str = ""
@@ -47,17 +43,13 @@ Pieces = Mapping[cst.ImportAlias, Sequence[Piece]]
 
 @dataclass(frozen=True)
 class Imports:
-    """The imports of a source that move.
-
-    Args:
-        source: The source.
-        bindings: The bindings of its imports that may move.
-        converted: The uses of `create_react_agent` that become `create_agent`.
-    """
+    """The imports of a source that may move."""
 
     source: Source
     bindings: Sequence[Binding]
-    converted: frozenset[Use] = field(default_factory=frozenset)
+
+    converted: frozenset[Use]
+    """The uses of `create_react_agent` that become `create_agent`."""
 
     def changes(self) -> Iterator[Edit | Finding]:
         """The edits of imports and of the names they bind, and what a person has to decide."""
@@ -76,9 +68,7 @@ class Imports:
             yield from _statement_edits(self.source, statement, replaced)
         for star in self.source.every(cst.ImportFrom):
             module = module_of(star)
-            if not isinstance(star.names, cst.ImportStar) or not is_known(module):
-                continue
-            if not module.startswith(ROOT):
+            if isinstance(star.names, cst.ImportStar) and _is_left(module):
                 yield self.source.finding(
                     star,
                     "star-import",
@@ -87,41 +77,41 @@ class Imports:
                     "the names that are used, one by one; then run this again",
                 )
 
-    def target(self, use: Use) -> Symbol | None:
-        """What a use becomes; None if it stays."""
-        if use in self.converted:
-            return AGENT
-        home = home_of(use.symbol) if use.symbol else None
-        return None if home == use.symbol else home
-
     def _name(
         self, binding: Binding, symbol: Symbol
     ) -> Generator[Edit | Finding, None, list[Piece]]:
         """The edits where a name is used; returns the imports that replace its import."""
         yield from self._advice(binding.alias, symbol)
-        converts_all = self.converted.issuperset(binding.uses)
-        if not (asname(binding.alias) and converts_all):  # otherwise the alias stays
-            for use in self.converted.intersection(binding.uses):
-                yield self.source.edit(use.node, AGENT.name)
-        home, alias = home_of(symbol), asname(binding.alias)
+        old = _piece(binding.statement, binding.alias)
+        home = home_of(symbol)
         if home is None:
-            return [_piece(binding.statement, binding.alias)]
-        moved = Piece(home.module, home.name, alias)
-        if not self.converted.intersection(binding.uses):
+            return [old]
+        moved = Piece(home.module, home.name, old.local)
+        converted = self.converted.intersection(binding.uses)
+        converts_all = self.converted.issuperset(binding.uses)
+        if not (old.local and converts_all):  # otherwise the alias stays
+            for use in converted:
+                yield self.source.edit(use.node, AGENT.name)
+        if not converted:
             return [moved]
         if converts_all:
-            return [Piece(AGENT.module, AGENT.name, alias)]
+            return [Piece(AGENT.module, AGENT.name, old.local)]
         return [Piece(AGENT.module, AGENT.name), moved]
 
     def _module(self, binding: Binding) -> Generator[Edit | Finding, None, list[Piece]]:
         """The edits where a module is used; returns the imports that replace its import."""
-        left = is_known(binding.module) and not binding.module.startswith(ROOT)
+        targets: dict[Use, Symbol] = {}
         for use in binding.uses:
             yield from self._advice(use.node, use.symbol)
+            home = home_of(use.symbol) if use.symbol else None
+            if use in self.converted:
+                targets[use] = AGENT
+            elif home and home != use.symbol:
+                targets[use] = home
             path = dotted(use.node) if isinstance(use.node, cst.Name | cst.Attribute) else ""
             # The module itself, and not a package around it, which stays.
             whole = bool(path) and path.count(".") >= binding.local.count(".")
-            if use.symbol is None and whole and left:
+            if use.symbol is None and whole and _is_left(binding.module):
                 yield self.source.finding(
                     use.node,
                     "module",
@@ -130,7 +120,6 @@ class Imports:
                     "the module of agent_factory that has what is needed",
                 )
         old = _piece(binding.statement, binding.alias)
-        targets = {use: target for use in binding.uses if (target := self.target(use))}
         homes = list(dict.fromkeys(target.module for target in targets.values()))
         still_used = len(targets) < len(binding.uses)
         keeps_name = len(homes) == 1 and not still_used and binding.is_one_name
@@ -161,18 +150,23 @@ class Imports:
             yield self.source.finding(node, "name", str(symbol), *advice)
 
 
+def _is_left(module: str) -> bool:
+    """Whether names of a module move to another package."""
+    return is_known(module) and not module.startswith(ROOT)
+
+
 def is_taken(source: Source, name: str) -> bool:
     """Whether the source gives a name another meaning than agent_factory does."""
 
     def means_ours(statement: cst.CSTNode) -> bool:
         if isinstance(statement, cst.Import):
-            return any(dotted(alias.name).split(".")[0] == name for alias in statement.names)
+            return any(a.evaluated_name.split(".")[0] == name for a in statement.names)
         if not isinstance(statement, cst.ImportFrom) or isinstance(statement.names, cst.ImportStar):
             return False
         return any(
-            home_of(Symbol(module_of(statement), dotted(alias.name))) == AGENT
+            home_of(Symbol(module_of(statement), alias.evaluated_name)) == AGENT
             for alias in statement.names
-            if (asname(alias) or dotted(alias.name)) == name
+            if (alias.evaluated_alias or alias.evaluated_name) == name
         )
 
     return any(
@@ -185,7 +179,7 @@ def is_taken(source: Source, name: str) -> bool:
 
 def _piece(statement: Statement, alias: cst.ImportAlias) -> Piece:
     """The import of an alias as it stands."""
-    name, local = dotted(alias.name), asname(alias)
+    name, local = alias.evaluated_name, alias.evaluated_alias or ""
     if isinstance(statement, cst.Import):
         return Piece(name, local=local)
     module = "." * len(statement.relative) + dotted(statement.module)
@@ -213,95 +207,74 @@ def _statement_edits(source: Source, statement: Statement, pieces: Pieces) -> It
         pragma = f"  {comment.value}" if comment and _PRAGMA.match(comment.value) else ""
         indent = source.line_start(start)
         separator = f"{pragma}{source.newline_at(end)}{indent}"
-    layout = _Layout(source, statement, source.newline_at(end), indent)
-    yield source.edit(statement, separator.join(dict.fromkeys(layout.statements(pieces))))
+    layout = _statements(source, statement, pieces, source.newline_at(end), indent)
+    yield source.edit(statement, separator.join(dict.fromkeys(layout)))
+
+
+def _statements(
+    source: Source, statement: Statement, pieces: Pieces, newline: str, indent: str
+) -> Iterator[str]:
+    """The new statements, in the order and the layout of the old one's names."""
+    groups: dict[str, list[tuple[Piece, cst.ImportAlias]]] = {}
+    for alias, several in pieces.items():
+        for piece in several:
+            key = piece.module if piece.name else f"import {piece.text}"
+            groups.setdefault(key, []).append((piece, alias))
+    aliases = list(pieces)
+    opening, comments = _comments(source, statement, aliases)
+    with_brackets = isinstance(statement, cst.ImportFrom) and statement.lpar
+    one_line = not with_brackets or not re.search("[\r\n]", source.text(statement))
+    deeper = source.line_start(source.span(aliases[0])[0])
+    if deeper.strip():  # the first name does not begin its line
+        deeper = indent + source.module.default_indent
+    for group in groups.values():
+        first = group[0][0]
+        if not first.name:
+            yield f"import {first.text}"
+            continue
+        head = f"from {first.module} import "
+        short = head + ", ".join(piece.text for piece, _ in group)
+        commented = opening or any(comments[alias] != _Comments() for _, alias in group)
+        if one_line or (not commented and len(indent + short) <= WIDTH):
+            yield short
+            continue
+        lines = ["  ".join([f"{head}(", *opening])]
+        for piece, alias in group:
+            at = comments[alias]
+            named = "  ".join([f"{piece.text},", *at.same_line])
+            lines += [f"{deeper}{line}" for line in (*at.before, named, *at.after)]
+        yield newline.join([*lines, f"{indent})"])
 
 
 @dataclass(frozen=True, slots=True)
 class _Comments:
     """The comments at a name: on lines before it, on its line, and on lines after the last name."""
 
-    before: Sequence[str] = ()
-    same_line: Sequence[str] = ()
-    after: Sequence[str] = ()
+    before: list[str] = field(default_factory=list)
+    same_line: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The layout of a statement."""
-
-    source: Source
-    statement: Statement
-    newline: str
-    indent: str
-
-    def statements(self, pieces: Pieces) -> list[str]:
-        """The new statements, in the order of the old one's names."""
-        comments = _comments(self.statement)
-        groups: dict[str, list[tuple[Piece, _Comments]]] = {}
-        for alias, several in pieces.items():
-            for piece in several:
-                key = piece.module if piece.name else f"import {piece.text}"
-                groups.setdefault(key, []).append((piece, comments.get(alias, _Comments())))
-        return [self._one(group) for group in groups.values()]
-
-    def _one(self, group: Sequence[tuple[Piece, _Comments]]) -> str:
-        first = group[0][0]
-        if not first.name:
-            return f"import {first.text}"
-        head = f"from {first.module} import "
-        short = head + ", ".join(piece.text for piece, _ in group)
-        lpar = self.statement.lpar if isinstance(self.statement, cst.ImportFrom) else None
-        if not lpar or "\n" not in self.source.text(self.statement).replace("\r", "\n"):
-            return short  # it stood on one line
-        opening = _same_line(lpar.whitespace_after)
-        commented = opening or any(c.before or c.same_line or c.after for _, c in group)
-        if not commented and len(self.indent + short) <= WIDTH:
-            return short
-        names = self.statement.names
-        assert not isinstance(names, cst.ImportStar)
-        deeper = self.source.line_start(self.source.span(names[0])[0])
-        if deeper.strip():  # the first name does not begin its line
-            deeper = self.indent + self.source.module.default_indent
-        lines = ["  ".join([f"{head}(", *opening])]
-        for piece, found in group:
-            named = "  ".join([f"{piece.text},", *found.same_line])
-            lines += [f"{deeper}{line}" for line in (*found.before, named, *found.after)]
-        return self.newline.join([*lines, f"{self.indent})"])
-
-
-def _comments(statement: Statement) -> dict[cst.ImportAlias, _Comments]:
-    """The comments at each name of a statement."""
-    if isinstance(statement, cst.Import) or isinstance(statement.names, cst.ImportStar):
-        return {}
-    before = _own_lines(statement.lpar.whitespace_after) if statement.lpar else []
-    found = {}
-    for alias in statement.names:
-        comma = alias.comma if isinstance(alias.comma, cst.Comma) else None
-        inside: list[cst.CSTNode] = [comma.whitespace_before] if comma else []
-        if alias.asname:
-            inside += [alias.asname.whitespace_before_as, alias.asname.whitespace_after_as]
-        same_line = [c for space in inside for c in [*_same_line(space), *_own_lines(space)]]
-        after = []
-        if comma:
-            same_line += _same_line(comma.whitespace_after)
-            after = _own_lines(comma.whitespace_after)
-        found[alias] = _Comments(before, same_line)
-        before = after
-    last = statement.names[-1]
-    closing = statement.rpar.whitespace_before if statement.rpar else None
-    same_line = [*found[last].same_line, *_same_line(closing)]
-    found[last] = _Comments(found[last].before, same_line, [*before, *_own_lines(closing)])
-    return found
-
-
-def _same_line(space: cst.CSTNode | None) -> list[str]:
-    """The comment on the first line of some white space."""
-    comment = getattr(getattr(space, "first_line", None), "comment", None)
-    return [comment.value] if comment else []
-
-
-def _own_lines(space: cst.CSTNode | None) -> list[str]:
-    """The comments on lines of their own in some white space."""
-    lines = getattr(space, "empty_lines", ())
-    return [line.comment.value for line in lines if line.comment]
+def _comments(
+    source: Source, statement: Statement, aliases: Sequence[cst.ImportAlias]
+) -> tuple[list[str], dict[cst.ImportAlias, _Comments]]:
+    """The comments after the opening bracket, and those at each name."""
+    opening: list[str] = []
+    found = {alias: _Comments() for alias in aliases}
+    # An import has no strings: each hash begins a comment.
+    for comment in _COMMENT.finditer(source.data, *source.span(statement)):
+        at, text = comment.start(), comment[0].decode()
+        passed = [alias for alias in aliases if source.span(alias)[0] < at]
+        if passed:
+            comma = passed[-1].comma
+            end = source.span(comma if isinstance(comma, cst.Comma) else passed[-1])[1]
+            same_line = found[passed[-1]].same_line
+        else:
+            end, same_line = source.data.index(b"(", source.span(statement)[0]), opening
+        if not _BREAK.search(source.data, end, at):
+            same_line.append(text)
+        elif len(passed) < len(aliases):
+            found[aliases[len(passed)]].before.append(text)
+        else:
+            found[aliases[-1]].after.append(text)
+    return opening, found

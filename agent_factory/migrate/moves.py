@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from agent_factory import middleware
 from agent_factory.migrate.values import Symbol
 
 ROOT: Final = "agent_factory"
@@ -20,84 +21,6 @@ AGENT: Final = Symbol(ROOT, "create_agent")
 _LANGCHAIN_MIDDLEWARE: Final = "langchain.agents.middleware"
 
 _FOR_TOOLS = ("InjectedState", "InjectedStore", "ToolNode", "ToolRuntime", "tools_condition")
-
-_MIDDLEWARE_NAMES = (
-    "Action",
-    "ActionRequest",
-    "AgentMiddleware",
-    "AgentState",
-    "ApproveDecision",
-    "ClearToolUsesEdit",
-    "CodexSandboxExecutionPolicy",
-    "ContextEdit",
-    "ContextEditingMiddleware",
-    "ContextT",
-    "Decision",
-    "DecisionType",
-    "DockerExecutionPolicy",
-    "EditDecision",
-    "ExtendedModelResponse",
-    "FilesystemFileSearchMiddleware",
-    "HITLRequest",
-    "HITLResponse",
-    "HostExecutionPolicy",
-    "HumanInTheLoopMiddleware",
-    "InputAgentState",
-    "InterruptOnConfig",
-    "JumpTo",
-    "LLMToolEmulator",
-    "LLMToolSelectorMiddleware",
-    "ModelCallLimitExceededError",
-    "ModelCallLimitMiddleware",
-    "ModelCallLimitState",
-    "ModelCallResult",
-    "ModelFallbackMiddleware",
-    "ModelRequest",
-    "ModelResponse",
-    "ModelRetryMiddleware",
-    "OmitFromInput",
-    "OmitFromOutput",
-    "OmitFromSchema",
-    "OutputAgentState",
-    "PIIDetectionError",
-    "PIIMatch",
-    "PIIMiddleware",
-    "PlanningState",
-    "PrivateStateAttr",
-    "ProviderToolSearchMiddleware",
-    "RedactionRule",
-    "RejectDecision",
-    "RespondDecision",
-    "ResponseT",
-    "ReviewConfig",
-    "Runtime",
-    "ShellToolMiddleware",
-    "StateT",
-    "SummarizationMiddleware",
-    "Todo",
-    "TodoListMiddleware",
-    "ToolApprovalRequest",
-    "ToolCallLimitExceededError",
-    "ToolCallLimitMiddleware",
-    "ToolCallLimitState",
-    "ToolCallRequest",
-    "ToolErrorMiddleware",
-    "ToolRetryMiddleware",
-    "TriggerClause",
-    "after_agent",
-    "after_model",
-    "before_agent",
-    "before_model",
-    "detect_credit_card",
-    "detect_email",
-    "detect_ip",
-    "detect_mac_address",
-    "detect_url",
-    "dynamic_prompt",
-    "hook_config",
-    "wrap_model_call",
-    "wrap_tool_call",
-)
 
 _MIDDLEWARE_MODULES = (
     "_execution",
@@ -138,9 +61,9 @@ MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "langgraph.prebuilt.interrupt": {},
     "langchain.agents": {ROOT: ("AgentState", AGENT.name)},
     "langchain.agents.factory": {ROOT: (AGENT.name,)},
-    # Its modules offer what the package offers, and more.
+    # Its modules offer what the package offers, and more; what has a counterpart has its name.
     _LANGCHAIN_MIDDLEWARE: {
-        MIDDLEWARE: _MIDDLEWARE_NAMES,
+        MIDDLEWARE: tuple(middleware.__all__),
         ROOT: ("TracePolicy", "configure_trace_policy", "omit_payload"),
     },
     "langchain.agents.structured_output": {
@@ -227,17 +150,14 @@ def advice_on(symbol: Symbol) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """The counterpart of a keyword argument.
-
-    Args:
-        name: Its new name; None if it has none.
-        value: The new form of a whole number, around `{}`; None keeps any value.
-        why: Why it cannot always be rewritten.
-        write: What to write instead.
-    """
+    """The counterpart of a keyword argument, and a finding for where it cannot be rewritten."""
 
     name: str | None
+    """Its new name; None if it has none."""
+
     value: str | None = None
+    """The new form of a whole number, around `{}`; None keeps any value."""
+
     why: str = ""
     write: str = ""
 

@@ -36,14 +36,7 @@ class UnreadableSource(ValueError):
 
 
 class Source:
-    """A parsed text.
-
-    Args:
-        text: Python source, with its line breaks as they are.
-
-    Raises:
-        UnreadableSource: It cannot be parsed, or its parse tree loses a part of it.
-    """
+    """A parsed text, with its line breaks as they are."""
 
     def __init__(self, text: str) -> None:
         self.data = text.encode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import libcst as cst
 
@@ -12,14 +11,8 @@ from agent_factory.migrate.moves import TO_AGENT
 from agent_factory.migrate.source import Source, dotted
 from agent_factory.migrate.values import Finding
 
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why an argument cannot be given to `create_agent`, and what to write instead."""
-
-    why: str
-    write: str
-
+Problem = tuple[str, str]
+"""Why an argument cannot be given to `create_agent`, and what to write instead."""
 
 Rule = Callable[[Source, cst.BaseExpression], Problem | None]
 
@@ -34,27 +27,27 @@ def problems_of(site: CallSite) -> Iterator[Finding]:
         problem = rule(site.source, arg.value) if callable(rule) else rule
         if problem:
             shown = f"{arg.star}..." if arg.star else f"{name or '...'}=..."
-            yield site.finding(arg, shown, problem.why, problem.write)
+            yield site.finding(arg, shown, *problem)
     yield from (f for f in keyword_changes(site, TO_AGENT) if isinstance(f, Finding))
 
 
 def _model(source: Source, value: cst.BaseExpression) -> Problem | None:
     given = source.value_of(value)
     if isinstance(given, cst.Lambda | cst.FunctionDef):
-        return Problem(
+        return (
             "create_agent takes a model, and this is a function that chooses one",
             "the default model, and a @wrap_model_call that calls the handler with "
             "request.override(model=...)",
         )
     method = given.func if isinstance(given, cst.Call) else None
     if isinstance(method, cst.Attribute) and method.attr.value in ("bind", "bind_tools"):
-        return Problem(
+        return (
             "create_agent binds the tools itself",
             "the model without bound arguments, and a @wrap_model_call that calls the handler with "
             "request.override(model_settings=...)",
         )
     if isinstance(given, cst.BinaryOperation):
-        return Problem(
+        return (
             "create_agent takes a model, and this is a chain",
             "the model alone, and a middleware for the other steps",
         )
@@ -64,7 +57,7 @@ def _model(source: Source, value: cst.BaseExpression) -> Problem | None:
 def _tools(source: Source, value: cst.BaseExpression) -> Problem | None:
     given = source.value_of(value)
     if isinstance(given, cst.Call) and dotted(given.func).rpartition(".")[2] == "ToolNode":
-        return Problem(
+        return (
             "create_agent builds its own ToolNode",
             "the list of tools, and handle_tool_errors=... if the node had it",
         )
@@ -74,14 +67,14 @@ def _tools(source: Source, value: cst.BaseExpression) -> Problem | None:
 def _prompt(source: Source, value: cst.BaseExpression) -> Problem | None:
     given = source.value_of(value)
     if isinstance(given, cst.Lambda | cst.FunctionDef):
-        return Problem(
+        return (
             "system_prompt is a string, and this is a function",
             "middleware=[...] with a @dynamic_prompt; for a function that returns messages, a "
             "@wrap_model_call with request.override(messages=...)",
         )
     if _is_text(source, value):
         return None
-    return Problem(
+    return (
         "this file does not show whether it is a string or a SystemMessage",
         "create_agent(..., system_prompt=...) if it is one",
     )
@@ -112,7 +105,7 @@ def _is_none(node: cst.CSTNode) -> bool:
 
 def _response_format(source: Source, value: cst.BaseExpression) -> Problem | None:
     if isinstance(source.value_of(value), cst.Tuple):
-        return Problem(
+        return (
             "create_agent asks for the response in its loop, without a separate prompt",
             "response_format=<the schema>, and the prompt as a part of system_prompt",
         )
@@ -122,7 +115,7 @@ def _response_format(source: Source, value: cst.BaseExpression) -> Problem | Non
 def _state_schema(source: Source, value: cst.BaseExpression) -> Problem | None:
     if _is_none(value):
         return None
-    return Problem(
+    return (
         "create_agent takes a TypedDict that extends agent_factory.AgentState, "
         "without remaining_steps",
         "such a class here",
@@ -139,7 +132,7 @@ def _interrupts(source: Source, value: cst.BaseExpression) -> Problem | None:
         for node in nodes
     ):
         return None
-    return Problem(
+    return (
         "nodes have other names in create_agent",
         "'model' for 'agent'; the nodes of hooks are Class.before_model and Class.after_model",
     )
@@ -147,11 +140,9 @@ def _interrupts(source: Source, value: cst.BaseExpression) -> Problem | None:
 
 _POSITIONS = ("model", "tools")
 
-_UNKNOWN = Problem(
-    "create_agent has no such parameter", "nothing, or its counterpart in create_agent"
-)
+_UNKNOWN = ("create_agent has no such parameter", "nothing, or its counterpart in create_agent")
 
-_STARRED = Problem(
+_STARRED = (
     "it hides which parameters are passed",
     "create_agent with the names of its parameters: system_prompt for prompt, "
     "context_schema for config_schema, middleware for hooks",
@@ -167,11 +158,10 @@ _RULES: Mapping[str, Rule | Problem | None] = {
     "prompt": _prompt,
     "state_modifier": _prompt,
     "response_format": _response_format,
-    "pre_model_hook": Problem(
-        _HOOK, "middleware=[...] with a @before_model; docs/migration.md shows how"
-    ),
-    "post_model_hook": Problem(
-        _HOOK, "middleware=[...] with an @after_model; docs/migration.md shows how"
+    "pre_model_hook": (_HOOK, "middleware=[...] with a @before_model; docs/migration.md shows how"),
+    "post_model_hook": (
+        _HOOK,
+        "middleware=[...] with an @after_model; docs/migration.md shows how",
     ),
     "state_schema": _state_schema,
     "context_schema": None,
@@ -181,7 +171,7 @@ _RULES: Mapping[str, Rule | Problem | None] = {
     "interrupt_before": _interrupts,
     "interrupt_after": _interrupts,
     "debug": None,
-    "version": Problem("create_agent has one version, which sends calls as v2 does", "nothing"),
+    "version": ("create_agent has one version, which sends calls as v2 does", "nothing"),
     "name": None,
 }
 """For each parameter: a rule, a problem in any case, or None where it means the same."""

@@ -1,4 +1,4 @@
-"""What much code stands on and langgraph has deprecated, with a home on this library's own parts.
+"""Counterparts of deprecated parts of langgraph, built as the agents of this library are.
 
 >>> from agent_factory.prebuilt import create_react_agent
 """

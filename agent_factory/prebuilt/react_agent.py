@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import SystemMessage
@@ -17,19 +17,11 @@ from agent_factory.errors import raise_all
 from agent_factory.factory.agent import CONFIG, check_services, node_names
 from agent_factory.factory.arguments import unknown_interrupts, wrong_types
 from agent_factory.factory.wiring import wire
-from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound, layers_of
 from agent_factory.prebuilt.react_errors import ReactArgumentError
-from agent_factory.prebuilt.react_hooks import Extraction, UserHook, bound
-from agent_factory.prebuilt.react_middleware import Choice, Conversation, Prompt, StepsLeft
-from agent_factory.prebuilt.react_models import (
-    ChosenModel,
-    chat_model_of,
-    invocable,
-    read_model,
-    takes_tools,
-)
-from agent_factory.prebuilt.react_routing import ReactRules, Steps
+from agent_factory.prebuilt.react_middleware import Extraction, ModelCalls, UserHook, bound
+from agent_factory.prebuilt.react_models import invocable, read_model, takes_tools
+from agent_factory.prebuilt.react_routing import ReactRules
 from agent_factory.prebuilt.react_state import View, chosen_schema, model_schema, schemas_of
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.registry import Toolbox, sort_tools
@@ -38,10 +30,8 @@ from agent_factory.topology.topology import plan
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import BaseMessage, SystemMessage
-    from langchain_core.runnables import Runnable
+    from langchain_core.messages import BaseMessage
     from langchain_core.tools import BaseTool
-    from langgraph.prebuilt import ToolNode
     from langgraph.runtime import Runtime
     from langgraph.store.base import BaseStore
     from langgraph.types import Checkpointer
@@ -54,84 +44,74 @@ if TYPE_CHECKING:
     HookFunction = Callable[..., Any] | Runnable[Any, Any]
 
 
-VERSIONS = ("v1", "v2")
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """The arguments of `create_react_agent` that describe the agent."""
-
-    model: Any
-    tools: Any
-    prompt: Any
-    response_format: Any
-    pre_model_hook: Any
-    post_model_hook: Any
-    state_schema: Any
-    version: Any
-    name: str | None
-    interrupts: Mapping[str, Any]
-
-
-def react_spec(given: Arguments) -> AgentSpec:
-    """Check and normalize the arguments.
-
-    Raises:
-        SpecError: Something cannot be built.
-        ImportError: The model is a string, and langchain is not installed.
-    """
-    _check(given)
-    structured, hooked = given.response_format is not None, given.pre_model_hook is not None
-    schema = chosen_schema(given.state_schema, structured=structured)
-    if isinstance(given.tools, ToolNode):
-        toolbox = Toolbox(dict(given.tools.tools_by_name), (), {}, node=given.tools)
+def react_spec(
+    *,
+    model: Any,
+    tools: Any,
+    prompt: Any,
+    response_format: Any,
+    hooks: Mapping[str, Any],
+    state_schema: Any,
+    version: Any,
+    name: str | None,
+    interrupts: Mapping[str, Any],
+) -> AgentSpec:
+    """Check and normalize the arguments of `create_react_agent`."""
+    _check(tools, hooks, version, interrupts, name)
+    structured, hooked = response_format is not None, hooks["pre_model_hook"] is not None
+    schema = chosen_schema(state_schema, structured=structured)
+    if isinstance(tools, ToolNode):
+        toolbox = Toolbox(dict(tools.tools_by_name), (), {}, node=tools)
     else:
-        toolbox, mistakes = sort_tools((None, tool) for tool in given.tools)
+        toolbox, mistakes = sort_tools((None, tool) for tool in tools)
         raise_all(mistakes)
-    model = read_model(given.model)
+    model = read_model(model)
     if isinstance(model, Runnable):
         takes = takes_tools(model, list(toolbox.client.values()), len(toolbox.provider))
         toolbox = replace(toolbox, is_bound=not takes)
-    view, shown = View(schema), View(model_schema(schema, hooked=hooked))
-    together, reviewed = given.version == "v1", given.post_model_hook is not None
-    rules = ReactRules(toolbox.client, toolbox.direct, view, together=together, reviewed=reviewed)
-    hooks: list[Bound[Hook]] = []
-    for name in ("pre_model_hook", "post_model_hook"):
-        if (hook := getattr(given, name)) is not None:
-            hooks.append(bound(name, UserHook(invocable(hook, name), view)))
-    if structured:
-        if isinstance(model, Runnable):
-            chat_model_of(model)  # raises now rather than at the end of the first run
-        end = Extraction(model, given.response_format, view)
-        hooks.append(bound("generate_structured_response", end))
-    fixed = given.prompt is None or isinstance(given.prompt, str | SystemMessage)
-    prompt = SystemMessage(given.prompt) if isinstance(given.prompt, str) else given.prompt
-    layers: list[AgentMiddleware[Any, Any]] = [  # outermost first
-        *([StepsLeft(rules, Steps(hooked, reviewed, structured))] if toolbox.client else []),
-        *([Choice(model, shown)] if isinstance(model, ChosenModel) else []),
-        Conversation(shown, hooked=hooked),
-        *([] if fixed else [Prompt(invocable(given.prompt, "Prompt"), shown)]),
-    ]
-    shape = Shape(
-        hooks=tuple(hook.definition for hook in hooks),
-        has_tools=bool(toolbox.client),
-        tools=toolbox.tool_definitions(),
-        style=AgentStyle.REACT_V1 if toolbox.client and together else AgentStyle.REACT,
+    view, has_tools = View(schema), bool(toolbox.client)
+    rules = ReactRules(
+        toolbox.client.keys(),
+        toolbox.direct,
+        view=view,
+        together=version == "v1",
+        hooked=hooked,
+        reviewed=hooks["post_model_hook"] is not None,
+        structured=structured,
     )
-    topology = plan(shape)
-    raise_all([*unknown_interrupts(given.interrupts, topology)])
+    nodes: list[Bound[Hook]] = [
+        bound(argument, UserHook(invocable(hook, argument, argument), view))
+        for argument, hook in hooks.items()
+        if hook is not None
+    ]
+    if structured:
+        end = Extraction(model, response_format, view)
+        nodes.append(bound("generate_structured_response", end))
+    message = SystemMessage(prompt) if isinstance(prompt, str) else prompt
+    fixed = message is None or isinstance(message, SystemMessage)
+    prompts = None if fixed else invocable(message, "prompt", "Prompt")
+    layer = ModelCalls(model, prompts, View(model_schema(schema, hooked=hooked)), rules)
+    topology = plan(
+        Shape(
+            hooks=tuple(node.definition for node in nodes),
+            has_tools=has_tools,
+            tools=toolbox.tool_definitions(),
+            style=AgentStyle.REACT_V1 if has_tools and rules.together else AgentStyle.REACT,
+        )
+    )
+    raise_all([*unknown_interrupts(interrupts, topology)])
     return AgentSpec(
         model=model if isinstance(model, Runnable) else None,
-        system_message=prompt if fixed else None,
-        hooks=tuple(hooks),
-        model_layers=tuple(layer for member in layers for layer in layers_of(member)),
+        system_message=message if fixed else None,
+        hooks=tuple(nodes),
+        model_layers=tuple(layers_of(layer)),
         tool_layers=(),
         toolbox=toolbox,
         response_format=None,
-        schemas=schemas_of(schema, has_tools=bool(toolbox.client), hooked=hooked),
+        schemas=schemas_of(schema, has_tools=has_tools, hooked=hooked),
         topology=topology,
         handle_tool_errors=None,
-        name=given.name,
+        name=name,
         middleware=(),
         rules=rules,
         repairs_history=False,
@@ -139,40 +119,24 @@ def react_spec(given: Arguments) -> AgentSpec:
     )
 
 
-def _check(given: Arguments) -> None:
-    if given.version not in VERSIONS:
+def _check(
+    tools: Any, hooks: Mapping[str, Any], version: Any, interrupts: Mapping[str, Any], name: Any
+) -> None:
+    if version not in ("v1", "v2"):
         raise ReactArgumentError(
-            "version",
-            f"Invalid version {given.version}. Supported versions are 'v1' and 'v2'.",
+            "version", f"Invalid version {version}. Supported versions are 'v1' and 'v2'."
         )
-    if given.version == "v1" and given.post_model_hook is not None:
+    if version == "v1" and hooks["post_model_hook"] is not None:
         raise ReactArgumentError(
             "post_model_hook",
             "post_model_hook needs version 'v2': with 'v1' the calls of a turn run together, so a "
             "hook cannot decide about each of them.",
             "Leave out version.",
         )
-    if given.tools is None:
+    if tools is None:
         raise ReactArgumentError("tools", "`tools` must be a list, got None", "Pass a list, or [].")
-    tools = [] if isinstance(given.tools, ToolNode) else given.tools
-    raise_all([*wrong_types(tools, None, given.interrupts, given.name)])
-    for name in ("pre_model_hook", "post_model_hook"):
-        hook = getattr(given, name)
-        if hook is not None and not callable(hook) and not isinstance(hook, Runnable):
-            raise ReactArgumentError(name, f"Got unexpected type for `{name}`: {type(hook)}")
-    prompt = given.prompt
-    known = prompt is None or isinstance(prompt, str | SystemMessage | Runnable)
-    if not known and not callable(prompt):
-        raise ReactArgumentError(
-            "prompt",
-            f"Got unexpected type for `prompt`: {type(prompt)}",
-            "Pass a string, a SystemMessage, a function of the state, or a runnable.",
-        )
-
-
-CONFIG_SCHEMA = (
-    "`config_schema` is deprecated and will be removed. Please use `context_schema` instead."
-)
+    given = [] if isinstance(tools, ToolNode) else tools
+    raise_all([*wrong_types(given, None, interrupts, name)])
 
 
 def create_react_agent(
@@ -252,23 +216,25 @@ def create_react_agent(
             f"create_react_agent() got unexpected keyword arguments: {others}",
         )
     if "config_schema" in deprecated_kwargs:
-        warnings.warn(CONFIG_SCHEMA, LangGraphDeprecatedSinceV10, stacklevel=2)
+        warnings.warn(
+            "`config_schema` is deprecated and will be removed. Please use `context_schema` "
+            "instead.",
+            LangGraphDeprecatedSinceV10,
+            stacklevel=2,
+        )
         context_schema = context_schema or deprecated_kwargs["config_schema"]
     services = {"checkpointer": checkpointer, "store": store, "cache": None, "transformers": None}
     check_services(model, services)
     spec = react_spec(
-        Arguments(
-            model=model,
-            tools=tools,
-            prompt=prompt,
-            response_format=response_format,
-            pre_model_hook=pre_model_hook,
-            post_model_hook=post_model_hook,
-            state_schema=state_schema,
-            version=version,
-            name=name,
-            interrupts={"interrupt_before": interrupt_before, "interrupt_after": interrupt_after},
-        )
+        model=model,
+        tools=tools,
+        prompt=prompt,
+        response_format=response_format,
+        hooks={"pre_model_hook": pre_model_hook, "post_model_hook": post_model_hook},
+        state_schema=state_schema,
+        version=version,
+        name=name,
+        interrupts={"interrupt_before": interrupt_before, "interrupt_after": interrupt_after},
     )
     agent = wire(spec, context_schema).compile(
         checkpointer=checkpointer,

@@ -1,110 +1,130 @@
-"""The layers of `create_react_agent` around each model call.
-
-Outermost first: the steps that are left, the model, the messages and the prompt.
-"""
+"""The hook nodes of `create_react_agent`, and the layer around each of its model calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
+    SystemMessage,
     ToolMessage,
     convert_to_messages,
 )
 from langchain_core.prompt_values import PromptValue
 from langgraph.errors import ErrorCode, create_error_message
+from pydantic import BaseModel
 
 from agent_factory.errors import BadReturn, describe
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.flows import CanInvoke, Flow, Invoke
+from agent_factory.hooks.flows import CanInvoke, Flow, Invoke, arun, run
+from agent_factory.hooks.introspection import Bound
 from agent_factory.prebuilt.react_errors import ReactHistoryError
-from agent_factory.prebuilt.react_models import ChosenModel
-from agent_factory.prebuilt.react_routing import ReactRules, Steps
-from agent_factory.prebuilt.react_state import MODEL_INPUT, STEPS
+from agent_factory.prebuilt.react_models import ChosenModel, chat_model_of, choose_model
+from agent_factory.prebuilt.react_routing import ReactRules
+from agent_factory.prebuilt.react_state import MODEL_INPUT, STEPS, View
+from agent_factory.runtime.composition import call_with_streaming
+from agent_factory.topology.model import REACT_HOOKS, Hook
 from agent_factory.types import ModelRequest, ModelResponse
 
 NEED_MORE_STEPS = "Sorry, need more steps to process this request."
 """The last message of a run that has too few steps left for the tool calls its model asked for."""
 
-Answer = ModelResponse[Any] | AIMessage
-View = Callable[[Mapping[str, Any]], Any]
+
+@dataclass(frozen=True, slots=True)
+class UserHook:
+    """A `pre_model_hook` or `post_model_hook`, called with the state in its own schema."""
+
+    function: CanInvoke
+    view: View
+
+    def flow(self, state: Mapping[str, Any], runtime: Any) -> Flow[Any]:
+        """Call the hook and return its update, without the managed `remaining_steps`."""
+        result = yield Invoke(self.function, self.view(state))
+        if isinstance(result, BaseModel):
+            result = {key: getattr(result, key) for key in result.model_fields_set}
+        if isinstance(result, Mapping):
+            return {key: value for key, value in result.items() if key != STEPS}
+        return result
 
 
-class StepsLeft(AgentMiddleware[Any, Any]):
-    """Ends a run with a message where too few steps are left for its tool calls.
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The call that asks for the structured response, once, after the loop."""
 
-    Args:
-        rules: Which calls end the run.
-        steps: How many steps each way out takes.
-    """
+    model: CanInvoke | ChosenModel
+    response_format: Any  # a schema, or a pair of system prompt and schema
+    view: View
 
-    def __init__(self, rules: ReactRules, steps: Steps) -> None:
-        super().__init__(name="remaining_steps")
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, ChosenModel):
+            chat_model_of(self.model)  # raises now rather than at the end of the first run
+
+    def flow(self, state: Mapping[str, Any], runtime: Any) -> Flow[Any]:
+        """Ask the model."""
+        model: Any = self.model
+        if isinstance(model, ChosenModel):
+            model = yield from choose_model(model, self.view(state), runtime)
+        messages, schema = state["messages"], self.response_format
+        if isinstance(schema, tuple):
+            prompt, schema = schema
+            messages = [SystemMessage(prompt), *messages]
+        answer = yield Invoke(chat_model_of(model).with_structured_output(schema), messages)
+        return {"structured_response": answer}
+
+
+def bound(name: str, given: UserHook | Extraction) -> Bound[Hook]:
+    """The hook of a node of this name, sync and async."""
+
+    def call(driver: Callable[[Flow[Any]], Any], state: Mapping[str, Any], runtime: Any) -> Any:
+        # Hook nodes disable token streaming; these nodes are the user's own, so it stays on.
+        return call_with_streaming(lambda known: driver(given.flow(known, runtime)), state)
+
+    hook = Hook(name, REACT_HOOKS[name], at=name)
+    return Bound(hook, AgentMiddleware(name=name), partial(call, run), partial(call, arun))
+
+
+class ModelCalls(AgentMiddleware[Any, Any]):
+    """The layer around model calls: the model, the messages, the prompt, and the steps left."""
+
+    def __init__(self, model: Any, prompt: CanInvoke | None, view: View, rules: ReactRules) -> None:
+        super().__init__(name="model")
+        self._model = model
+        self._prompt = prompt
+        self._view = view
         self._rules = rules
-        self._steps = steps
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[Answer]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any] | AIMessage]:
         """Ask the model, and replace tool calls that there are no steps for."""
+        state = self._view(request.state)  # a pydantic state validates itself here
+        if isinstance(self._model, ChosenModel):  # it has its tools bound
+            model = yield from choose_model(self._model, state, request.runtime)
+            request = request.override(model=model, tools=[])
+        messages = self._messages(request.state, state)
+        request = request.override(messages=messages, state={**request.state, "messages": messages})
+        if self._prompt is not None:
+            prompted = yield Invoke(self._prompt, self._view(request.state))
+            request = request.override(messages=_as_messages(prompted))
         response: ModelResponse[Any] = yield request
         message = response.result[0]
         left: Any = request.state.get(STEPS)
         if left is None or not isinstance(message, AIMessage) or not message.tool_calls:
             return response
-        steps = self._steps
-        needed = steps.to_return() if self._rules.ends_with(message) else steps.to_go_on()
-        if left >= needed:
+        if not self._rules.known or left >= self._rules.steps_needed(message):
             return response
         # The same id, so that this message replaces the one whose calls will not run.
         return AIMessage(NEED_MORE_STEPS, id=message.id, name=message.name)
 
-
-class Choice(AgentMiddleware[Any, Any]):
-    """Lets a function choose the model of each call; that model has its tools bound.
-
-    Args:
-        models: The function.
-        view: Converts the state to its schema.
-    """
-
-    def __init__(self, models: ChosenModel, view: View) -> None:
-        super().__init__(name="model")
-        self._models = models
-        self._view = view
-
-    def around_model(self, request: ModelRequest[Any]) -> Flow[Answer]:
-        """Ask the model that the function returns."""
-        state = self._view(request.state)
-        model = yield Invoke(self._models, (state, request.runtime))
-        return (yield request.override(model=model, tools=[]))  # type: ignore[no-any-return]
-
-
-class Conversation(AgentMiddleware[Any, Any]):
-    """Sends the messages of the state, or `llm_input_messages` where a hook wrote them.
-
-    Args:
-        view: Converts the state to the user's schema.
-        hooked: There is a `pre_model_hook`.
-    """
-
-    def __init__(self, view: View, *, hooked: bool) -> None:
-        super().__init__(name="messages")
-        self._view = view
-        self._hooked = hooked
-
-    def around_model(self, request: ModelRequest[Any]) -> Flow[Answer]:
-        """Ask the model with these messages.
-
-        Raises:
-            ReactHistoryError: There are none, or a tool call in them has no result.
-        """
-        state = self._view(request.state)  # a pydantic state validates itself here
-        chosen = request.state.get(MODEL_INPUT) if self._hooked else None
-        messages: Any = chosen or request.state.get("messages")
+    def _messages(self, values: Mapping[str, Any], state: Any) -> Sequence[BaseMessage]:
+        """The messages of the state, or `llm_input_messages` where a hook wrote them."""
+        hooked = self._rules.hooked
+        chosen = values.get(MODEL_INPUT) if hooked else None
+        messages: Any = chosen or values.get("messages")
         if messages is None:
-            keys = f"'{MODEL_INPUT}' or 'messages'" if self._hooked else "'messages'"
+            keys = f"'{MODEL_INPUT}' or 'messages'" if hooked else "'messages'"
             raise ReactHistoryError(
                 "messages",
                 f"Expected input to call_model to have {keys} key, but got {state}",
@@ -112,64 +132,35 @@ class Conversation(AgentMiddleware[Any, Any]):
             )
         if chosen:  # no reducer has converted what a hook wrote
             messages = convert_to_messages(messages)
-        refuse_unanswered(messages)
-        state = {**request.state, "messages": messages}
-        return (yield request.override(messages=messages, state=state))  # type: ignore[no-any-return]
+        # Providers refuse a history with an unanswered tool call.
+        answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+        asked = (call for m in messages if isinstance(m, AIMessage) for call in m.tool_calls)
+        if unanswered := [call for call in asked if call["id"] not in answered]:
+            text = (
+                "Found AIMessages with tool_calls that do not have a corresponding ToolMessage. "
+                f"Here are the first few of those tool calls: {unanswered[:3]}.\n\n"
+                "Every tool call (LLM requesting to call a tool) in the message history MUST have "
+                "a corresponding ToolMessage (result of a tool invocation to return to the LLM) - "
+                "this is required by most LLM providers."
+            )
+            raise ReactHistoryError(
+                "messages",
+                create_error_message(message=text, error_code=ErrorCode.INVALID_CHAT_HISTORY),
+                "Add a ToolMessage for each call, or remove the message with the calls.",
+            )
+        return messages  # type: ignore[no-any-return]
 
 
-def refuse_unanswered(messages: Sequence[BaseMessage]) -> None:
-    """Refuse a history with an unanswered tool call, which providers refuse, and name the call.
-
-    Raises:
-        ReactHistoryError: A tool call has no result.
-    """
-    answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
-    asked = (call for m in messages if isinstance(m, AIMessage) for call in m.tool_calls)
-    if unanswered := [call for call in asked if call["id"] not in answered]:
-        text = (
-            "Found AIMessages with tool_calls that do not have a corresponding ToolMessage. "
-            f"Here are the first few of those tool calls: {unanswered[:3]}.\n\n"
-            "Every tool call (LLM requesting to call a tool) in the message history MUST have a "
-            "corresponding ToolMessage (result of a tool invocation to return to the LLM) - this "
-            "is required by most LLM providers."
-        )
-        raise ReactHistoryError(
-            "messages",
-            create_error_message(message=text, error_code=ErrorCode.INVALID_CHAT_HISTORY),
-            "Add a ToolMessage for each call, or remove the message with the calls.",
-        )
-
-
-class Prompt(AgentMiddleware[Any, Any]):
-    """Lets a function or a runnable write the messages of each model call.
-
-    Args:
-        prompt: Gets the state, and returns all the messages that the model sees.
-        view: Converts the state to its schema.
-    """
-
-    def __init__(self, prompt: CanInvoke, view: View) -> None:
-        super().__init__(name="Prompt")
-        self._prompt = prompt
-        self._view = view
-
-    def around_model(self, request: ModelRequest[Any]) -> Flow[Answer]:
-        """Ask the model with the messages that the prompt returns.
-
-        Raises:
-            BadReturn: The prompt returns something else.
-        """
-        prompted = yield Invoke(self._prompt, self._view(request.state))
-        if isinstance(prompted, PromptValue):
-            messages: list[Any] = prompted.to_messages()
-        else:
-            several = isinstance(prompted, Sequence) and not isinstance(prompted, str)
-            try:
-                messages = convert_to_messages(prompted if several else [prompted])
-            except (NotImplementedError, TypeError, ValueError) as error:
-                raise BadReturn(
-                    "prompt",
-                    f"must return messages, got {describe(prompted)}: {error}.",
-                    "Return a list of messages.",
-                ) from error
-        return (yield request.override(messages=messages))  # type: ignore[no-any-return]
+def _as_messages(prompted: Any) -> list[BaseMessage]:
+    """The messages that a prompt returned."""
+    if isinstance(prompted, PromptValue):
+        return prompted.to_messages()
+    several = isinstance(prompted, Sequence) and not isinstance(prompted, str)
+    try:
+        return convert_to_messages(prompted if several else [prompted])
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise BadReturn(
+            "prompt",
+            f"must return messages, got {describe(prompted)}: {error}.",
+            "Return a list of messages.",
+        ) from error

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from inspect import Parameter, iscoroutinefunction, signature
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -16,7 +16,7 @@ from langgraph.runtime import get_runtime
 
 from agent_factory.compat.conversion import init_model
 from agent_factory.errors import BadReturn, describe
-from agent_factory.hooks.flows import CanInvoke
+from agent_factory.hooks.flows import CanInvoke, Flow, Invoke
 from agent_factory.prebuilt.react_errors import (
     ModelTakesNoTools,
     ReactArgumentError,
@@ -32,55 +32,30 @@ _INJECTED: Mapping[str, Callable[[], Any]] = {
 """What LangGraph passes to the function of a node, by the names of its parameters."""
 
 
-def is_coroutine(function: Any) -> bool:
-    """Whether a call must be awaited."""
-    call = getattr(function, "__call__", None)  # noqa: B004  # its kind matters, not whether it has one
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
-def invocable(given: Any, name: str) -> CanInvoke:
-    """A hook or prompt of the user's as something to invoke.
-
-    Args:
-        given: A function of the state, a coroutine function or a runnable.
-        name: Its name in traces and errors.
-    """
-    if isinstance(given, Runnable):
-        return given.with_config(run_name=name)
-    return StateFunction(given, name)
-
-
 class StateFunction:
-    """A function of the state, sync or async; it may name `runtime`, `store` ... as parameters.
+    """A function of the state, sync or async; it may name `runtime`, `store` ... as parameters."""
 
-    Args:
-        function: The function.
-        name: Its name in errors.
-    """
+    async_only = (
+        'No synchronous function provided to "{name}".\nEither initialize with a '
+        "synchronous function or invoke via the async API (ainvoke, astream, etc.)"
+    )
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function = function
         self._name = name
-        self._asynchronous = is_coroutine(function)
+        call = getattr(function, "__call__", None)  # noqa: B004  # its kind matters, not whether it has one
+        self._asynchronous = iscoroutinefunction(function) or iscoroutinefunction(call)
         try:
-            (_, *others) = inspect.signature(function).parameters.values()
+            (_, *others) = signature(function).parameters.values()
         except (TypeError, ValueError):  # no signature, or no parameter
             others = []
-        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        variable = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         self._wants = [p.name for p in others if p.name in _INJECTED and p.kind not in variable]
 
     def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
-        """Call the function in a sync run.
-
-        Raises:
-            ReactPathNotSupported: It is a coroutine function.
-        """
+        """Call the function in a sync run."""
         if self._asynchronous:
-            raise ReactPathNotSupported(
-                self._name,
-                f'No synchronous function provided to "{self._name}".\nEither initialize with a '
-                "synchronous function or invoke via the async API (ainvoke, astream, etc.)",
-            )
+            raise ReactPathNotSupported(self._name, self.async_only.format(name=self._name))
         return self._call(input)()
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
@@ -92,66 +67,52 @@ class StateFunction:
         return partial(self._function, input, **{name: _INJECTED[name]() for name in self._wants})
 
 
-ASYNC_MODEL = (
-    "Async model callable provided but agent invoked synchronously. Use agent.ainvoke() or "
-    "agent.astream(), or provide a sync model callable."
-)
+def invocable(given: Any, argument: str, name: str) -> CanInvoke:
+    """A hook or prompt, a function of the state or a runnable, as something to invoke."""
+    if isinstance(given, Runnable):
+        return given.with_config(run_name=name)
+    if callable(given):
+        return StateFunction(given, name)
+    raise ReactArgumentError(
+        argument,
+        f"Got unexpected type for `{argument}`: {type(given)}",
+        "Pass a function of the state, or a runnable; as `prompt`, also a string or a "
+        "SystemMessage.",
+    )
 
 
-class ChosenModel:
-    """A function that chooses the model of a call from the state and the runtime.
+class ChosenModel(StateFunction):
+    """A function that chooses the model of a call from the state and the runtime."""
 
-    Args:
-        choose: The function, sync or async.
-    """
+    async_only = (
+        "Async model callable provided but agent invoked synchronously. Use agent.ainvoke() or "
+        "agent.astream(), or provide a sync model callable."
+    )
 
-    def __init__(self, choose: Callable[[Any, Any], Any]) -> None:
-        self._choose = choose
-        self._asynchronous = is_coroutine(choose)
+    def _call(self, input: Any) -> Callable[[], Any]:
+        return partial(self._function, *input)
 
-    def invoke(self, input: tuple[Any, Any], config: RunnableConfig | None = None) -> Any:
-        """Choose the model for a state and a runtime, in a sync run.
 
-        Raises:
-            ReactPathNotSupported: The function is a coroutine function.
-            BadReturn: It returned something other than a model.
-        """
-        if self._asynchronous:
-            raise ReactPathNotSupported("model", ASYNC_MODEL)
-        return self._checked(self._choose(*input))
-
-    async def ainvoke(self, input: tuple[Any, Any], config: RunnableConfig | None = None) -> Any:
-        """Choose the model for a state and a runtime, in an async run.
-
-        Raises:
-            BadReturn: The function returned something other than a model.
-        """
-        call = partial(self._choose, *input)
-        return self._checked(await (call() if self._asynchronous else run_in_executor(None, call)))
-
-    def _checked(self, model: Any) -> Runnable[Any, Any]:
-        if isinstance(model, Runnable):
-            return model
-        raise BadReturn(
-            "the function given as model",
-            f"must return a chat model, got {describe(model)}.",
-            "Bind the tools to the model: `return model.bind_tools(tools)`.",
-        )
+def choose_model(models: ChosenModel, state: Any, runtime: Any) -> Flow[Runnable[Any, Any]]:
+    """Ask the function for the model of a call."""
+    model = yield Invoke(models, (state, runtime))
+    if isinstance(model, Runnable):
+        return model
+    raise BadReturn(
+        "the function given as model",
+        f"must return a chat model, got {describe(model)}.",
+        "Bind the tools to the model: `return model.bind_tools(tools)`.",
+    )
 
 
 def read_model(given: Any) -> Runnable[Any, Any] | ChosenModel:
-    """The model, or the function that chooses one.
-
-    Raises:
-        ReactArgumentError: The argument is neither.
-        ImportError: It is a string, and langchain is not installed.
-    """
+    """The model, or the function that chooses one."""
     if isinstance(given, str):
         return init_model(given)
     if isinstance(given, Runnable):
         return given
     if callable(given) and not isinstance(given, type):
-        return ChosenModel(given)
+        return ChosenModel(given, "model")
     raise ReactArgumentError(
         "model",
         f"`model` must be a chat model, got {describe(given)}",
@@ -162,35 +123,22 @@ def read_model(given: Any) -> Runnable[Any, Any] | ChosenModel:
 def takes_tools(model: Runnable[Any, Any], tools: Sequence[BaseTool], provided: int) -> bool:
     """Whether the agent binds the tools to the model; otherwise they are bound already.
 
-    Args:
-        model: The model as the user gave it.
-        tools: The tools that the agent runs.
-        provided: How many tools the provider runs.
-
-    Raises:
-        ReactArgumentError: Other tools are bound to it.
-        ModelTakesNoTools: It has no `bind_tools`.
+    Of `provided` more tools, which the provider runs, only the number is compared.
     """
     step = _model_step(model)
-    if isinstance(step, RunnableBinding) and "tools" in step.kwargs:
-        _compare(step.kwargs["tools"], tools, provided)
-        return False
-    method = getattr(type(model), "bind_tools", None)
-    if method is None:  # a binding, or a configurable model, delegates to the model inside
-        binds = callable(getattr(model, "bind_tools", None))
-    else:
-        binds = method is not BaseChatModel.bind_tools
-    if (tools or provided) and not binds:
-        raise ModelTakesNoTools(
-            "model",
-            f"{type(model).__name__!r} object has no attribute 'bind_tools': no tools can be bound "
-            "to it",
-            "Bind them to the chat model inside: prompt | model.bind_tools(tools).",
-        )
-    return True
-
-
-def _compare(bound: Sequence[Any], tools: Sequence[BaseTool], provided: int) -> None:
+    if not isinstance(step, RunnableBinding) or "tools" not in step.kwargs:
+        # A binding, or a configurable model, delegates to the model inside.
+        method = getattr(type(model), "bind_tools", None) or getattr(model, "bind_tools", None)
+        binds = callable(method) and method is not BaseChatModel.bind_tools
+        if (tools or provided) and not binds:
+            raise ModelTakesNoTools(
+                "model",
+                f"{type(model).__name__!r} object has no attribute 'bind_tools': no tools can be "
+                "bound to it",
+                "Bind them to the chat model inside: prompt | model.bind_tools(tools).",
+            )
+        return True
+    bound = step.kwargs["tools"]
     if len(tools) != len(bound) - provided:
         raise ReactArgumentError(
             "model",
@@ -198,17 +146,16 @@ def _compare(bound: Sequence[Any], tools: Sequence[BaseTool], provided: int) -> 
             f"must match Got {len(tools)} tools, expected {len(bound) - provided}",
             "Pass the tools that are bound, or a model without tools.",
         )
-    names = set()
-    for tool in bound:  # in the forms of OpenAI and Anthropic; other forms have no name to compare
-        if isinstance(tool, dict):
-            function = tool["function"] if tool.get("type") == "function" else tool
-            names.add(function.get("name"))
-    if missing := {tool.name for tool in tools} - names:
+    # In the forms of OpenAI and Anthropic; other forms have no name to compare.
+    dicts = [tool for tool in bound if isinstance(tool, dict)]
+    named = [tool["function"] if tool.get("type") == "function" else tool for tool in dicts]
+    if missing := {tool.name for tool in tools} - {tool.get("name") for tool in named}:
         raise ReactArgumentError(
             "model",
             f"Missing tools '{missing}' in the model.bind_tools()",
             "Bind them, or pass a model without tools.",
         )
+    return False
 
 
 def _model_step(model: Any) -> Any:
@@ -220,11 +167,7 @@ def _model_step(model: Any) -> Any:
 
 
 def chat_model_of(model: Any) -> Any:
-    """The chat model inside chains and bindings.
-
-    Raises:
-        ReactArgumentError: There is none.
-    """
+    """The chat model inside chains and bindings."""
     inner = _model_step(model)
     while isinstance(inner, RunnableBinding):
         inner = inner.bound

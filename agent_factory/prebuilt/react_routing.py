@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,48 +11,34 @@ from langgraph.prebuilt.tool_node import ToolCallWithContext
 from langgraph.types import Send
 
 from agent_factory.runtime.routing import Rules, State
+from agent_factory.runtime.spec import identity
 from agent_factory.state.history import answers_of
 from agent_factory.topology.model import TOOLS
 
 
+@dataclass(eq=False, kw_only=True)
 class ReactRules(Rules):
-    """The routing rules of `create_react_agent`.
+    """The routing rules of `create_react_agent`."""
 
-    Args:
-        known: The names of its tools.
-        direct: The names of its return_direct tools.
-        view: Converts the state to the schema that tools read.
-        together: One run of the tools node takes all calls of a turn (version v1).
-        reviewed: A `post_model_hook` sees the calls before they run, and may answer them.
-    """
-
-    def __init__(
-        self,
-        known: Collection[str],
-        direct: Collection[str],
-        view: Callable[[Any], Any],
-        *,
-        together: bool,
-        reviewed: bool,
-    ) -> None:
-        super().__init__(frozenset(known), frozenset(direct))
-        self._view = view
-        self._together = together
-        self._reviewed = reviewed
+    view: Callable[[Any], Any] = identity  # converts the state for tools
+    together: bool = False  # one run of the tools node takes all calls of a turn (version v1)
+    hooked: bool = False  # a `pre_model_hook` runs before each call of the model
+    reviewed: bool = False  # a `post_model_hook` sees calls before they run, and may answer them
+    structured: bool = False  # a node at the end asks for the structured response
 
     def sends(
         self, message: AIMessage, tail: Sequence[AnyMessage], state: State
     ) -> str | list[Send]:
         """The tools node with all calls, or a task for each call without an answer."""
         # A post_model_hook may write an answer anywhere in the history.
-        answered = answers_of(state["messages"] if self._reviewed else tail)
+        answered = answers_of(state["messages"] if self.reviewed else tail)
         calls = [call for call in message.tool_calls if call["id"] not in answered]
         if not calls:
             return []
         # One run of the node takes all calls of the message, answered ones included.
-        if self._together and len(calls) == len(message.tool_calls):
+        if self.together and len(calls) == len(message.tool_calls):
             return TOOLS
-        shown = self._view(state)
+        shown = self.view(state)
         # The task carries the whole state: remaining_steps, say, is in no channel it could read.
         return [
             Send(
@@ -67,10 +53,7 @@ class ReactRules(Rules):
         return False
 
     def leaves(self, state: State, tail: Sequence[AnyMessage]) -> bool:
-        """Whether the run ends after a turn whose calls are answered.
-
-        It goes on while the model has a result to read.
-        """
+        """Whether a turn whose calls are answered is the last: no result is left to read."""
         return not (tail and isinstance(tail[-1], ToolMessage))
 
     def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
@@ -81,35 +64,15 @@ class ReactRules(Rules):
             if answer.name in self.direct:
                 return True
         # A task sees only its own result, so the calls decide, alike for all tasks of a turn.
-        return self.ends_with(message)
+        return self._calls_direct(message)
 
-    def ends_with(self, message: AIMessage) -> bool:
-        """Whether the message calls a return_direct tool."""
+    def _calls_direct(self, message: AIMessage) -> bool:
         return any(call["name"] in self.direct for call in message.tool_calls)
 
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """How many super-steps a run needs, by the nodes that it has.
-
-    Args:
-        before: A node before each call of the model.
-        after: A node after each call of the model.
-        structured: A node at the end.
-    """
-
-    before: bool = False
-    after: bool = False
-    structured: bool = False
-
-    def to_answer(self) -> int:
-        """From a message without calls to the end, the step of the model included."""
-        return 1 + self.after + self.structured
-
-    def to_return(self) -> int:
-        """From return_direct calls to the end: the model, its hook, the tools."""
-        return 2 + self.after
-
-    def to_go_on(self) -> int:
-        """From other calls to the end: the tools, and one more turn that answers."""
-        return self.to_return() + self.before + self.to_answer()
+    def steps_needed(self, message: AIMessage) -> int:
+        """How many super-steps it takes to run the calls of a message and end the run."""
+        to_return = 2 + self.reviewed  # the model that wrote the message, its hook, the tools
+        if self._calls_direct(message):
+            return to_return
+        # One more turn, which answers: the hooks, the model, and the structured response.
+        return to_return + self.hooked + 1 + self.reviewed + self.structured

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, is_dataclass, make_dataclass
-from typing import Annotated, Any, NotRequired, cast, get_type_hints
+from typing import Annotated, Any, NotRequired, get_type_hints
 
 from langchain_core.messages import AnyMessage, BaseMessage
 from langgraph.channels import EphemeralValue
@@ -51,11 +51,7 @@ class AgentStateWithStructuredResponsePydantic(AgentStatePydantic):
 
 
 def chosen_schema(given: Any, *, structured: bool) -> type[Any]:
-    """The user's schema, or the default one.
-
-    Raises:
-        ReactArgumentError: It lacks a required key, or is not a schema.
-    """
+    """The user's schema, or the default one."""
     if given is None:
         return AgentStateWithStructuredResponse if structured else AgentState
     keys = keys_of(given)
@@ -70,11 +66,7 @@ def chosen_schema(given: Any, *, structured: bool) -> type[Any]:
 
 
 def keys_of(schema: Any) -> dict[str, Any]:
-    """The keys of a schema with their type hints.
-
-    Raises:
-        ReactArgumentError: It is not a schema, or its annotations cannot be read.
-    """
+    """The keys of a schema with their type hints."""
     hint = "Pass a TypedDict, a dataclass or a pydantic model."
     try:
         hints = get_type_hints(schema, include_extras=True)
@@ -89,13 +81,7 @@ def keys_of(schema: Any) -> dict[str, Any]:
 
 
 def schemas_of(schema: type[Any], *, has_tools: bool, hooked: bool) -> Schemas:
-    """The schemas of the graph, of its hooks, and of its input and output.
-
-    Args:
-        schema: The user's schema.
-        has_tools: There is a tools node, whose signals need a channel.
-        hooked: There is a `pre_model_hook`, which may write `llm_input_messages`.
-    """
+    """The schemas of the graph, of its hooks, and of its input and output."""
     make: Any = TypedDict
     keys = keys_of(schema)
     own = engine_hints(TOOL_SIGNALS) if has_tools else {}
@@ -115,23 +101,19 @@ def model_schema(schema: type[Any], *, hooked: bool) -> type[Any]:
     """The schema that a prompt and a choice of models get: with the messages a hook wrote."""
     if not hooked or MODEL_INPUT in keys_of(schema):
         return schema
-    name = "CallModelInputSchema"
+    name, made = "CallModelInputSchema", list[AnyMessage]
     if is_typeddict(schema):
         make: Any = TypedDict
-        made: type[Any] = make(name, {**keys_of(schema), MODEL_INPUT: list[AnyMessage]})
-        return made
+        return make(name, {**keys_of(schema), MODEL_INPUT: made})  # type: ignore[no-any-return]
     if is_dataclass(schema):
-        chosen: Any = (MODEL_INPUT, list[AnyMessage], field(default_factory=list))
+        chosen: Any = (MODEL_INPUT, made, field(default_factory=list))
         return make_dataclass(name, [chosen], bases=(schema,))
-    return create_model(name, __base__=schema, **{MODEL_INPUT: cast("Any", (list[AnyMessage], []))})
+    fields: Any = {MODEL_INPUT: (made, [])}
+    return create_model(name, __base__=schema, **fields)
 
 
 class View:
-    """Converts the state for user code: to a dict, or to an instance of its schema.
-
-    Args:
-        schema: The schema.
-    """
+    """Converts the state for user code: to a dict, or to an instance of its schema."""
 
     def __init__(self, schema: type[Any]) -> None:
         self._keys = tuple(keys_of(schema))

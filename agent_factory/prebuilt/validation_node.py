@@ -84,7 +84,7 @@ class ValidationNode(Runnable[Any, Any]):
         self.name = name
         self.tags = tags
         self.schemas_by_name = _by_name(schemas)
-        self._format_error = format_error or default_error
+        self._format_error = format_error
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Check the calls of the last message.
@@ -125,18 +125,12 @@ class ValidationNode(Runnable[Any, Any]):
                 "Put the node right after the model.",
             )
         with get_executor_for_config(config) as executor:
-            results = [
-                *executor.map(self._check, message.tool_calls),
-                *(
-                    _refused(
-                        call,
-                        "Error: the arguments cannot be read: "
-                        f"{call['error'] or 'they are not valid JSON'}\n\n{_FIX}",
-                    )
-                    for call in message.invalid_tool_calls
-                    if call["id"]
-                ),
-            ]
+            results = list(executor.map(self._check, message.tool_calls))
+        for call in message.invalid_tool_calls:
+            if call["id"]:
+                problem = call["error"] or "they are not valid JSON"
+                text = f"Error: the arguments cannot be read: {problem}\n\n{_FIX}"
+                results.append(_refused(call, text))
         return results if isinstance(input, list) else {"messages": results}
 
     def _check(self, call: ToolCall) -> ToolMessage:
@@ -153,12 +147,9 @@ class ValidationNode(Runnable[Any, Any]):
                 content = validated.model_validate(call["args"]).model_dump_json()
             return ToolMessage(content, name=call["name"], tool_call_id=call["id"])
         except (ValidationError, ValidationErrorV1) as error:
+            if self._format_error is None:
+                return _refused(call, f"{error!r}\n\n{_FIX}")
             return _refused(call, self._format_error(error, call, schema))
-
-
-def default_error(error: BaseException, call: ToolCall, schema: Schema) -> str:
-    """The error, and a request to fix it and respond."""
-    return f"{error!r}\n\n{_FIX}"
 
 
 def _by_name(schemas: Iterable[Any]) -> dict[str, Schema]:

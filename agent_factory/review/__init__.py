@@ -4,28 +4,33 @@
 
 The functions work on a run that was stopped by `interrupt_before` or `interrupt_after`, by
 HumanInTheLoopMiddleware, or by a call of `interrupt()`.
-
-`planning` turns a decision into a step, a value; `execution` applies it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from agent_factory.review.errors import (
+from agent_factory.review.pending_calls import Decision, Pending, PendingCall, read_pending
+from agent_factory.review.steps import (
     DecideTogether,
     DecisionNotAllowed,
     NothingPending,
     NoThread,
     ReviewError,
     UnknownCall,
+    aapply,
+    apply,
+    plan_decision,
+    plan_decisions,
+    plan_edit,
+    plan_input,
+    thread_config,
+    topology_or_none,
 )
-from agent_factory.review.execution import apply, read_state, run_async, run_sync
-from agent_factory.review.pending_calls import Decision, Pending, PendingCall
-from agent_factory.review.planning import plan_decision, plan_decisions, plan_input
 
 __all__ = [
     "DecideTogether",
@@ -64,14 +69,13 @@ def pending(agent: Any, config: RunnableConfig) -> Pending:
     Raises:
         NoThread: The agent has no checkpointer, or the config has no `thread_id`.
     """
-    found: Pending = run_sync(agent, read_state(agent, config))
-    return found
+    return read_pending(agent.get_state(thread_config(agent, config)), topology_or_none(agent))
 
 
 async def apending(agent: Any, config: RunnableConfig) -> Pending:
     """Async variant of `pending`."""
-    found: Pending = await run_async(agent, read_state(agent, config))
-    return found
+    snapshot = await agent.aget_state(thread_config(agent, config))
+    return read_pending(snapshot, topology_or_none(agent))
 
 
 def approve(agent: Any, config: RunnableConfig, call_id: str | None = None, **options: Any) -> Any:
@@ -112,16 +116,14 @@ def approve(agent: Any, config: RunnableConfig, call_id: str | None = None, **op
     >>> approve(agent, thread)["messages"][-1].text
     'It is 5.'
     """
-    planner = plan_decision({"type": "approve"}, call_id)
-    return run_sync(agent, apply(agent, config, planner, options))
+    return apply(agent, config, plan_decision("approve", call_id), options)
 
 
 async def aapprove(
     agent: Any, config: RunnableConfig, call_id: str | None = None, **options: Any
 ) -> Any:
     """Async variant of `approve`."""
-    planner = plan_decision({"type": "approve"}, call_id)
-    return await run_async(agent, apply(agent, config, planner, options))
+    return await aapply(agent, config, plan_decision("approve", call_id), options)
 
 
 def reject(
@@ -146,8 +148,7 @@ def reject(
     Raises:
         ReviewError: As `approve`.
     """
-    planner = plan_decision(_rejection(message), call_id)
-    return run_sync(agent, apply(agent, config, planner, options))
+    return apply(agent, config, plan_decision("reject", call_id, message=message), options)
 
 
 async def areject(
@@ -158,12 +159,7 @@ async def areject(
     **options: Any,
 ) -> Any:
     """Async variant of `reject`."""
-    planner = plan_decision(_rejection(message), call_id)
-    return await run_async(agent, apply(agent, config, planner, options))
-
-
-def _rejection(message: str | None) -> Decision:
-    return {"type": "reject"} if message is None else {"type": "reject", "message": message}
+    return await aapply(agent, config, plan_decision("reject", call_id, message=message), options)
 
 
 def edit(
@@ -195,8 +191,7 @@ def edit(
         ArgumentError: The arguments are not a dict.
         ReviewError: As `approve`, or several calls are open and `call_id` is None.
     """
-    planner = plan_decision(_edit_decision(args, name), call_id)
-    return run_sync(agent, apply(agent, config, planner, options))
+    return apply(agent, config, plan_edit(args, name, call_id), options)
 
 
 async def aedit(
@@ -209,12 +204,7 @@ async def aedit(
     **options: Any,
 ) -> Any:
     """Async variant of `edit`."""
-    planner = plan_decision(_edit_decision(args, name), call_id)
-    return await run_async(agent, apply(agent, config, planner, options))
-
-
-def _edit_decision(args: Mapping[str, Any], name: str | None) -> Decision:
-    return {"type": "edit", "edited_action": {"args": args, **({"name": name} if name else {})}}
+    return await aapply(agent, config, plan_edit(args, name, call_id), options)
 
 
 def respond(
@@ -240,16 +230,14 @@ def respond(
         ArgumentError: The result of a call is not a string.
         ReviewError: As `approve`, or several calls are open and `call_id` is None.
     """
-    planner = plan_decision({"type": "respond", "message": answer}, call_id)
-    return run_sync(agent, apply(agent, config, planner, options))
+    return apply(agent, config, plan_decision("respond", call_id, message=answer), options)
 
 
 async def arespond(
     agent: Any, config: RunnableConfig, answer: Any, call_id: str | None = None, **options: Any
 ) -> Any:
     """Async variant of `respond`."""
-    planner = plan_decision({"type": "respond", "message": answer}, call_id)
-    return await run_async(agent, apply(agent, config, planner, options))
+    return await aapply(agent, config, plan_decision("respond", call_id, message=answer), options)
 
 
 def decide(
@@ -270,14 +258,14 @@ def decide(
     Raises:
         ReviewError: As `approve`.
     """
-    return run_sync(agent, apply(agent, config, plan_decisions(decisions), options))
+    return apply(agent, config, partial(plan_decisions, new=decisions), options)
 
 
 async def adecide(
     agent: Any, config: RunnableConfig, decisions: Mapping[str, Decision], **options: Any
 ) -> Any:
     """Async variant of `decide`."""
-    return await run_async(agent, apply(agent, config, plan_decisions(decisions), options))
+    return await aapply(agent, config, partial(plan_decisions, new=decisions), options)
 
 
 def add_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) -> Any:
@@ -300,9 +288,9 @@ def add_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) ->
         NothingPending: The thread is not paused; use `invoke` for a new message.
         NoThread: The agent has no checkpointer, or the config has no `thread_id`.
     """
-    return run_sync(agent, apply(agent, config, plan_input(input), options))
+    return apply(agent, config, plan_input(input), options)
 
 
 async def aadd_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) -> Any:
     """Async variant of `add_input`."""
-    return await run_async(agent, apply(agent, config, plan_input(input), options))
+    return await aapply(agent, config, plan_input(input), options)

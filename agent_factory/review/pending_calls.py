@@ -9,7 +9,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.types import Interrupt, StateSnapshot
 
-from agent_factory.state.history import answers_of, call_ids, last_turn
+from agent_factory.state.history import answers_of, last_turn
 from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
 
@@ -100,18 +100,13 @@ class Pending:
         """The calls of the model's message without a result, including invalid tool calls."""
         if self.message is None:
             return []
-        open_ids = set(call_ids(self.message)) - answers_of(self.tail).keys()
+        answered = answers_of(self.tail)
         calls: list[Any] = [*self.message.tool_calls, *self.message.invalid_tool_calls]
-        return [call for call in calls if call["id"] in open_ids]
+        return [call for call in calls if call["id"] and call["id"] not in answered]
 
 
 def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
-    """What a thread waits for.
-
-    Args:
-        snapshot: The state of the thread.
-        topology: The topology of the agent; None for a graph that is not an agent.
-    """
+    """What a thread waits for; `topology` is None for a graph that is not an agent."""
     if not snapshot.next:
         return Pending()
     messages = snapshot.values.get("messages", ()) if isinstance(snapshot.values, Mapping) else ()
@@ -154,22 +149,16 @@ def _stopped_calls(topology: Topology | None, turn: Pending) -> Iterator[Pending
         return
     after_model = {hook.node for hook in topology.hooks if hook.phase is Phase.AFTER_MODEL}
     open_ids = {call["id"] for call in turn.unanswered}
-    if open_ids and turn.next[0] in {TOOLS, *after_model}:
-        for call in turn.message.tool_calls:
-            if call["id"] in open_ids:
-                yield PendingCall(str(call["id"]), call["name"], call["args"], "pause")
-    elif not open_ids and turn.next[0] == topology.loop_entry:
-        answers = answers_of(turn.tail)
-        for call in turn.message.tool_calls:
-            if answer := answers.get(str(call["id"])):
-                yield PendingCall(
-                    str(call["id"]),
-                    call["name"],
-                    call["args"],
-                    "result",
-                    ("approve", "respond"),
-                    answer.text,
-                )
+    if turn.next[0] not in ({TOOLS, *after_model} if open_ids else {topology.loop_entry}):
+        return
+    answers = answers_of(turn.tail)
+    for call in turn.message.tool_calls:
+        pending = PendingCall(str(call["id"]), call["name"], call["args"], "pause")
+        if call["id"] in open_ids:
+            yield pending
+        elif not open_ids and (answer := answers.get(pending.id)):
+            allowed: tuple[Allowed, ...] = ("approve", "respond")
+            yield replace(pending, kind="result", allowed=allowed, question=answer.text)
 
 
 def _interrupted_calls(
@@ -191,21 +180,14 @@ def _interrupted_calls(
             if {"action_requests", "review_configs"} <= keys:
                 yield from _batched_calls(interrupt, own_calls)
             elif {"action_request", "review_config"} <= keys:
-                call_id = value.get("tool_call_id") or interrupt.id
+                id_ = value.get("tool_call_id") or interrupt.id
                 yield _reviewed_call(
-                    call_id, value["action_request"], value["review_config"], interrupt
+                    id_, value["action_request"], value["review_config"], interrupt
                 )
             else:
                 call = calls.get(task.id, {"id": interrupt.id, "name": task.name, "args": {}})
-                yield PendingCall(
-                    str(call["id"]),
-                    call["name"],
-                    call["args"],
-                    "question",
-                    ("respond",),
-                    value,
-                    interrupt.id,
-                )
+                id_, name, args = str(call["id"]), call["name"], call["args"]
+                yield PendingCall(id_, name, args, "question", ("respond",), value, interrupt.id)
 
 
 def _batched_calls(
@@ -225,12 +207,6 @@ def _batched_calls(
 def _reviewed_call(
     call_id: str, action: Mapping[str, Any], config: Mapping[str, Any], interrupt: Interrupt
 ) -> PendingCall:
-    return PendingCall(
-        call_id,
-        action["name"],
-        action["args"],
-        "review",
-        tuple(config["allowed_decisions"]),
-        action.get("description"),
-        interrupt.id,
-    )
+    name, args, question = action["name"], action["args"], action.get("description")
+    allowed = tuple(config["allowed_decisions"])
+    return PendingCall(call_id, name, args, "review", allowed, question, interrupt.id)

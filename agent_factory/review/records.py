@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,14 +28,26 @@ REJECTED = (
 """What the model reads if a reviewer gave no reason."""
 
 
-def result_of(decision: Mapping[str, Any], name: str, call_id: str | None) -> ToolMessage | None:
-    """The result of a rejected or answered call, which does not run; None for other decisions."""
-    if decision["type"] == "reject":
-        text = decision.get("message") or REJECTED.format(name=name)
-        return ToolMessage(text, tool_call_id=call_id, name=name, status="error")
-    if decision["type"] == "respond":
-        return ToolMessage(decision["message"], tool_call_id=call_id, name=name)
-    return None
+def split_decisions(
+    decided: Iterable[tuple[ToolCall, Mapping[str, Any]]],
+) -> tuple[dict[str | None, ToolCall], list[ToolMessage]]:
+    """The calls that replace others, by id, and the results of those that do not run."""
+    edits: dict[str | None, ToolCall] = {}
+    results = []
+    for call, decision in decided:
+        name, id_ = call["name"], call["id"]
+        if decision["type"] == "edit":
+            action = decision["edited_action"]
+            if (action["name"], action["args"]) != (name, call["args"]):
+                edits[id_] = ToolCall(
+                    type="tool_call", name=action["name"], args=action["args"], id=id_
+                )
+        elif decision["type"] == "reject":
+            text = decision.get("message") or REJECTED.format(name=name)
+            results.append(ToolMessage(text, tool_call_id=id_, name=name, status="error"))
+        elif decision["type"] == "respond":
+            results.append(ToolMessage(decision["message"], tool_call_id=id_, name=name))
+    return edits, results
 
 
 def with_review(
@@ -97,12 +109,7 @@ def _last_record(messages: Sequence[AnyMessage], key: str) -> Mapping[Any, Any]:
 
 
 def write_notice(template: str, original: ToolCall, ran: ToolCall) -> str:
-    """The template with `{original_name}`, `{original_args}`, `{name}` and `{args}` filled in.
-
-    >>> call = {"name": "add", "args": {"a": 1}, "id": "1"}
-    >>> write_notice("{original_name} {args} {else}", call, call)
-    'add {"a": 1} {else}'
-    """
+    """The template with the names and arguments of both calls filled in."""
     values = {
         "{original_name}": original["name"],
         "{original_args}": json.dumps(original["args"], default=str, ensure_ascii=False),

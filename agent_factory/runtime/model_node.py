@@ -22,6 +22,7 @@ from agent_factory.errors import (
     HistoryError,
     ModelCannotCallTools,
     OutputError,
+    StructuredOutputError,
     UnknownTool,
     describe,
 )
@@ -54,7 +55,6 @@ from agent_factory.structured_output.strategies import (
     EXPLANATION_KWARGS,
     ProviderStrategy,
     Strategy,
-    StructuredOutputError,
     ToolStrategy,
     strategy_for,
 )

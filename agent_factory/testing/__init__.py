@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from agent_factory.testing.harness import LayerRun as LayerRun
     from agent_factory.testing.harness import arun_hook as arun_hook
     from agent_factory.testing.harness import arun_layer as arun_layer
+    from agent_factory.testing.harness import both_ways as both_ways
     from agent_factory.testing.harness import run_hook as run_hook
     from agent_factory.testing.harness import run_layer as run_layer
     from agent_factory.testing.histories import InvalidHistory as InvalidHistory
@@ -27,20 +28,19 @@ if TYPE_CHECKING:
     from agent_factory.testing.laws import check_middleware as check_middleware
     from agent_factory.testing.recordings import CassetteError as CassetteError
     from agent_factory.testing.recordings import CassetteMismatch as CassetteMismatch
+    from agent_factory.testing.recordings import Divergence as Divergence
     from agent_factory.testing.recordings import RecordingChatModel as RecordingChatModel
     from agent_factory.testing.recordings import ReplayChatModel as ReplayChatModel
     from agent_factory.testing.recordings import ReplayedError as ReplayedError
+    from agent_factory.testing.recordings import areplay_with as areplay_with
     from agent_factory.testing.recordings import record as record
     from agent_factory.testing.recordings import replay as replay
-    from agent_factory.testing.replay_diff import Divergence as Divergence
-    from agent_factory.testing.replay_diff import areplay_with as areplay_with
-    from agent_factory.testing.replay_diff import replay_with as replay_with
+    from agent_factory.testing.recordings import replay_with as replay_with
     from agent_factory.testing.strategies import each_stack as each_stack
-    from agent_factory.testing.sync_async import both_ways as both_ways
 
 _HOME = {
     "fake_model": ("ModelCallRecord", "Reply", "ScriptError", "ScriptedChatModel"),
-    "harness": ("LayerRun", "arun_hook", "arun_layer", "run_hook", "run_layer"),
+    "harness": ("LayerRun", "arun_hook", "arun_layer", "both_ways", "run_hook", "run_layer"),
     "histories": ("InvalidHistory", "assert_valid_history"),
     "laws": ("LAWS", "LawViolation", "check_middleware"),
     "recordings": (
@@ -49,12 +49,13 @@ _HOME = {
         "RecordingChatModel",
         "ReplayChatModel",
         "ReplayedError",
+        "Divergence",
+        "areplay_with",
         "record",
         "replay",
+        "replay_with",
     ),
-    "replay_diff": ("Divergence", "areplay_with", "replay_with"),
     "strategies": ("each_stack",),
-    "sync_async": ("both_ways",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

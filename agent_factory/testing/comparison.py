@@ -6,8 +6,8 @@ ids of tool calls are numbered in the order in which they appear.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping, Set
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import singledispatch
 from typing import Any
@@ -43,25 +43,11 @@ def normalize(value: Any) -> Any:
     >>> normalize([AIMessage("Hi", id="1")])
     [{'type': 'ai', 'content': 'Hi'}]
     """
-    ids = dict.fromkeys(_call_ids(value))
-    return replace_strings(_normalize(value), {id_: f"call_{n}" for n, id_ in enumerate(ids, 1)})
-
-
-def _call_ids(value: Any) -> Iterator[str]:
-    """The ids of tool calls, in the order in which they appear."""
-    if isinstance(value, AIMessage):
-        yield from call_ids(value)
-    elif isinstance(value, ToolMessage):
-        yield value.tool_call_id
-    elif isinstance(value, ToolCallRequest):
-        yield str(value.tool_call["id"])
-    elif isinstance(value, ModelRequest):
-        yield from _call_ids(value.messages)
-    elif isinstance(value, Mapping | list | tuple):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _call_ids(item)
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from _call_ids([getattr(value, f.name) for f in fields(value)])
+    ids: dict[str, None] = {}  # in the order in which they appear
+    plain = _plain(value, ids)
+    # Replaced afterwards, because a value may mention a call before the call appears.
+    names = {id_: f"call_{n}" for n, id_ in enumerate(ids, 1)}
+    return replace_strings(plain, names)
 
 
 def replace_strings(value: Any, names: Mapping[str, str]) -> Any:
@@ -73,18 +59,34 @@ def replace_strings(value: Any, names: Mapping[str, str]) -> Any:
     return [replace_strings(item, names) for item in value] if isinstance(value, list) else value
 
 
+def _plain(value: Any, ids: dict[str, None]) -> Any:
+    """Plain data; the ids of its tool calls are added to `ids`."""
+    if isinstance(value, AIMessage):
+        ids.update(dict.fromkeys(call_ids(value)))
+    elif isinstance(value, ToolMessage):
+        ids[value.tool_call_id] = None
+    elif isinstance(value, ToolCallRequest):
+        ids[str(value.tool_call["id"])] = None
+    parts = _parts(value)
+    if isinstance(parts, Mapping):
+        return {str(key): _plain(item, ids) for key, item in parts.items()}
+    if isinstance(parts, list | tuple):
+        return [_plain(item, ids) for item in parts]
+    if isinstance(parts, Set):
+        return sorted((_plain(item, ids) for item in parts), key=repr)
+    return parts
+
+
 @singledispatch
-def _normalize(value: Any) -> Any:
+def _parts(value: Any) -> Any:
+    """What is compared of a value."""
     if is_dataclass(value) and not isinstance(value, type):
-        found = {f.name: _normalize(getattr(value, f.name)) for f in fields(value) if f.repr}
-        return {name: item for name, item in found.items() if item not in (None, (), [], {})}
+        return _not_empty({f.name: getattr(value, f.name) for f in fields(value) if f.repr})
     return value
 
 
-@_normalize.register
+@_parts.register
 def _(message: BaseMessage) -> Any:
-    if isinstance(message, RemoveMessage):
-        return {"type": "remove"}
     found: dict[str, Any] = {"type": message.type}
     for name in _MESSAGE_FIELDS:
         value = getattr(message, name, None)
@@ -92,45 +94,42 @@ def _(message: BaseMessage) -> Any:
             found[name] = [_tool_call(call) for call in value or ()] if "calls" in name else value
     if getattr(message, "status", "success") != "success":
         found["status"] = "error"
-    return _normalize(found)
+    return found
 
 
-@_normalize.register
+@_parts.register
 def _(request: ModelRequest) -> Any:
-    tools: list[Any] = []
-    for tool in request.tools:
-        name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
-        tools.append(tool if isinstance(tool, dict) else name)
     found = {
         "model": type(request.model).__name__,
         "messages": request.messages,
         "system": request.system_prompt,
-        "tools": tools,
+        "tools": [getattr(t, "name", getattr(t, "__name__", t)) for t in request.tools],
         "tool_choice": request.tool_choice,
         "settings": request.model_settings,
     }
-    return {name: _normalize(item) for name, item in found.items() if item not in (None, [], {})}
+    return _not_empty(found)
 
 
 def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in call.items() if key != "type"}
 
 
-_FORMS: dict[type[Any], Callable[[Any], Any]] = {
-    Mapping: lambda mapping: {str(key): _normalize(value) for key, value in mapping.items()},
-    list: lambda items: [_normalize(item) for item in items],
-    tuple: lambda items: [_normalize(item) for item in items],
-    Set: lambda items: sorted((_normalize(item) for item in items), key=repr),
+def _not_empty(items: dict[str, Any]) -> dict[str, Any]:
+    return {name: item for name, item in items.items() if item not in (None, (), [], {})}
+
+
+_PARTS: dict[type[Any], Callable[[Any], Any]] = {
+    RemoveMessage: lambda _: {"type": "remove"},
     ToolCallRequest: lambda request: _tool_call(request.tool_call),
-    Interrupt: lambda interrupt: {"interrupt": _normalize(interrupt.value)},
+    Interrupt: lambda interrupt: {"interrupt": interrupt.value},
     BaseException: lambda error: {"error": type(error).__name__, "text": str(error)},
     Enum: lambda member: member.value,
     BaseTool: lambda tool: tool.name,
     BaseChatModel: lambda model: type(model).__name__,
-    BaseModel: lambda model: {type(model).__name__: _normalize(model.model_dump())},
+    BaseModel: lambda model: {type(model).__name__: model.model_dump()},
 }
-for _kind, _form in _FORMS.items():
-    _normalize.register(_kind, _form)
+for _kind, _form in _PARTS.items():
+    _parts.register(_kind, _form)
 
 
 class _Missing:
@@ -138,49 +137,32 @@ class _Missing:
         return "nothing"
 
 
-MISSING = _Missing()
+_MISSING = _Missing()
 """Stands for a part that only the other value has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The first place where two values differ.
+def difference(one: Any, other: Any, labels: tuple[str, str], path: str = "") -> str:
+    """The first difference of two normalized values as text; empty if they are equal.
 
-    Args:
-        path: The place, such as `messages[2].content`; empty if the values differ as a whole.
-        one: The part of the first value.
-        other: The part of the second value.
-    """
-
-    path: str
-    one: Any
-    other: Any
-
-    def describe(self, one: str, other: str) -> str:
-        """The difference as text, with names for the two values."""
-        texts = [
-            text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
-            for text in (repr(self.one), repr(self.other))
-        ]
-        where = f"{self.path}: " if self.path else ""
-        return f"{where}{texts[0]} {one}, {texts[1]} {other}"
-
-
-def first_difference(one: Any, other: Any, path: str = "") -> Difference | None:
-    """The first place where two normalized values differ; None if they are equal.
-
-    >>> first_difference({"a": [1, 2]}, {"a": [1, 3]}).path
-    'a[1]'
+    >>> difference({"a": [1, 2]}, {"a": [1, 3]}, ("before", "after"))
+    'a[1]: 2 before, 3 after'
     """
     if isinstance(one, list) and isinstance(other, list):
         steps = {index: f"{path}[{index}]" for index in range(max(len(one), len(other)))}
         one, other = dict(enumerate(one)), dict(enumerate(other))
     elif isinstance(one, dict) and isinstance(other, dict):
         steps = {key: f"{path}.{key}" if path else str(key) for key in [*one, *other]}
+    elif one is other or one == other:
+        return ""
     else:
-        return None if one is other or one == other else Difference(path, one, other)
+        texts = [
+            text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 3]}..."
+            for text in (repr(one), repr(other))
+        ]
+        where = f"{path}: " if path else ""
+        return f"{where}{texts[0]} {labels[0]}, {texts[1]} {labels[1]}"
     for key, step in steps.items():
-        found = first_difference(one.get(key, MISSING), other.get(key, MISSING), step)
+        found = difference(one.get(key, _MISSING), other.get(key, _MISSING), labels, step)
         if found:
             return found
-    return None
+    return ""

@@ -12,10 +12,8 @@ from threading import Lock
 from typing import Any, Self
 from uuid import uuid4
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall
-from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
@@ -24,6 +22,9 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 Step = str | AIMessage | Sequence[Any] | Exception | BaseModel | Callable[[list[BaseMessage]], Any]
 """One answer of a model, in any of the forms that `ScriptedChatModel` takes."""
+
+Messages = list[BaseMessage]
+Stop = list[str] | None
 
 
 class ScriptError(AssertionError):
@@ -63,7 +64,7 @@ class Reply:
             usage = {"input_tokens": usage[0], "output_tokens": usage[1]}
         if usage is not None:
             total = usage["input_tokens"] + usage["output_tokens"]
-            usage = UsageMetadata(**{"total_tokens": total, **usage})  # type: ignore[typeddict-item]
+            usage = {"total_tokens": total, **usage}
         return AIMessage(
             self.text or "".join(self.chunks or ()),
             tool_calls=[tool_call(call) for call in self.calls],
@@ -73,12 +74,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class FakeResponse:
-    """A message, and how the model delivers it.
-
-    Args:
-        message: The message.
-        reply: The delay, the chunks and the error.
-    """
+    """A message, and a reply with the delay, the chunks and the error of its delivery."""
 
     message: AIMessage
     reply: Reply = Reply()
@@ -127,17 +123,7 @@ class FakeResponse:
 def fake_response(
     step: Any, messages: list[BaseMessage], tools: Collection[str], number: int
 ) -> FakeResponse:
-    """A step of a script as a response.
-
-    Args:
-        step: The step.
-        messages: The messages of the request.
-        tools: The names of the tools in the request; a structured answer calls one of them.
-        number: The number of the step, for the error.
-
-    Raises:
-        ScriptError: The step has none of the possible forms.
-    """
+    """A step of a script as a response; a structured answer calls its tool if it is in `tools`."""
     match step:
         case Reply():
             return FakeResponse(step.message, step)
@@ -184,11 +170,22 @@ def tool_name(tool: dict[str, Any]) -> str:
 class FakeChatModel(BaseChatModel):
     """Chat model whose subclass decides on each response. It can stream and run asynchronously."""
 
+    _lock: Any = PrivateAttr(default_factory=Lock)
+
     @abstractmethod
-    def _respond(
-        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
-    ) -> FakeResponse:
+    def assert_done(self) -> None:
+        """Fail unless the requests were those that the model expects."""
+
+    @abstractmethod
+    def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
         """The response to one request."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is None:
+            self.assert_done()
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
@@ -205,44 +202,28 @@ class FakeChatModel(BaseChatModel):
         return self.bind(tools=schemas, **kwargs)
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         response = self._respond(messages, stop, kwargs)
         time.sleep(response.reply.delay)
         return ChatResult(generations=[ChatGeneration(message=response.complete())])
 
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         response = self._respond(messages, stop, kwargs)
         await asyncio.sleep(response.reply.delay)
         return ChatResult(generations=[ChatGeneration(message=response.complete())])
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         response = self._respond(messages, stop, kwargs)
         time.sleep(response.reply.delay)
         yield from response.stream()
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         response = self._respond(messages, stop, kwargs)
         await asyncio.sleep(response.reply.delay)
@@ -284,7 +265,6 @@ class ScriptedChatModel(FakeChatModel):
     _position: int = PrivateAttr(default=0)
     _requests: list[ModelCallRecord] = PrivateAttr(default_factory=list)
     _beyond_script: list[str] = PrivateAttr(default_factory=list)
-    _lock: Any = PrivateAttr(default_factory=Lock)
 
     def __init__(self, steps: Sequence[Step | Any] = (), **kwargs: Any) -> None:
         super().__init__(**{"steps": list(steps), **kwargs})
@@ -331,16 +311,7 @@ class ScriptedChatModel(FakeChatModel):
                 f"the next is {left[0]!r}."
             )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
-        if kind is None:
-            self.assert_done()
-
-    def _respond(
-        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
-    ) -> FakeResponse:
+    def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
         with self._lock:
             tools = [tool_name(tool) for tool in kwargs.get("tools", ())]
             rest = {key: value for key, value in kwargs.items() if key != "tools"}

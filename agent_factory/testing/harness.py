@@ -1,14 +1,15 @@
-"""Run one hook or one layer of a middleware in a real LangGraph run, checked as in an agent."""
+"""Run a hook or a layer in a real LangGraph run, checked as in an agent; compare sync and async."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from inspect import isawaitable
-from typing import Any, TypeVar, cast, get_type_hints
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any, TypeVar, get_type_hints
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -26,7 +27,7 @@ from langgraph.types import Command
 from agent_factory.compat.langchain import from_langchain_middleware
 from agent_factory.errors import ArgumentError, PathNotSupported, describe, raise_all
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.flows import then
+from agent_factory.hooks.flows import Flow, Invoke, adrive, drive, then, throw_everything
 from agent_factory.hooks.introspection import (
     Bound,
     hooks_of,
@@ -37,6 +38,7 @@ from agent_factory.hooks.introspection import (
 from agent_factory.runtime.composition import ModelOutcome, compose_model_call, compose_tool_call
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.routing import Rules
+from agent_factory.testing.comparison import difference, normalize
 from agent_factory.testing.fake_model import (
     ScriptedChatModel,
     ScriptError,
@@ -54,91 +56,45 @@ DONE = "Done."
 """The answer of the inner call if a test gives no handler."""
 
 
-@dataclass
-class _Attempt:
-    """What came out of the work: a result or an interrupt."""
+def in_langgraph(
+    work: Callable[[RunnableConfig], Any],
+    context: Any = None,
+    store: BaseStore | None = None,
+    config: Mapping[str, Any] | None = None,
+    resume: Sequence[Any] = (),
+) -> Flow[Any]:
+    """Call `work`, sync or async, in a LangGraph run, and again for each answer in `resume`."""
+    outcome: Any = None
 
-    result: Any = None
-    interrupt: GraphInterrupt | None = None
+    def attempt() -> Flow[None]:
+        nonlocal outcome
+        try:
+            outcome = yield get_config()  # its handler is `work`
+        except GraphInterrupt as error:
+            outcome = error
+            raise
 
-    def __enter__(self) -> None:
-        self.interrupt = None
+    def harness(_: Any) -> None:
+        drive(attempt(), work, throw_everything)
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if isinstance(error, GraphInterrupt):
-            self.interrupt = error
+    async def aharness(_: Any) -> None:
+        await adrive(attempt(), work, throw_everything)
 
-    def outcome(self) -> Any:
-        """The result, or the interrupt raised. LangGraph itself does not raise it to the caller."""
-        if self.interrupt is not None:
-            raise self.interrupt
-        return self.result
-
-
-@dataclass(frozen=True)
-class Harness:
-    """The LangGraph run in which a hook or layer is called.
-
-    Args:
-        context: The context of the run.
-        store: The store of the run.
-        config: A RunnableConfig; default thread id: "harness".
-        resume: Answers to interrupts, in order.
-    """
-
-    context: Any = None
-    store: BaseStore | None = None
-    config: Mapping[str, Any] | None = None
-    resume: Sequence[Any] = ()
-
-    def run(self, work: Callable[[], Any]) -> Any:
-        """Call a function in a synchronous run.
-
-        Raises:
-            GraphInterrupt: The function interrupts, and no answer is left.
-        """
-        attempt = _Attempt()
-
-        def harness(_: Any) -> None:
-            with attempt:
-                attempt.result = work()
-
-        graph = self._graph(harness)
-        for value in self._inputs(attempt):
-            graph.invoke(value, self._config, context=self.context)
-        return attempt.outcome()
-
-    async def arun(self, work: Callable[[], Any]) -> Any:
-        """Await a function in an asynchronous run; otherwise as `run`."""
-        attempt = _Attempt()
-
-        async def harness(_: Any) -> None:
-            with attempt:
-                attempt.result = await work()
-
-        graph = self._graph(harness)
-        for value in self._inputs(attempt):
-            await graph.ainvoke(value, self._config, context=self.context)
-        return attempt.outcome()
-
-    def _inputs(self, attempt: _Attempt) -> Iterator[Any]:
-        """The input of the run, then an answer to each interrupt."""
-        yield {}
-        for answer in self.resume:
-            if attempt.interrupt is None:
-                return
-            yield Command(resume=answer)
-
-    def _graph(self, work: Callable[[Any], Any]) -> Any:
-        # Only a run that is resumed needs a checkpointer, which takes half of the time.
-        saver = InMemorySaver() if self.resume else None
-        return entrypoint(checkpointer=saver, store=self.store)(work)
-
-    @property
-    def _config(self) -> RunnableConfig:
-        config = dict(self.config or {})
-        configurable = {"thread_id": "harness", **config.get("configurable", {})}
-        return cast("RunnableConfig", {**config, "configurable": configurable})
+    # Only a run that is resumed needs a checkpointer, which takes half of the time.
+    saver = InMemorySaver() if resume else None
+    node = aharness if iscoroutinefunction(work) else harness
+    graph = entrypoint(checkpointer=saver, store=store)(node).bind(context=context)
+    given = dict(config or {})
+    given["configurable"] = {"thread_id": "harness", **given.get("configurable", {})}
+    yield Invoke(graph, {}, given)
+    for answer in resume:
+        if not isinstance(outcome, GraphInterrupt):
+            break
+        yield Invoke(graph, Command(resume=answer), given)
+    # LangGraph does not raise an interrupt to the caller.
+    if isinstance(outcome, GraphInterrupt):
+        raise outcome
+    return outcome
 
 
 def run_coroutine(work: Coroutine[Any, Any, R]) -> R:
@@ -152,11 +108,7 @@ def run_coroutine(work: Coroutine[Any, Any, R]) -> R:
 
 
 def usable_middleware(middleware: Any) -> Middleware:
-    """The middleware as `create_agent` would take it, with the same checks.
-
-    Raises:
-        SpecError: It is not a middleware, or something about it could not work.
-    """
+    """The middleware as `create_agent` would take it, with the same checks."""
     member = from_langchain_middleware(middleware)
     if isinstance(member, type) or not isinstance(member, AgentMiddleware):
         example = f"{middleware.__name__}()" if isinstance(middleware, type) else "Guard()"
@@ -170,14 +122,7 @@ def usable_middleware(middleware: Any) -> Middleware:
 
 
 def as_state(state: Any) -> dict[str, Any]:
-    """A state as a hook receives it: its messages are objects with ids.
-
-    Args:
-        state: A state, or only its messages in any form that LangChain converts, or None.
-
-    Raises:
-        ArgumentError: The messages cannot be converted.
-    """
+    """A state, or only its messages, as a hook receives it: messages are objects with ids."""
     given = dict(state) if isinstance(state, Mapping) else {"messages": state or []}
     messages = given.get("messages", [])
     if not isinstance(messages, list):
@@ -229,9 +174,8 @@ def run_hook(
     >>> run_hook(count, "before_model", "Hello")
     {'messages': [('ai', '1 so far')]}
     """
-    node, state = hook_node(middleware, hook, state)
-    harness = Harness(context, store, config, resume)
-    return harness.run(lambda: node.invoke(state, get_config()))
+    node, given = hook_node(middleware, hook, state)
+    return drive(in_langgraph(partial(node.invoke, given), context, store, config, resume))
 
 
 async def arun_hook(
@@ -247,23 +191,13 @@ async def arun_hook(
     """Run one node hook as an asynchronous run of an agent would; otherwise as `run_hook`.
 
     The async function of a hook, such as `abefore_model`, is preferred if there is one.
-
-    Raises:
-        ArgumentError: `middleware` is not a middleware, or has no such hook.
-        GraphInterrupt: The hook interrupts, and `resume` holds no answer.
-        TurnError: The update is refused.
     """
-    node, state = hook_node(middleware, hook, state)
-    harness = Harness(context, store, config, resume)
-    return await harness.arun(lambda: node.ainvoke(state, get_config()))
+    node, given = hook_node(middleware, hook, state)
+    return await adrive(in_langgraph(partial(node.ainvoke, given), context, store, config, resume))
 
 
 def hook_node(middleware: Middleware, hook: str, state: Any) -> tuple[HookNode, dict[str, Any]]:
-    """The node that an agent makes of a hook, and the state that it receives.
-
-    Raises:
-        ArgumentError: `middleware` is not a middleware, or has no such hook.
-    """
+    """The node that an agent makes of a hook, and the state that it receives."""
     middleware = usable_middleware(middleware)
     hooks = {bound.definition.phase.value: bound for bound in hooks_of(middleware)}
     if hook not in hooks:
@@ -352,8 +286,7 @@ def run_layer(
     ('Two.', 2)
     """
     trial = _LayerTrial(middleware, request, handler, call, state)
-    harness = Harness(context, store, config, resume)
-    return trial.as_run(harness.run(lambda: trial.call(asynchronous=False)))
+    return trial.as_run(drive(in_langgraph(trial.invoke, context, store, config, resume)))
 
 
 async def arun_layer(
@@ -373,8 +306,7 @@ async def arun_layer(
     A function that is passed as `handler` may be a coroutine function.
     """
     trial = _LayerTrial(middleware, request, handler, call, state)
-    harness = Harness(context, store, config, resume)
-    return trial.as_run(await harness.arun(lambda: trial.call(asynchronous=True)))
+    return trial.as_run(await adrive(in_langgraph(trial.ainvoke, context, store, config, resume)))
 
 
 class _LayerTrial:
@@ -389,42 +321,42 @@ class _LayerTrial:
             (call,) = layers
         if call not in layers:
             calls = ", ".join(f"call={name!r}" for name in layers)
+            subject, reason = middleware.name, f"has no layer around {call or 'any'} calls."
+            hint = f"It has {calls or 'none; for a hook, use run_hook'}."
             if call is None and layers:
-                raise ArgumentError(
-                    middleware.name, "has several layers.", f"Choose one of them: {calls}."
-                )
-            if call is not None and call not in list(Call):
-                raise ArgumentError(
-                    "call",
-                    f"must be 'model' or 'tool', got {describe(call)}.",
-                    f"Pass one of {calls}." if calls else "For a hook, use run_hook.",
-                )
-            raise ArgumentError(
-                middleware.name,
-                f"has no layer around {call or 'any'} calls.",
-                f"It has {calls or 'none; for a hook, use run_hook'}.",
-            )
+                reason, hint = "has several layers.", f"Choose one of them: {calls}."
+            elif call not in (None, *Call):
+                subject, reason = "call", f"must be 'model' or 'tool', got {describe(call)}."
+                hint = f"Pass one of {calls}." if calls else "For a hook, use run_hook."
+            raise ArgumentError(subject, reason, hint)
         self._bound: Bound[Layer] = layers[call]
+        self._is_model = self._bound.definition.call is Call.MODEL
         self._request = request
         self._state = state
         self._handler = handler
-        self._answers: Iterator[Any] | None = iter(handler) if isinstance(handler, list) else None
         self._asked: list[Any] = []
 
-    def call(self, *, asynchronous: bool) -> Any:
-        """Call the layer; in an asynchronous run, the result is awaitable."""
+    def invoke(self, _: RunnableConfig) -> Any:
+        """Call the layer in a synchronous run."""
+        if self._bound.func is None:
+            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=False))
+        return self._call(self._bound.func, self._inner)
 
-        async def ainner(request: Any) -> Any:
+    async def ainvoke(self, _: RunnableConfig) -> Any:
+        """Call the layer in an asynchronous run."""
+
+        async def inner(request: Any) -> Any:
             result = self._inner(request)
             return await result if isawaitable(result) else result
 
-        layer: Any = self._bound.afunc if asynchronous else self._bound.func
-        inner = ainner if asynchronous else self._inner
-        if layer is None:
-            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=asynchronous))
+        if self._bound.afunc is None:
+            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=True))
+        return await self._call(self._bound.afunc, inner)
+
+    def _call(self, layer: Any, inner: Any) -> Any:
         definition = self._bound.definition
         named = [(f"{definition.owner}.{definition.method}", layer)]
-        if definition.call is Call.MODEL:
+        if self._is_model:
             return compose_model_call(named, inner)(_model_request(self._request, self._state))
         return compose_tool_call(named, inner)(_tool_request(self._request, self._state))
 
@@ -437,24 +369,23 @@ class _LayerTrial:
     def _inner(self, request: Any) -> Any:
         """The inner call; awaitable if the handler is a coroutine function."""
         self._asked.append(request)
+        number = len(self._asked)
         answer = self._handler
-        if self._answers is not None:
-            try:
-                answer = next(self._answers)
-            except StopIteration:
+        if isinstance(answer, list):
+            if number > len(answer):
                 raise ScriptError(
-                    f"handler has no answer for request {len(self._asked)} inward; it has "
-                    f"{len(self._handler)}."
-                ) from None
+                    f"handler has no answer for request {number} inward; it has {len(answer)}."
+                )
+            answer = answer[number - 1]
         if callable(answer) and not isinstance(answer, type):
             answer = answer(request)
 
         def respond(answer: Any) -> Any:
-            if self._bound.definition.call is Call.MODEL:
+            if self._is_model:
                 if isinstance(answer, ModelResponse):
                     return ModelOutcome(answer)
                 names = [getattr(tool, "name", "") for tool in request.tools]
-                response = fake_response(answer, list(request.messages), names, len(self._asked))
+                response = fake_response(answer, list(request.messages), names, number)
                 return ModelOutcome(ModelResponse([response.complete()]))
             if isinstance(answer, BaseException):
                 raise answer
@@ -477,6 +408,7 @@ def _model_request(request: Any, state: Any) -> ModelRequest[Any]:
             "request", f"must be a request to a model, got {describe(request)}.", "Pass messages."
         )
     given = as_state(request if state is None else state)
+    # Messages are converted once, because their ids are drawn at random.
     is_same = state is None or request is None
     return ModelRequest(
         model=ScriptedChatModel(),
@@ -487,17 +419,18 @@ def _model_request(request: Any, state: Any) -> ModelRequest[Any]:
 
 
 def _tool_request(request: Any, state: Any) -> ToolCallRequest:
-    is_request = isinstance(request, ToolCallRequest)
-    if is_request and request.runtime is not None:
-        return cast("ToolCallRequest", request)
-    call = request.tool_call if is_request else request
-    if call is not None and not (isinstance(call, Mapping) and "name" in call):
+    tool = None
+    if isinstance(request, ToolCallRequest):
+        if request.runtime is not None:
+            return request
+        request, tool = request.tool_call, request.tool
+    if request is not None and not (isinstance(request, Mapping) and "name" in request):
         raise ArgumentError(
             "request",
-            f"must be a tool call, got {describe(call)}.",
+            f"must be a tool call, got {describe(request)}.",
             "Pass {'name': ..., 'args': {...}}.",
         )
-    made = tool_call({"id": "call_1", **(call or {"name": "tool"})})
+    made = tool_call({"id": "call_1", **(request or {"name": "tool"})})
     given = as_state(state if state is not None else [AIMessage("", tool_calls=[made])])
     runtime = get_runtime()
     tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
@@ -509,5 +442,153 @@ def _tool_request(request: Any, state: Any) -> ToolCallRequest:
         store=runtime.store,
         execution_info=runtime.execution_info,
     )
-    tool = request.tool if is_request else None
     return ToolCallRequest(tool_call=made, tool=tool, state=given, runtime=tool_runtime)
+
+
+_ASYNC: Mapping[Any, Any] = {run_hook: arun_hook, run_layer: arun_layer}
+
+
+def both_ways(target: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run an agent, a hook or a layer synchronously and asynchronously; fail if they differ.
+
+    Ids of messages and of tool calls may differ. If both runs raise the same error, it is raised.
+
+    A `ScriptedChatModel` of the agent answers both runs with the same steps. The asynchronous run
+    has its own thread, named after that of the config, so that it finds what earlier calls of
+    `both_ways` left there.
+
+    Args:
+        target: An agent, or a function without arguments that builds one for each run (if its
+            model or middleware keeps state); or `run_hook` or `run_layer`, whose first argument may
+            be such a function too.
+        *args: The arguments of the agent's `invoke`, or of the function.
+        **kwargs: The same by name.
+
+    Returns:
+        The result of the synchronous run.
+
+    Raises:
+        AssertionError: The runs differ; the message says where.
+        ArgumentError: The target cannot run both ways.
+
+    >>> from agent_factory import create_agent
+    >>> agent = create_agent(ScriptedChatModel(["Hello!"]))
+    >>> both_ways(agent, {"messages": [("user", "Hi")]})["messages"][-1].text
+    'Hello!'
+    """
+    is_agent = hasattr(target, "invoke") and hasattr(target, "ainvoke")
+    if target in _ASYNC:
+        first, *rest = args
+        is_maker = isinstance(first, type) or type(first).__name__ == "function"
+
+        def make() -> Any:
+            return first() if is_maker else first
+
+        one = outcome_of(lambda: target(make(), *rest, **kwargs))
+        other = outcome_of(lambda: run_coroutine(_ASYNC[target](make(), *rest, **kwargs)))
+    elif is_agent or callable(target):
+        spec = getattr(getattr(target, "builder", None), "spec", None)
+        model = getattr(spec, "model", None) if is_agent else None
+        position = model.position if isinstance(model, ScriptedChatModel) else 0
+        # The config is the second argument of `invoke`.
+        others = (*args[:1], *map(_other_thread, args[1:2]), *args[2:])
+        named = {k: _other_thread(v) if k == "config" else v for k, v in kwargs.items()}
+
+        def make() -> Any:
+            return target if is_agent else target()
+
+        one = outcome_of(lambda: make().invoke(*args, **kwargs))
+        if isinstance(model, ScriptedChatModel):
+            model.rewind(position)
+        other = outcome_of(lambda: run_coroutine(make().ainvoke(*others, **named)))
+    else:
+        raise ArgumentError(
+            "target",
+            f"must be an agent or a function that builds one, got {describe(target)}.",
+            "Pass something with invoke and ainvoke, or run_hook or run_layer.",
+        )
+    found = disagreement(one, other, ("in the synchronous run", "in the asynchronous one"))
+    if found:
+        raise AssertionError(f"The two runs differ: {found}.") from one.error or other.error
+    if one.error is not None:
+        raise one.error
+    return one.value
+
+
+def _other_thread(config: Any) -> Any:
+    configurable = (config or {}).get("configurable", {})
+    if "thread_id" not in configurable:
+        return config
+    thread = f"{configurable['thread_id']} (async)"
+    return {**config, "configurable": {**configurable, "thread_id": thread}}
+
+
+@dataclass(frozen=True)
+class SyncOrAsync:
+    """One of the two ways to run. The fixture `sync_or_async` gives both, one after the other.
+
+    Args:
+        name: "sync" or "async".
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def invoke(self, agent: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the agent's `invoke` or `ainvoke`."""
+        return self._call(agent.invoke, agent.ainvoke, *args, **kwargs)
+
+    def stream(self, agent: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        """Collect what the agent's `stream` or `astream` yields."""
+
+        async def collect(*args: Any, **kwargs: Any) -> list[Any]:
+            return [item async for item in agent.astream(*args, **kwargs)]
+
+        return list(self._call(agent.stream, collect, *args, **kwargs))
+
+    def run_hook(self, *args: Any, **kwargs: Any) -> Any:
+        """Call `run_hook` or `arun_hook`."""
+        return self._call(run_hook, arun_hook, *args, **kwargs)
+
+    def run_layer(self, *args: Any, **kwargs: Any) -> LayerRun:
+        """Call `run_layer` or `arun_layer`."""
+        found: LayerRun = self._call(run_layer, arun_layer, *args, **kwargs)
+        return found
+
+    def _call(self, sync: Any, asynchronous: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.name == "sync":
+            return sync(*args, **kwargs)
+        return run_coroutine(asynchronous(*args, **kwargs))
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The value that a run returned, or the error that it raised."""
+
+    value: Any = None
+    error: Exception | None = None
+
+    @property
+    def normalized(self) -> Any:
+        """The value or the error, as `normalize` returns it."""
+        if isinstance(self.error, GraphInterrupt):
+            return {"interrupts": normalize(list(self.error.args[0]) if self.error.args else [])}
+        return normalize(self.error or self.value)
+
+
+def outcome_of(run: Callable[[], Any]) -> RunResult:
+    """Call a function, and keep what it returns or raises."""
+    try:
+        return RunResult(run())
+    except Exception as error:
+        return RunResult(error=error)
+
+
+def disagreement(one: RunResult, other: RunResult, runs: tuple[str, str]) -> str:
+    """The first difference of two outcomes as text; empty if they agree."""
+    if (one.error is None) != (other.error is None):
+        ends = [f"raised {end.error!r}" if end.error else "returned" for end in (one, other)]
+        return f"{runs[0]} it {ends[0]}, {runs[1]} it {ends[1]}"
+    return difference(one.normalized, other.normalized, runs)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,24 +20,35 @@ from agent_factory.compat.langchain import from_langchain_middleware
 from agent_factory.errors import AgentFactoryWarning, ArgumentError, describe
 from agent_factory.factory.agent import create_agent, topology_of
 from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.flows import adrive, drive
 from agent_factory.hooks.introspection import Bound, hooks_of, layers_of
 from agent_factory.state.updates import pairs_of
-from agent_factory.testing.comparison import first_difference, normalize
+from agent_factory.testing import strategies
+from agent_factory.testing.comparison import difference, normalize
 from agent_factory.testing.fake_model import ScriptedChatModel
 from agent_factory.testing.harness import (
     DONE,
+    LayerRun,
     Middleware,
+    SyncOrAsync,
+    arun_layer,
+    both_ways,
+    disagreement,
+    hook_node,
+    in_langgraph,
+    outcome_of,
     run_coroutine,
     run_hook,
     run_layer,
     usable_middleware,
 )
 from agent_factory.testing.histories import assert_valid_history
-from agent_factory.testing.law_cases import LawCase, LawViolation
-from agent_factory.testing.sync_async import both_ways, disagreement, outcome_of
+from agent_factory.testing.plugin import needs
 from agent_factory.topology.model import Call, Hook, Layer, Phase
 
-__all__ = ["LAWS", "LawViolation", "check_middleware"]
+
+class LawViolation(AssertionError):
+    """A middleware breaks a law; the message says which, where, and on what state."""
 
 
 def check_middleware(
@@ -117,6 +130,87 @@ def check_middleware(
             raise LawViolation(f"{name}: {broken}") from None
 
 
+@dataclass(frozen=True)
+class LawCase:
+    """A middleware and the examples that laws are checked on: arguments of `check_middleware`."""
+
+    make: Callable[[], Middleware]
+    states: Any
+    tools: Sequence[str]
+    handler: Any
+    options: Mapping[str, Any]
+    max_examples: int
+
+    def examples(self, bound: Bound[Any]) -> Any:
+        """A strategy for the states that a hook, or the requests that a layer may receive."""
+        definition = bound.definition
+        if isinstance(definition, Hook):
+            if self.states is not None:
+                return self.states
+            messages = strategies.messages(definition.phase, tools=self.tools)
+            schema = self.make().state_schema
+            return strategies.states(schema, definition.phase, messages=messages)
+        if definition.call is Call.MODEL:
+            return strategies.messages(Phase.BEFORE_MODEL, tools=self.tools)
+        st = needs("hypothesis", "strategies")
+        args = st.dictionaries(st.sampled_from("abq"), st.text(max_size=9), max_size=2)
+        name = st.sampled_from(list(self.tools))
+        return st.fixed_dictionaries({"name": name, "args": args, "id": st.just("call_1")})
+
+    def for_all(
+        self, parts: Sequence[Bound[Any]], check: Callable[[Bound[Any], Any], None]
+    ) -> None:
+        """Check hooks or layers on many examples, and report the smallest that fails."""
+        hypothesis = needs("hypothesis")
+
+        def law(bound: Bound[Any], example: Any) -> None:
+            try:
+                check(bound, example)
+            except AssertionError as broken:
+                text = f"{_place(bound)}: {broken}\n  tried on {_describe(example)}"
+                raise LawViolation(text) from None
+            except Exception:
+                return  # a middleware may refuse a state
+
+        settings = hypothesis.settings(
+            max_examples=self.max_examples,
+            deadline=None,
+            database=None,
+            derandomize=True,  # the same code gives the same result each time
+            report_multiple_bugs=False,
+            phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        for bound in parts:
+            settings(hypothesis.given(self.examples(bound))(law))(bound)
+
+    def hook(
+        self, bound: Bound[Hook], state: Any, middleware: Middleware | None = None
+    ) -> tuple[Any, Any, Any]:
+        """What a hook returns, synchronously if it can, and its state before and after it ran."""
+        phase = bound.definition.phase.value
+        node, given = hook_node(middleware or self.make(), phase, deepcopy(state))
+        before = deepcopy(given)
+        if bound.func is not None:
+            result = drive(in_langgraph(partial(node.invoke, given), **self.options))
+        else:
+            flow = in_langgraph(partial(node.ainvoke, given), **self.options)
+            result = run_coroutine(adrive(flow))
+        return result, before, given
+
+    def layer(
+        self, bound: Bound[Layer], request: Any, **changes: Any
+    ) -> Iterator[Callable[[], LayerRun]]:
+        """A function that runs a layer once, for each of the ways in which it can run."""
+        args = (self.make(), deepcopy(request))
+        options = {"handler": self.handler, "call": bound.definition.call.value, **self.options}
+        options |= changes
+        if bound.func is not None:
+            yield lambda: run_layer(*args, **options)
+        if bound.afunc is not None:
+            yield lambda: run_coroutine(arun_layer(*args, **options))
+
+
 def _place(bound: Bound[Any]) -> str:
     """The name of a hook or layer in messages."""
     definition = bound.definition
@@ -124,24 +218,17 @@ def _place(bound: Bound[Any]) -> str:
     return f"{definition.owner}.{name}"
 
 
-def _allowing_errors(run: Callable[[Any], Any]) -> Callable[[Any], None]:
-    """A check that passes if the middleware raises, unless it is an assertion that fails."""
-
-    def check(example: Any) -> None:
-        try:
-            run(example)
-        except AssertionError:
-            raise
-        except Exception:
-            return
-
-    return check
-
-
-def _check_hooks(case: LawCase, check: Callable[[Bound[Hook], Any], None]) -> None:
-    for hook in case.hooks:
-        states = case.states_at(hook.definition.phase)
-        case.for_all(_place(hook), states, _allowing_errors(partial(check, hook)))
+def _describe(example: Any) -> str:
+    """An example as text: messages in short form, and the other keys of a state."""
+    messages = example.get("messages") if isinstance(example, dict) else example
+    if not isinstance(messages, list):
+        return repr(example)
+    texts = []
+    for message in messages:
+        names = ", ".join(call["name"] for call in getattr(message, "tool_calls", None) or ())
+        texts.append(f"{message.type} {message.content!r}{names and f' calling {names}'}")
+    more = {k: v for k, v in example.items() if k != "messages"} if example is not messages else {}
+    return f"messages [{', '.join(texts)}]{f' and {more}' if more else ''}"
 
 
 def sync_equals_async(case: LawCase) -> None:
@@ -152,20 +239,16 @@ def sync_equals_async(case: LawCase) -> None:
         return case.make()
 
     def check_hook(hook: Bound[Hook], state: Any) -> None:
-        if hook.func is not None:
-            both_ways(run_hook, make, hook.definition.phase.value, state, **case.options)
+        both_ways(run_hook, make, hook.definition.phase.value, state, **case.options)
 
-    _check_hooks(case, check_hook)
-    for layer in case.layers:
-        if layer.func is None or layer.afunc is None:
-            continue
-        call = layer.definition.call
-        options = {"handler": case.handler, "call": call.value, **case.options}
+    def check_layer(layer: Bound[Layer], request: Any) -> None:
+        options = {"handler": case.handler, "call": layer.definition.call.value, **case.options}
+        both_ways(run_layer, make, request, **options)
 
-        def check_layer(request: Any, options: dict[str, Any] = options) -> None:
-            both_ways(run_layer, make, request, **options)
-
-        case.for_all(_place(layer), case.requests_to(call), _allowing_errors(check_layer))
+    middleware = case.make()
+    case.for_all([hook for hook in hooks_of(middleware) if hook.func], check_hook)
+    layers = [layer for layer in layers_of(middleware) if layer.func and layer.afunc]
+    case.for_all(layers, check_layer)
 
 
 def idempotent(case: LawCase) -> None:
@@ -173,40 +256,41 @@ def idempotent(case: LawCase) -> None:
 
     def check(hook: Bound[Hook], state: Any) -> None:
         middleware = case.make()
-        first, second = (outcome_of(lambda: case.hook(hook, state, middleware)) for _ in range(2))
-        difference = disagreement(first, second, ("the first time", "the second time"))
-        assert not difference, f"run twice on one state: {difference}"
+        first, second = (
+            outcome_of(lambda: case.hook(hook, state, middleware)[0]) for _ in range(2)
+        )
+        found = disagreement(first, second, ("the first time", "the second time"))
+        assert not found, f"run twice on one state: {found}"
 
-    _check_hooks(case, check)
+    case.for_all(hooks_of(case.make()), check)
 
 
 def leaves_states_alone(case: LawCase) -> None:
     """Check that no hook changes its state in place."""
 
     def check(hook: Bound[Hook], state: Any) -> None:
-        before, after = case.hook_in_place(hook, state)
-        found = first_difference(normalize(before), normalize(after))
-        text = found.describe("before", "after") if found else ""
-        assert not text, f"it changed its state in place: {text}"
+        _, before, after = case.hook(hook, state)
+        found = difference(normalize(before), normalize(after), ("before", "after"))
+        assert not found, f"it changed its state in place: {found}"
 
-    _check_hooks(case, check)
+    case.for_all(hooks_of(case.make()), check)
 
 
 def passes_interrupts(case: LawCase) -> None:
     """Check that an interrupt inside a layer propagates at once."""
-    for layer in case.layers:
+    asked: list[Any] = []
+
+    def handler(request: Any) -> str:
+        asked.append(request)
+        return f"The answer was {interrupt('May I?')}."
+
+    for layer in layers_of(case.make()):
         request: Any = "Go on."
         if layer.definition.call is Call.TOOL:
             request = {"name": case.tools[0], "args": {}, "id": "call_1"}
-        asked: list[Any] = []
-
-        def handler(request: Any, asked: list[Any] = asked) -> str:
-            asked.append(request)
-            return f"The answer was {interrupt('May I?')}."
-
-        for run in case.layer(layer, request, handler=handler, resume=()):
+        for attempt in case.layer(layer, request, handler=handler, resume=()):
             asked.clear()
-            is_interrupted = isinstance(outcome_of(run).error, GraphInterrupt)
+            is_interrupted = isinstance(outcome_of(attempt).error, GraphInterrupt)
             if asked and not is_interrupted:
                 raise LawViolation(f"{_place(layer)}: it swallowed an interrupt and went on.")
             if len(asked) > 1:
@@ -219,34 +303,32 @@ def keeps_histories_valid(case: LawCase) -> None:
     """Check that hooks and layers leave no tool call without a result."""
 
     def check_hook(hook: Bound[Hook], state: Any) -> None:
-        update = _update_of(case.hook(hook, state))
+        update = _update_of(case.hook(hook, state)[0])
         history: Any = add_messages(state["messages"], update.get("messages", []))
         goes_on = update.get("jump_to") not in ("end", "model")
         assert_valid_history(
             history, pending=hook.definition.phase is Phase.AFTER_MODEL and goes_on
         )
 
-    _check_hooks(case, check_hook)
-    for layer in case.layers:
+    def check_layer(layer: Bound[Layer], request: Any) -> None:
+        for attempt in case.layer(layer, request):
+            result = attempt()
+            if layer.definition.call is Call.MODEL:
+                for asked in result.asked:
+                    assert_valid_history(asked.messages)
+                assert_valid_history([*request, *result.response.result], pending=True)
+                continue
+            calls = AIMessage("", tool_calls=[dict(request)])
+            history: list[Any] = [HumanMessage("Go on."), calls]
+            is_list = isinstance(result.response, list)
+            for part in result.response if is_list else [result.response]:
+                is_message = isinstance(part, ToolMessage)
+                history += [part] if is_message else _update_of(part).get("messages", [])
+            assert_valid_history(history)
 
-        def check_layer(request: Any, layer: Bound[Layer] = layer) -> None:
-            for run in case.layer(layer, request):
-                result = run()
-                if layer.definition.call is Call.MODEL:
-                    for asked in result.asked:
-                        assert_valid_history(asked.messages)
-                    assert_valid_history([*request, *result.response.result], pending=True)
-                    continue
-                calls = AIMessage("", tool_calls=[dict(request)])
-                history: list[Any] = [HumanMessage("Go on."), calls]
-                is_list = isinstance(result.response, list)
-                for part in result.response if is_list else [result.response]:
-                    is_message = isinstance(part, ToolMessage)
-                    history += [part] if is_message else _update_of(part).get("messages", [])
-                assert_valid_history(history)
-
-        requests = case.requests_to(layer.definition.call)
-        case.for_all(_place(layer), requests, _allowing_errors(check_layer))
+    middleware = case.make()
+    case.for_all(hooks_of(middleware), check_hook)
+    case.for_all(layers_of(middleware), check_layer)
 
 
 def _update_of(result: Any) -> dict[str, Any]:
@@ -269,13 +351,11 @@ def leaves_agents_alone(case: LawCase) -> None:
         given = {"messages": [("user", "Where is order A1?")]}
         config = {"configurable": {"thread_id": "law"}}
         context = case.options.get("context")
-        bound: list[Bound[Any]] = []
+        parts: list[Bound[Any]] = []
         for middleware in stack:
-            bound += [*hooks_of(middleware), *layers_of(middleware)]
-        if all(part.func is not None for part in bound):
-            result = agent(*stack).invoke(given, config, context=context)
-        else:
-            result = run_coroutine(agent(*stack).ainvoke(given, config, context=context))
+            parts += [*hooks_of(middleware), *layers_of(middleware)]
+        mode = SyncOrAsync("async" if any(part.func is None for part in parts) else "sync")
+        result = mode.invoke(agent(*stack), given, config, context=context)
         return normalize(result["messages"])
 
     middleware = case.make()
@@ -283,11 +363,11 @@ def leaves_agents_alone(case: LawCase) -> None:
     foreign = added - {bound.definition.node for bound in hooks_of(middleware)}
     if foreign:
         raise LawViolation(f"{middleware.name}: it adds the nodes {', '.join(sorted(foreign))}.")
-    found = first_difference(messages(), messages(case.make()), "messages")
+    labels = ("without it", "with it")
+    found = difference(messages(), messages(case.make()), labels, "messages")
     if found:
         raise LawViolation(
-            f"{middleware.name}: it changes a conversation in which it has nothing to do: "
-            f"{found.describe('without it', 'with it')}"
+            f"{middleware.name}: it changes a conversation in which it has nothing to do: {found}"
         )
 
 

@@ -17,8 +17,8 @@ import pytest
 
 if TYPE_CHECKING:
     from agent_factory.testing.fake_model import ScriptedChatModel
+    from agent_factory.testing.harness import SyncOrAsync
     from agent_factory.testing.snapshots import TopologySnapshot
-    from agent_factory.testing.sync_async import SyncOrAsync
 
 
 def needs(package: str, module: str = "") -> Any:
@@ -54,7 +54,7 @@ def topology_snapshot(request: pytest.FixtureRequest) -> TopologySnapshot:
 @pytest.fixture(params=["sync", "async"])
 def sync_or_async(request: pytest.FixtureRequest) -> SyncOrAsync:
     """Runs agents, hooks and layers; the test runs once sync and once async."""
-    from agent_factory.testing.sync_async import SyncOrAsync
+    from agent_factory.testing.harness import SyncOrAsync
 
     return SyncOrAsync(request.param)
 

@@ -2,6 +2,8 @@
 
 A cassette is a file of JSON lines: a header, then a line for each request with its answer. It does
 not depend on when or where it was written: message ids are left out, and tool calls are numbered.
+
+A cassette can also be replayed with another stack, to find the first decision that differs.
 """
 
 from __future__ import annotations
@@ -9,25 +11,35 @@ from __future__ import annotations
 import builtins
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import reduce
 from hashlib import sha256
+from itertools import zip_longest
+from operator import add
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self
+from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBinding
 from pydantic import PrivateAttr, SecretStr
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.testing.comparison import first_difference, normalize, replace_strings
-from agent_factory.testing.fake_model import FakeChatModel, FakeResponse, Reply, tool_name
+from agent_factory.testing.comparison import difference, normalize, replace_strings
+from agent_factory.testing.fake_model import (
+    FakeChatModel,
+    FakeResponse,
+    Messages,
+    Reply,
+    Stop,
+    tool_name,
+)
+from agent_factory.testing.harness import Middleware
 
 FORMAT = "agent_factory.cassette"
 VERSION = 1
@@ -83,13 +95,7 @@ class ReplayedError(RuntimeError):
 
 
 class Redaction:
-    """Removes secrets from plain data.
-
-    Args:
-        keys: Patterns of keys whose values are removed, in addition to `SECRET_KEYS`.
-        redact: A function that rewrites every text.
-        secrets: Texts that are removed wherever they appear.
-    """
+    """Removes secrets from plain data: given texts, and values of given keys and `SECRET_KEYS`."""
 
     def __init__(
         self, keys: Sequence[str] = (), redact: Redact | None = None, secrets: Sequence[str] = ()
@@ -125,9 +131,7 @@ def _json_line(data: dict[str, Any]) -> str:
     return json.dumps(data, sort_keys=True, ensure_ascii=False, default=default) + "\n"
 
 
-def _request_data(
-    messages: Sequence[BaseMessage], stop: Sequence[str] | None, kwargs: dict[str, Any]
-) -> dict[str, Any]:
+def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dict[str, Any]:
     """A request as plain data. Of each tool it holds the name and a digest of its schema."""
     settings = {key: value for key, value in kwargs.items() if key != "tools"}
     settings |= {"stop": list(stop)} if stop else {}
@@ -222,72 +226,52 @@ class RecordingChatModel(BaseChatModel):
         return self.bind(**bound.kwargs)
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        try:
+        with self._recording(messages, stop, kwargs) as answer:
             result = self.inner._generate(messages, stop, run_manager, **kwargs)
-        except Exception as error:
-            self._write(messages, stop, kwargs, error)
-            raise
-        self._write(messages, stop, kwargs, result.generations[0].message)
+            answer.append(result.generations[0])
         return result
 
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        try:
+        with self._recording(messages, stop, kwargs) as answer:
             result = await self.inner._agenerate(messages, stop, run_manager, **kwargs)
-        except Exception as error:
-            self._write(messages, stop, kwargs, error)
-            raise
-        self._write(messages, stop, kwargs, result.generations[0].message)
+            answer.append(result.generations[0])
         return result
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
-        total: ChatGenerationChunk | None = None
-        try:
+        with self._recording(messages, stop, kwargs) as answer:
             for chunk in self.inner._stream(messages, stop, run_manager, **kwargs):
-                total = chunk if total is None else total + chunk
+                answer.append(chunk)
                 yield chunk
-        except Exception as error:
-            self._write(messages, stop, kwargs, error)
-            raise
-        self._write(messages, stop, kwargs, total.message if total else AIMessage(""))
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
+        self, messages: Messages, stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        total: ChatGenerationChunk | None = None
-        try:
+        with self._recording(messages, stop, kwargs) as answer:
             async for chunk in self.inner._astream(messages, stop, run_manager, **kwargs):
-                total = chunk if total is None else total + chunk
+                answer.append(chunk)
                 yield chunk
+
+    @contextmanager
+    def _recording(
+        self, messages: Messages, stop: Stop, kwargs: dict[str, Any]
+    ) -> Iterator[list[Any]]:
+        """Write a request with the answer whose parts the block appends, or with its error."""
+        parts: list[Any] = []
+        try:
+            yield parts
         except Exception as error:
             self._write(messages, stop, kwargs, error)
             raise
-        self._write(messages, stop, kwargs, total.message if total else AIMessage(""))
+        message = reduce(add, parts).message if parts else AIMessage("")
+        self._write(messages, stop, kwargs, message)
 
-    def _write(
-        self, messages: list[BaseMessage], stop: Any, kwargs: dict[str, Any], answer: Any
-    ) -> None:
+    def _write(self, messages: Messages, stop: Stop, kwargs: dict[str, Any], answer: Any) -> None:
         """Append a request and its answer, a message or an exception, to the file."""
         data = dict(normalize(answer))
         request = self._redaction(_request_data(messages, stop, kwargs))
@@ -318,22 +302,21 @@ class RecordingChatModel(BaseChatModel):
                 file.write(_json_line({"request": request, "answer": self._redaction(data)}))
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One request with its answer, the fields of a message or an error, as plain data."""
+def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel:
+    """A chat model that answers from a cassette.
 
-    number: int
-    request: dict[str, Any]
-    answer: dict[str, Any]
+    Each answer is given once, to the request that it was recorded for: the same messages, tools and
+    settings, except for ids. Parallel requests may come in another order.
 
-
-def _read_cassette(path: Path) -> tuple[dict[str, Any], list[_Entry]]:
-    """The header and the entries of a file.
+    Args:
+        path: The file that `record` wrote.
+        redact: The function that was passed to `record`, if any.
 
     Raises:
         FileNotFoundError: The file does not exist.
-        CassetteError: The file is not a cassette, or has a newer version.
+        CassetteError: The file is not a cassette, or was redacted by a function that is missing.
     """
+    path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: the cassette does not exist. {_HINT}")
     try:
@@ -362,37 +345,16 @@ def _read_cassette(path: Path) -> tuple[dict[str, Any], list[_Entry]]:
             f"{path}: has version {version} of the format, and this agent_factory reads up to "
             f"{VERSION}. Upgrade agent-factory, or record it again."
         )
-    entries: list[_Entry] = []
-    for number, line in enumerate(rest, 1):
-        request, answer = line.get("request"), line.get("answer")
-        if not isinstance(request, dict) or not isinstance(answer, dict):
-            raise CassetteError(f"{path}:{number + 1}: lacks a request or its answer. {_HINT}")
-        entries.append(_Entry(number, request, answer))
-    return header, entries
-
-
-def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel:
-    """A chat model that answers from a cassette.
-
-    Each answer is given once, to the request that it was recorded for: the same messages, tools and
-    settings, except for ids. Parallel requests may come in another order.
-
-    Args:
-        path: The file that `record` wrote.
-        redact: The function that was passed to `record`, if any.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        CassetteError: The file is not a cassette, or was redacted by a function that is missing.
-    """
-    header, entries = _read_cassette(Path(path))
+    for number, line in enumerate(rest, 2):
+        if not all(isinstance(line.get(key), dict) for key in ("request", "answer")):
+            raise CassetteError(f"{path}:{number}: lacks a request or its answer. {_HINT}")
     name = header.get("redacted_by")
     if name and redact is None:
         raise CassetteError(
             f"{path}: was redacted by {name}. Pass it here too: replay(path, redact={name})."
         )
-    model = ReplayChatModel(path=Path(path), profile=header.get("profile") or None)
-    model._left = entries
+    model = ReplayChatModel(path=path, profile=header.get("profile") or None)
+    model._left = dict(enumerate(rest, 1))
     model._redaction = Redaction(header.get("redacted_keys", ()), redact)
     model._model_name = header.get("model_name")
     return model
@@ -405,11 +367,10 @@ class ReplayChatModel(FakeChatModel):
     """
 
     path: Path
-    _left: list[_Entry] = PrivateAttr(default_factory=list)
+    _left: dict[int, dict[str, Any]] = PrivateAttr(default_factory=dict)
     _redaction: Redaction = PrivateAttr(default_factory=Redaction)
     _model_name: str | None = PrivateAttr(default=None)
     _mismatch: str = PrivateAttr(default="")
-    _lock: Any = PrivateAttr(default_factory=Lock)
 
     @property
     def _llm_type(self) -> str:
@@ -436,37 +397,29 @@ class ReplayChatModel(FakeChatModel):
         if self._left:
             raise self._error(
                 f"answers that were not requested: {len(self._left)}, the next is number "
-                f"{self._left[0].number}."
+                f"{min(self._left)}."
             )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
-        if kind is None:
-            self.assert_done()
 
     def _error(self, reason: str) -> CassetteMismatch:
         return CassetteMismatch(
             f"{self.path}: {reason} If that is intended, record the cassette again."
         )
 
-    def _respond(
-        self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]
-    ) -> FakeResponse:
+    def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
         request = self._redaction(_request_data(messages, stop, kwargs))
         with self._lock:
-            entry = next((entry for entry in self._left if entry.request == request), None)
-            if entry is None:
+            entries = self._left.items()
+            number = next((n for n, entry in entries if entry["request"] == request), None)
+            if number is None:
                 reason = "all answers were given, and one more request came."
                 if self._left:
-                    found = first_difference(self._left[0].request, request)
-                    difference = found.describe("was recorded", "is asked now") if found else ""
-                    reason = f"request {self._left[0].number} differs: {difference}."
+                    first = min(self._left)
+                    labels = ("was recorded", "is asked now")
+                    found = difference(self._left[first]["request"], request, labels)
+                    reason = f"request {first} differs: {found}."
                 self._mismatch = self._mismatch or reason
                 raise self._error(reason)
-            self._left.remove(entry)
-        answer = entry.answer
+            answer = self._left.pop(number)["answer"]
         if "error" not in answer:
             return FakeResponse(AIMessage(**answer))
         kind, text = answer["error"], answer.get("text", "")
@@ -476,3 +429,163 @@ class ReplayChatModel(FakeChatModel):
             with suppress(TypeError):  # it takes more than a text, as UnicodeDecodeError does
                 error = known(text)
         return FakeResponse(AIMessage(""), Reply(error=error))
+
+
+Build = Callable[[ReplayChatModel, list[Middleware]], Any]
+"""A function that builds the agent from a model and a stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first decision that differs.
+
+    Args:
+        step: The step of the run in which it was made, from 1.
+        node: The node that made it.
+        what: The difference as text.
+    """
+
+    step: int
+    node: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"step {self.step}, {self.node}: {self.what}"
+
+
+def replay_with(
+    path: str | Path,
+    build: Build,
+    input: Any,
+    *,
+    recorded: Sequence[Middleware],
+    middleware: Sequence[Middleware],
+    config: Mapping[str, Any] | None = None,
+    redact: Redact | None = None,
+    **kwargs: Any,
+) -> Divergence | None:
+    """Run an agent that was recorded with one stack again with another one.
+
+    Both runs take the answers of the model from the cassette and run their tools again: use tools
+    without side effects. A node that writes nothing makes no decision, so additional nodes of that
+    kind are not a difference.
+
+    Args:
+        path: The cassette.
+        build: Builds the agent from a model and a stack:
+            `lambda model, stack: create_agent(model, tools, middleware=stack)`.
+        input: The input of the recorded run.
+        recorded: The stack of the recorded run.
+        middleware: The other stack.
+        config: A RunnableConfig for both runs.
+        redact: The function that was passed to `record`, if any.
+        **kwargs: Further arguments of `stream`, such as `context`.
+
+    Returns:
+        The first decision that differs; `str` describes it. None if there is none.
+
+    Raises:
+        CassetteMismatch: Even the recorded stack sends requests that are not in the cassette.
+    """
+    options = {"config": config, "stream_mode": "debug", **kwargs}
+    runs = [_Run(replay(path, redact=redact)) for _ in range(2)]
+    for run, stack in zip(runs, (recorded, middleware), strict=True):
+        agent = build(run.model, list(stack))
+        with run:
+            for event in agent.stream(input, **options):
+                run.add(event)
+    return _divergence(*runs)
+
+
+async def areplay_with(
+    path: str | Path,
+    build: Build,
+    input: Any,
+    *,
+    recorded: Sequence[Middleware],
+    middleware: Sequence[Middleware],
+    config: Mapping[str, Any] | None = None,
+    redact: Redact | None = None,
+    **kwargs: Any,
+) -> Divergence | None:
+    """Compare two asynchronous runs; otherwise as `replay_with`."""
+    options = {"config": config, "stream_mode": "debug", **kwargs}
+    runs = [_Run(replay(path, redact=redact)) for _ in range(2)]
+    for run, stack in zip(runs, (recorded, middleware), strict=True):
+        agent = build(run.model, list(stack))
+        with run:
+            async for event in agent.astream(input, **options):
+                run.add(event)
+    return _divergence(*runs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What a node wrote."""
+
+    step: int
+    node: str
+    written: Any
+
+
+@dataclass
+class _Run(AbstractContextManager[Any]):
+    """The decisions of a run until it ended, failed, or sent a request that was not recorded."""
+
+    model: ReplayChatModel
+    decisions: list[_Decision] = field(default_factory=list)
+    error: Exception | None = None
+    _current: tuple[int, str] = (1, "the start")
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
+        if isinstance(error, Exception):
+            self.error = error
+            self.decisions.append(_Decision(*self._current, {"raised": normalize(error)}))
+        return isinstance(error, Exception)
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Add what a debug event of LangGraph says about a node."""
+        payload, step = event["payload"], event["step"]
+        if event["type"] == "task":
+            self._current = (step, payload["name"])
+        elif event["type"] == "task_result" and not self.model.mismatch:
+            written = {
+                **dict(payload["result"] or {}),
+                "interrupts": [interrupt["value"] for interrupt in payload["interrupts"]],
+                "error": payload["error"],
+            }
+            written = normalize({k: v for k, v in written.items() if v not in (None, [], {})})
+            if written:
+                self.decisions.append(_Decision(step, payload["name"], written))
+
+    def in_order(self) -> list[_Decision]:
+        """The decisions in a fixed order: tools of one step end in any order."""
+        return sorted(self.decisions, key=lambda made: (made.step, made.node, repr(made.written)))
+
+
+def _divergence(recorded: _Run, other: _Run) -> Divergence | None:
+    if recorded.model.mismatch:
+        recorded.model.assert_done()
+    if recorded.error and not other.error:
+        raise recorded.error
+    for one, another in zip_longest(recorded.in_order(), other.in_order()):
+        if one is None or another is None or one.node != another.node:
+            found = f"{_describe(one)} in the recorded run, {_describe(another)} in this one"
+        else:
+            labels = ("in the recorded run", "in this one")
+            found = difference(one.written, another.written, labels)
+        if not found:
+            continue
+        if other.model.mismatch and (another is None or "raised" in another.written):
+            found = f"the model is asked something else: {other.model.mismatch}"
+        decision = another or one
+        return Divergence(decision.step, decision.node, found)
+    return None
+
+
+def _describe(decision: _Decision | None) -> str:
+    if decision is None:
+        return "the run ends"
+    # Only the names of lists, because messages would be too long for a line.
+    written = [k if isinstance(v, list) else f"{k}: {v!r}" for k, v in decision.written.items()]
+    return f"{decision.node} writes {', '.join(written)}"

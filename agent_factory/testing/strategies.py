@@ -112,45 +112,35 @@ def messages(
     st = needs("hypothesis", "strategies")
     text = st.text(max_size=20)
     args = st.dictionaries(st.sampled_from("abq"), st.integers() | text, max_size=2)
-    call = st.tuples(st.sampled_from(tools), args, text, st.booleans())
-    round_ = st.tuples(text, st.lists(call, min_size=1, max_size=2))
+    call = st.tuples(st.sampled_from(tools), args, text, st.sampled_from(["success", "error"]))
+    calls = st.lists(call, min_size=1, max_size=2)
+    last_ends = _ENDS[Phase(phase)] if phase else ("user", "tool", "calls", "answer")
 
-    def turn(end: str) -> Any:
-        least = 1 if end in ("tool", "calls") else 0
-        rounds = st.lists(round_, min_size=least, max_size=2)
-        return st.tuples(st.just(end), text, st.just([]) if end == "user" else rounds, text)
+    def history(draw: Any) -> list[AnyMessage]:
+        found: list[AnyMessage] = []
+        ends = ["answer"] * draw(st.integers(0, max_turns))
+        for end in [*ends, draw(st.sampled_from(last_ends))]:
+            found.append(HumanMessage(draw(text)))
+            least = 1 if end in ("tool", "calls") else 0
+            for _ in range(0 if end == "user" else draw(st.integers(least, 2))):
+                content = draw(text)
+                made: list[Any] = []
+                results: list[AnyMessage] = []
+                for index, (name, values, result, status) in enumerate(draw(calls)):
+                    id_ = f"call-{len(found)}-{index}"
+                    made.append({"name": name, "args": values, "id": id_})
+                    results.append(ToolMessage(result, tool_call_id=id_, name=name, status=status))
+                found += [AIMessage(content, tool_calls=made), *results]
+            if end == "answer":
+                found.append(AIMessage(draw(text)))
+            while end == "calls" and isinstance(found[-1], ToolMessage):
+                found.pop()
+        for index, message in enumerate(found):
+            message.id = f"message-{index}"
+        return found
 
-    ends = _ENDS[Phase(phase)] if phase else ("user", "tool", "calls", "answer")
-    turns = st.lists(turn("answer"), max_size=max_turns)
-    last = st.sampled_from(ends).flatmap(turn)
-    history: SearchStrategy[list[AnyMessage]] = st.builds(
-        lambda turns, last: _history([*turns, last]), turns, last
-    )
-    return history
-
-
-def _history(turns: Sequence[Any]) -> list[AnyMessage]:
-    """The messages of turns: each has an end, a question, rounds of tool calls, and an answer."""
-    found: list[AnyMessage] = []
-    for end, question, rounds, answer in turns:
-        found.append(HumanMessage(question))
-        for text, calls in rounds:
-            start = len(found)
-            made: list[Any] = []
-            results: list[AnyMessage] = []
-            for index, (name, args, result, failed) in enumerate(calls):
-                id_ = f"call-{start}-{index}"
-                status: Any = "error" if failed else "success"
-                made.append({"name": name, "args": args, "id": id_})
-                results.append(ToolMessage(result, tool_call_id=id_, name=name, status=status))
-            found += [AIMessage(text, tool_calls=made), *results]
-        if end == "answer":
-            found.append(AIMessage(answer))
-        while end == "calls" and isinstance(found[-1], ToolMessage):
-            found.pop()
-    for index, message in enumerate(found):
-        message.id = f"message-{index}"
-    return found
+    histories: SearchStrategy[list[AnyMessage]] = st.composite(history)()
+    return histories
 
 
 def states(

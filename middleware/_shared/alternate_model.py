@@ -15,9 +15,9 @@ from agent_factory import ModelRequest, ModelResponse, init_model
 from agent_factory.middleware._shared.errors import is_sync_function
 from agent_factory.middleware._shared.provider_conversion import (
     WRITTEN_BY,
+    model_name,
     portable_request,
     provider_of,
-    readable_messages,
     same_provider,
     unbound,
 )
@@ -35,14 +35,8 @@ ModelEntry = Model | tuple[Model, RequestChange]
 class AlternateModel:
     """A model that is made when it is first needed, and the form in which it is asked.
 
-    Args:
-        owner: The argument it was passed as, for messages: "ModelFallbackMiddleware model 1".
-        entry: A chat model or "provider:name"; or a pair of one and either `model_settings` that
-            replace those of the request, or a function that takes the request, in which only the
-            model is changed, and returns the request to send.
-
-    Raises:
-        TypeError: The model, or what is paired with it, has an unusable type.
+    A function paired with it takes the request, in which only the model is changed. `owner` names
+    the argument it was passed as, for messages: "ModelFallbackMiddleware model 1".
     """
 
     def __init__(self, owner: str, entry: ModelEntry) -> None:
@@ -66,11 +60,7 @@ class AlternateModel:
 
     @cached_property
     def model(self) -> Any:
-        """The chat model, made from its name at the first access.
-
-        Raises:
-            Exception: It cannot be made: a package or an API key is missing.
-        """
+        """The chat model, made from its name at the first access."""
         try:
             return init_model(self._given)
         except Exception as error:
@@ -81,11 +71,7 @@ class AlternateModel:
         return self._given if isinstance(self._given, str) else model_label(self._given)
 
     def request_for(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """The request to send to this model.
-
-        Raises:
-            TypeError: The function paired with the model did not return a request.
-        """
+        """The request to send to this model."""
         if not callable(self._change):
             portable = portable_request(request, self.model)
             if self._change is None:
@@ -100,12 +86,7 @@ class AlternateModel:
         )
 
     def mark(self, response: ModelResponse[Any], request: ModelRequest[Any]) -> ModelResponse[Any]:
-        """A response of this model, marked if the request's own provider did not write it.
-
-        Args:
-            response: The response.
-            request: The request as it was made for its own model.
-        """
+        """The response of this model, marked if the provider of `request.model` is another one."""
         if same_provider(request.model, self.model):
             return response
         writer = provider_of(self.model) or "unknown"
@@ -120,20 +101,12 @@ class AlternateModel:
 
 def request_for_own_model(request: ModelRequest[Any]) -> ModelRequest[Any]:
     """The request with messages that its own model can read, whichever providers wrote them."""
-    messages = readable_messages(request, request.model, is_same_provider=True)
-    return request if messages is request.messages else request.override(messages=messages)
+    return portable_request(request, request.model)
 
 
 def model_label(model: Any) -> str:
-    """The class of a model, and its name where it has one, for messages.
-
-    >>> from langchain_core.language_models import FakeListChatModel
-    >>> model_label(FakeListChatModel(responses=[]))
-    'FakeListChatModel'
-    """
+    """The class of a model, and its name where it has one, for messages."""
     if isinstance(model, AlternateModel):
         return str(model)
     model = unbound(model)
-    names = (getattr(model, name, None) for name in ("model_name", "model", "model_id"))
-    name = next((value for value in names if isinstance(value, str)), "")
-    return f"{type(model).__name__} {name}".strip()
+    return f"{type(model).__name__} {model_name(model) or ''}".strip()

@@ -15,11 +15,7 @@ page of a web server does not, and would fill the context window at every failur
 
 
 def format_error(error: Exception) -> str:
-    """The type of an exception and the beginning of its text, without a traceback.
-
-    >>> format_error(ConnectionError("the line is dead"))
-    'ConnectionError: the line is dead'
-    """
+    """The type of an exception and the beginning of its text, without a traceback."""
     kind = type(error).__name__
     try:
         text = str(error).strip()
@@ -60,11 +56,7 @@ def are_exception_types(value: Any) -> bool:
 
 
 def checked_text(owner: str, argument: str, text: Any) -> str:
-    """The return value of a user's function that must return a string.
-
-    Raises:
-        TurnError: It returned something else.
-    """
+    """The return value of a user's function, which must be a string."""
     if isinstance(text, str):
         return text
     raise TurnError(

@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from agent_factory import Flow, ModelRequest, ModelResponse
+from agent_factory.structured_output.strategies import EXPLANATION, EXPLANATION_KWARGS
 
 _INSTRUCTION = (
     "[No tool can be called any more: {reason}. Answer now with what you have. Say what you found, "
@@ -19,10 +20,6 @@ _NO_TOOLS = (
 
 _STOPPED = "I had to stop here: {reason}."
 
-_STRUCTURED_OUTPUT = "structured_output"
-"""`lc_source` of messages that ask for the structured answer again. After such a message the agent
-calls the model again."""
-
 _TOOL_SETTINGS = ("tools", "tool_choice", "parallel_tool_calls")
 """Model settings that providers reject in a request without tools."""
 
@@ -31,11 +28,8 @@ def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelR
     """Ask the model to answer without tools; tool calls it makes anyway are dropped.
 
     The instruction to the model is not written to the thread. A structured answer may still be
-    given; `asks_for_retry` says whether the model must be asked for it once more.
-
-    Args:
-        request: The call as it would have been made.
-        reason: Why the run ends, as half a sentence: "3 of 3 searches are used up".
+    given; `asks_for_retry` says whether the model must be asked for it once more. The reason is
+    half a sentence: "3 of 3 searches are used up".
     """
     messages = request.messages
     # A layer further out may have added the instruction already; one is enough.
@@ -65,17 +59,13 @@ def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelR
     owes_structured = request.response_format is not None and response.structured_response is None
     was_told = any(message.text == _NO_TOOLS for message in request.messages)
     if dropped and owes_structured and not was_told and not asks_for_retry(response):
-        result.append(HumanMessage(_NO_TOOLS, additional_kwargs={"lc_source": _STRUCTURED_OUTPUT}))
+        # After a message with this mark, the agent calls the model again.
+        result.append(HumanMessage(_NO_TOOLS, additional_kwargs=EXPLANATION_KWARGS))
     return ModelResponse(result, response.structured_response)
 
 
 def final_message(reason: str, *, source: str = "") -> AIMessage:
-    """The message that ends a run without another call of the model.
-
-    Args:
-        reason: Why the run ends, as half a sentence.
-        source: Its `lc_source`, if others must recognize it.
-    """
+    """The message that ends a run without another call of the model; `source` marks it."""
     return AIMessage(
         _STOPPED.format(reason=reason),
         additional_kwargs={"lc_source": source} if source else {},
@@ -85,11 +75,7 @@ def final_message(reason: str, *, source: str = "") -> AIMessage:
 def used_up(
     what: str, thread_count: int, run_count: int, thread_limit: int | None, run_limit: int | None
 ) -> str:
-    """The limits that are reached, as half a sentence; empty if none is.
-
-    >>> used_up("searches", 5, 3, None, 3)
-    '3 of 3 searches are used up in this run'
-    """
+    """The limits that are reached, as half a sentence; empty if none is."""
     scopes = (("thread", thread_count, thread_limit), ("run", run_count, run_limit))
     return " and ".join(
         f"{count} of {limit} {what} are used up in this {scope}"
@@ -104,7 +90,7 @@ def asks_for_retry(response: ModelResponse[Any]) -> bool:
 
 
 def _is_about_structured_output(message: BaseMessage) -> bool:
-    return message.additional_kwargs.get("lc_source") == _STRUCTURED_OUTPUT
+    return message.additional_kwargs.get("lc_source") == EXPLANATION
 
 
 def _without_open_calls(message: BaseMessage, answered: set[str], reason: str) -> BaseMessage:

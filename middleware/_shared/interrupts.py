@@ -13,15 +13,8 @@ def ask(request: Mapping[str, Any], schema: Any, *, title: str) -> Any:
     """Interrupt with a request, and return the answer.
 
     LangGraph stores an answer as soon as `interrupt` returns it. Only an answer that its
-    `response_schema` refuses can be given again, so all validation is part of the schema.
-
-    Args:
-        request: The value of the interrupt.
-        schema: A type that pydantic validates.
-        title: The name of the answer in a validation error.
-
-    Raises:
-        pydantic.ValidationError: The answer is invalid; the interrupt can be answered again.
+    `response_schema` refuses can be given again, so all validation is part of the schema. `title`
+    names the answer in a validation error.
     """
     model: Any = create_model(title, __base__=RootModel[schema])
     return interrupt(request, response_schema=model).root

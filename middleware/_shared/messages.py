@@ -1,4 +1,4 @@
-"""Tool calls and their results in a history, and the names of tools that a user passes."""
+"""Tool calls and their results in a history, content blocks, and names of tools."""
 
 from __future__ import annotations
 
@@ -9,8 +9,21 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langchain_core.messages.tool import ToolCall
 from langchain_core.tools import BaseTool
 
+REASONING_BLOCKS = frozenset(
+    {"thinking", "redacted_thinking", "reasoning", "reasoning_content", "thought"}
+)
+"""Types of content blocks in which a model thinks."""
+
+CALL_BLOCKS = frozenset(
+    {"tool_call", "tool_call_chunk", "invalid_tool_call"}  # LangChain's types
+    | {"tool_use", "function_call", "input_json_delta"}  # those of providers
+)
+"""Types of content blocks that repeat the tool calls of a message."""
+
+INPUT_KEYS = frozenset({"args", "arguments", "input", "partial_json"})
+"""Keys of a call, in any form, that hold its arguments."""
+
 _CLEARED_BY = "context_editing"
-_INPUT_KEYS = ("args", "arguments", "input", "partial_json")
 
 
 def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, ToolCall]]:
@@ -65,26 +78,14 @@ def without_inputs(message: AIMessage, ids: Collection[str | None]) -> AIMessage
 
 
 def _without_input(call: dict[str, Any]) -> dict[str, Any]:
-    keys = [key for key in _INPUT_KEYS if key in call]
+    keys = INPUT_KEYS & call.keys()
     return {**call, **{key: "{}" if isinstance(call[key], str) else {} for key in keys}}
 
 
 def tool_names(
     tools: Iterable[str | BaseTool] | None, argument: str = "tools"
 ) -> frozenset[str] | None:
-    """The names of some tools; None stands for all tools.
-
-    Args:
-        tools: Names or tools.
-        argument: The argument they were passed as, for errors.
-
-    Raises:
-        TypeError: `tools` is not a list of names and tools.
-        ValueError: `tools` is empty.
-
-    >>> sorted(tool_names(["search", "fetch"]))
-    ['fetch', 'search']
-    """
+    """The names of the tools that a user passed as an `argument`; None stands for all tools."""
     if tools is None:
         return None
     if isinstance(tools, str | BaseTool | dict) or not isinstance(tools, Iterable):
@@ -138,8 +139,7 @@ def given_up(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
     """Results for the calls of the last turn that will not run because the run ends."""
     message, tail = last_turn(messages)
     answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
-    invalid = message.invalid_tool_calls if message else []
-    pending = [*unanswered(message, tail), *(c for c in invalid if c["id"] not in answered)]
+    calls = [*message.tool_calls, *message.invalid_tool_calls] if message else []
     return [
         ToolMessage(
             "This call did not run: the run ended here.",
@@ -147,6 +147,6 @@ def given_up(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
             name=call["name"],
             status="error",
         )
-        for call in pending
-        if call["id"]
+        for call in calls
+        if call["id"] and call["id"] not in answered
     ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from hashlib import sha256
+from operator import is_
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -20,6 +21,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agent_factory import ModelRequest
+from agent_factory.middleware._shared.messages import CALL_BLOCKS, REASONING_BLOCKS
 from agent_factory.structured_output.strategies import AutoStrategy, ProviderStrategy, ToolStrategy
 
 WRITTEN_BY = "lc_written_by"
@@ -28,38 +30,15 @@ WRITTEN_BY = "lc_written_by"
 _COMMON_SETTINGS = frozenset({"temperature", "top_p", "max_tokens", "stop"})
 """Settings that LangChain's chat models take under one name, whatever their provider."""
 
-_MODEL_NAMES = ("model", "model_name", "model_id")
-
 _ENDPOINTS = ("openai_api_base", "base_url", "anthropic_api_url", "endpoint_url", "azure_endpoint")
 """Fields of chat models that hold the address they call: one class may serve several providers."""
 
-_DROPPED_BLOCKS = frozenset(
-    {
-        # Thoughts.
-        "thinking",
-        "redacted_thinking",
-        "reasoning",
-        "reasoning_content",
-        "thought",
-        # Tool calls as content; `tool_calls` holds them in the form that every model is given.
-        "tool_use",
-        "tool_call",
-        "tool_call_chunk",
-        "function_call",
-        "invalid_tool_call",
-        "input_json_delta",
-        # Cache marks, by their type or by their only key.
-        "cachePoint",
-        "cache_point",
-        "cache_control",
-    }
-)
+# `tool_calls` holds the calls in the form that every model is given. Cache marks are named by their
+# type or by their only key.
+_DROPPED_BLOCKS = REASONING_BLOCKS | CALL_BLOCKS | {"cachePoint", "cache_point", "cache_control"}
 
 _DATA_KEYS = {
-    "image": ("base64", "url"),
-    "audio": ("base64", "url"),
-    "video": ("base64", "url"),
-    "file": ("base64", "url"),
+    **dict.fromkeys(("image", "audio", "video", "file"), ("base64", "url")),
     "text-plain": ("text", "base64", "url"),
 }
 """LangChain's standard blocks, each with the keys of which one holds the data itself.
@@ -75,6 +54,12 @@ def unbound(model: Any) -> Any:
     return model
 
 
+def model_name(model: Any) -> str | None:
+    """The name that a chat model has at its provider; None if it has none."""
+    names = (getattr(model, key, None) for key in ("model_name", "model", "model_id"))
+    return next((name for name in names if isinstance(name, str)), None)
+
+
 def provider_of(model: Any) -> str | None:
     """A name for the provider of a model; None if the model has no name.
 
@@ -82,7 +67,7 @@ def provider_of(model: Any) -> str | None:
     itself may hold secrets, and the name is written into the thread.
     """
     model = unbound(model)
-    if not any(isinstance(getattr(model, name, None), str) for name in _MODEL_NAMES):
+    if model_name(model) is None:
         return None
     cls = type(model)
     addresses = [str(value) for name in _ENDPOINTS if (value := getattr(model, name, None))]
@@ -104,31 +89,11 @@ def same_provider(one: Any, other: Any) -> bool:
 def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any]:
     """The request for another model, without what only the first model's provider understands.
 
-    If both models have the same provider, everything is kept. Otherwise:
-
-    - `model_settings` keeps temperature, top_p, max_tokens and stop;
-    - tools lose the extras of a provider; tools that the first provider runs are dropped;
-    - `tool_choice` becomes "auto", "any", "none" or the name of a tool that is still there;
-    - a `ProviderStrategy` becomes an `AutoStrategy` without `strict`, resolved for the new model;
-    - messages and the system message lose cache marks, thoughts, tool calls in a provider's form
-      and ids of responses. Attachments are kept, except files that the provider stores: the text
-      names these.
-
-    In both cases, an answer keeps its provider's own form only for that provider.
-
-    Args:
-        request: The request as it was made for `request.model`.
-        model: The chat model to ask instead.
-
-    >>> from langchain_core.language_models import FakeListChatModel as Fake
-    >>> mine, other = Fake(responses=["a"]), Fake(responses=["b"])
-    >>> settings = {"temperature": 0, "cache_control": {"type": "ephemeral"}}
-    >>> request = ModelRequest(model=mine, messages=[], model_settings=settings)
-    >>> portable_request(request, other).model_settings
-    {'temperature': 0}
+    docs/middleware/model_fallback.md lists what is kept and what is dropped. If both models have
+    the same provider, only answers of other providers change.
     """
     is_same = same_provider(request.model, model)
-    messages = readable_messages(request, model, is_same_provider=is_same)
+    messages = _readable_messages(request.messages, model, is_same)
     if is_same:
         unchanged = model is request.model and messages is request.messages
         return request if unchanged else request.override(model=model, messages=messages)
@@ -149,46 +114,26 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     )
 
 
-def readable_messages(
-    request: ModelRequest[Any], model: Any, *, is_same_provider: bool
-) -> list[Any]:
-    """The messages of a request, each answer in its own form only for the provider that wrote it.
-
-    Args:
-        request: The request.
-        model: The model that is to read them.
-        is_same_provider: Whether the model's provider is that of `request.model`.
-    """
-    messages: list[Any] = request.messages
+def _readable_messages(messages: list[Any], model: Any, is_same_provider: bool) -> list[Any]:
+    """The messages in the form that a model reads: those of other providers become portable."""
     # The whole history is scanned at each model call, so the scan calls no function.
     if is_same_provider and not [m for m in messages if WRITTEN_BY in m.response_metadata]:
         return messages
     provider = provider_of(model)
     found: list[Any] = []
     for message in messages:
-        writer = message.response_metadata.get(WRITTEN_BY)
-        if writer is None or not isinstance(message, AIMessage):
-            is_native = is_same_provider
-        else:
-            is_native = writer == provider
+        is_answer = isinstance(message, AIMessage)
+        writer = message.response_metadata.get(WRITTEN_BY) if is_answer else None
+        is_native = is_same_provider if writer is None else writer == provider
         portable = message if is_native else portable_message(message)
         if portable is not None:
             found.append(portable)
-    is_unchanged = len(found) == len(messages) and all(map(lambda a, b: a is b, found, messages))
+    is_unchanged = len(found) == len(messages) and all(map(is_, found, messages))
     return messages if is_unchanged else found
 
 
 def portable_message(message: BaseMessage) -> BaseMessage | None:
-    """A message in a form that every provider accepts; None if nothing is left of it.
-
-    Args:
-        message: Any message. It is not changed; a message that is portable is returned itself.
-
-    >>> thinking = {"type": "thinking", "thinking": "2 + 2 ...", "signature": "x"}
-    >>> answer = AIMessage([thinking, {"type": "text", "text": "Four."}])
-    >>> portable_message(answer).content
-    'Four.'
-    """
+    """A message, or a copy, that every provider accepts; None if nothing is left of it."""
     content: Any = message.content
     if not isinstance(content, str):
         content = [part for block in content if (part := _portable_block(block)) is not None]
@@ -273,20 +218,18 @@ def _tool_name(tool: Any) -> str:
 def _portable_choice(choice: Any, names: Collection[str]) -> str | None:
     if isinstance(choice, bool):
         return "any" if choice else None
-    word = choice
-    if isinstance(choice, Mapping):
-        parts = (choice, choice.get("function"), choice.get("tool"))
-        found = [part.get("name") for part in parts if isinstance(part, Mapping)]
-        word = next((name for name in found if isinstance(name, str)), None)
-        word = word or choice.get("type") or next(iter(choice), None)
+    word = forced_tool(choice)
+    if not word and isinstance(choice, Mapping):
+        word = choice.get("type") or next(iter(choice), None)
     if word in ("any", "required"):
         return "any"
     return word if word in ("auto", "none") or word in names else None
 
 
-def forced_tool(tool_choice: Any) -> Any:
+def forced_tool(tool_choice: Any) -> str | None:
     """The name of the tool that a `tool_choice` forces, in any provider's form; None if none."""
     if not isinstance(tool_choice, Mapping):
         return tool_choice if isinstance(tool_choice, str) else None
-    function = tool_choice.get("function")
-    return (function if isinstance(function, Mapping) else tool_choice).get("name")
+    parts = (tool_choice, tool_choice.get("function"), tool_choice.get("tool"))
+    names = (part.get("name") for part in parts if isinstance(part, Mapping))
+    return next((name for name in names if isinstance(name, str)), None)

@@ -39,22 +39,8 @@ class Backoff:
     """How long to wait before each retry, in seconds.
 
     The wait before retry n (from 0) is `initial_delay * backoff_factor**n`, at most `max_delay`.
-    With jitter, each wait is drawn from between half of that and all of it, so that clients which
-    failed together do not retry together.
-
-    Args:
-        backoff_factor: How much longer each wait is than the one before; 0 and 1 keep all waits
-            the same.
-        initial_delay: The first wait in seconds.
-        max_delay: The longest wait in seconds, jitter included.
-        jitter: Whether the waits are drawn at random.
-
-    Raises:
-        ValueError: A number is negative, not finite or not a number, or jitter is not a bool.
-
-    >>> from itertools import islice
-    >>> list(islice(Backoff(2.0, 1.0, 5.0, jitter=False).delays(), 4))
-    [1.0, 2.0, 4.0, 5.0]
+    A factor of 0 keeps all waits the same. With jitter, each wait is drawn from between half of
+    that and all of it, so that clients which failed together do not retry together.
     """
 
     backoff_factor: float
@@ -84,20 +70,9 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """When to call again, how long to wait before that, and what follows the last failure.
+    """When to call again, how long to wait before that, and what follows the last failure."""
 
-    Args:
-        owner: The name of the middleware, for messages.
-        max_retries: Attempts after the first.
-        retry_on: The exceptions that are retried.
-        on_failure: What the last failure leads to.
-        backoff: The waits.
-
-    Raises:
-        ValueError: An argument has an unusable value.
-    """
-
-    owner: str
+    owner: str  # the name of the middleware, for messages
     max_retries: int
     retry_on: RetryOn
     on_failure: OnFailure
@@ -120,15 +95,7 @@ class Retries:
             )
 
     def around(self, request: RequestT, failed: Callable[[Exception], ResultT]) -> Flow[ResultT]:
-        """Call inward until an attempt succeeds.
-
-        Args:
-            request: The request, the same for each attempt.
-            failed: Makes the result out of the exception of the last attempt.
-
-        Raises:
-            Exception: The call raised an exception that `retry_on` does not cover.
-        """
+        """Call inward until an attempt succeeds; `failed` turns the last exception to a result."""
         waits: Iterator[float] | None = None
         while True:
             try:
@@ -155,16 +122,7 @@ class Retries:
         return isinstance(error, kinds)
 
     def failure_text(self, error: Exception, subject: str, advice: str) -> str:
-        """The text that stands in for a result after the last attempt.
-
-        Args:
-            error: What the attempt raised.
-            subject: What failed.
-            advice: What the reader of the text can do.
-
-        Raises:
-            Exception: The error itself, with a note, where `on_failure` is "error".
-        """
+        """The text that stands in for a result after the last attempt, or raise the error."""
         number = self.max_retries + 1
         attempts = f"{number} attempt{'s' if number > 1 else ''}"
         if self.on_failure == "error":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from inspect import iscoroutinefunction
 from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
@@ -11,6 +10,7 @@ from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 
 from agent_factory import init_model
+from agent_factory.middleware._shared.errors import is_async
 
 Summarizer = (
     str
@@ -30,12 +30,7 @@ def is_model(runnable: Runnable[Any, Any]) -> bool:
 
 
 def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
-    """A summarizer as a runnable that can be invoked sync and async.
-
-    Raises:
-        TypeError: It has another type.
-        ImportError: It is a string and langchain is not installed.
-    """
+    """A summarizer as a runnable that can be invoked sync and async."""
     if isinstance(summarizer, str):
         return init_model(summarizer)
     if isinstance(summarizer, Runnable):
@@ -45,6 +40,8 @@ def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
             "summarizer must be a model, a runnable or a function of a list of messages, got "
             f"{summarizer!r}."
         )
+    if not is_async(summarizer):
+        return RunnableLambda(summarizer)
 
     def raise_in_sync_run(messages: Any) -> str:
         raise TypeError(
@@ -52,18 +49,11 @@ def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
             "astream, or pass a plain function."
         )
 
-    call = getattr(summarizer, "__call__", None)  # noqa: B004  # for objects with async __call__
-    if iscoroutinefunction(summarizer) or iscoroutinefunction(call):
-        return RunnableLambda(raise_in_sync_run, afunc=summarizer)
-    return RunnableLambda(summarizer)
+    return RunnableLambda(raise_in_sync_run, afunc=summarizer)
 
 
 def text_of(answer: Any) -> str:
-    """The text that a summarizer returned, without reasoning.
-
-    Raises:
-        TypeError: It returned neither a string nor a message.
-    """
+    """The text that a summarizer returned, without reasoning."""
     if isinstance(answer, BaseMessage):
         answer = str(answer.text)
     if not isinstance(answer, str):

@@ -22,11 +22,7 @@ TokenCounter = Callable[[Sequence[BaseMessage]], int]
 
 
 def check_token_counter(token_counter: Any) -> None:
-    """Reject an argument that is not a function.
-
-    Raises:
-        TypeError: It cannot be called.
-    """
+    """Reject an argument that is not a function."""
     if not callable(token_counter):
         raise TypeError(
             f"token_counter must be a function of a list of messages, got {token_counter!r}."
@@ -67,12 +63,10 @@ class _MessageCounts:
                 total += found[2]
                 continue
             key, tokens = id(message), count_tokens_approximately([message])
-            known[key] = ref(message, partial(self._forget, key)), message.content, tokens
+            # The reference calls `pop(key, reference)` when the message is gone.
+            known[key] = ref(message, partial(known.pop, key)), message.content, tokens
             total += tokens
         return total
-
-    def _forget(self, key: int, _: object) -> None:
-        self._known.pop(key, None)
 
 
 _COUNTS = _MessageCounts()

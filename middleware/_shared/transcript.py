@@ -9,54 +9,26 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from agent_factory.middleware._shared.messages import CALL_BLOCKS, REASONING_BLOCKS
+
 _ROLES = {"human": "User", "ai": "Assistant", "system": "System"}
 
-_SKIPPED = {
-    "thinking",
-    "redacted_thinking",
-    "reasoning",
-    "reasoning_content",
-    "tool_use",
-    "tool_call",
-    "invalid_tool_call",
-    "function_call",
-}
-"""Content blocks that are left out: reasoning, and tool calls, which are rendered separately."""
+# Keys of content blocks that hold a file or refer to one.
+_ATTACHED = frozenset(
+    {"audio", "document", "file", "image", "input_audio", "video"}
+    | {"base64", "data", "file_data"}
+    | {"file_id", "image_url", "source", "url"}
+)
 
-_ATTACHED = {
-    "audio",
-    "base64",
-    "data",
-    "document",
-    "file",
-    "file_data",
-    "file_id",
-    "image",
-    "image_url",
-    "input_audio",
-    "source",
-    "url",
-    "video",
-}
-"""Keys of content blocks that hold a file or refer to one."""
-
-_OPAQUE = {
-    "encrypted_content",
-    "encrypted_index",
-    "encrypted_stdout",
-    "extras",
-    "signature",
-    "thought_signature",
-}
-"""Keys of content blocks that only their provider can read."""
+# Keys of content blocks that only their provider can read.
+_OPAQUE = frozenset(
+    {"encrypted_content", "encrypted_index", "encrypted_stdout"}
+    | {"extras", "signature", "thought_signature"}
+)
 
 
 def render(message: BaseMessage) -> str:
-    """A message as text: its author and content, and the tools that it calls.
-
-    >>> render(ToolMessage("sunny", name="weather", tool_call_id="1"))
-    'Tool weather: sunny'
-    """
+    """A message as text: its author and content, and the tools that it calls."""
     text = _text(message.content)
     if isinstance(message, ToolMessage):
         failed = " failed" if message.status == "error" else ""
@@ -80,7 +52,7 @@ def _block_text(block: Any) -> str:
     if not isinstance(block, dict):
         return str(block)
     kind = block.get("type")
-    if kind in _SKIPPED:
+    if kind in REASONING_BLOCKS or kind in CALL_BLOCKS:  # `render` shows the calls itself
         return ""
     if kind == "non_standard" and isinstance(block.get("value"), dict):
         return _block_text(block["value"])
@@ -102,13 +74,7 @@ def _json(value: Any) -> str:
 
 
 def pages(texts: Iterable[str], limit: int | None, count: Callable[[str], float]) -> Iterator[str]:
-    """All of the texts, in order, in pages of at most `limit` tokens.
-
-    A text longer than a page is split; nothing is left out.
-
-    >>> list(pages(["one two", "three"], 2, lambda text: len(text.split())))
-    ['one two', 'three']
-    """
+    """All of the texts, in order, in pages of at most `limit` tokens; a longer text is split."""
     page: list[str] = []
     room = float("inf") if limit is None else limit
     filled = 0.0

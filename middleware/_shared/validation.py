@@ -8,11 +8,7 @@ from typing import Any
 
 
 def check_count(name: str, value: Any, least: int = 0, *, required: bool = False) -> None:
-    """Check that an argument is a whole number; None passes unless it is required.
-
-    Raises:
-        ValueError: It is something else, or too small.
-    """
+    """Check that an argument is a whole number; None passes unless it is required."""
     if value is None and not required:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -22,18 +18,7 @@ def check_count(name: str, value: Any, least: int = 0, *, required: bool = False
 def check_number(
     name: str, value: Any, least: float = 0.0, *, unit: str = "", required: bool = False
 ) -> None:
-    """Check that an argument is a finite number; None passes unless it is required.
-
-    Args:
-        name: The argument.
-        value: What was passed for it.
-        least: The smallest number that is accepted.
-        unit: What the number counts, for the error message.
-        required: Whether None is refused.
-
-    Raises:
-        ValueError: It is something else, or too small.
-    """
+    """Check that an argument is a finite number; None passes unless it is required."""
     if value is None and not required:
         return
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -43,11 +28,7 @@ def check_number(
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
-    """Check that an argument is one of several strings.
-
-    Raises:
-        ValueError: It is not one of them.
-    """
+    """Check that an argument is one of several strings."""
     if value not in choices:
         *most, last = map(repr, choices)
         words = f"{', '.join(most)} or {last}" if most else last

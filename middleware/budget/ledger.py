@@ -23,8 +23,8 @@ from agent_factory.middleware.budget.prices import (
     Price,
     PriceFunction,
     Prices,
-    names_of_response,
-    tokens,
+    amount_of,
+    usage_of,
 )
 
 _NOTHING = Spent()
@@ -181,7 +181,7 @@ class Ledger:
 
     def _account(self) -> Account:
         spent = reduce(add, self._open.values(), self._spent_now())
-        return Account("ledger", "in the shared budget", self._limits, spent.as_record())
+        return Account("ledger", self._limits, spent.as_record())
 
     def _spent_now(self) -> Spent:
         if not self._open:
@@ -194,18 +194,16 @@ def _without_seconds(amount: Spent) -> Spent:
 
 
 class NoLedger(Ledger):
-    """Null object for a middleware without a shared ledger: allows everything, records nothing."""
+    """Ledger of a middleware without a shared one: allows everything, records nothing."""
 
     def __init__(self) -> None:
         super().__init__(Limits())
         self._empty = self._account()
 
     def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
-        """Reserve nothing."""
         return Reservation(self, 0)
 
     def account(self) -> Account:
-        """An account without limits."""
         return self._empty
 
     def _settle(self, number: int, actual: Spent) -> bool:
@@ -246,10 +244,10 @@ class Reservation:
 
 
 class LedgerHandler(BaseCallbackHandler):
-    """Callback handler that records model calls; made by `Ledger.handler`.
+    """Callback handler that records the model calls of any number of runs.
 
-    Several runs may use it at once. It raises UnknownPriceError before a call if the ledger limits
-    USD and the price of the model is not known.
+    It raises UnknownPriceError before a call if the ledger limits USD and the price of the model
+    is not known.
     """
 
     # LangChain only logs errors of a handler otherwise; an unknown price must stop the call.
@@ -279,7 +277,7 @@ class LedgerHandler(BaseCallbackHandler):
         params, name = metadata or {}, (serialized or {}).get("name") or "a chat model"
         model = ModelName(params.get("ls_model_name") or name, params.get("ls_provider"))
         if self._needs_price:
-            self._prices.cost(model, {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2})
+            self._prices.cost(model, usage_of(1, 1))
         self._models[run_id] = model
 
     def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:
@@ -288,13 +286,8 @@ class LedgerHandler(BaseCallbackHandler):
         for generation in (one for several in response.generations for one in several):
             message = generation.message if isinstance(generation, ChatGeneration) else None
             if isinstance(message, AIMessage) and (usage := message.usage_metadata):
-                models = names_of_response(message.response_metadata, asked)
-                amount = Spent(
-                    usd=self._prices.first_known_cost(models, usage),
-                    input_tokens=tokens(usage, "input_tokens"),
-                    output_tokens=tokens(usage, "output_tokens"),
-                )
-                self._ledger.record(amount, message.id)
+                usd = self._prices.cost_of_response(message.response_metadata, asked, usage)
+                self._ledger.record(amount_of(usage, usd), message.id)
 
     def on_llm_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:
         """Forget a call that failed; it is not recorded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from agent_factory import TurnError
 from agent_factory.middleware._shared.validation import check_count, check_number
@@ -137,8 +137,7 @@ class Limits:
 class Account:
     """Limits together with what is spent of them."""
 
-    scope: str  # "run", "thread" or "ledger"
-    where: str  # in a sentence, such as "in this run"
+    scope: Literal["run", "thread", "ledger"]
     limits: Limits
     record: Mapping[str, float]
 
@@ -166,7 +165,7 @@ class Account:
 
     def share(self, names: tuple[str, ...] = AMOUNTS) -> float:
         """The largest used share of these amounts, 1 for all of it."""
-        return max(self.shares(names).values(), default=0.0) if self.limits._given else 0.0
+        return max(self.shares(names).values(), default=0.0)
 
     def shares(self, names: tuple[str, ...] = AMOUNTS) -> dict[str, float]:
         """The used share of each of these amounts that is limited."""
@@ -176,7 +175,8 @@ class Account:
     def describe(self, name: str) -> str:
         """What is spent of one limit: "0.4 of 0.5 USD in this run"."""
         used, limit = format_amount(self._used(name)), format_amount(self.limits._given[name])
-        return f"{used} of {limit} {_UNITS[name]} {self.where}"
+        where = "in the shared budget" if self.scope == "ledger" else f"in this {self.scope}"
+        return f"{used} of {limit} {_UNITS[name]} {where}"
 
 
 def format_amount(amount: float) -> str:

@@ -1,13 +1,17 @@
-"""The middleware: reserves and records the cost of calls, and ends a run that is over."""
+"""The middleware: reserves and records the cost of calls, and ends a run that is over.
+
+`Plan` chooses the next call of the model: what it will cost, and which call still fits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from functools import cached_property, partial
 from time import monotonic
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable
 from langgraph.runtime import Runtime
@@ -29,12 +33,29 @@ from agent_factory import (
 from agent_factory.middleware._shared.final_answer import final_message, request_final_answer
 from agent_factory.middleware._shared.interrupts import ask
 from agent_factory.middleware._shared.messages import last_turn, unanswered
-from agent_factory.middleware._shared.token_counter import TokenCounter, check_token_counter
+from agent_factory.middleware._shared.token_counter import (
+    TokenCounter,
+    check_token_counter,
+    tokens_sent,
+)
 from agent_factory.middleware._shared.validation import check_choice, check_number
-from agent_factory.middleware.budget.ledger import Ledger, NoLedger
-from agent_factory.middleware.budget.limits import BOUGHT, BudgetExceededError, Limits, Spent
-from agent_factory.middleware.budget.planning import Estimate, Plan, Settings
-from agent_factory.middleware.budget.prices import Price, PriceFunction, Prices, name_of
+from agent_factory.middleware.budget.ledger import Ledger, NoLedger, Reservation
+from agent_factory.middleware.budget.limits import (
+    BOUGHT,
+    Account,
+    BudgetExceededError,
+    Limits,
+    Spent,
+)
+from agent_factory.middleware.budget.prices import (
+    Price,
+    PriceFunction,
+    Prices,
+    amount_of,
+    name_of,
+    tokens,
+    usage_of,
+)
 from agent_factory.middleware.budget.state import (
     BudgetState,
     CallAccounting,
@@ -43,7 +64,13 @@ from agent_factory.middleware.budget.state import (
 )
 
 _OVER = "the budget of this run is used up"
+_WARNING = (
+    "[Of the budget, {used} are used. Do what matters most first, and come to an end in time.]"
+)
+_ONE_TURN = Spent(turns=1)
 _ONE_TOOL_CALL = Spent(tool_calls=1)
+_ROUNDING = 1e-6
+"""Error in tokens that dividing dollars may cause."""
 
 
 class BudgetRequest(TypedDict):
@@ -186,41 +213,34 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 "A budget needs a limit. Pass run=Limits(...), thread=Limits(...) or "
                 "ledger=Ledger(Limits(...))."
             )
-        counts_tokens = not limited.isdisjoint(BOUGHT)
         marks: Any = [] if warn_at is None else warn_at
         if not isinstance(marks, list | tuple):
             marks = [marks]
         self._limits_usd = "usd" in limited
+        self._counts_tokens = not limited.isdisjoint(BOUGHT)
         self.prices = Prices(prices, needed=self._limits_usd)
-        self._settings = Settings(
-            run=self.run,
-            thread=self.thread,
-            ledger=ledger or NoLedger(),
-            warn_at=tuple(sorted(_share("warn_at", mark) for mark in marks)),
-            cheaper=None if cheaper is None else self._cheaper_model(cheaper, counts_tokens),
-            cheaper_at=_share("cheaper_at", cheaper_at),
-            reserves_answer=exit_behavior == "answer",
-            counts_tokens=counts_tokens,
-            cap_output=cap_output,
-        )
+        self._ledger = ledger or NoLedger()
+        self._warn_at = sorted(_share("warn_at", mark) for mark in marks)
+        self._cheaper = None if cheaper is None else self._cheaper_model(cheaper)
+        self._cheaper_at = _share("cheaper_at", cheaper_at)
+        self._cap_output = cap_output
         limits_tools = ledger is not None or not limited.isdisjoint(("tool_calls", "seconds"))
         self.unused = () if limits_tools else ("around_tool",)
         # Looking up prices takes time; without a limit, a ledger or prices nobody reads them.
         reads_usd = self._limits_usd or ledger is not None or prices is not None
         self._recorded_prices = self.prices if reads_usd else None
 
-    def _cheaper_model(self, cheaper: Any, counts_tokens: bool) -> BaseChatModel:
+    def _cheaper_model(self, cheaper: Any) -> BaseChatModel:
         if not isinstance(cheaper, str | Runnable):
             raise TypeError(f"cheaper must be a chat model or 'provider:name', got {cheaper!r}.")
-        if not counts_tokens:
+        if not self._counts_tokens:
             raise ValueError(
                 "cheaper saves money or tokens, and no limit of these is given. Pass "
                 "run=Limits(usd=...) or run=Limits(total_tokens=...)."
             )
         model = init_model(cheaper)  # type: ignore[arg-type]  # a bound model is a Runnable
         if self._limits_usd:
-            one_each: Any = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
-            self.prices.cost(name_of(model), one_each)
+            self.prices.cost(name_of(model), usage_of(1, 1))
         return model
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
@@ -255,19 +275,12 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     def around_model(
         self, request: ModelRequest[Any]
     ) -> Generator[Any, Any, AIMessage | ExtendedModelResponse[Any]]:
-        """Make the call if it fits, and record its cost.
-
-        Raises:
-            BudgetExceededError: The call does not fit, and `exit_behavior` is "error".
-        """
+        """Make the call if it fits, and record its cost."""
         accounting = CallAccounting(self.name, request.state, request.runtime)
-        prices = self.prices if self._limits_usd else None
-        estimate = Estimate(request, self.token_counter, prices)
-        plan = Plan(self._settings, request, accounting, estimate)
+        plan = Plan(self, request, accounting)
         if accounting.run.get("over"):
             return final_message(_OVER, source="budget")
-        call = plan.choose_call()
-        while isinstance(call, BudgetExceededError):
+        while isinstance(call := plan.choose_call(), BudgetExceededError):
             if self.exit_behavior == "error":
                 raise call
             if self.exit_behavior != "ask" or not self._ask_to_raise(accounting, call):
@@ -275,7 +288,6 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 return ExtendedModelResponse(
                     ended, Command(update=accounting.model_update({"over": 1}))
                 )
-            call = plan.choose_call()
         with call.reservation as reservation:
             began = monotonic()
             response: ModelResponse[Any]
@@ -283,7 +295,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 response = yield from request_final_answer(call.request, call.last_because)
             else:
                 response = yield call.request
-            spent = estimate.actual(call.request.model, response.result, self._recorded_prices)
+            spent = plan.spent_on(call.request.model, response.result)
             unrecorded = spent
             if self.ledger is not None:
                 ids = [m.id for m in response.result if isinstance(m, AIMessage)]
@@ -314,7 +326,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             need = Spent(tool_calls=1 + earlier)
             if any(account.shortfall(need) for account in accounts):
                 raise BudgetExceededError(accounts, need)
-            reserved = self._settings.ledger.reserve(_ONE_TOOL_CALL)
+            reserved = self._ledger.reserve(_ONE_TOOL_CALL)
         except BudgetExceededError as error:
             accounting.add({"refused": 1})
             return [
@@ -338,11 +350,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         return [*results, Command(update=accounting.tool_update())]
 
     def _ask_to_raise(self, accounting: CallAccounting, refused: BudgetExceededError) -> bool:
-        """Interrupt to ask for higher limits; whether they were raised.
-
-        Raises:
-            pydantic.ValidationError: The answer is invalid; the interrupt can be answered again.
-        """
+        """Interrupt to ask for higher limits; whether they were raised."""
         needed: dict[str, float] = {}
         for missing in refused.reached.values():
             for name, amount in missing.items():
@@ -356,26 +364,223 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             limits={account.scope: account.limits.given() for account in refused.accounts},
             needed=needed,
         )
-
-        def check(response: Any) -> Any:
-            if response["type"] == "raise":
-                _check_extra(response["extra"], needed)
-            return response
-
-        schema = Annotated[BudgetResponse, AfterValidator(check)]
+        schema = Annotated[BudgetResponse, AfterValidator(partial(_checked_answer, needed))]
         answer = ask(request, schema, title="BudgetResponse")
         if answer["type"] == "stop":
             return False
         for scope, missing in refused.reached.items():
             extra = {name: _in_unit(name, answer["extra"][name]) for name in missing}
             if scope == "ledger":
-                self._settings.ledger.raise_limits(extra)
+                self._ledger.raise_limits(extra)
             else:
                 accounting.add({extra_key(scope, name): n for name, n in extra.items()})
         return True
 
 
-def _check_extra(extra: Mapping[str, float], needed: Mapping[str, float]) -> None:
+class Call(NamedTuple):
+    """A call that fits."""
+
+    request: ModelRequest[Any]
+    reservation: Reservation
+    warned: float = 0  # the mark at which it warns the model; 0 for none
+    last_because: str = ""  # why it is the last call; empty if it is not
+
+
+class Plan:
+    """Choice of the next call of the model, by what it will cost at least."""
+
+    def __init__(
+        self, budget: BudgetMiddleware, request: ModelRequest[Any], accounting: CallAccounting
+    ) -> None:
+        self._budget = budget
+        self._request = request
+        self._accounting = accounting
+        self._count = budget.token_counter
+
+    def choose_call(self) -> Call | BudgetExceededError:
+        """The next call, with its least cost reserved; an error if none fits."""
+        budget, accounts = self._budget, self._accounts()
+        models = [self._request.model]
+        if budget._cheaper is not None:
+            if max(account.share(BOUGHT) for account in accounts) >= budget._cheaper_at:
+                models = []
+            models.append(budget._cheaper)
+        refusals = []
+        for last in (False, True) if budget.exit_behavior == "answer" else (False,):
+            for model in models:
+                reserved = self._reserve(model, accounts, last=last)
+                if isinstance(reserved, BudgetExceededError):
+                    refusals.append(reserved)
+                    continue
+                request = self._request_to(model, last=last)
+                if last:
+                    return Call(request, reserved, last_because=refusals[0].explanation)
+                return self._with_warning(request, reserved, accounts)
+        return refusals[0]
+
+    def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Spent:
+        """The cost of a response: as the model reports it, by estimate if it reports no usage.
+
+        A message that another middleware made instead of the model (`lc_source` marks it) costs
+        nothing.
+        """
+        spent, prices = Spent(), self._budget._recorded_prices
+        for message in result:
+            if not isinstance(message, AIMessage) or "lc_source" in message.additional_kwargs:
+                continue
+            usage = message.usage_metadata
+            if not usage or not (tokens(usage, "input_tokens") or tokens(usage, "output_tokens")):
+                usage = usage_of(self._input_size, max(self._count([message]), 1))
+            usd = 0.0
+            if prices:
+                asked = name_of(model, self._request.model_settings)
+                usd = prices.cost_of_response(message.response_metadata, asked, usage)
+            spent += amount_of(usage, usd, turns=1)
+        return spent
+
+    def _accounts(self) -> tuple[Account, ...]:
+        own = self._accounting.accounts(self._budget.run, self._budget.thread)
+        return (*own, self._budget._ledger.account())
+
+    def _with_warning(
+        self, request: ModelRequest[Any], reserved: Reservation, accounts: tuple[Account, ...]
+    ) -> Call:
+        """The call; if it is the first above a mark of `warn_at`, with a warning for the model."""
+        marks = self._budget._warn_at
+        share = max(map(Account.share, accounts))
+        mark = max((mark for mark in marks if share >= mark), default=0.0)
+        if mark <= self._accounting.run.get("warned", 0):
+            return Call(request, reserved)
+        used = " and ".join(
+            account.describe(name)
+            for account in accounts
+            for name, share in account.shares().items()
+            if share >= marks[0]
+        )
+        warning = HumanMessage(_WARNING.format(used=used))
+        return Call(request.override(messages=[*request.messages, warning]), reserved, mark)
+
+    def _reserve(
+        self, model: Any, accounts: tuple[Account, ...], *, last: bool
+    ) -> Reservation | BudgetExceededError:
+        """Reserve the least cost of a call, if it fits with what must be left after it.
+
+        If another layer has removed messages from the request, the usage of the last answer is
+        too large; then every message is counted.
+        """
+        of_run, of_thread, of_ledger = accounts
+        size = self._input_size if self._budget._counts_tokens else 0
+        while True:
+            least, keep = self._needs(model, size, last)
+            need = least + keep
+            if not of_run.shortfall(need) and not of_thread.shortfall(need):
+                try:
+                    return self._budget._ledger.reserve(least, keep=keep)
+                except BudgetExceededError as error:
+                    (of_ledger,) = error.accounts
+            is_edited = self._request.messages is not self._request.state.get("messages")
+            if not size or not is_edited or self._counted_input_size >= size:
+                return BudgetExceededError((of_run, of_thread, of_ledger), need)
+            size = self._counted_input_size
+
+    def _needs(self, model: Any, size: int, last: bool) -> tuple[Spent, Spent]:
+        """The least cost of a call, and what must be left after it: a tool call, a last answer."""
+        run, counts_tokens = self._accounting.run, self._budget._counts_tokens
+        least = self._cost(model, size, 1) if counts_tokens else _ONE_TURN
+        if last:
+            return least, Spent()
+        # Another tool call must fit, or the run would only collect refusals.
+        was_refused = run.get("refused", 0) > 0
+        if self._budget.exit_behavior != "answer":
+            return least, Spent(tool_calls=int(was_refused))
+        keep = Spent(
+            tool_calls=int(was_refused or bool(self._request.tools)),
+            seconds=run.get("slowest", 0) + self._accounting.unrecorded_seconds,
+        )
+        if not counts_tokens:
+            return least, keep + _ONE_TURN
+        # If this turn is like the last one, what comes after the least is the rest of this answer,
+        # and a call that reads all of it and the tool results.
+        message, since = self._last
+        if message is None:
+            return least, keep + least
+        answer = tokens(message.usage_metadata or {}, "output_tokens")
+        answer = answer or max(self._count([message]), 1)
+        return least, keep + self._cost(model, size + answer + since, 2 * answer - 1)
+
+    def _request_to(self, model: Any, *, last: bool) -> ModelRequest[Any]:
+        """The request to a model; with `cap_output`, its answer is limited to what is left."""
+        request = self._request
+        if model is not request.model:
+            request = request.override(model=model)
+        if not self._budget._cap_output:
+            return request
+        size, price = 0, 0.0
+        if self._budget._counts_tokens:
+            size = self._input_size
+            # Over many tokens, because a price function may round.
+            price = (self._cost(model, size, 1001).usd - self._cost(model, size, 1).usd) / 1000
+        least, keep = self._needs(model, size, last)
+        *own, ledger = self._accounts()
+        left = [_output_tokens_left(account, least + keep, price) for account in own]
+        # The least cost is already reserved in the ledger.
+        left.append(_output_tokens_left(ledger, keep, price))
+        known = [1 + int(count + _ROUNDING) for count in left if count is not None]
+        if not known:
+            return request
+        asked = request.model_settings.get("max_tokens", min(known))
+        return request.override(
+            model_settings={**request.model_settings, "max_tokens": max(min(asked, *known), 1)}
+        )
+
+    def _cost(self, model: Any, read: int, written: int) -> Spent:
+        """What a call costs that reads and writes so many tokens."""
+        usd = 0.0
+        if self._budget._limits_usd:
+            asked = name_of(model, self._request.model_settings)
+            usd = self._budget.prices.cost(asked, usage_of(read, written))
+        return Spent(turns=1, input_tokens=read, output_tokens=written, usd=usd)
+
+    @cached_property
+    def _last(self) -> tuple[AIMessage | None, int]:
+        """The last answer, and the tokens of what came after it."""
+        message, tail = last_turn(self._request.messages)
+        return message, self._count(tail) if message and tail else 0
+
+    @cached_property
+    def _input_size(self) -> int:
+        """Tokens the model will read.
+
+        The usage of the last answer covers everything before it, so that only what came since is
+        counted, and not the whole conversation at each call.
+        """
+        message, since = self._last
+        known = tokens(message.usage_metadata or {}, "total_tokens") if message else 0
+        return known + since if known else self._counted_input_size
+
+    @cached_property
+    def _counted_input_size(self) -> int:
+        return tokens_sent(self._request, self._request.messages, self._count)
+
+
+def _output_tokens_left(account: Account, need: Spent, price: float) -> float | None:
+    """How many more output tokens fit into an account; None if it does not limit them."""
+    limits, used = account.limits.given(), account.used + need
+    left = [
+        limits[name] - getattr(used, name)
+        for name in ("output_tokens", "total_tokens")
+        if name in limits
+    ]
+    if "usd" in limits and price:
+        left.append((limits["usd"] - used.usd) / price)
+    return max(min(left), 0) if left else None
+
+
+def _checked_answer(needed: Mapping[str, float], response: Any) -> Any:
+    """The answer to a BudgetRequest, if it raises every limit that is used up and no other."""
+    if response["type"] == "stop":
+        return response
+    extra: Mapping[str, float] = response["extra"]
     if unknown := extra.keys() - needed.keys():
         raise ValueError(
             f"extra has {', '.join(sorted(unknown))}, of which no limit is used up. Pass "
@@ -388,6 +593,7 @@ def _check_extra(extra: Mapping[str, float], needed: Mapping[str, float]) -> Non
             )
         if extra[name] != _in_unit(name, extra[name]):
             raise ValueError(f"extra[{name!r}] must be a whole number, got {extra[name]!r}.")
+    return response
 
 
 def _in_unit(name: str, amount: float) -> float:

@@ -17,6 +17,7 @@ from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory import TurnError
 from agent_factory.middleware._shared.validation import check_number
+from agent_factory.middleware.budget.limits import Spent
 from agent_factory.upstream import model_params
 
 _PER_MILLION = 1_000_000
@@ -114,16 +115,9 @@ class UnknownPriceError(TurnError, ValueError):
 
 
 class Prices:
-    """Price list that turns usage into US dollars.
+    """Price list that turns usage into US dollars: prices that the user gives before listed ones.
 
-    Args:
-        given: Prices by model name, which come before those of genai-prices, or a function that
-            gives every price.
-        needed: Whether a limit depends on prices.
-
-    Raises:
-        TypeError: `given` is neither a dict of prices nor a function.
-        ImportError: Prices are needed, none are given, and genai-prices is not installed.
+    `needed` says whether a limit depends on prices.
     """
 
     def __init__(self, given: Mapping[str, Price] | PriceFunction | None, *, needed: bool) -> None:
@@ -142,19 +136,20 @@ class Prices:
         self._given: Mapping[str, Price] | PriceFunction = {} if given is None else given
 
     def cost(self, model: ModelName, usage: UsageMetadata) -> float:
-        """The cost of a usage, in US dollars.
-
-        Raises:
-            UnknownPriceError: The price of the model is not known.
-            ValueError: The user's function returned something that is not an amount.
-        """
+        """The cost of a usage in US dollars, or UnknownPriceError."""
         cost = self._known_cost(model, usage)
         if cost is None:
             raise UnknownPriceError(model.name, model.provider)
         return cost
 
-    def first_known_cost(self, models: tuple[ModelName, ...], usage: UsageMetadata) -> float:
-        """The cost by the first model whose price is known; 0 if none is."""
+    def cost_of_response(
+        self, metadata: Mapping[str, Any], asked: ModelName, usage: UsageMetadata
+    ) -> float:
+        """The cost by the model that the metadata names, or else the one asked; 0 if unknown."""
+        models = [asked]
+        name = metadata.get("model_name") or metadata.get("model")
+        if isinstance(name, str):
+            models.insert(0, ModelName(name, metadata.get("model_provider") or asked.provider))
         costs = (self._known_cost(model, usage) for model in models if model.name)
         return next((cost for cost in costs if cost is not None), 0.0)
 
@@ -219,12 +214,7 @@ def _listed_cost(model: ModelName, usage: UsageMetadata) -> float | None:
 
 
 def name_of(model: Any, settings: Mapping[str, Any] | None = None) -> ModelName:
-    """The name that a chat model reports; its class name if it reports none.
-
-    Args:
-        model: A chat model, bound or not.
-        settings: Settings of the call; `model` in them chooses another model.
-    """
+    """The name that a chat model reports, or that settings of the call choose; else its class."""
     while hasattr(model, "bound"):
         settings = {**getattr(model, "kwargs", {}), **(settings or {})}
         model = model.bound
@@ -233,8 +223,12 @@ def name_of(model: Any, settings: Mapping[str, Any] | None = None) -> ModelName:
     return ModelName(params.get("ls_model_name") or type(model).__name__, params.get("ls_provider"))
 
 
-def names_of_response(metadata: Mapping[str, Any], asked: ModelName) -> tuple[ModelName, ...]:
-    """The models a response may be from: the one that its metadata names, then the one asked."""
-    name = metadata.get("model_name") or metadata.get("model")
-    provider = metadata.get("model_provider") or asked.provider
-    return (ModelName(name, provider), asked) if isinstance(name, str) else (asked,)
+def usage_of(read: int, written: int) -> UsageMetadata:
+    """The usage of a call that reads and writes so many tokens."""
+    return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+
+
+def amount_of(usage: UsageMetadata, usd: float, *, turns: int = 0) -> Spent:
+    """What a usage adds to a budget."""
+    read, written = tokens(usage, "input_tokens"), tokens(usage, "output_tokens")
+    return Spent(turns=turns, input_tokens=read, output_tokens=written, usd=usd)

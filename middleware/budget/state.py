@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from time import monotonic
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from langgraph.channels.untracked_value import UntrackedValue
 
@@ -86,9 +86,7 @@ def _node_entries(task: object) -> dict[str, _Entry]:
 class CallAccounting:
     """What one BudgetMiddleware knows and adds during one call of a model or a tool.
 
-    Attributes:
-        run: The record of this run.
-        added: The part of it that was added within this node.
+    `run` is the record of this run, and `added` the part of it that was added within this node.
     """
 
     def __init__(self, name: str, state: Mapping[str, Any], runtime: object = None) -> None:
@@ -106,7 +104,6 @@ class CallAccounting:
 
     @property
     def unrecorded_seconds(self) -> float:
-        """Seconds that are not recorded yet."""
         return monotonic() - self._since
 
     def accounts(self, run: Limits, thread: Limits) -> tuple[Account, Account]:
@@ -139,7 +136,7 @@ class CallAccounting:
         return self.update() if self._is_timed else {**self.update(), "budget_clock": self._began}
 
 
-def _account(scope: str, limits: Limits, record: Record) -> Account:
+def _account(scope: Literal["run", "thread"], limits: Limits, record: Record) -> Account:
     extra = {n: more for n in limits.given() if (more := record.get(extra_key(scope, n)))}
     limits = limits.raised(extra) if extra else limits
-    return Account(scope, f"in this {scope}", limits, record)
+    return Account(scope, limits, record)

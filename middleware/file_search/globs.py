@@ -11,11 +11,8 @@ import re
 from collections.abc import Iterable
 from fnmatch import translate
 
-Parts = tuple[str, ...]
-"""The names in a path, from the root to a file or folder."""
-
-States = frozenset[int]
-"""Positions in a pattern that a path has reached; empty if the path cannot match any more."""
+Parts = tuple[str, ...]  # the names in a path, from the root to a file or folder
+States = frozenset[int]  # positions in a pattern that a path has reached; empty: it cannot match
 
 _MAX_ALTERNATIVES = 64  # patterns that braces may stand for
 _MAX_LENGTH = 1_000  # characters of a pattern
@@ -26,16 +23,8 @@ _END = re.compile(r"(?!)")  # matches nothing: no name follows the end of a patt
 class Scope:
     """Files below the folder `start` that match a glob pattern.
 
-    The pattern is relative to the folder, or to the root if it begins with "/".
-
-    Raises:
-        ValueError: The pattern is too long, has too many alternatives, or contains "..".
-
-    >>> scope = Scope("**/*.{py,pyi}", ("src",))
-    >>> scope.contains(("src", "a.py")), scope.contains(("src", "b", "a.pyi"))
-    (True, True)
-    >>> scope.contains(("src", "a.txt"))
-    False
+    The pattern is relative to the folder, or to the root if it begins with "/". A ValueError says
+    what is wrong with it.
     """
 
     def __init__(self, pattern: str, start: Parts = ()) -> None:

@@ -8,25 +8,22 @@ order of the paths. Both run in a process that is killed when the time is up.
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import subprocess
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import TIMEOUT_MAX, Timer
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from agent_factory.middleware.file_search.globs import Parts, Scope
-from agent_factory.middleware.file_search.grep_worker import receive, send
 from agent_factory.middleware.file_search.tree import Deadline, Tree
 
 Mode = Literal["files_with_matches", "content", "count"]
 
-MAX_LINE = 500
-"""Characters of a line that are shown."""
-
+MAX_LINE = 500  # characters of a line that are shown
 _WORKER = str(Path(__file__).with_name("grep_worker.py"))
 _MAX_LINE_BYTES = 4 * MAX_LINE  # a character has at most four bytes in UTF-8
 _CHUNK = 8_192  # bytes read at a time
@@ -54,12 +51,7 @@ _RIPGREP_MODES = {
 }
 
 
-class SearchFailed(ValueError):
-    """A search is impossible; the model reads the message."""
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """File with a match and, depending on the mode, a line number and line, or a line count."""
 
     parts: Parts
@@ -67,41 +59,51 @@ class Match:
     line: str = ""
 
 
-class PythonGrep:
-    """Search with Python's regular expressions."""
+class Grep:
+    """Search with the program `ripgrep`; without it, or for what it does not support, with `re`.
 
-    def __init__(self, tree: Tree, max_bytes: int) -> None:
+    ripgrep does not support look-around and back-references.
+    """
+
+    def __init__(self, tree: Tree, max_bytes: int, ripgrep: str | None) -> None:
         self._tree = tree
         self._max_bytes = max_bytes
+        self._ripgrep = ripgrep
 
     def search(
         self, pattern: str, scope: Scope, mode: Mode, deadline: Deadline
     ) -> Generator[Match, None, None]:
-        """Return the matches in a scope, in the order of paths and lines.
-
-        Raises:
-            SearchFailed: The pattern is not a regular expression.
-            OutOfTime: The time is up.
-        """
+        """Return the matches in a scope, in the order of paths and lines."""
+        if self._ripgrep:
+            # Search nothing to learn whether ripgrep supports the pattern. Exit code 2 is an error.
+            command = [self._ripgrep, "--no-config", "--quiet", "-e", pattern, "--", "-"]
+            try:
+                with _start_process(command, deadline, stdin=subprocess.DEVNULL) as process:
+                    code = process.wait()
+            except OSError:  # it was removed after the agent was built
+                code = 2
+            deadline.check()
+            if code in (0, 1):
+                return self._run_ripgrep(self._ripgrep, pattern, scope, mode, deadline)
         files = (file.parts for file in self._tree.walk(scope, deadline))
         return self.search_files(pattern, files, mode, deadline)
 
     def search_files(
         self, pattern: str, files: Iterable[Parts], mode: Mode, deadline: Deadline
     ) -> Generator[Match, None, None]:
-        """Like `search`, in the given files."""
+        """Yield the matches in the given files, found by `re`."""
         if not sys.executable or getattr(sys, "frozen", False):
-            raise SearchFailed("there is neither ripgrep nor a Python interpreter to search with.")
+            raise ValueError("there is neither ripgrep nor a Python interpreter to search with.")
         # -I and -S ignore the environment and site-packages, and save time at the start.
         command = [sys.executable, "-I", "-S", _WORKER]
         with _start_process(command, deadline, stdin=subprocess.PIPE) as process:
-            if error := _ask(process, pattern.encode(), deadline):
-                raise SearchFailed(f"the pattern is not a regular expression: {error.decode()}.")
+            if error := _ask(process, pattern, deadline):
+                raise ValueError(f"the pattern is not a regular expression: {error}.")
             for parts in files:
-                content = self._read_text(parts)
+                content = self._tree.read(parts, self._max_bytes)
                 if not content:
                     continue
-                count, *numbers = map(int, _ask(process, content, deadline).split())
+                count, numbers = _ask(process, content, deadline)
                 if count and mode != "content":
                     yield Match(parts, count)
                 elif count:
@@ -109,42 +111,10 @@ class PythonGrep:
                     for number in numbers:
                         yield Match(parts, number, _format_line(lines[number - 1]))
 
-    def _read_text(self, parts: Parts) -> bytes | None:
-        """The content of a text file; a NUL byte makes a file binary."""
-        content = self._tree.read(parts, self._max_bytes)
-        return None if content is None or b"\0" in content else content
-
-
-class Ripgrep(PythonGrep):
-    """Search with ripgrep; with Python for patterns that ripgrep does not support.
-
-    These are patterns with look-around or back-references.
-    """
-
-    def __init__(self, program: str, tree: Tree, max_bytes: int) -> None:
-        super().__init__(tree, max_bytes)
-        self._program = program
-
-    def search(
-        self, pattern: str, scope: Scope, mode: Mode, deadline: Deadline
+    def _run_ripgrep(
+        self, program: str, pattern: str, scope: Scope, mode: Mode, deadline: Deadline
     ) -> Generator[Match, None, None]:
-        """Like `PythonGrep.search`."""
-        # Search nothing to learn whether ripgrep supports the pattern. Exit code 2 is an error.
-        command = [self._program, "--no-config", "--quiet", "-e", pattern, "--", "-"]
-        try:
-            with _start_process(command, deadline, stdin=subprocess.DEVNULL) as process:
-                code = process.wait()
-        except OSError:  # it was removed after the agent was built
-            code = 2
-        deadline.check()
-        if code in (0, 1):
-            return self._run(pattern, scope, mode, deadline)
-        return super().search(pattern, scope, mode, deadline)
-
-    def _run(
-        self, pattern: str, scope: Scope, mode: Mode, deadline: Deadline
-    ) -> Generator[Match, None, None]:
-        command = [self._program, *_RIPGREP_OPTIONS, *_RIPGREP_MODES[mode]]
+        command = [program, *_RIPGREP_OPTIONS, *_RIPGREP_MODES[mode]]
         command.append(f"--max-filesize={self._max_bytes}")
         # A pattern that means the same to ripgrep saves it from reading other files.
         if simple := re.fullmatch(r"\*\*/(\*[\w.-]+)", scope.pattern, flags=re.ASCII):
@@ -160,7 +130,10 @@ class Ripgrep(PythonGrep):
                 parts = (*scope.start, *os.fsdecode(path).split("/")[1:])
                 if previous != parts:
                     previous = parts
-                    wanted = scope.contains(parts) and self._read_text(parts) is not None
+                    wanted = (
+                        scope.contains(parts)
+                        and self._tree.read(parts, self._max_bytes) is not None
+                    )
                 if wanted and mode == "content":
                     number, _, line = rest[0].partition(b":")
                     yield Match(parts, int(number), _format_line(line))
@@ -193,21 +166,18 @@ def _start_process(
         process.wait()
 
 
-def _ask(process: subprocess.Popen[bytes], message: bytes, deadline: Deadline) -> bytes:
-    """Send a message to the worker and wait for the answer.
-
-    Raises:
-        OutOfTime: The worker was killed because the time is up.
-    """
+def _ask(process: subprocess.Popen[bytes], message: object, deadline: Deadline) -> Any:
+    """Send a message to the worker and wait for the answer."""
     assert process.stdin is not None
     assert process.stdout is not None
-    with suppress(OSError):  # killed during the write
-        send(process.stdin, message)
-    answer = receive(process.stdout)
-    if answer is None:
+    try:
+        with suppress(OSError):  # killed during the write
+            pickle.dump(message, process.stdin)
+            process.stdin.flush()
+        return pickle.load(process.stdout)
+    except (EOFError, pickle.UnpicklingError):
         deadline.check()
-        raise SearchFailed("the search needed too much memory, or was ended from outside.")
-    return answer
+        raise ValueError("the search needed too much memory, or was ended from outside.") from None
 
 
 def _format_line(line: bytes) -> str:

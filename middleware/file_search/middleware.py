@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from agent_factory import AgentMiddleware, AgentState
 from agent_factory.middleware._shared.validation import check_number
 from agent_factory.middleware.file_search.globs import Parts, Scope
-from agent_factory.middleware.file_search.grep import Mode, PythonGrep, Ripgrep
+from agent_factory.middleware.file_search.grep import Grep, Mode
 from agent_factory.middleware.file_search.tree import (
     Deadline,
     OutOfTime,
@@ -143,10 +143,9 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self._tree = Tree(root_path)
         self.root_path = self._tree.root
         max_bytes = int(max_file_size_mb * 2**20)
-        self._grep = PythonGrep(self._tree, max_bytes)
-        if use_ripgrep and (program := shutil.which("rg")):
-            # An absolute path: rg is started in the folder, which may contain another `rg`.
-            self._grep = Ripgrep(os.path.abspath(program), self._tree, max_bytes)
+        ripgrep = shutil.which("rg") if use_ripgrep else None
+        # An absolute path: rg is started in the folder, which may contain another `rg`.
+        self._grep = Grep(self._tree, max_bytes, ripgrep and os.path.abspath(ripgrep))
         self.tools = [
             _make_tool(f"{tool_prefix}glob_search", self._glob_search, _GLOB, GlobArguments),
             _make_tool(f"{tool_prefix}grep_search", self._grep_search, _GREP, GrepArguments),
@@ -197,11 +196,7 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return self._format(lines[:MAX_RESULTS] or ["No matches found."], notice, matches.late)
 
     def _resolve(self, path: str, *kinds: str) -> Parts:
-        """The names in a path that exists.
-
-        Raises:
-            ValueError: It does not exist, or is of another kind.
-        """
+        """The names in a path that exists and is of one of these kinds."""
         parts = parse_path(path)
         kind = self._tree.kind(parts)
         if kind == "link":

@@ -12,9 +12,9 @@ import os
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 from agent_factory.middleware.file_search.globs import Parts, Scope, States
 
@@ -26,17 +26,17 @@ _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINKS
 _FILE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | _NO_LINKS
 
 _MAX_PATH = 4_096  # bytes; PATH_MAX of Linux
+_KINDS = {stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFLNK: "link"}
 
 
 class OutOfTime(Exception):
     """The time for a search is up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """Time at which a search must end."""
+class Deadline(NamedTuple):
+    """Time at which a search must end, in seconds of the monotonic clock."""
 
-    at: float  # seconds of the monotonic clock
+    at: float
 
     @property
     def left(self) -> float:
@@ -44,17 +44,12 @@ class Deadline:
         return max(0.0, self.at - monotonic())
 
     def check(self) -> None:
-        """Do nothing while there is time.
-
-        Raises:
-            OutOfTime: The time is up.
-        """
+        """Raise OutOfTime if the time is up."""
         if monotonic() >= self.at:
             raise OutOfTime
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(NamedTuple):
     """Regular file: its path, and its modification time in nanoseconds."""
 
     parts: Parts
@@ -66,11 +61,7 @@ _Entry = File | tuple[Parts, States]
 
 
 def parse_path(path: str) -> Parts:
-    """Return the names in a path in which "/" is the root.
-
-    Raises:
-        ValueError: The path contains "..", or no file can have it.
-    """
+    """Return the names in a path in which "/" is the root; ValueError if no file can have it."""
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if ".." in parts:
         raise ValueError("'..' is not allowed in a path; paths begin at the root, '/'.")
@@ -93,11 +84,7 @@ def format_path(parts: Parts) -> str:
 
 
 class Tree:
-    """Folder with everything in it.
-
-    Raises:
-        ValueError: It is not a folder.
-    """
+    """Folder with everything in it."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root).resolve()
@@ -115,19 +102,12 @@ class Tree:
                 mode = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
         except OSError:
             return "nothing"
-        if stat.S_ISDIR(mode):
-            return "folder"
-        if stat.S_ISREG(mode):
-            return "file"
-        return "link" if stat.S_ISLNK(mode) else "other"
+        return _KINDS.get(stat.S_IFMT(mode), "other")
 
     def walk(self, scope: Scope, deadline: Deadline) -> Generator[File, None, None]:
         """Yield the files in a scope, in the order of their paths.
 
         Files and folders that vanish or cannot be read are left out.
-
-        Raises:
-            OutOfTime: The time is up.
         """
         todo: list[_Entry] = [(scope.start, scope.states)]
         while todo:
@@ -136,31 +116,26 @@ class Tree:
             if isinstance(current, File):
                 yield current
                 continue
+            folder, states = current
             found: dict[str, _Entry] = {}
-            with suppress(OSError):  # gone, or unreadable; the entries found so far count
-                for name, entry in self._scan(*current, scope, deadline):
-                    found[name] = entry
+            # The folder may be gone or unreadable; the entries found so far count.
+            with suppress(OSError), self._open_folder(folder) as opened, os.scandir(opened) as scan:
+                for entry in scan:
+                    deadline.check()
+                    after = scope.step(states, entry.name)
+                    if not after:
+                        continue
+                    path = (*folder, entry.name)
+                    with suppress(OSError):  # the entry has just vanished
+                        if entry.is_dir(follow_symlinks=False):
+                            found[entry.name] = (path, after)
+                        elif scope.accepts(after) and entry.is_file(follow_symlinks=False):
+                            changed = entry.stat(follow_symlinks=False).st_mtime_ns
+                            found[entry.name] = File(path, changed)
             todo += [found[name] for name in sorted(found, key=os.fsencode, reverse=True)]
 
-    def _scan(
-        self, parts: Parts, states: States, scope: Scope, deadline: Deadline
-    ) -> Iterator[tuple[str, _Entry]]:
-        """Yield the entries of a folder, by name: files in the scope, and folders to enter."""
-        with self._open_folder(parts) as folder, os.scandir(folder) as entries:
-            for entry in entries:
-                deadline.check()
-                if not (after := scope.step(states, entry.name)):
-                    continue
-                path = (*parts, entry.name)
-                with suppress(OSError):  # the entry has just vanished
-                    if entry.is_dir(follow_symlinks=False):
-                        yield entry.name, (path, after)
-                    elif scope.accepts(after) and entry.is_file(follow_symlinks=False):
-                        changed = entry.stat(follow_symlinks=False).st_mtime_ns
-                        yield entry.name, File(path, changed)
-
     def read(self, parts: Parts, max_bytes: int) -> bytes | None:
-        """Return the content of a regular file; None if it is missing or larger than allowed."""
+        """Return the content of a text file; None if it is missing, too large or has a NUL byte."""
         try:
             with self._open_parent(parts) as (name, dir_fd):
                 descriptor = os.open(name, _FILE, dir_fd=dir_fd)
@@ -170,7 +145,7 @@ class Tree:
                 content = file.read(max_bytes + 1)
         except OSError:
             return None
-        return content if len(content) <= max_bytes else None
+        return None if len(content) > max_bytes or b"\0" in content else content
 
     @contextmanager
     def _open_folder(self, parts: Parts) -> Iterator[int | str]:

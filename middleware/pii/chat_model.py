@@ -7,7 +7,7 @@ answers are already redacted, token by token if they are streamed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -16,11 +16,13 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.fallbacks import RunnableWithFallbacks
-from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
 
 from agent_factory.middleware.pii.messages import Guard
 from agent_factory.middleware.pii.stream import AnswerStream
+
+Stop = list[str] | None
+"""The words at which a model stops."""
 
 _UNOBSERVED: RunnableConfig = {"callbacks": [], "tags": [TAG_NOSTREAM]}
 
@@ -44,11 +46,8 @@ def guard_model(model: Any, guard: Guard) -> Any:
         if inner.guard == guard:
             return model
         inner = inner.inner
-    fields = {}
-    if isinstance(model, BaseChatModel):
-        fields = {
-            key: getattr(model, key) for key in _COPIED_FIELDS if key in model.model_fields_set
-        }
+    chosen = model.model_fields_set if isinstance(model, BaseChatModel) else ()
+    fields = {key: getattr(model, key) for key in _COPIED_FIELDS if key in chosen}
     return GuardedChatModel(inner=model, guard=guard, **fields)
 
 
@@ -67,14 +66,11 @@ class GuardedChatModel(BaseChatModel):
             raise AttributeError(name)
         return getattr(self.__dict__["inner"], name)
 
-    def bind_tools(
-        self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
-    ) -> Runnable[Any, AIMessage]:
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
         """Bind tools to the other model, and keep the guard."""
-        bound: Runnable[Any, AIMessage] = guard_model(
-            self.inner.bind_tools(tools, **kwargs), self.guard
-        )
-        return bound
+        bound = self.inner.bind_tools(tools, **kwargs)
+        guarded: Runnable[Any, AIMessage] = guard_model(bound, self.guard)
+        return guarded
 
     def with_structured_output(self, schema: Any, **kwargs: Any) -> Runnable[Any, Any]:
         """Return the other model's own, without the guard: its result is parsed, not text."""
@@ -82,18 +78,20 @@ class GuardedChatModel(BaseChatModel):
         return structured
 
     def get_token_ids(self, text: str) -> list[int]:
-        """Count like the other model."""
         return list(self.inner.get_token_ids(text))
 
     def get_num_tokens(self, text: str) -> int:
-        """Count like the other model."""
         return int(self.inner.get_num_tokens(text))
 
     def get_num_tokens_from_messages(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
     ) -> int:
-        """Count like the other model."""
         return int(self.inner.get_num_tokens_from_messages(messages, *args, **kwargs))
+
+    @property
+    def _described(self) -> Any:
+        """Whatever describes the model to LangChain: another kind of model has no description."""
+        return self.inner if isinstance(self.inner, BaseChatModel) else super()
 
     # The next three are not documented (langchain-core 1.7, language_models/chat_models.py).
     # A test in test_pii_chat_model.py fails if BaseChatModel loses one of them.
@@ -105,17 +103,11 @@ class GuardedChatModel(BaseChatModel):
 
     def _streaming_disabled(self, **kwargs: Any) -> bool:
         # BaseChatModel asks this before it streams; the answer depends on the other model's fields.
-        if isinstance(self.inner, BaseChatModel):
-            return self.inner._streaming_disabled(**kwargs)
-        return super()._streaming_disabled(**kwargs)
+        return bool(self._described._streaming_disabled(**kwargs))
 
-    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+    def _get_llm_string(self, stop: Stop = None, **kwargs: Any) -> str:
         # The key of a cache: another guard makes other answers.
-        if isinstance(self.inner, BaseChatModel):
-            key = self.inner._get_llm_string(stop=stop, **kwargs)
-        else:
-            key = super()._get_llm_string(stop=stop, **kwargs)
-        return f"{key} {self.guard!r}"
+        return f"{self._described._get_llm_string(stop=stop, **kwargs)} {self.guard!r}"
 
     @property
     def _llm_type(self) -> str:
@@ -125,17 +117,11 @@ class GuardedChatModel(BaseChatModel):
     def _identifying_params(self) -> dict[str, Any]:
         return dict(getattr(self.inner, "_identifying_params", {}))
 
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
-        if isinstance(self.inner, BaseChatModel):
-            return self.inner._get_ls_params(stop=stop, **kwargs)
-        return super()._get_ls_params(stop=stop, **kwargs)
+    def _get_ls_params(self, stop: Stop = None, **kwargs: Any) -> Any:
+        return self._described._get_ls_params(stop=stop, **kwargs)
 
     def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         if isinstance(self.inner, BaseChatModel):
             return self._redact(self.inner._generate(messages, stop=stop, **kwargs))
@@ -144,11 +130,7 @@ class GuardedChatModel(BaseChatModel):
         return self._redact(ChatResult(generations=[ChatGeneration(message=answer)]))
 
     async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         if isinstance(self.inner, BaseChatModel):
             return self._redact(await self.inner._agenerate(messages, stop=stop, **kwargs))
@@ -167,11 +149,7 @@ class GuardedChatModel(BaseChatModel):
         return ChatResult(generations=generations, llm_output=result.llm_output)
 
     def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         if not _overrides(self.inner, "_stream"):
             yield from map(_to_chunk, self._generate(messages, stop, **kwargs).generations)
@@ -182,11 +160,7 @@ class GuardedChatModel(BaseChatModel):
         yield from answer.close()
 
     async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
+        self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
         if not _overrides(self.inner, "_stream", "_astream"):
             result = await self._agenerate(messages, stop, **kwargs)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langgraph.types import Command, Overwrite
 
+from agent_factory.middleware._shared.messages import CALL_BLOCKS, INPUT_KEYS
 from agent_factory.middleware._shared.redaction.rules import RedactionRule
 
 TextPath = tuple[Hashable, ...]
@@ -22,64 +23,27 @@ Redact = Callable[[str], str]
 MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 # Types of content blocks that are calls. Their strings are arguments, not text.
-_CALL_TYPES = frozenset(
-    {
-        "custom_tool_call",
-        "function_call",
-        "input_json_delta",
-        "invalid_tool_call",
-        "mcp_call",
-        "server_tool_call",
-        "server_tool_call_chunk",
-        "server_tool_use",
-        "tool_call",
-        "tool_call_chunk",
-        "tool_use",
-    }
+_CALL_TYPES = (
+    CALL_BLOCKS
+    | {"custom_tool_call", "mcp_call"}
+    | {"server_tool_call", "server_tool_call_chunk", "server_tool_use"}
 )
 
 CALL_KEYS = frozenset({"tool_calls", "function_call"})
 """Keys of `additional_kwargs` that repeat the calls as the provider sent them."""
 
-_ARGUMENT_KEYS = frozenset({"args", "arguments", "input", "partial_json"})
-
 # Keys of content blocks, and of `additional_kwargs`, that hold text.
 _TEXT_KEYS = frozenset(
-    {
-        "annotations",
-        "citations",
-        "content",
-        "output",
-        "reasoning",
-        "reasoning_content",
-        "refusal",
-        "summary",
-        "text",
-        "thinking",
-        "transcript",
-        "value",
-    }
+    {"content", "output", "refusal", "text", "transcript", "value"}
+    | {"reasoning", "reasoning_content", "summary", "thinking"}
+    | {"annotations", "citations"}
 )
 
 # Keys that hold no text: files, and what a provider must get back unchanged.
 _OPAQUE_KEYS = frozenset(
-    {
-        "base64",
-        "data",
-        "encrypted_content",
-        "encrypted_index",
-        "file",
-        "file_id",
-        "id",
-        "image_url",
-        "index",
-        "media_type",
-        "mime_type",
-        "signature",
-        "source",
-        "tool_use_id",
-        "type",
-    }
+    {"base64", "data", "file", "file_id", "image_url", "media_type", "mime_type", "source"}
+    | {"encrypted_content", "encrypted_index", "signature"}
+    | {"id", "index", "tool_use_id", "type"}
 )
 
 
@@ -165,9 +129,12 @@ def is_call(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") in _CALL_TYPES
 
 
-def text_extras(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of `additional_kwargs` that is text of the model."""
-    return {key: value for key, value in extras.items() if key in _TEXT_KEYS or key == "audio"}
+def map_answer(message: AIMessage, replace_text: Callable[[TextPath, str], str]) -> dict[str, Any]:
+    """Return the fields of an answer that hold text of the model, with their texts replaced."""
+    extras = message.additional_kwargs
+    texts = {key: value for key, value in extras.items() if key in _TEXT_KEYS or key == "audio"}
+    extras = {**extras, **map_text(texts, replace_text, (EXTRAS,))}
+    return {EXTRAS: extras, "content": map_text(message.content, replace_text)}
 
 
 @dataclass(frozen=True)
@@ -186,19 +153,16 @@ class Guard:
 
     def redact_answer(self, message: AIMessage) -> AIMessage:
         """Return a complete answer with the rule applied."""
-        content: Any = message.content
-        extras = message.additional_kwargs
-        update: dict[str, Any] = {}
+        update: dict[str, Any] = {"content": message.content, EXTRAS: message.additional_kwargs}
         if self.text:
-            text = map_text(text_extras(extras), lambda _, text: self.rule.apply(text), (EXTRAS,))
-            extras = {**extras, **text}
-            content = map_text(content, lambda _, text: self.rule.apply(text))
+            update = map_answer(message, lambda _, text: self.rule.apply(text))
         if self.redacts_calls:
-            content = self.redact_calls(content)
-            extras = self.redact_raw_calls(extras)
-            update["tool_calls"] = self.redact_calls(message.tool_calls)
-            update["invalid_tool_calls"] = self.redact_calls(message.invalid_tool_calls)
-        update = {"content": content, EXTRAS: extras, **update}
+            update = {
+                "content": self.redact_calls(update["content"]),
+                EXTRAS: self.redact_raw_calls(update[EXTRAS]),
+                "tool_calls": self.redact_calls(message.tool_calls),
+                "invalid_tool_calls": self.redact_calls(message.invalid_tool_calls),
+            }
         changed = {key: value for key, value in update.items() if getattr(message, key) != value}
         return message.model_copy(update=changed) if changed else message
 
@@ -224,7 +188,7 @@ class Guard:
         redacted = dict(call)
         if not (self.all_calls or call.get("name") in self.calls):
             return redacted
-        for key in _ARGUMENT_KEYS & call.keys():
+        for key in INPUT_KEYS & call.keys():
             arguments = call[key]
             if not isinstance(arguments, str):
                 redacted[key] = redact_value(arguments, self.rule.apply)

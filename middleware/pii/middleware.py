@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -31,7 +32,6 @@ from agent_factory.middleware._shared.redaction.rules import (
 from agent_factory.middleware.pii.chat_model import guard_model
 from agent_factory.middleware.pii.messages import (
     Guard,
-    map_text,
     redact_message,
     redact_result,
     redact_value,
@@ -139,13 +139,11 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         if not self.apply_to_input:
             return None
         users = [m for m in state["messages"] if isinstance(m, HumanMessage)]
-        checked = state.get("pii_looked_at", {}).get(self.name)
-        if checked:
-            last_id, digest = checked
-            index = next((i for i, m in enumerate(users) if m.id == last_id), None)
-            # Skip the checked messages, unless one of them has been replaced.
-            if index is not None and _digest(users[: index + 1]) == digest:
-                users = users[index + 1 :]
+        last_id, digest = state.get("pii_looked_at", {}).get(self.name, (None, ""))
+        checked = next((n for n, message in enumerate(users, 1) if message.id == last_id), 0)
+        # Skip the checked messages, unless one of them has been replaced.
+        if checked and _digest(users[:checked]) == digest:
+            users = users[checked:]
         return self._redact_input(state, users) or None
 
     async def abefore_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -158,14 +156,10 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             return None
         _raise_if_blocked(state)
         marks = state.get("pii_looked_at", {})
-        mark = marks.get(self.name)
-        last_id = mark[0] if mark else None
-        new: list[HumanMessage] = []
-        for message in reversed(state["messages"]):
-            if last_id is not None and message.id == last_id:
-                break
-            if isinstance(message, HumanMessage):
-                new.append(message)
+        last_id, _ = marks.get(self.name, (None, ""))
+        latest_first = reversed(state["messages"])
+        unchecked = takewhile(lambda m: last_id is None or m.id != last_id, latest_first)
+        new = [message for message in unchecked if isinstance(message, HumanMessage)]
         if not new:
             return None
         update = self._redact_input(state, new[::-1])
@@ -186,12 +180,9 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         if not (self.apply_to_output or self.apply_to_tool_calls):
             response: ModelResponse[Any] = yield request
             return response
-        output_tools: frozenset[str] = frozenset()
-        if self.apply_to_output:
-            # A structured answer is a call of one of these tools.
-            response_format: Any = request.response_format
-            by_tool = getattr(response_format, "by_tool", response_format)
-            output_tools = frozenset(getattr(by_tool, "bindings", ()))
+        # A structured answer is a call of one of these tools.
+        by_tool = getattr(request.response_format, "by_tool", request.response_format)
+        output_tools = frozenset(getattr(by_tool, "bindings", ()) if self.apply_to_output else ())
         guard = Guard(self.rule, self.apply_to_output, self.apply_to_tool_calls, output_tools)
         response = yield _GuardedRequest.of(request, self, guard)
         result = [
@@ -221,18 +212,16 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     def _redact_input(self, state: PIIState, messages: Sequence[HumanMessage]) -> dict[str, Any]:
         """The update for messages of the user; with "block", `before_model` raises its error."""
         found: list[PIIMatch] = []
-        rule = self.rule
-        if rule.strategy == "block":
+        redact = self.rule.apply
+        if self.strategy == "block":
             # The data leaves the thread all the same, so that the next run is not blocked by it.
-            rule = replace(rule, strategy="redact")
+            rule = replace(self.rule, strategy="redact")
 
-            def collect(path: Any, text: str) -> str:
+            def redact(text: str) -> str:
                 found.extend(rule.find(text))
-                return text
+                return rule.apply(text)
 
-            for message in messages:
-                map_text(message.content, collect)
-        redacted = [(message, redact_message(message, rule.apply)) for message in messages]
+        redacted = [(message, redact_message(message, redact)) for message in messages]
         update: dict[str, Any] = {}
         if changed := [new for old, new in redacted if new is not old]:
             update["messages"] = changed
@@ -250,9 +239,9 @@ class _GuardedRequest(ModelRequest[Any]):
     @classmethod
     def of(cls, request: ModelRequest[Any], owner: PIIMiddleware, guard: Guard) -> _GuardedRequest:
         new = cls.__new__(cls)
-        guards = (*request.__dict__.get("guards", ()), (owner, guard))
+        guards = (*getattr(request, "guards", ()), (owner, guard))
         model = owner.guarded_model(request.model, guard)
-        new.__dict__.update({**request.__dict__, "guards": guards, "model": model})
+        new.__dict__.update(request.__dict__, guards=guards, model=model)
         return new
 
     def override(self, **changes: Any) -> ModelRequest[Any]:

@@ -20,8 +20,7 @@ from agent_factory.middleware.pii.messages import (
     Guard,
     TextPath,
     is_call,
-    map_text,
-    text_extras,
+    map_answer,
 )
 
 # Held text is examined again when it has grown by an eighth: so a text that never settles takes
@@ -90,21 +89,17 @@ class AnswerStream:
         if message.chunk_position:
             # The position marks the last chunk: keep it for the end.
             empty: Any = "" if isinstance(message.content, str) else []
-            last = AIMessageChunk(
-                content=empty, id=message.id, chunk_position=message.chunk_position
-            )
-            self._last = [last]
+            position = message.chunk_position
+            self._last = [AIMessageChunk(content=empty, id=message.id, chunk_position=position)]
             message = message.model_copy(update={"chunk_position": None})
         if self._guard.redacts_calls:
             message = self._without_calls(message)
         if self._guard.text:
-            extras = message.additional_kwargs
-            extras = {**extras, **map_text(text_extras(extras), self._redact_piece, (EXTRAS,))}
-            content = map_text(message.content, self._redact_piece)
-            if isinstance(content, list):
-                content = [block for block in content if not _is_empty_block(block)]
-            extras = {key: value for key, value in extras.items() if value != ""}
-            message = message.model_copy(update={"content": content, EXTRAS: extras})
+            update = map_answer(message, self._redact_piece)
+            update[EXTRAS] = {key: value for key, value in update[EXTRAS].items() if value != ""}
+            if isinstance(update["content"], list):
+                update["content"] = [b for b in update["content"] if not _is_empty_block(b)]
+            message = message.model_copy(update=update)
         released, self._released = self._released, []
         if (
             message.content
@@ -112,12 +107,11 @@ class AnswerStream:
             or message.additional_kwargs
             or message.response_metadata
             or message.usage_metadata
+            or (chunk.generation_info and not released)
         ):
             released.append(message)
-        # Details of the generation, such as the finish reason, go with the last chunk.
-        if chunk.generation_info and not released:
-            released = [AIMessageChunk(content="", id=message.id)]
         parts = [ChatGenerationChunk(message=part) for part in released]
+        # Details of the generation, such as the finish reason, go with the last chunk.
         if chunk.generation_info:
             parts[-1].generation_info = chunk.generation_info
         return iter(parts)

@@ -15,8 +15,9 @@ from .policies import (
     DockerExecutionPolicy,
     ExecutionPolicy,
     HostExecutionPolicy,
+    Launch,
 )
-from .session import ShellError
+from .supervisor import ShellError
 
 __all__ = [
     "BubblewrapExecutionPolicy",
@@ -24,6 +25,7 @@ __all__ = [
     "DockerExecutionPolicy",
     "ExecutionPolicy",
     "HostExecutionPolicy",
+    "Launch",
     "RedactionRule",
     "ShellError",
     "ShellState",

@@ -25,10 +25,9 @@ from agent_factory.middleware.shell_tool.policies import (
     HostExecutionPolicy,
     check_text,
 )
-from agent_factory.middleware.shell_tool.responses import DESCRIPTION, Response, execute_call
-from agent_factory.middleware.shell_tool.session import (
-    Job,
-    Sessions,
+from agent_factory.middleware.shell_tool.session import Job, Sessions
+from agent_factory.middleware.shell_tool.supervisor import (
+    DESCRIPTION,
     ShellSettings,
     ShellSupervisor,
 )
@@ -209,44 +208,28 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         sessions = state.get("shell_sessions") or {} if isinstance(state, Mapping) else {}
         return str(sessions.get(self.name) or _thread_id(runtime) or "")
 
-    def _run_command(
-        self,
-        command: str | None = None,
-        restart: bool = False,
-        *,
-        runtime: ToolRuntime[Any, Any],
-    ) -> ToolMessage:
-        return self._message(self._submit(command, restart, runtime).result(), runtime)
+    def _run_command(self, runtime: ToolRuntime[Any, Any], **arguments: Any) -> ToolMessage:
+        return self._submit(runtime, **arguments).result()
 
-    async def _arun_command(
-        self,
-        command: str | None = None,
-        restart: bool = False,
-        *,
-        runtime: ToolRuntime[Any, Any],
-    ) -> ToolMessage:
-        job = self._submit(command, restart, runtime)
-        return self._message(await job.aresult(), runtime)
+    async def _arun_command(self, runtime: ToolRuntime[Any, Any], **arguments: Any) -> ToolMessage:
+        return await self._submit(runtime, **arguments).aresult()
 
     def _submit(
-        self, command: str | None, restart: bool, runtime: ToolRuntime[Any, Any]
-    ) -> Job[Response]:
+        self, runtime: ToolRuntime[Any, Any], command: str | None = None, restart: bool = False
+    ) -> Job[ToolMessage]:
         state = runtime.state
         messages = state.get("messages", ()) if isinstance(state, Mapping) else ()
         results = (m for m in messages if isinstance(m, ToolMessage) and m.name == self.tool_name)
-        # An error without an artifact is a rejected call: no shell has run it.
-        seen_before = any(result.artifact or result.status != "error" for result in results)
-        work = partial(execute_call, command=command, restart=restart, seen_before=seen_before)
-        return self._sessions.submit(self._session_key(state, runtime), work)
-
-    def _message(self, response: Response, runtime: ToolRuntime[Any, Any]) -> ToolMessage:
-        return ToolMessage(
-            response.text,
-            name=self.tool_name,
-            tool_call_id=str(runtime.tool_call_id),
-            status="error" if response.failed else "success",
-            artifact=response.details,
+        call_id = str(runtime.tool_call_id)
+        work = partial(
+            ShellSupervisor.execute,
+            command=command,
+            restart=restart,
+            # An error without an artifact is a rejected call: no shell has run it.
+            seen_before=any(result.artifact or result.status != "error" for result in results),
+            reply=partial(ToolMessage, name=self.tool_name, tool_call_id=call_id, artifact={}),
         )
+        return self._sessions.submit(self._session_key(state, runtime), work)
 
 
 def _thread_id(runtime: Any) -> str | None:

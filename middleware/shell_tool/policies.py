@@ -6,6 +6,7 @@ read and tested without Docker, bubblewrap or Codex.
 
 from __future__ import annotations
 
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,8 @@ from typing import Any, Literal
 
 from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
 
-WORKSPACE = "/workspace"
-"""Path of the workspace inside a sandbox or container."""
-
-LEAST_MEMORY = 16 * 1024 * 1024
-"""Smallest `memory_bytes`: with less than 16 MiB a shell cannot start most programs."""
+_WORKSPACE = "/workspace"  # path of the workspace inside a sandbox or container
+_LEAST_MEMORY = 16 * 1024 * 1024  # with less than 16 MiB a shell cannot start most programs
 
 # Environment variables that a shell on the host inherits: none that holds a key or a password.
 _INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE")
@@ -31,21 +29,9 @@ _SANDBOX_ENV = {"HOME": "/tmp", "LANG": "C.UTF-8", **_TERMINAL}
 
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 # What programs need from /etc. The rest, such as /etc/shadow, does not exist in the sandbox.
-_ETC_FILES = (
-    "alternatives",
-    "group",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "localtime",
-    "mime.types",
-    "nsswitch.conf",
-    "passwd",
-    "protocols",
-    "services",
-    "ssl",
-)
-_ETC_NETWORK_FILES = ("hosts", "resolv.conf")
+_ETC_SYSTEM = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "ssl")
+_ETC_NAMES = ("group", "mime.types", "nsswitch.conf", "passwd", "protocols", "services")
+_ETC_NETWORK = ("hosts", "resolv.conf")
 _SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -112,7 +98,7 @@ class ExecutionPolicy(ABC):
         counts = ("max_output_lines", "max_output_bytes", "cpu_time_seconds", "max_processes")
         for name in counts:
             check_count(name, getattr(self, name), 1)
-        check_count("memory_bytes", self.memory_bytes, LEAST_MEMORY)
+        check_count("memory_bytes", self.memory_bytes, _LEAST_MEMORY)
 
     @abstractmethod
     def launch(
@@ -280,10 +266,10 @@ class BubblewrapExecutionPolicy(ExecutionPolicy):
         argv += ("--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv")
         for name, value in {"PATH": _SANDBOX_PATH, **_SANDBOX_ENV, **env}.items():
             argv += ("--setenv", name, value)
-        etc_files: tuple[str, ...] = _ETC_FILES
+        etc_files: tuple[str, ...] = _ETC_SYSTEM + _ETC_NAMES
         if self.network_enabled:
             argv.append("--share-net")
-            etc_files += _ETC_NETWORK_FILES
+            etc_files += _ETC_NETWORK
         for system_path in (*_SYSTEM_FOLDERS, *(f"/etc/{name}" for name in etc_files)):
             argv += ("--ro-bind-try", system_path, system_path)
         argv += ("--proc", "/proc", "--dev", "/dev")
@@ -292,7 +278,7 @@ class BubblewrapExecutionPolicy(ExecutionPolicy):
         # Later mounts cover earlier ones: a workspace or a path below /tmp stays visible.
         for path in self.read_only_paths:
             argv += ("--ro-bind", str(path), str(path))
-        argv += ("--bind", str(workspace), WORKSPACE, "--chdir", WORKSPACE)
+        argv += ("--bind", str(workspace), _WORKSPACE, "--chdir", _WORKSPACE)
         # Without this, everything that is not a mount is a writable file system in memory.
         argv += ("--remount-ro", "/dev", "--remount-ro", "/")
         return self._local_launch([*argv, "--", *shell], workspace, {})
@@ -359,7 +345,7 @@ class DockerExecutionPolicy(ExecutionPolicy):
         """Return the shell wrapped in `docker run`, and the command that removes its container."""
         name = f"agent-factory-{token}"
         argv = [self.binary, "run", "--interactive", "--init", "--name", name]
-        argv += ("--workdir", WORKSPACE, "--volume", f"{workspace}:{WORKSPACE}")
+        argv += ("--workdir", _WORKSPACE, "--volume", f"{workspace}:{_WORKSPACE}")
         argv += ("--security-opt", "no-new-privileges")
         if self.remove_container_on_exit:
             argv.append("--rm")
@@ -392,23 +378,13 @@ class DockerExecutionPolicy(ExecutionPolicy):
 
 
 def as_toml(value: Any) -> str:
-    """Write a setting's value in TOML.
-
-    Raises:
-        ValueError: TOML cannot express it.
-
-    >>> as_toml({"network": True, "paths": ["/srv", "C:"]})
-    '{"network" = true, "paths" = ["/srv", "C:"]}'
-    """
+    """Write a setting's value in TOML; a ValueError means that TOML cannot express it."""
     match value:
-        case bool():
-            return str(value).lower()
+        case bool() | str():
+            # TOML reads what JSON writes, but for DEL, which JSON does not escape.
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case int() | float():
             return repr(value)
-        case str():
-            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-            plain = (c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
-            return f'"{"".join(plain)}"'
         case Mapping():
             pairs = (f"{as_toml(str(k))} = {as_toml(v)}" for k, v in value.items())
             return f"{{{', '.join(pairs)}}}"
@@ -420,10 +396,6 @@ def as_toml(value: Any) -> str:
 
 
 def check_text(name: str, value: Any) -> None:
-    """Check that a value is a non-empty string without NUL.
-
-    Raises:
-        ValueError: It is not.
-    """
+    """Check that a value is a non-empty string without NUL."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError(f"{name} must be a non-empty string without NUL, got {value!r}.")

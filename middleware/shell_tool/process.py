@@ -17,18 +17,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Literal, cast
+from io import FileIO
+from typing import Literal, cast
 
 from agent_factory.middleware.shell_tool.output import KEPT_BYTES, Output, decode
 from agent_factory.middleware.shell_tool.policies import Launch
 from agent_factory.middleware.shell_tool.process_tree import COOKIE, ProcessTree
 
-POLL = 0.02
-"""Seconds between two checks of the clock, of cancellation and of the number of processes."""
-
+POLL = 0.02  # seconds between two checks of the clock, of cancellation and of the process number
+# First line a shell reads: errors go to the output, and descriptor 9 is for the end markers.
 _SETUP = b"exec 9>&1 2>&1\n"
-"""First line a shell reads: errors go to the output, and descriptor 9 is for the end markers."""
-
 # The record separator. A shell that echoes its input shows it as "\036", not as this byte.
 _CONTROL = b"\x1e"
 _CHUNK = 1 << 16  # bytes read at a time
@@ -36,6 +34,7 @@ _LAST_BYTES = 1 << 20  # bytes that are still read after a shell was killed
 _PAUSE = 0.005  # seconds between two checks whether processes have ended
 _REAP_TIMEOUT = 10.0  # seconds for a killed process to go, and for the cleanup program
 
+Cancelled = Callable[[], bool]  # returns whether the caller has given up
 Ending = Literal["finished", "exited", "timeout", "processes", "cancelled"]
 
 
@@ -53,17 +52,14 @@ class CannotStart(Exception):
 
 
 def new_token() -> str:
-    """Return 128 random bits: no output contains them by chance, no command can guess them."""
+    """128 random bits: no output contains them by chance, and no command can guess them."""
     return secrets.token_hex(16)
 
 
 def encode_command(command: str, token: str, status: int = 0) -> bytes:
-    """Return what to send to a shell so that it runs a command and prints the end marker.
+    """What to send to a shell so that it runs a command, with `status` as `$?`, and marks its end.
 
-    `status` is the exit code of the previous command, which this command sees as `$?`.
-
-    Raises:
-        ValueError: The command contains NUL or a lone surrogate, which no shell can read.
+    A ValueError means that no shell can read the command.
     """
     if "\0" in command:
         raise ValueError("the command contains a NUL character, which no shell can read")
@@ -79,52 +75,32 @@ def encode_command(command: str, token: str, status: int = 0) -> bytes:
 
 
 def split_at_marker(data: bytes, token: str) -> tuple[bytes, bytes, int | None]:
-    """Look for the end marker in what was read.
+    """Return what is certainly output, what follows or may begin the end marker, and its code.
 
-    Returns:
-        The bytes that are certainly output; the rest, which follows the marker or may be its
-        beginning; and the exit code, or None without a complete marker.
-
-    >>> split_at_marker(b"hello", "t")
-    (b'hello', b'', None)
-    >>> split_at_marker(b"hello\\x1et:", "t")
-    (b'hello', b'\\x1et:', None)
-    >>> split_at_marker(b"hello\\x1et:3\\x1eafter", "t")
-    (b'hello', b'after', 3)
+    The code is None without a complete marker.
     """
     opening = _CONTROL + token.encode() + b":"
-    start = data.find(opening)
-    if start < 0:
-        # The end of the data may be the beginning of a marker.
-        start = data.rfind(_CONTROL, max(0, len(data) - len(opening)))
-        if start < 0 or not opening.startswith(data[start:]):
-            return data, b"", None
+    before, found, rest = data.partition(opening)
+    if found:
+        code, end, after = rest.partition(_CONTROL)
+        return (before, after, int(code)) if end else (before, found + rest, None)
+    start = data.rfind(_CONTROL, max(0, len(data) - len(opening)))
+    if start >= 0 and opening.startswith(data[start:]):
         return data[:start], data[start:], None
-    end = data.find(_CONTROL, start + len(opening))
-    if end < 0:
-        return data[:start], data[start:], None
-    return data[:start], data[end + 1 :], int(data[start + len(opening) : end])
+    return data, b"", None
 
 
 class ShellProcess:
     """Running shell that takes one command at a time.
 
     Only one thread may use it, and that thread must live as long as the shell: bubblewrap's
-    `--die-with-parent` kills the sandbox when the thread that started it ends. `token` is unique to
-    this shell, times are in seconds, and `cancelled` returns whether the caller has given up.
-
-    Raises:
-        CannotStart: The program does not exist, exits, or does not answer.
+    `--die-with-parent` kills the sandbox when the thread that started it ends.
     """
 
     def __init__(
-        self,
-        launch: Launch,
-        token: str,
-        timeout: float,
-        cancelled: Callable[[], bool],
-        keep: int = KEPT_BYTES,
+        self, launch: Launch, timeout: float, cancelled: Cancelled, keep: int = KEPT_BYTES
     ) -> None:
+        cookie = new_token()
         program = shutil.which(launch.argv[0], path=launch.env.get("PATH"))
         if program is None:
             raise CannotStart(f"the program {launch.argv[0]!r} is not in the PATH")
@@ -132,7 +108,7 @@ class ShellProcess:
             self._process = subprocess.Popen(
                 launch.argv,
                 executable=program,
-                env={**launch.env, COOKIE: token},
+                env={**launch.env, COOKIE: cookie},
                 cwd=launch.folder,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -144,11 +120,12 @@ class ShellProcess:
             raise CannotStart(str(error)) from error
         self._launch = launch
         self._keep = keep
-        self.process_tree = ProcessTree(self._process.pid, token)
-        self._pipes = [cast("IO[bytes]", p) for p in (self._process.stdin, self._process.stdout)]
-        self._stdin, self._stdout = (pipe.fileno() for pipe in self._pipes)
-        for descriptor in (self._stdin, self._stdout):
-            os.set_blocking(descriptor, False)
+        self.process_tree = ProcessTree(self._process.pid, cookie)
+        # Unbuffered and non-blocking: `read` and `write` return None if they would have to wait.
+        self._stdin = cast("FileIO", self._process.stdin)
+        self._stdout = cast("FileIO", self._process.stdout)
+        for pipe in (self._stdin, self._stdout):
+            os.set_blocking(pipe.fileno(), False)
         self._to_write = memoryview(_SETUP)
         self._unread = b""
         self._output_closed = False
@@ -177,12 +154,8 @@ class ShellProcess:
         """
         return self._process.poll() is None
 
-    def run(self, command: str, timeout: float, cancelled: Callable[[], bool]) -> CommandResult:
-        """Run a command until it ends or has to be ended; in the latter case the shell is gone.
-
-        Raises:
-            ValueError: No shell can read the command.
-        """
+    def run(self, command: str, timeout: float, cancelled: Cancelled) -> CommandResult:
+        """Run a command until it ends or has to be ended; in the latter case the shell is gone."""
         token = new_token()
         encoded = encode_command(command, token, self._status)
         self._to_write = memoryview(bytes(self._to_write) + encoded)
@@ -228,7 +201,7 @@ class ShellProcess:
         self.process_tree.kill()
         self._reap()
 
-    def close(self, grace: float, cancelled: Callable[[], bool]) -> None:
+    def close(self, grace: float, cancelled: Cancelled) -> None:
         """End the shell, then its background processes; after `grace` seconds kill what is left."""
         deadline = time.monotonic() + grace
 
@@ -238,7 +211,7 @@ class ShellProcess:
                     time.sleep(_PAUSE)
 
         with suppress(OSError):
-            self._pipes[0].close()  # a shell exits at the end of its input
+            self._stdin.close()  # a shell exits at the end of its input
         wait_until(lambda: not self.alive)
         if self.process_tree.pids():
             self.process_tree.send_signal(signal.SIGTERM)
@@ -255,24 +228,20 @@ class ShellProcess:
         poller.register(self._stdout, select.POLLIN)
         if self._to_write:
             poller.register(self._stdin, select.POLLOUT)
-        ready = dict(poller.poll(POLL * 1000))
-        if self._stdin in ready:
+        poller.poll(POLL * 1000)
+        if self._to_write:
             try:
-                self._to_write = self._to_write[os.write(self._stdin, self._to_write) :]
-            except BlockingIOError:
-                pass
+                written = self._stdin.write(self._to_write)
+                self._to_write = self._to_write[written or 0 :]
             except OSError:  # the shell reads no more; that it has ended is noticed elsewhere
                 self._to_write = memoryview(b"")
-        if self._stdout not in ready:
-            return False
         data = self._read()
         self._unread += data
         return bool(data)
 
     def _read(self) -> bytes:
-        try:
-            data = os.read(self._stdout, _CHUNK)
-        except BlockingIOError:
+        data = self._stdout.read(_CHUNK)
+        if data is None:
             return b""
         self._output_closed = not data
         return data
@@ -281,17 +250,16 @@ class ShellProcess:
         """Wait for the killed process, close its pipes, and run the cleanup program."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_REAP_TIMEOUT)
-        for pipe in self._pipes:
+        for pipe in (self._stdin, self._stdout):
             with suppress(OSError):
                 pipe.close()
         if self._launch.cleanup:
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(
                     self._launch.cleanup,
-                    env=dict(self._launch.env),
+                    env=self._launch.env,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     timeout=_REAP_TIMEOUT,
-                    check=False,
                 )

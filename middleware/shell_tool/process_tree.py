@@ -16,9 +16,7 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-COOKIE = "AGENT_FACTORY_SHELL"
-"""Environment variable that marks the processes of a shell."""
-
+COOKIE = "AGENT_FACTORY_SHELL"  # environment variable that marks the processes of a shell
 _PROC = "/proc"
 _KILL_TIMEOUT = 5.0  # seconds; a process that outlives this hangs in the kernel
 _PAUSE = 0.005  # seconds between two looks at what is left

@@ -296,7 +296,7 @@ import os, pathlib, sys, threading
 from agent_factory.middleware.shell_tool.policies import BubblewrapExecutionPolicy
 from agent_factory.middleware.shell_tool.process import ShellProcess
 launch = BubblewrapExecutionPolicy().launch(["bash"], pathlib.Path(sys.argv[1]), {}, "t")
-shell = ShellProcess(launch, "t", 5, lambda: False)
+shell = ShellProcess(launch, 5, lambda: False)
 shell.run("sleep 94.3 &", 5, lambda: False)
 os.kill(os.getpid(), 9)
 """

@@ -96,7 +96,7 @@ def shell(tmp_path: Path) -> Iterator[ShellProcess]:
 
 def start(folder: Path, **limits: Any) -> ShellProcess:
     launch = HostExecutionPolicy(**limits).launch(["bash"], folder, {}, new_token())
-    return ShellProcess(launch, new_token(), 5, never)
+    return ShellProcess(launch, 5, never)
 
 
 def text_of(outcome: CommandResult) -> str:
@@ -191,7 +191,7 @@ def test_a_cancelled_command_is_killed(shell: ShellProcess) -> None:
 def test_a_shell_that_rejects_its_limits_does_not_start(tmp_path: Path) -> None:
     launch = HostExecutionPolicy().launch(["bash"], tmp_path, {}, "t")
     with pytest.raises(CannotStart, match=r"refused its limits \(ulimit -t much\): bash: "):
-        ShellProcess(replace(launch, limits="ulimit -t much"), new_token(), 5, never)
+        ShellProcess(replace(launch, limits="ulimit -t much"), 5, never)
 
 
 @pytest.mark.parametrize("error", ["echo 'a", 'echo "$(', "if true; then", ")", "cat <<EOF", "("])

@@ -490,7 +490,8 @@ def test_sessions_end_with_the_process(tmp_path: Path) -> None:
     script = """
 import sys, tempfile
 from agent_factory.middleware.shell_tool.policies import HostExecutionPolicy
-from agent_factory.middleware.shell_tool.session import Sessions, ShellSettings
+from agent_factory.middleware.shell_tool.session import Sessions
+from agent_factory.middleware.shell_tool.supervisor import ShellSettings
 tempfile.tempdir = sys.argv[1]
 sessions = Sessions(ShellSettings(HostExecutionPolicy(), None, ("bash",), {}, (), (), ()))
 command = "trap '' TERM; sleep 96.8 & pwd"
@@ -516,7 +517,7 @@ import os, pathlib, sys
 from agent_factory.middleware.shell_tool.policies import HostExecutionPolicy
 from agent_factory.middleware.shell_tool.process import ShellProcess
 launch = HostExecutionPolicy().launch(["bash"], pathlib.Path(sys.argv[1]), {}, "t")
-ShellProcess(launch, "t", 5, lambda: False).run("trap 'echo >ended' EXIT", 5, lambda: False)
+ShellProcess(launch, 5, lambda: False).run("trap 'echo >ended' EXIT", 5, lambda: False)
 os.kill(os.getpid(), 9)
 """
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=20, check=False)

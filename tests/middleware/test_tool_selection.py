@@ -108,10 +108,17 @@ def test_always_included_tools_do_not_count_and_cannot_be_chosen(call: Run) -> N
     assert "mail" not in chooser.requests[0].messages[0].text
 
 
-def test_a_tool_that_must_be_called_stays(call: Run) -> None:
+@pytest.mark.parametrize(
+    "forced",
+    [
+        pytest.param({"type": "function", "function": {"name": "mail"}}, id="openai"),
+        pytest.param({"type": "tool", "name": "mail"}, id="anthropic"),
+        pytest.param({"tool": {"name": "mail"}}, id="bedrock"),
+    ],
+)
+def test_a_tool_that_must_be_called_stays(call: Run, forced: Any) -> None:
     class Forcing(AgentMiddleware[Any, Any]):
         def around_model(self, request: ModelRequest[Any]) -> Any:
-            forced = {"type": "function", "function": {"name": "mail"}}
             return (yield request.override(tool_choice=forced))
 
     _, select = selector(choice("weather"))

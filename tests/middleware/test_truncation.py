@@ -18,7 +18,7 @@ from langchain_core.messages import (
 from agent_factory import ModelRequest, run
 from agent_factory.middleware import SummarizationMiddleware
 from agent_factory.middleware._shared.transcript import pages
-from agent_factory.middleware.summarization.truncation import (
+from agent_factory.middleware.summarization import (
     cut_by_count,
     cut_by_tokens,
     safe_cuts,

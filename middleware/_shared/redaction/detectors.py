@@ -324,15 +324,16 @@ def _default_analyzer() -> Any:
 
 
 def _to_matches(kind: str, text: str, spans: Iterable[Span]) -> list[PIIMatch]:
-    """The spans as matches; the second of two overlapping spans is shortened or left out."""
-    found: list[PIIMatch] = []
-    done = 0
+    """The spans as matches; overlapping spans become one, and all are clipped to the text."""
+    joined: list[Span] = []
     for start, end in spans:
-        start = max(start, done)
+        start, end = max(start, 0), min(end, len(text))
+        if joined and start < joined[-1][1]:
+            start, last = joined.pop()
+            end = max(end, last)
         if start < end:
-            found.append(PIIMatch(type=kind, value=text[start:end], start=start, end=end))
-            done = end
-    return found
+            joined.append((start, end))
+    return [PIIMatch(type=kind, value=text[a:b], start=a, end=b) for a, b in joined]
 
 
 def _skip_escape(text: str, start: int) -> int:
@@ -357,9 +358,12 @@ def _settled_nowhere(text: str) -> int:
     return 0
 
 
-def _settled_words(text: str) -> int:
-    """After the last white space."""
-    return _word_start(text, len(text))
+def _settled_words(text: str, end: int | None = None) -> int:
+    """After the last white space before `end`."""
+    cut = len(text) if end is None else end
+    while cut and text[cut - 1] not in " \t\n\r":
+        cut -= 1
+    return cut
 
 
 def _settled_numbers(text: str) -> int:
@@ -372,14 +376,8 @@ def _settled_numbers(text: str) -> int:
         begin = _NUMBER_START.search(text, run, cut)
         if begin is None:
             break
-        cut = _word_start(text, begin.start())
+        cut = _settled_words(text, begin.start())
     return cut
-
-
-def _word_start(text: str, index: int) -> int:
-    while index and text[index - 1] not in " \t\n\r":
-        index -= 1
-    return index
 
 
 def _is_in_number(char: str) -> bool:
@@ -412,13 +410,7 @@ _WITHOUT_SPACE = re.compile(
 
 
 def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
-    """Return a detector of any form in the uniform form.
-
-    Raises:
-        ValueError: The type is unknown and has no detector, or an expression does not compile.
-        TypeError: The detector is neither an expression nor a function.
-        ImportError: A package that it needs is not installed.
-    """
+    """Return a detector of any form in the uniform form."""
     if detector is None:
         if pii_type not in _BUILT_IN:
             raise ValueError(
@@ -434,10 +426,9 @@ def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
         source: Any = detector if isinstance(detector, str) else detector.pattern
         if not isinstance(source, str):
             raise ValueError(f"detector of {pii_type!r} must match strings, got {source!r}.")
-        flags = 0
-        if isinstance(detector, re.Pattern):  # the two packages number their flags differently
-            names = ("A", "I", "M", "S", "X")
-            flags = sum(getattr(regex, n) for n in names if detector.flags & getattr(re, n))
+        # The two packages number their flags differently.
+        given = 0 if isinstance(detector, str) else detector.flags
+        flags = sum(getattr(regex, name) for name in "AIMSX" if given & getattr(re, name))
         try:
             compiled = regex.compile(source, flags)
         except (regex.error, TypeError) as error:
@@ -452,10 +443,8 @@ def detector_for(pii_type: str, detector: DetectorLike | None) -> Detector:
         )
     # A partial of a built-in detector, with other arguments, settles as the built-in one.
     function = detector.func if isinstance(detector, partial) else detector
-    settled_of: dict[Any, Callable[[str], int]] = {
-        f: settled for f, settled, _ in _BUILT_IN.values()
-    }
-    settled = settled_of.get(function, _settled_nowhere)
+    built_in = (settled for find, settled, _ in _BUILT_IN.values() if find == function)
+    settled = next(built_in, _settled_nowhere)
     return Detector(partial(_find_by_function, pii_type, detector), settled)
 
 
@@ -468,7 +457,7 @@ def _find_by_pattern(pii_type: str, compiled: Any, text: str) -> list[PIIMatch]:
             f"took more than {TIME_LIMIT:g} s for a text of {len(text)} characters.",
             "Write the regular expression without nested repetition.",
         ) from error
-    return _join_spans(pii_type, text, spans)
+    return _to_matches(pii_type, text, spans)
 
 
 def _find_by_function(
@@ -483,28 +472,11 @@ def _find_by_function(
             "did not return matches.",
             "Return a list of dicts with 'start' and 'end'.",
         ) from error
-    return _join_spans(pii_type, text, spans)
-
-
-def _join_spans(pii_type: str, text: str, spans: Sequence[Span]) -> list[PIIMatch]:
-    """The spans as matches; overlapping spans become one, and all are clipped to the text."""
-    joined: list[Span] = []
-    for start, end in spans:
-        start, end = max(start, 0), min(end, len(text))
-        if joined and start < joined[-1][1]:
-            start, end = joined[-1][0], max(end, joined[-1][1])
-            joined.pop()
-        if start < end:
-            joined.append((start, end))
-    return _to_matches(pii_type, text, joined)
+    return _to_matches(pii_type, text, spans)
 
 
 def require(package: str, feature: str) -> Any:
-    """Import a package of the extra `pii`.
-
-    Raises:
-        ImportError: It is not installed; the message says how to install it.
-    """
+    """Import a package of the extra `pii`."""
     try:
         return import_module(package)
     except ImportError as error:

@@ -143,10 +143,7 @@ class RedactionRule:
         return matches
 
     def settled(self, text: str) -> int:
-        """Return how many leading characters of an unfinished text can be redacted already.
-
-        The result for them is the same, whatever follows.
-        """
+        """Return how many leading characters are redacted alike, however the text continues."""
         return self._detector.settled(text)
 
     @property
@@ -157,13 +154,8 @@ class RedactionRule:
 
 def _mask_digits(value: str) -> str:
     """Mask all digits but the last four."""
-    hidden = sum(map(str.isdigit, value)) - 4
-    masked = ""
-    for char in value:
-        if char.isdigit() and hidden > 0:
-            char, hidden = "*", hidden - 1
-        masked += char
-    return masked
+    hidden = [at for at, char in enumerate(value) if char.isdigit()][:-4]
+    return "".join("*" if at in hidden else char for at, char in enumerate(value))
 
 
 def _mask_other(value: str) -> str:

@@ -1,23 +1,33 @@
-"""The middleware: decides when to summarize, asks for the summary, and stores it."""
+"""Replace the older messages of a long conversation by a summary.
+
+The summary is made in a layer around the model and not in a `before_model` hook. Only there are
+the system prompt and the tools of the call known, after other layers have changed them. A layer
+takes no super-step. And the thread is changed together with the answer, so a failed call changes
+nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
+    AIMessage,
     AnyMessage,
     BaseMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
+    ToolMessage,
 )
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.types import Command
+from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentMiddleware,
@@ -30,28 +40,16 @@ from agent_factory import (
     Ordering,
     init_model,
 )
-from agent_factory.middleware._shared.summarizer import (
-    Summarizer,
-    as_runnable,
-    is_model,
-    text_of,
-)
+from agent_factory.middleware._shared.summarizer import Summarizer, as_runnable, is_model, text_of
 from agent_factory.middleware._shared.token_counter import (
     TokenCounter,
     check_token_counter,
     tokens_sent,
 )
 from agent_factory.middleware._shared.transcript import pages, render
-from agent_factory.middleware.summarization.truncation import (
-    ContextSize,
-    TriggerClause,
-    check_amount,
-    cut_by_count,
-    cut_by_tokens,
-    validated_size,
-    validated_trigger,
-    window_of,
-)
+from agent_factory.middleware._shared.validation import check_count
+
+__all__ = ["DEFAULT_SUMMARY_PROMPT", "ContextSize", "SummarizationMiddleware", "TriggerClause"]
 
 DEFAULT_SUMMARY_PROMPT: Final = """\
 Below is the older part of a conversation between a user and an assistant that uses tools. It is \
@@ -70,11 +68,36 @@ not there. Reply with the summary alone.
 {messages}
 </conversation>"""
 
-SUMMARY_SOURCE: Final = "summarization"
+_SOURCE: Final = "summarization"
 """`additional_kwargs["lc_source"]` of a summary message."""
 
 _HEADING = "Summary of the conversation so far:\n\n"
-_CONFIG = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": SUMMARY_SOURCE}}
+_CONFIG = {"tags": [TAG_NOSTREAM], "metadata": {"lc_source": _SOURCE}}
+
+ContextSize = (
+    tuple[Literal["fraction"], float]
+    | tuple[Literal["tokens"], int]
+    | tuple[Literal["messages"], int]
+)
+"""An amount of conversation: a fraction of the model's window (0 to 1), tokens, or messages."""
+
+
+class TriggerClause(TypedDict, total=False):
+    """Thresholds that must all be reached.
+
+    >>> TriggerClause(tokens=4000, messages=10)
+    {'tokens': 4000, 'messages': 10}
+    """
+
+    tokens: int
+    messages: int
+    fraction: float
+
+
+_DEFAULT_TRIGGER = {"fraction": 0.8}
+"""Leaves a fifth of the window to the answer and to errors of the token counter."""
+
+_UNITS = ("fraction", "tokens", "messages")
 
 
 class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
@@ -154,8 +177,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
         check_token_counter(token_counter)
         if not isinstance(summary_prompt, str):
             raise TypeError(f"summary_prompt must be a string, got {summary_prompt!r}.")
-        if trim_tokens_to_summarize is not None:
-            check_amount("trim_tokens_to_summarize", "tokens", trim_tokens_to_summarize)
+        check_count("trim_tokens_to_summarize: tokens", trim_tokens_to_summarize, 1)
         self.model = init_model(model)
         self.keep = validated_size("keep", keep)
         self.trigger = validated_trigger(trigger, window_of(self.model))
@@ -187,7 +209,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
         summary = HumanMessage(
             _HEADING + text.removeprefix(_HEADING),  # a function may return an earlier summary
             id=ids[0] if ids else None,
-            additional_kwargs={"lc_source": SUMMARY_SOURCE},
+            additional_kwargs={"lc_source": _SOURCE},
         )
         removed = {id(message) for message in old[1:]}
         response = yield request.override(
@@ -218,8 +240,13 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 return window is not None and tokens() >= amount * window
             return tokens() >= amount
 
-        triggered = any(all(reaches(*size) for size in clause.items()) for clause in self.trigger)
-        if not triggered or _has_new_summary(request):
+        if not any(all(reaches(*size) for size in clause.items()) for clause in self.trigger):
+            return []
+        in_thread = _thread_messages(request)
+        if any(
+            _is_summary(m) and (m.id not in in_thread or in_thread[m.id].content != m.content)
+            for m in messages
+        ):  # Another instance has just summarized, and the thread does not hold it yet.
             return []
         unit, amount = self.keep
         if unit == "messages":
@@ -254,17 +281,102 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
 
 def _is_summary(message: BaseMessage) -> bool:
-    return message.additional_kwargs.get("lc_source") == SUMMARY_SOURCE
+    return message.additional_kwargs.get("lc_source") == _SOURCE
 
 
 def _thread_messages(request: ModelRequest[Any]) -> dict[str | None, AnyMessage]:
     return {m.id: m for m in request.state.get("messages", ()) if m.id}
 
 
-def _has_new_summary(request: ModelRequest[Any]) -> bool:
-    """Whether another instance has just summarized, and the thread does not hold it yet."""
-    in_thread = _thread_messages(request)
-    return any(
-        _is_summary(m) and (m.id not in in_thread or in_thread[m.id].content != m.content)
-        for m in request.messages
-    )
+def window_of(model: Any) -> int | None:
+    """The most tokens a model reads, if its profile says."""
+    profile = getattr(model, "profile", None)
+    size = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def validated_trigger(trigger: Any, window: int | None) -> list[dict[str, float]]:
+    """A trigger as a list of alternatives; all thresholds of one alternative must be reached."""
+    if trigger is None:
+        return [dict(_DEFAULT_TRIGGER)] if window else []
+    alternatives = [trigger] if isinstance(trigger, Mapping) or _is_size(trigger) else trigger
+    if not isinstance(alternatives, list | tuple) or not alternatives:
+        raise ValueError(
+            f"trigger must be a size, thresholds or a list of them, got {trigger!r}. Pass "
+            "('tokens', 4000) or {'tokens': 4000, 'messages': 10}."
+        )
+    clauses = []
+    for alternative in alternatives:
+        sizes = alternative.items() if isinstance(alternative, Mapping) else [alternative]
+        clause = dict(validated_size("trigger", size) for size in sizes)
+        if not clause:
+            raise ValueError("trigger must not be an empty dict, which would always be reached.")
+        clauses.append(clause)
+    return clauses
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
+
+
+def validated_size(parameter: str, value: Any) -> tuple[str, float]:
+    """An amount with its unit; the error names the parameter."""
+    if not _is_size(value) or value[0] not in _UNITS:
+        raise ValueError(
+            f"{parameter} must be one of {', '.join(map(repr, _UNITS))} with an amount, got "
+            f"{value!r}. Pass ('messages', 20)."
+        )
+    unit, amount = value
+    if unit != "fraction":
+        check_count(f"{parameter}: {unit}", amount, 1, required=True)
+    elif not isinstance(amount, int | float) or isinstance(amount, bool) or not 0 < amount <= 1:
+        raise ValueError(
+            f"{parameter}: a fraction must be more than 0 and at most 1, got {amount!r}."
+        )
+    return unit, amount
+
+
+def safe_cuts(messages: Sequence[AnyMessage]) -> list[int]:
+    """Every cut that does not separate a tool result from its call, in rising order.
+
+    0 is always one of them. The end of the list never is, so that something stays.
+
+    >>> from langchain_core.messages import HumanMessage
+    >>> call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "1"}])
+    >>> safe_cuts([HumanMessage("1 + 1?"), call, ToolMessage("2", tool_call_id="1")])
+    [0, 1]
+    """
+    called_at: dict[str | None, int] = {}
+    last_result_at: dict[int, int] = {}  # by the index of the message that calls
+    for index, message in enumerate(messages):
+        if isinstance(message, AIMessage):
+            calls = [*message.tool_calls, *message.invalid_tool_calls]
+            called_at.update((call["id"], index) for call in calls)
+        elif isinstance(message, ToolMessage) and message.tool_call_id in called_at:
+            last_result_at[called_at[message.tool_call_id]] = index
+    cuts = []
+    furthest_result = -1
+    for index in range(len(messages)):
+        if index > furthest_result:
+            cuts.append(index)
+        furthest_result = max(furthest_result, last_result_at.get(index, index))
+    return cuts
+
+
+def cut_by_count(messages: Sequence[AnyMessage], keep: int) -> int:
+    """The last safe cut that keeps at least `keep` messages; 0 if there is nothing to cut."""
+    wanted = len(messages) - keep
+    return max((cut for cut in safe_cuts(messages) if cut <= wanted), default=0)
+
+
+def cut_by_tokens(
+    messages: Sequence[AnyMessage],
+    budget: float,
+    count: Callable[[Sequence[AnyMessage]], float],
+) -> int:
+    """The first safe cut after which the rest fits into `budget` tokens, or the last safe cut."""
+    cuts = safe_cuts(messages)
+    if not cuts:
+        return 0
+    first = bisect_left(cuts, True, key=lambda cut: count(messages[cut:]) <= budget)
+    return cuts[min(first, len(cuts) - 1)]

@@ -1,13 +1,29 @@
-"""The middleware: refuses calls over the limit, and ends the run."""
+"""Limit the calls of one tool or of all tools, in a run and in a thread.
+
+Calls that have run are counted around the tool. There it is known which calls of a turn were let
+through by reviews, guards and other limits, and no jump bypasses it. The run is ended in
+`before_model`, when every call of the turn has its result.
+
+The calls of a turn run as parallel tasks, and none sees what the others do. So each task decides
+for the whole turn, from the same facts: the calls in the order the model made them, the counts
+before the turn, and all limits. A call that one limit refuses must not use up the others, so the
+limits must know of each other: each limit that may refuse a call records itself in the response
+metadata of the model's message, which is kept with the thread and not sent to a provider.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from typing import Annotated, Any, NotRequired, cast, get_args
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import inf
+from typing import Annotated, Any, Literal, NotRequired, cast, get_args
 
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages.tool import ToolCall
 from langgraph.channels import BinaryOperatorAggregate, UntrackedValue
 from langgraph.runtime import Runtime
 from langgraph.types import Command
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from agent_factory import (
@@ -27,43 +43,57 @@ from agent_factory.middleware._shared.final_answer import (
     asks_for_retry,
     final_message,
     request_final_answer,
+    used_up,
 )
 from agent_factory.middleware._shared.messages import given_up, last_turn, unanswered
 from agent_factory.middleware._shared.validation import check_choice, check_count
-from agent_factory.middleware.tool_call_limit.limits import (
-    REFUSED_BY,
-    CallCounts,
-    ExitBehavior,
-    Limit,
-    Refusal,
-    RunCounts,
-    add_counts,
-    calls_in_order,
-    counts_of,
-    is_counted,
-    limits_on,
-    refusals,
-    with_limit,
-    with_update,
-)
+
+__all__ = ["ToolCallLimitExceededError", "ToolCallLimitMiddleware", "ToolCallLimitState"]
+
+ExitBehavior = Literal["continue", "end", "error", "answer"]
 
 _STOP = "tool_call_limit_stop"
+_THREAD_COUNTS, _RUN_COUNTS = "thread_tool_call_count", "run_tool_call_count"
+
+_LIMITS = "tool_call_limits"
+"""Metadata key of the message that makes the calls: the limits on them, innermost first."""
+
+_REFUSED_BY = "tool_call_limit"
+"""Metadata key of a refused call's result: the name of the limit."""
+
+Counts = tuple[Mapping[str, int], Mapping[str, int]]
+"""The calls that have run in the thread and in the run, by the name of the tool."""
+
+
+def add_counts(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """The sum of two counts."""
+    total = dict(counts)
+    for name, number in more.items():
+        total[name] = total.get(name, 0) + number
+    return total
+
+
+class RunCounts(UntrackedValue[dict[str, int]]):
+    """State channel for counts of one run, to which the parallel tasks of a step add."""
+
+    def update(self, values: Sequence[dict[str, int]]) -> bool:
+        """Add what the tasks of a step have counted."""
+        if not values:
+            return False
+        total = self.get() if self.is_available() else {}
+        for value in values:
+            total = add_counts(total, value)
+        self.value = total
+        return True
 
 
 class _Stop(TypedDict):
-    """A limit that was exceeded and ends the run.
+    """A limit that was exceeded and ends the run."""
 
-    Attributes:
-        by: The name of the middleware.
-        thread_count: The calls in the thread that it counts.
-        run_count: The calls in the run that it counts.
-        done: Whether the run has its last message.
-    """
-
-    by: str
+    by: str  # the name of the middleware
     thread_count: int
     run_count: int
-    done: bool
+    done: bool  # the run has its last message
 
 
 class ToolCallLimitState(AgentState[Any]):
@@ -85,6 +115,56 @@ class ToolCallLimitState(AgentState[Any]):
     tool_call_limit_stop: NotRequired[
         Annotated[_Stop, UntrackedValue(dict, guard=False), PrivateStateAttr]
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The limit that one middleware sets, in the form that messages record."""
+
+    name: str
+    tool_name: str | None
+    thread_limit: int | None
+    run_limit: int | None
+    exit_behavior: ExitBehavior
+
+    def used(self, counts: Counts) -> tuple[int, int]:
+        """The calls in the thread and in the run that this limit counts."""
+        thread, run = counts
+        if self.tool_name is None:
+            return sum(thread.values()), sum(run.values())
+        return thread.get(self.tool_name, 0), run.get(self.tool_name, 0)
+
+    def room(self, counts: Counts) -> float:
+        """How many more of the calls that this limit counts may run."""
+        thread, run = self.used(counts)
+        left = inf if self.thread_limit is None else self.thread_limit - thread
+        return left if self.run_limit is None else min(left, self.run_limit - run)
+
+    def refuses(self, tool: str, counts: Counts) -> bool:
+        """Whether one more call of the tool would exceed the limit."""
+        return self.tool_name in (None, tool) and self.room(counts) < 1
+
+    def reason(self, thread_count: int, run_count: int) -> str:
+        """What is used up, as half a sentence; empty if nothing is."""
+        what = "tool calls" if self.tool_name is None else f"calls of {self.tool_name}"
+        return used_up(what, thread_count, run_count, self.thread_limit, self.run_limit)
+
+    def refusal(self, call: ToolCall, used: tuple[int, int]) -> ToolMessage:
+        """The error that the model reads as the result of a refused call."""
+        return ToolMessage(
+            f"Limit reached: {self.reason(*used)}. This call of {call['name']} did not run. Do not "
+            f"call {self.tool_name or 'any tool'} again; go on with what you have.",
+            tool_call_id=call["id"],
+            name=call["name"],
+            status="error",
+            response_metadata={_REFUSED_BY: self.name},
+        )
+
+
+_LIMIT_RECORDS = TypeAdapter(dict[str, Limit])
+
+Refused = dict[str | None, tuple[Limit, tuple[int, int]]]
+"""By the id of a refused call: the limit that refuses it, and the counts it had reached."""
 
 
 class ToolCallLimitExceededError(TurnError):
@@ -205,11 +285,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     def before_model(
         self, state: ToolCallLimitState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
-        """End the run after a turn that exceeded the limit, even if other hooks jump back.
-
-        Raises:
-            ToolCallLimitExceededError: The limit is exceeded, and `exit_behavior` is "error".
-        """
+        """End the run after a turn that exceeded the limit, even if other hooks jump back."""
         stop = self._own_stop(state)
         if stop is None or (self.exit_behavior == "answer" and not stop["done"]):
             return None  # `around_model` asks for the last answer.
@@ -245,21 +321,38 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         """Run and count the call, or refuse it."""
         call = request.tool_call
         message, tail = last_turn(request.state["messages"])
-        limits, counts = limits_on(message, self._limit), CallCounts.from_state(request.state)
-        refused: dict[str | None, Refusal] = {}
+        limits, counts = limits_on(message, self._limit), _counts(request.state)
+        refused: Refused = {}
         # One more than the message has calls, for a call that a layer has replaced.
         most = 1 + (len(message.tool_calls) if message else 0)
         if any(limit.room(counts) < most for limit in limits):
             refused = refusals(calls_in_order(call, message, tail), limits, counts)
-        stop = _stop_update(refused)
-        if refusal := refused.get(call["id"]):
-            return Command(update={"messages": [refusal.result(call)], **stop})
+        update: dict[str, Any] = _stop_update(refused)
+        if call["id"] in refused:
+            limit, used = refused[call["id"]]
+            return Command(update={"messages": [limit.refusal(call, used)], **update})
         with ToolCallRecorder() as recorder:
             result = yield request
-        # Another limit further in has counted the call, and decided the same.
-        if is_counted(result):
+        # A ToolMessage, the usual result of a tool, writes no counts.
+        is_message = isinstance(result, ToolMessage)
+        if not is_message and any(key == _THREAD_COUNTS for key, _ in _writes(result)):
+            return result  # Another limit further in has counted the call, and decided the same.
+        # No tool has started if an inner layer refused the call, or ran a tool without LangChain
+        # callbacks; then a result that is not an error counts.
+        started = recorder.names
+        if started or not any(
+            isinstance(m, ToolMessage) and m.tool_call_id == call["id"] and m.status == "error"
+            for key, value in _writes(result)
+            if key == "messages"
+            for m in (value if isinstance(value, list) else [value])
+        ):
+            ran = call["name"] if not started or call["name"] in started else started[0]
+            update |= {_THREAD_COUNTS: {ran: 1}, _RUN_COUNTS: {ran: 1}}
+        if not update:
             return result
-        return with_update(result, {**counts_of(request, result, recorder.names), **stop})
+        if is_message:
+            return Command(update={"messages": [result], **update})
+        return [*(result if isinstance(result, list) else [result]), Command(update=update)]
 
     def _own_stop(self, state: Any) -> _Stop | None:
         """What ends this run, if this middleware has to do it."""
@@ -276,36 +369,97 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         message, tail = last_turn(cast("Any", response.result))
         if message is None or not message.tool_calls:
             return response
-        limit, counts = self._limit, CallCounts.from_state(request.state)
+        limit, counts = self._limit, _counts(request.state)
         # With room for all calls of the turn, other limits need not know of this one.
         if limit.room(counts) >= len(message.tool_calls):
             return response
-        recorded = with_limit(message, limit)
+        metadata = message.response_metadata
+        metadata = {**metadata, _LIMITS: {**metadata.get(_LIMITS, {}), limit.name: asdict(limit)}}
+        recorded = message.model_copy(update={"response_metadata": metadata})
         result: list[Any] = [recorded if m is message else m for m in response.result]
         # What another limit has refused is still a call over this one, and may end the run.
-        others = [m for m in tail if REFUSED_BY not in m.response_metadata]
+        others = [m for m in tail if _REFUSED_BY not in m.response_metadata]
         # Structured answers look like tool calls, but the request does not offer them as tools.
         offered = {getattr(tool, "name", None) for tool in request.tools}
-        refused: dict[str | None, Refusal] = {}
-        for call in unanswered(message, others):
-            if call["name"] in offered and limit.refuses(call["name"], counts):
-                refused |= refusals([call], [limit], counts)
-        open_calls = unanswered(message, tail)
-        result += [refused[c["id"]].result(c) for c in open_calls if c["id"] in refused]
+        refused: Refused = {
+            call["id"]: (limit, limit.used(counts))
+            for call in unanswered(message, others)
+            if call["name"] in offered and limit.refuses(call["name"], counts)
+        }
+        open_calls = [call for call in unanswered(message, tail) if call["id"] in refused]
+        result += [limit.refusal(call, limit.used(counts)) for call in open_calls]
         limited = ModelResponse(result, response.structured_response)
         stop = _stop_update(refused)
         return ExtendedModelResponse(limited, Command(update=stop)) if stop else limited
 
 
-def _stop_update(refused: Mapping[str | None, Refusal]) -> dict[str, _Stop]:
+def _counts(state: Any) -> Counts:
+    return state.get(_THREAD_COUNTS) or {}, state.get(_RUN_COUNTS) or {}
+
+
+def _stop_update(refused: Refused) -> dict[str, Any]:
     """The update that ends the run; empty if every refusal lets it continue."""
-    for refusal in refused.values():
-        if refusal.limit.exit_behavior != "continue":
-            stop = _Stop(
-                by=refusal.limit.name,
-                thread_count=refusal.thread_count,
-                run_count=refusal.run_count,
-                done=False,
-            )
+    for limit, (thread, run) in refused.values():
+        if limit.exit_behavior != "continue":
+            stop = _Stop(by=limit.name, thread_count=thread, run_count=run, done=False)
             return {_STOP: stop}
     return {}
+
+
+def limits_on(message: AIMessage | None, own: Limit) -> list[Limit]:
+    """All limits on the calls of a message, outermost first; `own` replaces its record."""
+    records = message.response_metadata.get(_LIMITS, {}) if message else {}
+    if isinstance(records, Mapping) and records.keys() <= {own.name}:
+        return [own]
+    try:
+        limits = _LIMIT_RECORDS.validate_python(records)
+    except ValidationError:  # somebody else's metadata under our key
+        limits = {}
+    return list(reversed({**limits, own.name: own}.values()))
+
+
+def calls_in_order(
+    call: ToolCall, message: AIMessage | None, tail: Sequence[AnyMessage]
+) -> list[ToolCall]:
+    """The open calls of a turn, in the order in which they use up limits, as one task sees them.
+
+    If a layer has replaced `call` by another one, it comes last, because the tasks of the other
+    calls do not know of the replacement. Calls before it may have been replaced by the same call,
+    of which this task does not know; so they are counted as if they were.
+    """
+    open_calls = unanswered(message, tail)
+    if any((c["id"], c["name"]) == (call["id"], call["name"]) for c in open_calls):
+        return open_calls
+    ids = [c["id"] for c in open_calls]
+    position = ids.index(call["id"]) if call["id"] in ids else len(ids)
+    maybe_same = [ToolCall(**{**c, "name": call["name"]}) for c in open_calls[:position]]
+    return [*maybe_same, *open_calls[position + 1 :], call]
+
+
+def refusals(calls: Sequence[ToolCall], limits: Sequence[Limit], counts: Counts) -> Refused:
+    """The calls of a turn that may not run. Earlier calls use up the limits before later ones."""
+    # Whether the run ends must not depend on the order in which the limits are asked.
+    ranked = sorted(limits, key=lambda limit: limit.exit_behavior == "continue")
+    refused: Refused = {}
+    for call in calls:
+        limit = next((limit for limit in ranked if limit.refuses(call["name"], counts)), None)
+        if limit is not None:
+            refused[call["id"]] = limit, limit.used(counts)
+            continue
+        thread, run = counts
+        one = {call["name"]: 1}
+        counts = add_counts(thread, one), add_counts(run, one)
+    return refused
+
+
+def _writes(result: Any) -> Iterator[tuple[str, Any]]:
+    """What the result of a call writes to the state: a message, a command, or a list of them."""
+    for part in result if isinstance(result, list) else [result]:
+        if not isinstance(part, Command):
+            yield "messages", part
+            continue
+        pairs = part.update.items() if isinstance(part.update, Mapping) else part.update
+        for pair in pairs or ():
+            # LangGraph rejects other forms of update when it applies the command.
+            if isinstance(pair, tuple) and len(pair) == 2:
+                yield pair

@@ -1,0 +1,381 @@
+"""Steps: what decisions write to a thread, and how its run continues.
+
+A planner turns decisions into a step, a value; `apply` writes it and invokes the agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from langchain_core.messages import AnyMessage, ToolMessage, convert_to_messages
+from langchain_core.messages.tool import ToolCall
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Command
+
+from agent_factory.errors import ArgumentError, TurnError, describe
+from agent_factory.factory.agent import topology_of
+from agent_factory.hooks.flows import Flow, arun, run
+from agent_factory.review.pending_calls import (
+    Decision,
+    Pending,
+    PendingCall,
+    read_pending,
+    recorded_decisions,
+    with_decisions,
+)
+from agent_factory.review.records import split_decisions, with_review
+from agent_factory.runtime.spec import identity
+from agent_factory.topology.model import TOOLS
+from agent_factory.topology.topology import Topology
+from agent_factory.upstream import CLEAR_TASKS, COPY_BRANCH
+
+SUPERSEDED = "This call of {name} did not run: the user sent a new message instead."
+"""Result of a call that was pending when the user sent a new message."""
+
+REVIEWER = "review"
+"""Name of the reviewer in the record that the model's message keeps."""
+
+_HINTS = {
+    "question": " Its own code asks: respond() answers it, add_input() continues without it.",
+    "result": " The call has run: respond() changes the result that the model reads.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How decisions are applied."""
+
+    # Each write is an update, and the node to write it as, whose edges lead to what runs next. An
+    # update of None ends the tasks of this step and keeps what they wrote.
+    writes: tuple[tuple[dict[str, Any] | None, str], ...] = ()
+    input: Any = None
+    runs: bool = True  # whether the agent is invoked after the writes
+
+
+StepPlanner = Callable[[Pending, Topology | None], Step]
+"""Plans a step from what a paused thread waits for and from the agent's topology."""
+
+
+# Errors: each one is raised before anything is written to the thread
+
+
+class ReviewError(TurnError):
+    """A decision about a paused thread cannot be applied. The thread is unchanged."""
+
+    code = "AF330"
+
+
+class NothingPending(ReviewError):
+    """The thread is not paused, or no tool call in it waits for a decision."""
+
+    code = "AF331"
+
+
+class UnknownCall(ReviewError, LookupError):
+    """No pending call has this id, or several calls are pending and no id was given."""
+
+    code = "AF332"
+
+
+class DecisionNotAllowed(ReviewError, ValueError):
+    """This type of decision is not allowed for this call."""
+
+    code = "AF333"
+
+
+class DecideTogether(ReviewError):
+    """One interrupt asks about several calls and can only be answered for all of them at once."""
+
+    code = "AF334"
+
+
+class NoThread(ReviewError):
+    """The agent has no checkpointer, or the config has no `thread_id`."""
+
+    code = "AF335"
+
+
+# Planning
+
+
+def plan_decision(kind: str, call_id: str | None, **details: Any) -> StepPlanner:
+    """Plan one decision about one call, or about all open calls; details of None are left out."""
+    decision = {"type": kind, **{k: v for k, v in details.items() if v is not None}}
+
+    def plan_step(pending: Pending, topology: Topology | None) -> Step:
+        if call_id is None and not pending.calls and kind == "approve":
+            return Step()
+        calls = pending.open if call_id is None else (_find(pending, call_id),)
+        if not calls:
+            raise NothingPending(
+                "the thread",
+                f"no call is pending; next is {', '.join(pending.next)}.",
+                "Use approve() to continue, or add_input() to send a new message.",
+            )
+        if len(calls) > 1 and kind in ("edit", "respond"):
+            raise UnknownCall(
+                "call_id", f"is needed: {len(calls)} calls are pending.", _list_pending(pending)
+            )
+        return plan_decisions(pending, topology, {call.id: decision for call in calls})
+
+    return plan_step
+
+
+def plan_edit(args: Mapping[str, Any], name: str | None, call_id: str | None) -> StepPlanner:
+    """Plan an edit of one call; without a name, its tool stays."""
+    action = {"args": args, **({"name": name} if name else {})}
+    return plan_decision("edit", call_id, edited_action=action)
+
+
+def plan_input(input: Any) -> StepPlanner:
+    """Plan a new message of the user: pending calls are answered, and a new turn begins."""
+    if isinstance(input, Mapping) and "messages" in input:
+        new_turn = dict(input)
+    else:
+        try:
+            given = input if isinstance(input, list) else [input]
+            new_turn = {"messages": convert_to_messages(given)}
+        except (NotImplementedError, TypeError, ValueError) as error:
+            raise ArgumentError(
+                "input",
+                f"must be a string, a message or a list of messages, got {describe(input)}.",
+                'Pass "..." or {"messages": [...]}.',
+            ) from error
+
+    def plan_step(pending: Pending, topology: Topology | None) -> Step:
+        writes: list[tuple[dict[str, Any] | None, str]] = []
+        if topology is not None and TOOLS in topology.nodes:
+            if pending.finished:
+                # Writing as a node would drop what the finished tasks of this step have written.
+                writes.append((None, CLEAR_TASKS))
+            messages = [
+                ToolMessage(
+                    SUPERSEDED.format(name=call["name"]),
+                    tool_call_id=call["id"],
+                    name=call["name"],
+                    status="error",
+                )
+                for call in pending.unanswered
+            ]
+            if messages:
+                writes.append(({"messages": messages}, TOOLS))
+        return Step(tuple(writes), new_turn)
+
+    return plan_step
+
+
+def _find(pending: Pending, call_id: str) -> PendingCall:
+    for call in pending.calls:
+        if call_id in (call.id, call.interrupt_id):
+            return call
+    raise UnknownCall(repr(call_id), "is not a pending call.", _list_pending(pending))
+
+
+def _list_pending(pending: Pending) -> str:
+    calls = ", ".join(f"{call.id!r} ({call.name})" for call in pending.calls)
+    return f"Pending: {calls or 'none'}."
+
+
+def plan_decisions(
+    pending: Pending, topology: Topology | None, new: Mapping[str, Decision]
+) -> Step:
+    """Plan decisions about several calls, by the ids of the calls."""
+    checked = {id_: _validated(_find(pending, id_), decision) for id_, decision in new.items()}
+    decisions = {**recorded_decisions(pending), **checked}
+    if pending.asks:
+        return _plan_answers(pending, topology, decisions)
+    if any(call.id not in decisions for call in pending.calls):
+        return _record(pending, topology, decisions)
+    messages = _messages_of(pending, decisions)
+    if not messages:
+        return Step()
+    answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+    calls_left = any(call["id"] not in answered for call in pending.unanswered)
+    node = _node_before(topology, pending.next[0], calls_left=calls_left)
+    return Step((({"messages": messages}, node),))
+
+
+def _validated(call: PendingCall, decision: Any) -> Decision:
+    kind = decision.get("type") if isinstance(decision, Mapping) else None
+    if kind not in call.allowed:
+        raise DecisionNotAllowed(
+            f"{call.name} ({call.id!r})",
+            f"{describe(decision if kind is None else kind)} is not allowed here.",
+            f"Allowed: {', '.join(call.allowed)}." + _HINTS.get(call.kind, ""),
+        )
+    if kind == "edit":
+        action = {"name": call.name, "args": call.args, **(decision.get("edited_action") or {})}
+        if not isinstance(action["args"], Mapping) or not isinstance(action["name"], str):
+            raise ArgumentError(
+                "edit",
+                f"args must be a dict and name a string, got {describe(action)}.",
+                "Pass edit(agent, config, {'argument': value}).",
+            )
+        return {**decision, "edited_action": {"name": action["name"], "args": dict(action["args"])}}
+    if kind == "respond" and call.kind != "question":
+        message = decision.get("message")
+        if not isinstance(message, str):
+            raise ArgumentError(
+                "respond",
+                f"the result of a call must be a string, got {describe(message)}.",
+                "Pass respond(agent, config, 'the result').",
+            )
+    return dict(decision)
+
+
+def _plan_answers(
+    pending: Pending, topology: Topology | None, decisions: Mapping[str, Decision]
+) -> Step:
+    """Answer the interrupts for which every decision is made."""
+    resume: dict[str, Any] = {}
+    partly = False
+    for interrupt_id, group in groupby(pending.calls, key=lambda call: call.interrupt_id):
+        calls = list(group)
+        made = [dict(decisions[call.id]) for call in calls if call.id in decisions]
+        if len(made) < len(calls):
+            partly = partly or bool(made)
+        elif calls[0].kind == "question":
+            resume[interrupt_id] = made[0].get("message")
+        else:
+            resume[interrupt_id] = {"decisions": made} if calls[0].batched else made[0]
+    if not partly:
+        return Step(input=Command(resume=resume))
+    own_ids = {call["id"] for call in pending.unanswered}
+    is_own = topology is not None and own_ids.issuperset(call.id for call in pending.calls)
+    if resume or not is_own:
+        raise DecideTogether(
+            ", ".join(call.name for call in pending.open),
+            "one interrupt asks about several of these calls, and decisions about some of them "
+            "cannot be stored: other interrupts are pending too, or a nested agent asks.",
+            "Decide about all its calls at once, with decide().",
+        )
+    return _record(pending, topology, decisions)
+
+
+def _record(pending: Pending, topology: Topology | None, decisions: Mapping[str, Decision]) -> Step:
+    """Record the decisions until all are made; an interrupt then asks about the rest."""
+    node = _node_before(topology, pending.next[0], calls_left=True)
+    update = {"messages": [with_decisions(pending, decisions)]}
+    return Step(((update, node),), runs=pending.asks)
+
+
+def _messages_of(pending: Pending, decisions: Mapping[str, Decision]) -> list[AnyMessage]:
+    """What the decisions write: changed results, or edited calls and results of calls not run."""
+    if pending.calls[0].kind == "result":
+        respond = {id_: d["message"] for id_, d in decisions.items() if d["type"] == "respond"}
+        return [
+            message.model_copy(update={"content": respond[message.tool_call_id]})
+            for message in pending.tail
+            if isinstance(message, ToolMessage) and message.tool_call_id in respond
+        ]
+    edits, results = split_decisions(
+        (ToolCall(name=call.name, args=dict(call.args), id=call.id), decisions[call.id])
+        for call in pending.calls
+    )
+    if not edits or pending.message is None:
+        return [*results]
+    return [with_review(pending.message, REVIEWER, list(decisions), edits), *results]
+
+
+def _node_before(topology: Topology | None, node: str, *, calls_left: bool) -> str:
+    """The node to write as, so that the run continues where it was stopped."""
+    assert topology is not None  # Decisions about another graph's calls are never written.
+    if node == TOOLS:
+        return topology.loop_exit if calls_left else TOOLS
+    if node == topology.loop_entry:
+        return TOOLS
+    return next(edge.source for edge in topology.edges if edge.targets[0] == node)
+
+
+# Applying
+
+
+def apply(
+    agent: Any, config: RunnableConfig, planner: StepPlanner, options: Mapping[str, Any]
+) -> Any:
+    """Plan a step from what the thread waits for, write it, and invoke the agent."""
+    return run(_apply(agent, "", config, planner, options), identity)
+
+
+async def aapply(
+    agent: Any, config: RunnableConfig, planner: StepPlanner, options: Mapping[str, Any]
+) -> Any:
+    """Async variant of `apply`."""
+    return await arun(_apply(agent, "a", config, planner, options), identity)
+
+
+def _apply(
+    agent: Any,
+    prefix: str,
+    config: RunnableConfig,
+    planner: StepPlanner,
+    options: Mapping[str, Any],
+) -> Flow[Any]:
+    """Yield what the agent's methods return, awaitable if their prefix is "a"."""
+    config, topology = thread_config(agent, config), topology_or_none(agent)
+    methods = ("get_state", "update_state", "invoke")
+    get_state, update_state, invoke = (getattr(agent, prefix + name) for name in methods)
+
+    def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
+        pending = read_pending((yield get_state(config)), topology)
+        if not pending:
+            raise NothingPending(
+                "the thread", "is not paused: its run has ended.", "Use invoke() for the next turn."
+            )
+        return pending, planner(pending, topology)
+
+    pending, step = yield from plan(config)
+    checkpoint_id = config["configurable"].get("checkpoint_id")
+    if pending.asks and checkpoint_id is not None:
+        newest = yield get_state(_latest(config))
+        if newest.config["configurable"]["checkpoint_id"] != checkpoint_id:
+            # LangGraph stores an answer with its interrupt, and would ignore a second answer at
+            # this checkpoint. So copy the checkpoint, which copies no answers, and let the copy
+            # run up to the interrupt.
+            yield update_state(config, None, COPY_BRANCH)
+            config = _latest(config)
+            yield invoke(None, config, **options)
+            _, step = yield from plan(config)
+    written = config
+    for update, node in step.writes:
+        written = yield update_state(written, update, node)
+    if step.writes:
+        config = _latest(config)
+    if not step.runs:
+        snapshot = yield get_state(config)
+        return snapshot.values
+    return (yield invoke(step.input, config, **options))
+
+
+def topology_or_none(agent: Any) -> Topology | None:
+    """The agent's topology; None for a graph around agents, whose questions can be answered too."""
+    try:
+        return topology_of(agent)
+    except ArgumentError:
+        return None
+
+
+def _latest(config: RunnableConfig) -> RunnableConfig:
+    """The config without a `checkpoint_id`, so that it means the newest checkpoint."""
+    kept = {k: v for k, v in config["configurable"].items() if k != "checkpoint_id"}
+    return {**config, "configurable": kept}
+
+
+def thread_config(agent: Any, config: RunnableConfig) -> RunnableConfig:
+    """The config, together with the `configurable` that the agent is bound to."""
+    if not getattr(agent, "checkpointer", None):
+        raise NoThread(
+            "agent",
+            "must have a checkpointer; without one it keeps no threads.",
+            "Build it with create_agent(..., checkpointer=InMemorySaver()).",
+        )
+    bound = (agent.config or {}).get("configurable", {})
+    configurable = {**bound, **config.get("configurable", {})}
+    if "thread_id" not in configurable:
+        raise NoThread(
+            "config", "must have a thread_id.", "Pass {'configurable': {'thread_id': '1'}}."
+        )
+    return {**config, "configurable": configurable}

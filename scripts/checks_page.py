@@ -1,0 +1,103 @@
+"""docs/checks.md, made from the codes of a build and their examples: `make pages` writes it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+from agent_factory.cli.check_examples import EXAMPLES
+from agent_factory.cli.explain import consequence
+from agent_factory.errors import BUILD_CODES
+
+PRELUDE = '''from typing import NotRequired
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Ordering,
+    SpecError,
+    hook_config,
+    plan_agent,
+    stack,
+)
+
+
+def find(query: str) -> str:
+    """Find something."""
+    return query
+
+
+class Look(AgentMiddleware):
+    def before_model(self, state, runtime):
+        return None
+
+
+def check(**arguments):
+    """Print the errors and warnings of a build."""
+    try:
+        plan_agent(strict=True, **arguments)
+    except SpecError as error:
+        print(*error.errors, sep="\\n")
+'''
+"""The first lines of every example."""
+
+_HEAD = """# Checks
+
+The problems that a build can report, by code. `create_agent`, `plan_agent` and
+`agent-factory check` report all problems of a build together.
+
+- An *error* keeps the agent from being built. It is raised as a `SpecError`.
+- A *warning* is something that may be intended, and usually is not. It is shown as an
+  `AgentFactoryWarning`, is kept for `warnings_of(agent)`, and becomes an error with `strict=True`.
+- `create_agent(..., ignore=["AF204"])` suppresses what can be ignored.
+  `agent-factory check --ignore AF204` suppresses a warning.
+
+`agent-factory explain AF204` shows one entry in the terminal. AF100 and AF200 are the two families;
+[errors](errors.md) lists all errors. This page is generated from the code, by
+`python scripts/checks_page.py docs/checks.md`.
+
+The examples share these lines:
+"""
+
+_FAMILIES = {"AF1": "Errors", "AF2": "Warnings"}
+"""The two families of codes, by their first digit."""
+
+
+def printed(source: str) -> str:
+    """The output of an example: its findings, one a line."""
+    namespace: dict[str, Any] = {"__name__": "example"}
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        for part in (PRELUDE, source):
+            # dont_inherit: readers run the page without this module's future import, too.
+            exec(compile(part, "<example>", "exec", dont_inherit=True), namespace)
+    return out.getvalue()
+
+
+def page() -> str:
+    """The page, as Markdown."""
+
+    def block(kind: str, text: str) -> str:
+        return f"```{kind}\n{text.rstrip()}\n```\n"
+
+    parts = [_HEAD, block("python", PRELUDE)]
+    for family, title in _FAMILIES.items():
+        parts.append(f"## {title}\n")
+        for code, entry in BUILD_CODES.items():
+            if code.startswith(family):
+                example = EXAMPLES[code]
+                parts += [
+                    f"### {code} {entry.name}\n",
+                    f"{entry.meaning} {consequence(entry)}\n",
+                    block("python", example.source),
+                    block("output", printed(example.source)),
+                    f"What to do: {example.hint}\n",
+                ]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8", newline="\n")
