@@ -274,30 +274,30 @@ def members_of(
         elif not isinstance(member.name, str):
             reason = f"must have a string as its name, got {describe(member.name)}."
             mistakes.append(SpecError(subject, reason, "Set its name to a string.", code="AF104"))
-    return members, mistakes or [*_invalid_names(members)]
-
-
-def _invalid_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
+    if mistakes:  # the names of other objects cannot be read
+        return members, mistakes
     adapters = {member.name for member in members if isinstance(member, LangChainAdapter)}
     for name, times in Counter(member.name for member in members).items():
         if times > 1:
-            yield DuplicateMiddleware(
-                name,
-                f"{times} middleware have this name. Please remove duplicate middleware instances.",
-                # The name of a LangChain middleware is a property and cannot be set.
+            reason = (
+                f"{times} middleware have this name. Please remove duplicate middleware instances."
+            )
+            # The name of a LangChain middleware is a property and cannot be set.
+            hint = (
                 f"Or give each a name: class First{name}({name}): ..."
                 if name in adapters
-                else f"Or give each a name: {name}(..., name='first'), or set instance.name.",
+                else f"Or give each a name: {name}(..., name='first'), or set instance.name."
             )
+            mistakes.append(DuplicateMiddleware(name, reason, hint))
     for name in (member.name for member in members):
         if any(character in name for character in RESERVED) or not name:
-            yield SpecError(
-                repr(name),
+            reason = (
                 f"must be a non-empty name without {' and '.join(RESERVED)}, which LangGraph "
-                "reserves.",
-                "Give the middleware another name.",
-                code="AF104",
+                "reserves."
             )
+            hint = "Give the middleware another name."
+            mistakes.append(SpecError(repr(name), reason, hint, code="AF104"))
+    return members, mistakes
 
 
 def no_common_path(

@@ -20,19 +20,27 @@ from agent_factory.runtime.routing import ROUTES, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import StateCache, ToolsNode
 from agent_factory.state.schema import RETRIES
-from agent_factory.topology.model import TOOLS, Edge
+from agent_factory.topology.model import TOOLS
 
 
 class AgentGraph(StateGraph[Any, Any, Any, Any]):
     """StateGraph that knows the AgentSpec it was made from."""
 
     def __init__(self, spec: AgentSpec, context_schema: type[Any] | None) -> None:
-        super().__init__(
-            spec.schemas.written or spec.schemas.state,
-            context_schema,
-            input_schema=spec.schemas.input,
-            output_schema=spec.schemas.output,
-        )
+        try:
+            super().__init__(
+                spec.schemas.written or spec.schemas.state,
+                context_schema,
+                input_schema=spec.schemas.input,
+                output_schema=spec.schemas.output,
+            )
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                "the state",
+                f"LangGraph cannot make its channels: {error}",
+                "A reducer is a function of two arguments, the last item of Annotated[...].",
+                code="AF114",
+            ) from error
         self.spec = spec
 
 
@@ -48,15 +56,7 @@ def wire(
     An agent with fused runs has two of them, made with the same `fusion`. They have the same nodes
     and channels, so that either can continue a thread.
     """
-    try:
-        graph = AgentGraph(spec, context_schema)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(
-            "the state",
-            f"LangGraph cannot make its channels: {error}",
-            "A reducer is a function of two arguments, the last item of Annotated[...].",
-            code="AF114",
-        ) from error
+    graph = AgentGraph(spec, context_schema)
     plan, recorder = spec.topology, Recorder(spec.decisions, spec.name)
     keys = spec.schemas.state.__annotations__.keys() - graph.managed.keys()
     nodes: dict[str, Runnable[Any, Any]] = {
@@ -71,10 +71,18 @@ def wire(
         nodes[TOOLS] = tools if fusion is None else BatchedToolsNode(tools)
     # The steps of a fused run store the states of calls themselves.
     sent = None if tools is None or fused else tools.sent
-    paths = {
-        edge.source: _path(spec, edge, recorder, sent, batched=fusion is not None)
-        for edge in plan.edges
-    }
+    paths: dict[str, str | Path] = {}  # where each edge leads: a node, or what chooses one
+    for edge in plan.edges:
+        if edge.route is None:
+            (paths[edge.source],) = edge.targets
+            continue
+        choose = ROUTES[edge.route](edge, plan, spec.rules)
+        if sent is not None and TOOLS in edge.targets:
+            choose = sent.caching(choose)
+        choose = recorder.route(edge.source, choose, reason_for(edge, plan, spec.rules))
+        if fusion is not None and edge.source == TOOLS:
+            choose = resendable(choose)
+        paths[edge.source] = Path(choose, str(edge.route))
     self_routing: dict[str, Runnable[Any, Any]] = {}
     if fusion is not None and fused:
         self_routing = fused_nodes(spec, graph.channels, nodes, paths, tools, fusion)
@@ -98,22 +106,6 @@ def wire(
         else:
             graph.add_conditional_edges(edge.source, path, list(edge.targets))
     return graph
-
-
-def _path(
-    spec: AgentSpec, edge: Edge, recorder: Recorder, sent: StateCache | None, *, batched: bool
-) -> str | Path:
-    """Return where an edge leads: its only target, or a path that chooses one."""
-    if edge.route is None:
-        (target,) = edge.targets
-        return target
-    choose = ROUTES[edge.route](edge, spec.topology, spec.rules)
-    if sent is not None and TOOLS in edge.targets:
-        choose = sent.caching(choose)
-    choose = recorder.route(edge.source, choose, reason_for(edge, spec.topology, spec.rules))
-    if batched and edge.source == TOOLS:
-        choose = resendable(choose)
-    return Path(choose, str(edge.route))
 
 
 def _state_cache(spec: AgentSpec, graph: AgentGraph, keys: Collection[str]) -> StateCache | None:
