@@ -59,12 +59,15 @@ _batch: ContextVar[_Batch | None] = ContextVar("batch", default=None)
 def capture_results(run: Handler) -> Handler:
     """Return the call of a tool with all its layers so that the batch notes its result."""
 
+    async def later(result: Any) -> Any:
+        return result
+
     def captured(request: Any) -> Any:
         batch, call = _batch.get(), request.tool_call["id"]
         if batch is None:
             return run(request)
         if call in batch.known:
-            return _later(batch.known[call]) if batch.asynchronous else batch.known[call]
+            return later(batch.known[call]) if batch.asynchronous else batch.known[call]
         if (action := batch.run.deferred.pop(call, None)) is not None:
             return action()
         try:
@@ -74,10 +77,6 @@ def capture_results(run: Handler) -> Handler:
         return then(result, partial(batch.finish, call), partial(batch.fail, call))
 
     return captured
-
-
-async def _later(result: Any) -> Any:
-    return result
 
 
 @dataclass(eq=False, repr=False)
