@@ -34,7 +34,7 @@ from agent_factory.errors import (
 )
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, validate_middleware
-from agent_factory.hooks.ordering import check_order, stack_positions
+from agent_factory.hooks.ordering import check_order
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
@@ -362,7 +362,7 @@ def collect_warnings(
     if any(member.ordering is not AgentMiddleware.ordering for member in members):
         early = {h.owner for h in hooks if h.phase in (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)}
         late = {h.owner for h in hooks if h.phase is Phase.AFTER_MODEL}
-        yield from check_order(stack_positions(members, early, late))
+        yield from check_order(members, early, late)
     for hook in hooks:
         if "model" in hook.can_jump_to and hook.node == topology.loop_entry:
             yield BuildWarning(

@@ -35,7 +35,6 @@ from agent_factory.hooks.flows import (
     is_awaitable,
     is_signal,
     then,
-    throw_everything,
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.topology.model import Layer
@@ -178,7 +177,7 @@ class _Flows(ABC):
         self._inner = inner
 
     def __call__(self, request: Any) -> Any:
-        return self._drive(self.steps(request), self._inner, throw_everything)
+        return self._drive(self.steps(request), self._inner, throw_signals=True)
 
     def steps(self, request: Any) -> Flow[Any]:
         """Yield the requests of the innermost flow, and the effects of all flows."""
