@@ -80,72 +80,44 @@ if TYPE_CHECKING:
     from agent_factory.types import StateT as StateT
 
 _HOME = {
-    "langgraph.prebuilt": (
-        "InjectedState",
-        "InjectedStore",
-        "ToolRuntime",
-    ),
-    "langgraph.prebuilt.tool_node": ("ToolCallRequest",),
-    "langgraph.runtime": ("Runtime",),
-    "langgraph.types": ("TracePolicy", "omit_payload"),
-    "agent_factory.hooks.base": ("configure_trace_policy", "AgentMiddleware", "hook_config"),
-    "agent_factory.hooks.decorators": (
-        "after_agent",
-        "after_model",
-        "before_agent",
-        "before_model",
-        "dynamic_prompt",
-        "wrap_model_call",
-        "wrap_tool_call",
-    ),
-    "agent_factory.decisions.sinks": ("DecisionFile", "DecisionSpanEvents"),
-    "agent_factory.decisions": ("Decision", "DecisionLog", "Jump", "Outcome", "set_reason"),
-    "agent_factory.hooks.flows": ("Flow", "Invoke", "Sleep", "arun", "run", "then"),
+    "agent_factory.compat.conversion": "init_model",
+    "agent_factory.decisions": "Decision DecisionLog Jump Outcome set_reason",
+    "agent_factory.decisions.sinks": "DecisionFile DecisionSpanEvents",
     "agent_factory.errors": (
-        "AgentFactoryError",
-        "HistoryError",
-        "OutputError",
-        "SpecError",
-        "TurnError",
-        "AgentFactoryWarning",
+        "AgentFactoryError AgentFactoryWarning HistoryError OutputError SpecError TurnError"
     ),
-    "agent_factory.factory": ("create_agent", "warnings_of", "plan_agent", "topology_of"),
-    "agent_factory.state.channels": ("DeltaMessages",),
-    "agent_factory.compat.conversion": ("init_model",),
-    "agent_factory.hooks.ordering": ("Ordering",),
-    "agent_factory.prebuilt": ("ValidationNode", "create_react_agent"),
-    "agent_factory.tools.tool_node": ("ToolNode", "ToolCallRecorder", "tools_condition"),
-    "agent_factory.topology": ("Topology",),
-    "agent_factory.topology.load": ("TopologyFileError", "load_topology"),
+    "agent_factory.factory": "create_agent plan_agent topology_of warnings_of",
+    "agent_factory.hooks.base": "AgentMiddleware configure_trace_policy hook_config",
+    "agent_factory.hooks.decorators": (
+        "after_agent after_model before_agent before_model dynamic_prompt wrap_model_call "
+        "wrap_tool_call"
+    ),
+    "agent_factory.hooks.flows": "Flow Invoke Sleep arun run then",
+    "agent_factory.hooks.ordering": "Ordering",
+    "agent_factory.prebuilt": "ValidationNode create_react_agent",
+    "agent_factory.state.channels": "DeltaMessages",
+    "agent_factory.tools.tool_node": "ToolCallRecorder ToolNode tools_condition",
+    "agent_factory.topology": "Topology",
+    "agent_factory.topology.load": "TopologyFileError load_topology",
     "agent_factory.types": (
-        "AgentState",
-        "ContextT",
-        "ExtendedModelResponse",
-        "InputAgentState",
-        "JumpTo",
-        "ModelCallResult",
-        "ModelRequest",
-        "ModelResponse",
-        "OmitFromInput",
-        "OmitFromOutput",
-        "OmitFromSchema",
-        "OutputAgentState",
-        "PrivateStateAttr",
-        "ResponseT",
-        "StateT",
+        "AgentState ContextT ExtendedModelResponse InputAgentState JumpTo ModelCallResult "
+        "ModelRequest ModelResponse OmitFromInput OmitFromOutput OmitFromSchema "
+        "OutputAgentState PrivateStateAttr ResponseT StateT"
     ),
+    "langgraph.prebuilt": "InjectedState InjectedStore ToolRuntime",
+    "langgraph.prebuilt.tool_node": "ToolCallRequest",
+    "langgraph.runtime": "Runtime",
+    "langgraph.types": "TracePolicy omit_payload",
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
 __all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    try:
-        module = _MODULE_OF[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = globals()[name] = getattr(import_module(module), name)
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
     return value
 
 

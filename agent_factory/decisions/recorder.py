@@ -62,7 +62,7 @@ def _here(runtime: Runtime[Any] | None = None) -> _Place:
 
 
 @contextmanager
-def _setting(variable: ContextVar[_T], value: _T) -> Iterator[None]:
+def setting(variable: ContextVar[_T], value: _T) -> Iterator[None]:
     """Set a context variable for a block."""
     before = variable.get()
     variable.set(value)
@@ -76,7 +76,7 @@ def _setting(variable: ContextVar[_T], value: _T) -> Iterator[None]:
 @contextmanager
 def _inside_handler(place: _Place) -> Iterator[None]:
     """Keep the place while a layer calls its handler, and drop reasons: they are not its own."""
-    with _setting(_place, place), _setting(_reasons, None):
+    with setting(_place, place), setting(_reasons, None):
         yield
 
 
@@ -136,7 +136,7 @@ class Recorder:
 
     def _record(self, decision: Decision, place: _Place, **known: Any) -> None:
         assert self._log is not None  # parts that are not recorded never get here
-        with _setting(current_config, place.config):
+        with setting(current_config, place.config):
             self._log.record(decision, place.runtime, step=place.step, agent=self._agent, **known)
 
     def _recorded(
@@ -155,7 +155,7 @@ class Recorder:
                 reason = reasons[-1] if reasons else decision.reason
                 self._record(decision, place, seconds=seconds, reason=reason)
 
-        return _observe(call, partial(_setting, _reasons, reasons), ended)
+        return _observe(call, partial(setting, _reasons, reasons), ended)
 
     def hook(self, bound: Bound[Hook], finish: Method, *, reads_reason: bool) -> Bound[Hook]:
         """Return the hook, recorded; `finish` is what its node does with a state and a result."""
@@ -301,7 +301,7 @@ class Recorder:
 
         def recorded(state: Any, config: RunnableConfig | None = None) -> str | list[Send]:
             # LangGraph passes the config to a route and does not make it current.
-            with _setting(current_config, config):
+            with setting(current_config, config):
                 place = _here()
                 info = place.runtime.execution_info if place.runtime else None
                 jump = self._jumps.pop(info.task_id, "") if info else ""
