@@ -338,9 +338,7 @@ class _LayerTrial:
 
     def invoke(self, _: RunnableConfig) -> Any:
         """Call the layer in a synchronous run."""
-        if self._bound.func is None:
-            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=False))
-        return self._call(self._bound.func, self._inner)
+        return self._call(self._bound.func, self._inner, asynchronous=False)
 
     async def ainvoke(self, _: RunnableConfig) -> Any:
         """Call the layer in an asynchronous run."""
@@ -349,12 +347,12 @@ class _LayerTrial:
             result = self._inner(request)
             return await result if isawaitable(result) else result
 
-        if self._bound.afunc is None:
-            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=True))
-        return await self._call(self._bound.afunc, inner)
+        return await self._call(self._bound.afunc, inner, asynchronous=True)
 
-    def _call(self, layer: Any, inner: Any) -> Any:
+    def _call(self, layer: Any, inner: Any, *, asynchronous: bool) -> Any:
         """Send the request through the layer; what it lacks gets a default."""
+        if layer is None:
+            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=asynchronous))
         named, runtime = [(self._bound.definition.name, layer)], get_runtime()
         request, state, tool = self._request, self._state, None
         is_call = isinstance(request, Mapping) and "messages" not in request
