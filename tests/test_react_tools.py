@@ -16,7 +16,7 @@ from langgraph.types import Command, Send, interrupt
 from agent_factory import ToolNode, create_react_agent
 from agent_factory.errors import SpecError, UnknownStateKey
 from agent_factory.prebuilt import AgentState, AgentStatePydantic
-from agent_factory.prebuilt.react_routing import ReactRules
+from agent_factory.prebuilt.react_middleware import ReactRules
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology.model import TOOLS
 

@@ -16,12 +16,10 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        from agent_factory.cli.app import app
-    except ImportError as error:
-        sys.exit(f"agent-factory: {error}. Install it with: pip install 'agent-factory[cli]'")
-    except KeyboardInterrupt:
-        sys.exit(STOPPED)
-    try:
+        try:
+            from agent_factory.cli.app import app
+        except ImportError as error:
+            sys.exit(f"agent-factory: {error}. Install it with: pip install 'agent-factory[cli]'")
         app()
     except KeyboardInterrupt:
         sys.exit(STOPPED)

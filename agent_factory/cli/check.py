@@ -76,6 +76,11 @@ def diagnose(text: str) -> Iterator[Finding | Failure]:
     for target in targets:
         try:
             loaded = load(target)
+            if loaded.findings is None:
+                message = f"{target} is a saved plan, which has no findings. Check its agent."
+                raise CommandError(message)
+            errors = [(error, error.severity) for error in loaded.findings]
+            place = loaded.place
         except BuildFailed as failed:
             errors = [(error, "error") for error in failed.spec_error.errors]
             for note in getattr(failed.spec_error, "__notes__", ()):
@@ -86,13 +91,6 @@ def diagnose(text: str) -> Iterator[Finding | Failure]:
         except CommandError as error:
             yield Failure(target, str(error), error.error)
             continue
-        else:
-            if loaded.findings is None:
-                message = f"{target} is a saved plan, which has no findings. Check its agent."
-                yield Failure(target, message, None)
-                continue
-            errors = [(error, error.severity) for error in loaded.findings]
-            place = loaded.place
         file, line = (place.name, place.line) if place else (None, None)
         for e, severity in errors:
             yield Finding(target, e.code, severity, e.subject, e.reason, e.hint, file, line)
@@ -208,9 +206,7 @@ def _annotations(findings: Sequence[Finding], failures: Sequence[Failure]) -> It
     """The findings as workflow commands, with which GitHub marks lines of a change."""
 
     def escaped(text: str, more: str = "") -> str:
-        for sign in f"%\r\n{more}":  # the percent sign first: it begins each escape
-            text = text.replace(sign, f"%{ord(sign):02X}")
-        return text
+        return text.translate({ord(sign): f"%{ord(sign):02X}" for sign in f"%\r\n{more}"})
 
     def annotation(kind: str, properties: dict[str, str], message: str) -> str:
         fields = ",".join(f"{key}={escaped(text, ':,')}" for key, text in properties.items())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -15,16 +14,9 @@ from agent_factory.demo import DemoError
 from agent_factory.demo.interrupt import STOPPED
 
 
-class Decision(StrEnum):
-    """The decision on a review."""
-
-    APPROVE = "approve"
-    REJECT = "reject"
-
-
 def demo(
     decide: Annotated[
-        Decision | None,
+        Literal["approve", "reject"] | None,
         typer.Option(help="Answer every review with this, instead of asking at the terminal."),
     ] = None,
     workspace: Annotated[

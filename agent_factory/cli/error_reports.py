@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
+from itertools import dropwhile
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -87,13 +88,12 @@ def print_traceback(error: BaseException | None) -> None:
     if error is None:
         return
 
-    def is_ours(filename: str) -> bool:
-        path = Path(filename)
-        importer = filename.startswith("<frozen importlib") or path.parent.name == "importlib"
+    def is_ours(frame: traceback.FrameSummary) -> bool:
+        path = Path(frame.filename)
+        importer = frame.filename.startswith("<frozen importlib") or path.parent.name == "importlib"
         return importer or PACKAGE / "cli" in path.parents
 
     frames = traceback.TracebackException.from_exception(error)
-    first = [n for n, frame in enumerate(frames.stack) if not is_ours(frame.filename)]
-    if first:
-        frames.stack = traceback.StackSummary.from_list(list(frames.stack[first[0] :]))
+    if users := list(dropwhile(is_ours, frames.stack)):
+        frames.stack = traceback.StackSummary.from_list(users)
     print("".join(frames.format()), end="", file=sys.stderr)

@@ -78,9 +78,7 @@ def _code(code: str) -> tuple[dict[str, Any], str]:
         raise CommandError(f"The code {code} is unknown. Known codes are {', '.join(BUILD_CODES)}.")
     entry, example = BUILD_CODES[code], check_examples.EXAMPLES[code]
     data = {
-        "code": code,
-        "name": entry.name,
-        "meaning": entry.meaning,
+        **asdict(entry),
         "severity": entry.severity,
         "ignorable": entry.ignorable,
         "example": example.source,

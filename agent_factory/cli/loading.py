@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import dis
 import importlib
 import inspect
 import pkgutil
@@ -58,11 +58,7 @@ def importing_from(root: Path, folders: Sequence[Path] = ()) -> Iterator[None]:
 
 
 def root_and_name(path: Path) -> tuple[Path, str]:
-    """The folder of a file's outermost package, and the file's name as a module.
-
-    >>> root_and_name(Path("desk.py"))[1]
-    'desk'
-    """
+    """The folder of a file's outermost package, and the file's name as a module."""
     folder, parts = path.parent, [] if path.stem == "__init__" else [path.stem]
     while (folder / "__init__.py").is_file() and folder != folder.parent:
         parts.insert(0, folder.name)
@@ -111,32 +107,14 @@ class SourceLocation:
 def find_definition(file: Path, name: str) -> SourceLocation | None:
     """The last line of a module that binds a name; None if there is none."""
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8-sig"))
+        with warnings.catch_warnings(action="ignore"):  # they were shown at the import
+            code = compile(file.read_bytes(), file, "exec", dont_inherit=True)
     except (OSError, ValueError, SyntaxError):
         return None
-    lines = [line for bound, line in _bindings(tree.body) if bound == name]
-    return SourceLocation(file, lines[-1]) if lines else None
-
-
-def _bindings(body: list[ast.stmt]) -> Iterator[tuple[str, int]]:
-    """The names that statements bind, with their lines; blocks are searched, functions are not."""
-    for node in body:
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield node.name, node.lineno
-                continue
-            case ast.Assign():
-                for target in node.targets:
-                    for part in ast.walk(target):
-                        if isinstance(part, ast.Name):
-                            yield part.id, node.lineno
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                yield name, node.lineno
-            case ast.Import() | ast.ImportFrom():
-                for alias in node.names:
-                    yield (alias.asname or alias.name).partition(".")[0], node.lineno
-        for block in ("body", "orelse", "finalbody"):
-            yield from _bindings(getattr(node, block, []))
+    # The code of a module holds its own statements and blocks; functions have code of their own.
+    bound = (i for i in dis.get_instructions(code) if i.opname == "STORE_NAME" and i.argval == name)
+    lines = [step.positions.lineno or 0 for step in bound if step.positions]
+    return SourceLocation(file, max(lines)) if lines else None
 
 
 def find_raise(error: BaseException) -> SourceLocation | None:
@@ -191,20 +169,15 @@ def load(text: str) -> Loaded:
     with (
         importing_from(root, target.folders),
         redirect_stdout(sys.stderr),
-        warnings.catch_warnings(),
-    ):
         # The agent keeps its warnings, and commands read them there.
-        warnings.simplefilter("ignore", AgentFactoryWarning)
-        with _errors_as_sentences(target, name):
-            if target.is_file:
-                module = import_file(target.path, name)
-            else:
-                module = importlib.import_module(name)
-            attribute, value = _attribute(target, module)
-            loaded = _loaded(f"{target.place}:{attribute}", value)
+        warnings.catch_warnings(action="ignore", category=AgentFactoryWarning),
+        _errors_as_sentences(target, name),
+    ):
+        module = import_file(target.path, name) if target.is_file else importlib.import_module(name)
+        attribute, value = _attribute(target, module)
+        loaded = _loaded(f"{target.place}:{attribute}", value)
     if file := getattr(module, "__file__", None):
-        place = find_definition(Path(file), attribute.partition(".")[0])
-        return replace(loaded, place=place)
+        loaded = replace(loaded, place=find_definition(Path(file), attribute.partition(".")[0]))
     return loaded
 
 
@@ -291,15 +264,30 @@ def _loaded(name: str, value: Any) -> Loaded:
     if isinstance(value, list | tuple):
         from agent_factory.factory.agent import plan_agent
 
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             # AF210 is about tools that the agent lacks, and the tools of a list are not known.
             plan = plan_agent(middleware=list(value), ignore=["AF210"])
         messages = [w.message for w in caught if isinstance(w.message, AgentFactoryWarning)]
         return Loaded(plan, tuple(finding for message in messages for finding in message.warnings))
     if found := _as_agent(value):
         return found
-    raise CommandError(f"{prefix} {_refusal(value)}")
+    from langgraph.graph import StateGraph
+    from langgraph.pregel import Pregel
+
+    from agent_factory.hooks.base import AgentMiddleware
+
+    if isinstance(value, Pregel | StateGraph):
+        reason = (
+            "is a graph that agent_factory.create_agent did not build, so nothing is known about "
+            "its middleware. LangGraph draws it: get_graph().draw_mermaid()."
+        )
+    elif isinstance(value, AgentMiddleware):
+        reason = "is one middleware. Put it into a list."
+    elif inspect.isclass(value):
+        reason = "is a class. Use an agent, or a function that builds one."
+    else:
+        reason = f"must be an agent, got {describe(value)}. {USAGE}"
+    raise CommandError(f"{prefix} {reason}")
 
 
 def _as_agent(value: Any) -> Loaded | None:
@@ -314,22 +302,3 @@ def _as_agent(value: Any) -> Loaded | None:
         return Loaded(topology_of(value), warnings_of(value))
     except ArgumentError:
         return None
-
-
-def _refusal(value: Any) -> str:
-    """Why a value has no plan, and what to use instead."""
-    from langgraph.graph import StateGraph
-    from langgraph.pregel import Pregel
-
-    from agent_factory.hooks.base import AgentMiddleware
-
-    if isinstance(value, Pregel | StateGraph):
-        return (
-            "is a graph that agent_factory.create_agent did not build, so nothing is known about "
-            "its middleware. LangGraph draws it: get_graph().draw_mermaid()."
-        )
-    if isinstance(value, AgentMiddleware):
-        return "is one middleware. Put it into a list."
-    if inspect.isclass(value):
-        return "is a class. Use an agent, or a function that builds one."
-    return f"must be an agent, got {describe(value)}. {USAGE}"

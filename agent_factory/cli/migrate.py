@@ -19,12 +19,7 @@ from rich.text import Text
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, counted
-from agent_factory.cli.error_reports import (
-    EXIT_FAILED,
-    CommandError,
-    ShowTraceback,
-    report_error,
-)
+from agent_factory.cli.error_reports import EXIT_FAILED, CommandError, ShowTraceback, report_error
 from agent_factory.migrate.values import Factory, Migration
 
 

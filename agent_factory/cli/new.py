@@ -134,11 +134,7 @@ class Skeleton:
 
     @property
     def code(self) -> str:
-        """The module.
-
-        >>> "def before_model(" in Skeleton("Guard", "guard", ["before_model"]).code
-        True
-        """
+        """The module."""
         imports, methods = {"AgentMiddleware"}, []
         for hook in (hook for hook in HOOKS if hook in self.hooks):
             request = _REQUESTS.get(hook)
@@ -197,7 +193,21 @@ def middleware(
 
     AuditTrail becomes audit_trail.py and test_audit_trail.py. Nothing is overwritten.
     """
-    module = _module_name(name)
+    words = re.findall(r"[^\W_]+", name)
+    proposed = "".join(word[:1].upper() + word[1:] for word in words)
+    if not name.isidentifier() or iskeyword(name) or name != proposed:
+        good = proposed.isidentifier() and not iskeyword(proposed)
+        hint = f"Did you mean {proposed}?" if good else "Write one such as AuditTrail."
+        raise CommandError(f"{name!r} is not a valid class name; use CapWords. {hint}")
+    if len(name) > LONGEST_NAME:
+        raise CommandError(
+            f"A class name may have {LONGEST_NAME} characters, and {name} has {len(name)}."
+        )
+    module = snake_case(name)
+    if iskeyword(module) or module in sys.stdlib_module_names:
+        raise CommandError(
+            f"{module}.py would hide Python's own {module}. Add a word: {name}Middleware."
+        )
     chosen = list(dict.fromkeys(filter(None, (part.strip() for part in hooks.split(",")))))
     for hook in chosen:
         if hook not in HOOKS:
@@ -228,26 +238,6 @@ def middleware(
         return
     console.write(f"Wrote {paths[0]} and {paths[1]}.")
     console.write(f"Try them: python -m pytest --doctest-modules {' '.join(paths)}")
-
-
-def _module_name(name: str) -> str:
-    """The module of a class, whose name must be valid and must not hide another module."""
-    words = re.findall(r"[^\W_]+", name)
-    proposed = "".join(word[:1].upper() + word[1:] for word in words)
-    if not name.isidentifier() or iskeyword(name) or name != proposed:
-        good = proposed.isidentifier() and not iskeyword(proposed)
-        hint = f"Did you mean {proposed}?" if good else "Write one such as AuditTrail."
-        raise CommandError(f"{name!r} is not a valid class name; use CapWords. {hint}")
-    if len(name) > LONGEST_NAME:
-        raise CommandError(
-            f"A class name may have {LONGEST_NAME} characters, and {name} has {len(name)}."
-        )
-    module = snake_case(name)
-    if iskeyword(module) or module in sys.stdlib_module_names:
-        raise CommandError(
-            f"{module}.py would hide Python's own {module}. Add a word: {name}Middleware."
-        )
-    return module
 
 
 def snake_case(name: str) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.text import Text
@@ -92,30 +91,21 @@ agent-factory show app.py:agent --output plan.svg
 agent-factory show langgraph.json --json > plan.json"""
 
 
-class Format(StrEnum):
-    """The formats of a plan."""
-
-    TEXT = "text"
-    MERMAID = "mermaid"
-    JSON = "json"
-    TOPOLOGY = "topology"
-    SVG = "svg"
-    HTML = "html"
-
+Format = Literal["text", "mermaid", "json", "topology", "svg", "html"]
 
 _WRITERS: dict[Format, Callable[[Topology], str]] = {
-    Format.TEXT: Topology.render,
-    Format.MERMAID: Topology.to_mermaid,
-    Format.JSON: Topology.to_json,
-    Format.TOPOLOGY: Topology.to_snapshot,
-    Format.SVG: Topology.to_svg,
-    Format.HTML: Topology.to_html,
+    "text": Topology.render,
+    "mermaid": Topology.to_mermaid,
+    "json": Topology.to_json,
+    "topology": Topology.to_snapshot,
+    "svg": Topology.to_svg,
+    "html": Topology.to_html,
 }
 
-_SUFFIXES = {
-    **{f".{form}": form for form in Format},
-    ".mmd": Format.MERMAID,
-    ".htm": Format.HTML,
+_SUFFIXES: dict[str, Format] = {
+    **{f".{form}": form for form in _WRITERS},
+    ".mmd": "mermaid",
+    ".htm": "html",
 }
 
 
@@ -142,11 +132,11 @@ def show(
     On a terminal it is a tree; elsewhere plain text, a line for each fact. TARGET may also be a
     function without arguments that builds an agent, a Topology, or a list of middleware.
     """
-    if json and format_ not in (None, Format.JSON):
+    if json and format_ not in (None, "json"):
         raise CommandError(f"--json and --format {format_} contradict each other. Use one of them.")
-    chosen = Format.JSON if json else format_
+    chosen: Format | None = "json" if json else format_
     if chosen is None and output is not None:
-        chosen = _SUFFIXES.get(output.suffix.lower(), Format.TEXT)
+        chosen = _SUFFIXES.get(output.suffix.lower(), "text")
     loaded = load(target)
     if chosen is None and console.is_terminal():
         console.show(plan_tree(target, loaded.plan))
@@ -155,12 +145,12 @@ def show(
             console.note(f"Possible problems: {codes}. See: agent-factory check {target}")
         return
     try:
-        text = _WRITERS[chosen or Format.TEXT](loaded.plan)
+        text = _WRITERS[chosen or "text"](loaded.plan)
     except ImportError as error:
         raise CommandError(str(error), error) from None
     if output is not None:
         console.save(text if text.endswith("\n") else f"{text}\n", output)
-    elif chosen in (Format.SVG, Format.HTML) and console.is_terminal():
+    elif chosen in ("svg", "html") and console.is_terminal():
         raise CommandError(f"A terminal cannot show {chosen}. Write a file: --output plan.{chosen}")
     else:
         console.write(text)

@@ -125,11 +125,7 @@ def _words(text: str) -> set[str]:
 
 
 def dollars(cents: int) -> str:
-    """An amount in dollars.
-
-    >>> dollars(3990)
-    '39.90 dollars'
-    """
+    """An amount in dollars."""
     return f"{cents / 100:.2f} dollars"
 
 

@@ -116,14 +116,14 @@ class LocalChatModel(BaseChatModel):
     @field_validator("model_path")
     @classmethod
     def _is_gguf(cls, path: Path | None) -> Path | None:
-        if path is not None and not path.is_file():
+        if path is None:
+            return None
+        if not path.is_file():
             raise ValueError(
                 f"model_path={str(path)!r} does not exist. Pass the path of a GGUF file."
             )
-        if path is not None:
-            with path.open("rb") as file:
-                start = file.read(4)
-            if start != b"GGUF":
+        with path.open("rb") as file:
+            if file.read(4) != b"GGUF":
                 raise ValueError(f"{str(path)!r} is not a GGUF file: it does not start with GGUF.")
         return path
 

@@ -162,11 +162,7 @@ def free_answer(
 
 
 def literal(text: str) -> str:
-    """Exactly this text.
-
-    >>> literal("yes")
-    '%llguidance {}\\nstart: "yes"'
-    """
+    """The grammar of exactly this text."""
     return f"{HEADER}start: {_quote(text)}"
 
 
@@ -192,22 +188,18 @@ def arguments(function: Function, text: str) -> str:
         elif offered is not None or schema.get("type") != "string" or schema.get("format"):
             rule = _json({**definitions, **schema})
         elif has_words(text):
-            rule = _run_of_words(at, schema, text, keys)
+            longest = min(int(schema.get("maxLength", LONGEST_STRING)), LONGEST_STRING)
+            end = r'[^ .,;:!?"\\]'
+            other_than = f" & ~({' | '.join(map(_quote, keys))})" if keys else ""
+            rule = (
+                f'"\\"" W{at} "\\""\n'
+                f"S{at}: {_runs_of([_quote(piece)[1:-1] for piece in pieces(text)])}\n"
+                f"W{at}: S{at} & /{end}(.{{0,{max(longest - 2, 0)}}}{end})?/{other_than}"
+            )
         else:
             rule = _quote(_quote(text))
         rules.append(f"v{at}: {rule}")
     return "\n".join([f'{HEADER}start: {" ".join(sequence)} "}}"', *rules])
-
-
-def _run_of_words(at: int, schema: Schema, text: str, keys: Sequence[str]) -> str:
-    longest = min(int(schema.get("maxLength", LONGEST_STRING)), LONGEST_STRING)
-    end = r'[^ .,;:!?"\\]'
-    other_than = f" & ~({' | '.join(map(_quote, keys))})" if keys else ""
-    return (
-        f'"\\"" W{at} "\\""\n'
-        f"S{at}: {_runs_of([_quote(piece)[1:-1] for piece in pieces(text)])}\n"
-        f"W{at}: S{at} & /{end}(.{{0,{max(longest - 2, 0)}}}{end})?/{other_than}"
-    )
 
 
 def copying(result: str) -> str:
@@ -236,11 +228,7 @@ def _json(schema: Schema) -> str:
 
 
 def bounded(schema: Schema) -> dict[str, Any]:
-    """The schema without what the engine can't follow, and with an end to every value.
-
-    >>> bounded({"type": "string", "title": "Name"})
-    {'type': 'string', 'maxLength': 160}
-    """
+    """The schema without what the engine can't follow, and with an end to every value."""
     kinds = schema.get("type", ())
     unknown = [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind not in TYPES]
     if unknown:

@@ -40,11 +40,7 @@ STOP_WORDS = frozenset(  # as words, they read better than as a list: SIM905
 
 
 def pieces(text: str) -> list[str]:
-    """Words, spaces and signs, in order; joined, they are the text.
-
-    >>> pieces("Order A-1001, please")
-    ['Order', ' ', 'A-1001', ',', ' ', 'please']
-    """
+    """Words, spaces and signs, in order; joined, they are the text."""
     return PIECE.findall(text)
 
 
@@ -120,13 +116,7 @@ def _plain_schema(schema: Schema, root: Schema) -> Schema:
 
 
 def candidates(name: str, schema: Schema, text: str) -> list[str] | None:
-    """The values, as JSON, that the text has for a parameter; None where any words will do.
-
-    >>> candidates("amount", {"type": "number"}, "20 dollars")
-    ['20']
-    >>> candidates("amount", {"type": "number"}, "all of it")
-    []
-    """
+    """The values, as JSON, that the text has for a parameter; None where any words will do."""
     if "const" in schema or schema.get("enum"):
         return _quoted(schema.get("enum") or [schema["const"]])
     match schema.get("type"):

@@ -169,12 +169,7 @@ def parsed_arguments(text: str, function: Function, message: str) -> dict[str, A
 
 
 def ask_back(function: Function, missing: Sequence[str]) -> str:
-    """The question for the arguments that a message lacks.
-
-    >>> tool = {"name": "refund", "parameters": {"properties": {"amount": {"type": "number"}}}}
-    >>> ask_back(tool, ["amount"])
-    'What is the amount?'
-    """
+    """The question for the arguments that a message lacks."""
     fields = (function.get("parameters") or {}).get("properties") or {}
     names = []
     for name in missing:

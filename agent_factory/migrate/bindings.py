@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import libcst as cst
 from libcst.metadata import ImportAssignment
@@ -73,49 +74,34 @@ def bindings_of(source: Source) -> list[Binding]:
         module = module_of(statement) if isinstance(statement, cst.ImportFrom) else ""
         for alias in statement.names:
             name, local = alias.evaluated_name, alias.evaluated_alias
-            if isinstance(statement, cst.Import):
-                path = name
-            elif module:
-                path = f"{module}.{name}"
-            else:
+            path = f"{module}.{name}" if isinstance(statement, cst.ImportFrom) else name
+            symbol = None if leads_to_known(path) else Symbol(module, name)
+            if symbol and not is_known(module):
                 continue
-            if leads_to_known(path):
-                heads = {local or name: path}
-                if isinstance(statement, cst.Import) and not local:
-                    # `import a.b` binds a, and the source may use a, a.b or a longer path.
-                    parts = path.split(".")
-                    heads = {p: p for n in range(len(parts)) if (p := ".".join(parts[: n + 1]))}
-                uses = [
-                    _module_use(source, node, bound, certain)
-                    for head, bound in heads.items()
-                    for node, certain in accesses[statement, head]
-                ]
-                found.append(Binding(statement, alias, path, None, uses))
-            elif module and is_known(module):
-                symbol = Symbol(module, name)
-                uses = [
-                    Use(node, symbol if _is_code(node) else None, certain)
-                    for node, certain in accesses[statement, local or name]
-                ]
-                found.append(Binding(statement, alias, "", symbol, uses))
+            heads = {local or name: path}
+            if isinstance(statement, cst.Import) and not local:
+                # `import a.b` binds a, and the source may use a, a.b or a longer path.
+                heads = {head: head for head in accumulate(path.split("."), "{}.{}".format)}
+            uses = [
+                _use(source, node, bound, certain)
+                for head, bound in heads.items()
+                for node, certain in accesses[statement, head]
+            ]
+            found.append(Binding(statement, alias, "" if symbol else path, symbol, uses))
     return found
 
 
-def _module_use(source: Source, node: cst.CSTNode, module: str, certain: bool) -> Use:
+def _use(source: Source, node: cst.CSTNode, path: str, certain: bool) -> Use:
     """Follow the attributes of a module to the name that is used."""
-    if not _is_code(node):
+    if not isinstance(node, cst.Name | cst.Attribute):  # an annotation may be a string
         return Use(node, None, certain)
-    while isinstance(around := source.parent(node), cst.Attribute) and around.value is node:
-        node, name = around, around.attr.value
-        if not leads_to_known(f"{module}.{name}"):
-            return Use(node, Symbol(module, name), certain)
-        module = f"{module}.{name}"
-    return Use(node, None, certain)
-
-
-def _is_code(node: cst.CSTNode) -> bool:
-    """Whether a use is code; an annotation may be a string."""
-    return isinstance(node, cst.Name | cst.Attribute)
+    while leads_to_known(path):
+        around = source.parent(node)
+        if not isinstance(around, cst.Attribute) or around.value is not node:
+            return Use(node, None, certain)
+        node, path = around, f"{path}.{around.attr.value}"
+    module, _, name = path.rpartition(".")
+    return Use(node, Symbol(module, name), certain)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent_factory import middleware
+from agent_factory import middleware, prebuilt
 from agent_factory.migrate.values import Symbol
 
 ROOT: Final = "agent_factory"
@@ -22,39 +22,17 @@ _LANGCHAIN_MIDDLEWARE: Final = "langchain.agents.middleware"
 
 _FOR_TOOLS = ("InjectedState", "InjectedStore", "ToolNode", "ToolRuntime", "tools_condition")
 
-_MIDDLEWARE_MODULES = (
-    "_execution",
-    "_redaction",
-    "_retry",
-    "context_editing",
-    "file_search",
-    "human_in_the_loop",
-    "model_call_limit",
-    "model_fallback",
-    "model_retry",
-    "pii",
-    "provider_tool_search",
-    "shell_tool",
-    "summarization",
-    "todo",
-    "tool_call_limit",
-    "tool_emulator",
-    "tool_error",
-    "tool_retry",
-    "tool_selection",
-    "types",
-)
+_MIDDLEWARE_MODULES = {
+    "_execution", "_redaction", "_retry", "context_editing", "file_search", "human_in_the_loop",
+    "model_call_limit", "model_fallback", "model_retry", "pii", "provider_tool_search",
+    "shell_tool", "summarization", "todo", "tool_call_limit", "tool_emulator", "tool_error",
+    "tool_retry", "tool_selection", "types",
+}  # fmt: skip
 
 MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "langgraph.prebuilt": {ROOT: _FOR_TOOLS, PREBUILT: (REACT.name, "ValidationNode")},
     "langgraph.prebuilt.chat_agent_executor": {
-        PREBUILT: (
-            REACT.name,
-            "AgentState",
-            "AgentStatePydantic",
-            "AgentStateWithStructuredResponse",
-            "AgentStateWithStructuredResponsePydantic",
-        )
+        PREBUILT: tuple(name for name in prebuilt.__all__ if name != "ValidationNode")
     },
     "langgraph.prebuilt.tool_node": {ROOT: (*_FOR_TOOLS, "ToolCallRequest")},
     "langgraph.prebuilt.tool_validator": {PREBUILT: ("ValidationNode",)},
@@ -114,11 +92,7 @@ _NO_COUNTERPART: Final = (
 
 
 def home_of(symbol: Symbol) -> Symbol | None:
-    """The new module and name of a name; None if it does not move.
-
-    >>> print(home_of(Symbol("langchain.agents.middleware.types", "ModelRequest")))
-    agent_factory.middleware.ModelRequest
-    """
+    """The new module and name of a name; None if it does not move."""
     for module, names in MOVES.get(_table_of(symbol.module), {}).items():
         if symbol.name in names:
             return Symbol(module, symbol.name)

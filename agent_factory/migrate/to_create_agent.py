@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
@@ -14,131 +14,14 @@ from agent_factory.migrate.values import Finding
 Problem = tuple[str, str]
 """Why an argument cannot be given to `create_agent`, and what to write instead."""
 
-Rule = Callable[[Source, cst.BaseExpression], Problem | None]
-
-
-def problems_of(site: CallSite) -> Iterator[Finding]:
-    """The arguments that keep a call from becoming one of `create_agent`."""
-    for position, arg in enumerate(site.call.args):
-        name = arg.star or (arg.keyword.value if arg.keyword else "")
-        if not name and position < len(_POSITIONS):
-            name = _POSITIONS[position]
-        rule = _RULES.get(name, _UNKNOWN)
-        problem = rule(site.source, arg.value) if callable(rule) else rule
-        if problem:
-            shown = f"{arg.star}..." if arg.star else f"{name or '...'}=..."
-            yield site.finding(arg, shown, *problem)
-    yield from (f for f in keyword_changes(site, TO_AGENT) if isinstance(f, Finding))
-
-
-def _model(source: Source, value: cst.BaseExpression) -> Problem | None:
-    given = source.value_of(value)
-    if isinstance(given, cst.Lambda | cst.FunctionDef):
-        return (
-            "create_agent takes a model, and this is a function that chooses one",
-            "the default model, and a @wrap_model_call that calls the handler with "
-            "request.override(model=...)",
-        )
-    method = given.func if isinstance(given, cst.Call) else None
-    if isinstance(method, cst.Attribute) and method.attr.value in ("bind", "bind_tools"):
-        return (
-            "create_agent binds the tools itself",
-            "the model without bound arguments, and a @wrap_model_call that calls the handler with "
-            "request.override(model_settings=...)",
-        )
-    if isinstance(given, cst.BinaryOperation):
-        return (
-            "create_agent takes a model, and this is a chain",
-            "the model alone, and a middleware for the other steps",
-        )
-    return None
-
-
-def _tools(source: Source, value: cst.BaseExpression) -> Problem | None:
-    given = source.value_of(value)
-    if isinstance(given, cst.Call) and dotted(given.func).rpartition(".")[2] == "ToolNode":
-        return (
-            "create_agent builds its own ToolNode",
-            "the list of tools, and handle_tool_errors=... if the node had it",
-        )
-    return None
-
-
-def _prompt(source: Source, value: cst.BaseExpression) -> Problem | None:
-    given = source.value_of(value)
-    if isinstance(given, cst.Lambda | cst.FunctionDef):
-        return (
-            "system_prompt is a string, and this is a function",
-            "middleware=[...] with a @dynamic_prompt; for a function that returns messages, a "
-            "@wrap_model_call with request.override(messages=...)",
-        )
-    if _is_text(source, value):
-        return None
-    return (
-        "this file does not show whether it is a string or a SystemMessage",
-        "create_agent(..., system_prompt=...) if it is one",
-    )
-
-
-_TEXT_METHODS = ("format", "join", "lstrip", "replace", "rstrip", "strip")
-_TEXT_FUNCTIONS = ("SystemMessage", "cleandoc", "dedent", "str")
-
-
-def _is_text(source: Source, value: cst.BaseExpression) -> bool:
-    given = source.value_of(value)
-    if isinstance(given, cst.BaseString) or _is_none(given):
-        return True
-    if isinstance(given, cst.BinaryOperation):
-        left, right = source.value_of(given.left), source.value_of(given.right)
-        return isinstance(left, cst.BaseString) or isinstance(right, cst.BaseString)
-    if not isinstance(given, cst.Call):
-        return False
-    if dotted(given.func).rpartition(".")[2] in _TEXT_FUNCTIONS:
-        return True
-    method = given.func if isinstance(given.func, cst.Attribute) else None
-    return bool(method and method.attr.value in _TEXT_METHODS and _is_text(source, method.value))
-
-
-def _is_none(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Name) and node.value == "None"
-
-
-def _response_format(source: Source, value: cst.BaseExpression) -> Problem | None:
-    if isinstance(source.value_of(value), cst.Tuple):
-        return (
-            "create_agent asks for the response in its loop, without a separate prompt",
-            "response_format=<the schema>, and the prompt as a part of system_prompt",
-        )
-    return None
-
-
-def _state_schema(source: Source, value: cst.BaseExpression) -> Problem | None:
-    if _is_none(value):
-        return None
-    return (
-        "create_agent takes a TypedDict that extends agent_factory.AgentState, "
-        "without remaining_steps",
-        "such a class here",
-    )
-
-
-def _interrupts(source: Source, value: cst.BaseExpression) -> Problem | None:
-    given = source.value_of(value)
-    if _is_none(given):
-        return None
-    nodes = given.elements if isinstance(given, cst.List | cst.Tuple) else None
-    if nodes is not None and all(
-        isinstance(node.value, cst.SimpleString) and node.value.raw_value == "tools"
-        for node in nodes
-    ):
-        return None
-    return (
-        "nodes have other names in create_agent",
-        "'model' for 'agent'; the nodes of hooks are Class.before_model and Class.after_model",
-    )
-
-
 _POSITIONS = ("model", "tools")
+
+_TAKEN = {
+    "checkpointer", "config_schema", "context_schema", "debug", "interrupt_after",
+    "interrupt_before", "model", "name", "prompt", "response_format", "state_modifier",
+    "state_schema", "store", "tools",
+}  # fmt: skip
+"""Parameters with a counterpart, which some of them have for some values only."""
 
 _UNKNOWN = ("create_agent has no such parameter", "nothing, or its counterpart in create_agent")
 
@@ -150,28 +33,114 @@ _STARRED = (
 
 _HOOK = "create_agent has middleware instead of hooks"
 
-_RULES: Mapping[str, Rule | Problem | None] = {
+_NOT_TAKEN: Mapping[str, Problem] = {
     "*": _STARRED,
     "**": _STARRED,
-    "model": _model,
-    "tools": _tools,
-    "prompt": _prompt,
-    "state_modifier": _prompt,
-    "response_format": _response_format,
     "pre_model_hook": (_HOOK, "middleware=[...] with a @before_model; docs/migration.md shows how"),
     "post_model_hook": (
         _HOOK,
         "middleware=[...] with an @after_model; docs/migration.md shows how",
     ),
-    "state_schema": _state_schema,
-    "context_schema": None,
-    "config_schema": None,
-    "checkpointer": None,
-    "store": None,
-    "interrupt_before": _interrupts,
-    "interrupt_after": _interrupts,
-    "debug": None,
     "version": ("create_agent has one version, which sends calls as v2 does", "nothing"),
-    "name": None,
 }
-"""For each parameter: a rule, a problem in any case, or None where it means the same."""
+"""Parameters without a counterpart."""
+
+
+def problems_of(site: CallSite) -> Iterator[Finding]:
+    """The arguments that keep a call from becoming one of `create_agent`."""
+    for position, arg in enumerate(site.call.args):
+        name = arg.star or (arg.keyword.value if arg.keyword else "")
+        if not name and position < len(_POSITIONS):
+            name = _POSITIONS[position]
+        taken = name in _TAKEN
+        problem = (
+            problem_of(name, arg.value, site.source) if taken else _NOT_TAKEN.get(name, _UNKNOWN)
+        )
+        if problem:
+            shown = f"{arg.star}..." if arg.star else f"{name or '...'}=..."
+            yield site.finding(arg, shown, *problem)
+    yield from (f for f in keyword_changes(site, TO_AGENT) if isinstance(f, Finding))
+
+
+def problem_of(name: str, value: cst.BaseExpression, source: Source) -> Problem | None:
+    """The problem with the value of a parameter, if there is one."""
+    match name, source.value_of(value):
+        case "model", cst.Lambda() | cst.FunctionDef():
+            return (
+                "create_agent takes a model, and this is a function that chooses one",
+                "the default model, and a @wrap_model_call that calls the handler with "
+                "request.override(model=...)",
+            )
+        case "model", cst.Call(func=cst.Attribute(attr=cst.Name(value="bind" | "bind_tools"))):
+            return (
+                "create_agent binds the tools itself",
+                "the model without bound arguments, and a @wrap_model_call that calls the handler "
+                "with request.override(model_settings=...)",
+            )
+        case "model", cst.BinaryOperation():
+            return (
+                "create_agent takes a model, and this is a chain",
+                "the model alone, and a middleware for the other steps",
+            )
+        case "tools", cst.Call(func=called) if dotted(called).rpartition(".")[2] == "ToolNode":
+            return (
+                "create_agent builds its own ToolNode",
+                "the list of tools, and handle_tool_errors=... if the node had it",
+            )
+        case "prompt" | "state_modifier", cst.Lambda() | cst.FunctionDef():
+            return (
+                "system_prompt is a string, and this is a function",
+                "middleware=[...] with a @dynamic_prompt; for a function that returns messages, a "
+                "@wrap_model_call with request.override(messages=...)",
+            )
+        case "prompt" | "state_modifier", _ if not _is_text(source, value):
+            return (
+                "this file does not show whether it is a string or a SystemMessage",
+                "create_agent(..., system_prompt=...) if it is one",
+            )
+        case "response_format", cst.Tuple():
+            return (
+                "create_agent asks for the response in its loop, without a separate prompt",
+                "response_format=<the schema>, and the prompt as a part of system_prompt",
+            )
+        case "state_schema", _ if dotted(value) != "None":
+            return (
+                "create_agent takes a TypedDict that extends agent_factory.AgentState, "
+                "without remaining_steps",
+                "such a class here",
+            )
+        case "interrupt_before" | "interrupt_after", given if not _is_only_tools(given):
+            return (
+                "nodes have other names in create_agent",
+                "'model' for 'agent'; the nodes of hooks are Class.before_model and "
+                "Class.after_model",
+            )
+    return None
+
+
+_TEXT_METHODS = ("format", "join", "lstrip", "replace", "rstrip", "strip")
+_TEXT_FUNCTIONS = ("SystemMessage", "cleandoc", "dedent", "str")
+
+
+def _is_text(source: Source, value: cst.BaseExpression) -> bool:
+    match source.value_of(value):
+        case cst.BaseString() | cst.Name(value="None"):
+            return True
+        case cst.BinaryOperation(left=left, right=right):
+            return any(isinstance(source.value_of(x), cst.BaseString) for x in (left, right))
+        case cst.Call(func=called) if dotted(called).rpartition(".")[2] in _TEXT_FUNCTIONS:
+            return True
+        case cst.Call(func=cst.Attribute(value=text, attr=method)):
+            return method.value in _TEXT_METHODS and _is_text(source, text)
+    return False
+
+
+def _is_only_tools(given: cst.CSTNode) -> bool:
+    """Whether `interrupt_before` or `interrupt_after` is None, or names only the tools."""
+    match given:
+        case cst.Name(value="None"):
+            return True
+        case cst.List(elements=nodes) | cst.Tuple(elements=nodes):
+            values = [node.value for node in nodes]
+            return all(isinstance(v, cst.SimpleString) and v.raw_value == "tools" for v in values)
+    return False

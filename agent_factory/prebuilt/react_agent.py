@@ -19,9 +19,14 @@ from agent_factory.factory.arguments import unknown_interrupts, wrong_types
 from agent_factory.factory.wiring import wire
 from agent_factory.hooks.introspection import Bound, layers_of
 from agent_factory.prebuilt.react_errors import ReactArgumentError
-from agent_factory.prebuilt.react_middleware import Extraction, ModelCalls, UserHook, bound
+from agent_factory.prebuilt.react_middleware import (
+    Extraction,
+    ModelCalls,
+    ReactRules,
+    UserHook,
+    bound,
+)
 from agent_factory.prebuilt.react_models import invocable, read_model, takes_tools
-from agent_factory.prebuilt.react_routing import ReactRules
 from agent_factory.prebuilt.react_state import View, chosen_schema, model_schema, schemas_of
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.registry import Toolbox, sort_tools
@@ -52,12 +57,11 @@ def react_spec(
     response_format: Any,
     hooks: Mapping[str, Any],
     state_schema: Any,
-    version: Any,
+    together: bool,
     name: str | None,
     interrupts: Mapping[str, Any],
 ) -> AgentSpec:
-    """Check and normalize the arguments of `create_react_agent`."""
-    _check(tools, hooks, version, interrupts, name)
+    """Decide how an agent of these arguments works."""
     structured, hooked = response_format is not None, hooks["pre_model_hook"] is not None
     schema = chosen_schema(state_schema, structured=structured)
     if isinstance(tools, ToolNode):
@@ -74,7 +78,7 @@ def react_spec(
         toolbox.client.keys(),
         toolbox.direct,
         view=view,
-        together=version == "v1",
+        together=together,
         hooked=hooked,
         reviewed=hooks["post_model_hook"] is not None,
         structured=structured,
@@ -96,7 +100,7 @@ def react_spec(
             hooks=tuple(node.definition for node in nodes),
             has_tools=has_tools,
             tools=toolbox.tool_definitions(),
-            style=AgentStyle.REACT_V1 if has_tools and rules.together else AgentStyle.REACT,
+            style=AgentStyle.REACT_V1 if has_tools and together else AgentStyle.REACT,
         )
     )
     raise_all([*unknown_interrupts(interrupts, topology)])
@@ -117,26 +121,6 @@ def react_spec(
         repairs_history=False,
         tool_state_view=view,
     )
-
-
-def _check(
-    tools: Any, hooks: Mapping[str, Any], version: Any, interrupts: Mapping[str, Any], name: Any
-) -> None:
-    if version not in ("v1", "v2"):
-        raise ReactArgumentError(
-            "version", f"Invalid version {version}. Supported versions are 'v1' and 'v2'."
-        )
-    if version == "v1" and hooks["post_model_hook"] is not None:
-        raise ReactArgumentError(
-            "post_model_hook",
-            "post_model_hook needs version 'v2': with 'v1' the calls of a turn run together, so a "
-            "hook cannot decide about each of them.",
-            "Leave out version.",
-        )
-    if tools is None:
-        raise ReactArgumentError("tools", "`tools` must be a list, got None", "Pass a list, or [].")
-    given = [] if isinstance(tools, ToolNode) else tools
-    raise_all([*wrong_types(given, None, interrupts, name)])
 
 
 def create_react_agent(
@@ -225,6 +209,22 @@ def create_react_agent(
         context_schema = context_schema or deprecated_kwargs["config_schema"]
     services = {"checkpointer": checkpointer, "store": store, "cache": None, "transformers": None}
     check_services(model, services)
+    if version not in ("v1", "v2"):
+        raise ReactArgumentError(
+            "version", f"Invalid version {version}. Supported versions are 'v1' and 'v2'."
+        )
+    if version == "v1" and post_model_hook is not None:
+        raise ReactArgumentError(
+            "post_model_hook",
+            "post_model_hook needs version 'v2': with 'v1' the calls of a turn run together, so a "
+            "hook cannot decide about each of them.",
+            "Leave out version.",
+        )
+    if tools is None:
+        raise ReactArgumentError("tools", "`tools` must be a list, got None", "Pass a list, or [].")
+    interrupts = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
+    given = [] if isinstance(tools, ToolNode) else tools
+    raise_all([*wrong_types(given, None, interrupts, name)])
     spec = react_spec(
         model=model,
         tools=tools,
@@ -232,9 +232,9 @@ def create_react_agent(
         response_format=response_format,
         hooks={"pre_model_hook": pre_model_hook, "post_model_hook": post_model_hook},
         state_schema=state_schema,
-        version=version,
+        together=version == "v1",
         name=name,
-        interrupts={"interrupt_before": interrupt_before, "interrupt_after": interrupt_after},
+        interrupts=interrupts,
     )
     agent = wire(spec, context_schema).compile(
         checkpointer=checkpointer,

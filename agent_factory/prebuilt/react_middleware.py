@@ -1,4 +1,4 @@
-"""The hook nodes of `create_react_agent`, and the layer around each of its model calls."""
+"""The hook nodes of `create_react_agent`, its routing, and the layer around its model calls."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
+    AnyMessage,
     BaseMessage,
     SystemMessage,
     ToolMessage,
@@ -16,6 +17,8 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 from langgraph.errors import ErrorCode, create_error_message
+from langgraph.prebuilt.tool_node import ToolCallWithContext
+from langgraph.types import Send
 from pydantic import BaseModel
 
 from agent_factory.errors import BadReturn, describe
@@ -24,10 +27,12 @@ from agent_factory.hooks.flows import CanInvoke, Flow, Invoke, arun, run
 from agent_factory.hooks.introspection import Bound
 from agent_factory.prebuilt.react_errors import ReactHistoryError
 from agent_factory.prebuilt.react_models import ChosenModel, chat_model_of, choose_model
-from agent_factory.prebuilt.react_routing import ReactRules
 from agent_factory.prebuilt.react_state import MODEL_INPUT, STEPS, View
 from agent_factory.runtime.composition import call_with_streaming
-from agent_factory.topology.model import REACT_HOOKS, Hook
+from agent_factory.runtime.routing import Rules, State
+from agent_factory.runtime.spec import identity
+from agent_factory.state.history import answers_of
+from agent_factory.topology.model import REACT_HOOKS, TOOLS, Hook
 from agent_factory.types import ModelRequest, ModelResponse
 
 NEED_MORE_STEPS = "Sorry, need more steps to process this request."
@@ -87,6 +92,68 @@ def bound(name: str, given: UserHook | Extraction) -> Bound[Hook]:
     return Bound(hook, AgentMiddleware(name=name), partial(call, run), partial(call, arun))
 
 
+@dataclass(eq=False, kw_only=True)
+class ReactRules(Rules):
+    """The routing rules of `create_react_agent`."""
+
+    view: Callable[[Any], Any] = identity  # converts the state for tools
+    together: bool = False  # one run of the tools node takes all calls of a turn (version v1)
+    hooked: bool = False  # a `pre_model_hook` runs before each call of the model
+    reviewed: bool = False  # a `post_model_hook` sees calls before they run, and may answer them
+    structured: bool = False  # a node at the end asks for the structured response
+
+    def sends(
+        self, message: AIMessage, tail: Sequence[AnyMessage], state: State
+    ) -> str | list[Send]:
+        """The tools node with all calls, or a task for each call without an answer."""
+        # A post_model_hook may write an answer anywhere in the history.
+        answered = answers_of(state["messages"] if self.reviewed else tail)
+        calls = [call for call in message.tool_calls if call["id"] not in answered]
+        if not calls:
+            return []
+        # One run of the node takes all calls of the message, answered ones included.
+        if self.together and len(calls) == len(message.tool_calls):
+            return TOOLS
+        shown = self.view(state)
+        # The task carries the whole state: remaining_steps, say, is in no channel it could read.
+        return [
+            Send(
+                TOOLS,
+                ToolCallWithContext(__type="tool_call_with_context", tool_call=call, state=shown),
+            )
+            for call in calls
+        ]
+
+    def answered(self, state: State) -> bool:
+        """Whether the structured response is there: never, since it is made after the loop."""
+        return False
+
+    def leaves(self, state: State, tail: Sequence[AnyMessage]) -> bool:
+        """Whether a turn whose calls are answered is the last: no result is left to read."""
+        return not (tail and isinstance(tail[-1], ToolMessage))
+
+    def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
+        """Whether a return_direct tool is among those of this turn."""
+        for answer in reversed(tail):
+            if not isinstance(answer, ToolMessage):
+                return False
+            if answer.name in self.direct:
+                return True
+        # A task sees only its own result, so the calls decide, alike for all tasks of a turn.
+        return self._calls_direct(message)
+
+    def _calls_direct(self, message: AIMessage) -> bool:
+        return any(call["name"] in self.direct for call in message.tool_calls)
+
+    def steps_needed(self, message: AIMessage) -> int:
+        """How many super-steps it takes to run the calls of a message and end the run."""
+        to_return = 2 + self.reviewed  # the model that wrote the message, its hook, the tools
+        if self._calls_direct(message):
+            return to_return
+        # One more turn, which answers: the hooks, the model, and the structured response.
+        return to_return + self.hooked + 1 + self.reviewed + self.structured
+
+
 class ModelCalls(AgentMiddleware[Any, Any]):
     """The layer around model calls: the model, the messages, the prompt, and the steps left."""
 
@@ -107,7 +174,16 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         request = request.override(messages=messages, state={**request.state, "messages": messages})
         if self._prompt is not None:
             prompted = yield Invoke(self._prompt, self._view(request.state))
-            request = request.override(messages=_as_messages(prompted))
+            several = isinstance(prompted, PromptValue | Sequence) and not isinstance(prompted, str)
+            try:
+                messages = convert_to_messages(prompted if several else [prompted])
+            except (NotImplementedError, TypeError, ValueError) as error:
+                raise BadReturn(
+                    "prompt",
+                    f"must return messages, got {describe(prompted)}: {error}.",
+                    "Return a list of messages.",
+                ) from error
+            request = request.override(messages=messages)
         response: ModelResponse[Any] = yield request
         message = response.result[0]
         left: Any = request.state.get(STEPS)
@@ -149,18 +225,3 @@ class ModelCalls(AgentMiddleware[Any, Any]):
                 "Add a ToolMessage for each call, or remove the message with the calls.",
             )
         return messages  # type: ignore[no-any-return]
-
-
-def _as_messages(prompted: Any) -> list[BaseMessage]:
-    """The messages that a prompt returned."""
-    if isinstance(prompted, PromptValue):
-        return prompted.to_messages()
-    several = isinstance(prompted, Sequence) and not isinstance(prompted, str)
-    try:
-        return convert_to_messages(prompted if several else [prompted])
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise BadReturn(
-            "prompt",
-            f"must return messages, got {describe(prompted)}: {error}.",
-            "Return a list of messages.",
-        ) from error

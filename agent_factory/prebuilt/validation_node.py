@@ -9,23 +9,13 @@ from typing import Any
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import (
-    get_executor_for_config,
-    merge_configs,
-    run_in_executor,
-)
+from langchain_core.runnables.config import get_executor_for_config, merge_configs, run_in_executor
 from langchain_core.tools import BaseTool, StructuredTool, create_schema_from_function
 from langchain_core.utils.pydantic import is_basemodel_subclass, is_pydantic_v1_subclass
 from pydantic import BaseModel, ValidationError
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
-from agent_factory.errors import (
-    ArgumentError,
-    SpecError,
-    TurnError,
-    describe,
-    raise_all,
-)
+from agent_factory.errors import ArgumentError, SpecError, TurnError, describe, raise_all
 
 Schema = type[BaseModel]
 """A model class of pydantic 2, or one of pydantic 1, which type checkers cannot name with it."""
@@ -83,8 +73,37 @@ class ValidationNode(Runnable[Any, Any]):
     ) -> None:
         self.name = name
         self.tags = tags
-        self.schemas_by_name = _by_name(schemas)
         self._format_error = format_error
+        if isinstance(schemas, str) or not isinstance(schemas, Iterable):
+            raise ArgumentError(
+                "schemas", f"must be a list, got {describe(schemas)}.", "Pass a list of schemas."
+            )
+        self.schemas_by_name: dict[str, Schema] = {}
+        taken = []
+        for given in schemas:
+            if isinstance(given, BaseTool):
+                key, schema = given.name, _schema_of_tool(given)
+            elif isinstance(given, type) and is_basemodel_subclass(given):
+                key, schema = given.__name__, given
+            elif isroutine(given):
+                key = given.__name__
+                try:
+                    made: Any = create_schema_from_function("Validation", given)
+                except (TypeError, ValueError, NameError) as error:
+                    reason = f"No schema can be made of {describe(given)}: {error}"
+                    raise _unusable(reason) from error
+                tool = StructuredTool(name="Validation", func=given, args_schema=made)
+                schema = _schema_of_tool(tool)
+            else:
+                raise _unusable(
+                    "Unsupported input to ValidationNode. Expected BaseModel, tool or function. "
+                    f"Got: {type(given)}."
+                )
+            if self.schemas_by_name.setdefault(key, schema) is not schema:
+                taken.append(
+                    SpecError(key, "is the name of two schemas.", "Rename one.", code="AF113")
+                )
+        raise_all(taken)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         """Check the calls of the last message.
@@ -150,40 +169,6 @@ class ValidationNode(Runnable[Any, Any]):
             if self._format_error is None:
                 return _refused(call, f"{error!r}\n\n{_FIX}")
             return _refused(call, self._format_error(error, call, schema))
-
-
-def _by_name(schemas: Iterable[Any]) -> dict[str, Schema]:
-    if isinstance(schemas, str) or not isinstance(schemas, Iterable):
-        raise ArgumentError(
-            "schemas", f"must be a list, got {describe(schemas)}.", "Pass a list of schemas."
-        )
-    found: dict[str, Schema] = {}
-    taken = []
-    for given in schemas:
-        if isinstance(given, BaseTool):
-            name, schema = given.name, _schema_of_tool(given)
-        elif isinstance(given, type) and is_basemodel_subclass(given):
-            name, schema = given.__name__, given
-        elif isroutine(given):
-            name = given.__name__
-            try:
-                made: Any = create_schema_from_function("Validation", given)
-            except (TypeError, ValueError, NameError) as error:
-                reason = f"No schema can be made of {describe(given)}: {error}"
-                raise _unusable(reason) from error
-            tool = StructuredTool(name="Validation", func=given, args_schema=made)
-            schema = _schema_of_tool(tool)
-        else:
-            raise _unusable(
-                "Unsupported input to ValidationNode. Expected BaseModel, tool or function. "
-                f"Got: {type(given)}."
-            )
-        if found.setdefault(name, schema) is not schema:
-            taken.append(
-                SpecError(name, "is the name of two schemas.", "Rename one.", code="AF113")
-            )
-    raise_all(taken)
-    return found
 
 
 def _schema_of_tool(tool: BaseTool) -> Schema:

@@ -59,9 +59,18 @@ def with_review(
     """The message with a record of its review, and with the edited calls in place."""
     originals = {call["id"]: call for call in message.tool_calls if call["id"] in edits}
     metadata = message.response_metadata
-    content = message.content
+    content: Any = message.content
     if isinstance(content, list):
-        content = [_edited_block(block, edits) for block in content]
+        content = list(content)
+        # Some providers repeat a call in a content block, each under its own key and either as a
+        # dict or as JSON. A block that still held the old call would contradict `tool_calls`.
+        for at, block in enumerate(content):
+            named = isinstance(block, dict) and "name" in block
+            if named and (edit := edits.get(block.get("call_id") or block.get("id"))):
+                content[at] = {**block, "name": edit["name"]}
+                for key in block.keys() & {"args", "input", "arguments"}:
+                    is_json = isinstance(block[key], str)
+                    content[at][key] = json.dumps(edit["args"]) if is_json else edit["args"]
     return message.model_copy(
         update={
             "tool_calls": [edits.get(call["id"], call) for call in message.tool_calls],
@@ -73,20 +82,6 @@ def with_review(
             },
         }
     )
-
-
-def _edited_block(block: Any, edits: Mapping[str | None, ToolCall]) -> Any:
-    # Some providers repeat a call in a content block, each under its own key and either as a dict
-    # or as JSON. A block that still held the old call would contradict `tool_calls`.
-    if not isinstance(block, dict) or "name" not in block:
-        return block
-    edit = edits.get(block.get("call_id") or block.get("id"))
-    if edit is None:
-        return block
-    edited = {**block, "name": edit["name"]}
-    for key in edited.keys() & {"args", "input", "arguments"}:
-        edited[key] = json.dumps(edit["args"]) if isinstance(block[key], str) else edit["args"]
-    return edited
 
 
 def was_decided(call: ToolCall, messages: Sequence[AnyMessage], reviewer: str) -> bool:

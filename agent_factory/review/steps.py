@@ -189,7 +189,21 @@ def plan_decisions(
         return _plan_answers(pending, topology, decisions)
     if any(call.id not in decisions for call in pending.calls):
         return _record(pending, topology, decisions)
-    messages = _messages_of(pending, decisions)
+    messages: list[AnyMessage] = []
+    if pending.calls[0].kind == "result":
+        respond = {id_: d["message"] for id_, d in decisions.items() if d["type"] == "respond"}
+        for message in pending.tail:
+            if isinstance(message, ToolMessage) and message.tool_call_id in respond:
+                content = respond[message.tool_call_id]
+                messages.append(message.model_copy(update={"content": content}))
+    else:
+        edits, results = split_decisions(
+            (ToolCall(name=call.name, args=dict(call.args), id=call.id), decisions[call.id])
+            for call in pending.calls
+        )
+        if edits and pending.message is not None:
+            messages.append(with_review(pending.message, REVIEWER, list(decisions), edits))
+        messages += results
     if not messages:
         return Step()
     answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
@@ -260,24 +274,6 @@ def _record(pending: Pending, topology: Topology | None, decisions: Mapping[str,
     node = _node_before(topology, pending.next[0], calls_left=True)
     update = {"messages": [with_decisions(pending, decisions)]}
     return Step(((update, node),), runs=pending.asks)
-
-
-def _messages_of(pending: Pending, decisions: Mapping[str, Decision]) -> list[AnyMessage]:
-    """What the decisions write: changed results, or edited calls and results of calls not run."""
-    if pending.calls[0].kind == "result":
-        respond = {id_: d["message"] for id_, d in decisions.items() if d["type"] == "respond"}
-        return [
-            message.model_copy(update={"content": respond[message.tool_call_id]})
-            for message in pending.tail
-            if isinstance(message, ToolMessage) and message.tool_call_id in respond
-        ]
-    edits, results = split_decisions(
-        (ToolCall(name=call.name, args=dict(call.args), id=call.id), decisions[call.id])
-        for call in pending.calls
-    )
-    if not edits or pending.message is None:
-        return [*results]
-    return [with_review(pending.message, REVIEWER, list(decisions), edits), *results]
 
 
 def _node_before(topology: Topology | None, node: str, *, calls_left: bool) -> str:

@@ -338,9 +338,7 @@ class _LayerTrial:
 
     def invoke(self, _: RunnableConfig) -> Any:
         """Call the layer in a synchronous run."""
-        if self._bound.func is None:
-            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=False))
-        return self._call(self._bound.func, self._inner)
+        return self._call(self._bound.func, self._inner, asynchronous=False)
 
     async def ainvoke(self, _: RunnableConfig) -> Any:
         """Call the layer in an asynchronous run."""
@@ -349,16 +347,49 @@ class _LayerTrial:
             result = self._inner(request)
             return await result if isawaitable(result) else result
 
-        if self._bound.afunc is None:
-            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=True))
-        return await self._call(self._bound.afunc, inner)
+        return await self._call(self._bound.afunc, inner, asynchronous=True)
 
-    def _call(self, layer: Any, inner: Any) -> Any:
-        definition = self._bound.definition
-        named = [(f"{definition.owner}.{definition.method}", layer)]
+    def _call(self, layer: Any, inner: Any, *, asynchronous: bool) -> Any:
+        """Send the request through the layer; what it lacks gets a default."""
+        if layer is None:
+            raise PathNotSupported(*sync_async_error(self._bound, asynchronous=asynchronous))
+        named, runtime = [(self._bound.definition.name, layer)], get_runtime()
+        request, state, tool = self._request, self._state, None
+        is_call = isinstance(request, Mapping) and "messages" not in request
         if self._is_model:
-            return compose_model_call(named, inner)(_model_request(self._request, self._state))
-        return compose_tool_call(named, inner)(_tool_request(self._request, self._state))
+            if is_call or isinstance(request, ToolCallRequest):
+                reason = f"must be a request to a model, got {describe(request)}."
+                raise ArgumentError("request", reason, "Pass messages.")
+            if not isinstance(request, ModelRequest):
+                given: Any = as_state(request if state is None else state)
+                # Messages are converted once, because their ids are drawn at random.
+                is_same = state is None or request is None
+                messages = given["messages"] if is_same else as_state(request)["messages"]
+                model = ScriptedChatModel()
+                request = ModelRequest(model=model, messages=messages, state=given)
+            if request.runtime is None:
+                request = request.override(runtime=runtime)
+            return compose_model_call(named, inner)(request)
+        if isinstance(request, ToolCallRequest):
+            if request.runtime is not None:
+                return compose_tool_call(named, inner)(request)
+            request, tool = request.tool_call, request.tool
+        if request is not None and not (isinstance(request, Mapping) and "name" in request):
+            reason = f"must be a tool call, got {describe(request)}."
+            raise ArgumentError("request", reason, "Pass {'name': ..., 'args': {...}}.")
+        made = tool_call({"id": "call_1", **(request or {"name": "tool"})})
+        given = as_state(state if state is not None else [AIMessage("", tool_calls=[made])])
+        tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
+            state=given,
+            context=runtime.context,
+            config=get_config(),
+            stream_writer=runtime.stream_writer,
+            tool_call_id=made["id"],
+            store=runtime.store,
+            execution_info=runtime.execution_info,
+        )
+        whole = ToolCallRequest(tool_call=made, tool=tool, state=given, runtime=tool_runtime)
+        return compose_tool_call(named, inner)(whole)
 
     def as_run(self, result: Any) -> LayerRun:
         """What the layer returned, with the requests that it sent inward."""
@@ -395,54 +426,6 @@ class _LayerTrial:
             return ToolMessage(str(answer), tool_call_id=call["id"], name=call["name"])
 
         return then(answer, respond)
-
-
-def _model_request(request: Any, state: Any) -> ModelRequest[Any]:
-    runtime = get_runtime()
-    if isinstance(request, ModelRequest):
-        return request if request.runtime else request.override(runtime=runtime)
-    if isinstance(request, ToolCallRequest) or (
-        isinstance(request, Mapping) and "messages" not in request
-    ):
-        raise ArgumentError(
-            "request", f"must be a request to a model, got {describe(request)}.", "Pass messages."
-        )
-    given = as_state(request if state is None else state)
-    # Messages are converted once, because their ids are drawn at random.
-    is_same = state is None or request is None
-    return ModelRequest(
-        model=ScriptedChatModel(),
-        messages=given["messages"] if is_same else as_state(request)["messages"],
-        state=given,  # type: ignore[arg-type]  # as_state returns what AgentState requires
-        runtime=runtime,
-    )
-
-
-def _tool_request(request: Any, state: Any) -> ToolCallRequest:
-    tool = None
-    if isinstance(request, ToolCallRequest):
-        if request.runtime is not None:
-            return request
-        request, tool = request.tool_call, request.tool
-    if request is not None and not (isinstance(request, Mapping) and "name" in request):
-        raise ArgumentError(
-            "request",
-            f"must be a tool call, got {describe(request)}.",
-            "Pass {'name': ..., 'args': {...}}.",
-        )
-    made = tool_call({"id": "call_1", **(request or {"name": "tool"})})
-    given = as_state(state if state is not None else [AIMessage("", tool_calls=[made])])
-    runtime = get_runtime()
-    tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
-        state=given,
-        context=runtime.context,
-        config=get_config(),
-        stream_writer=runtime.stream_writer,
-        tool_call_id=made["id"],
-        store=runtime.store,
-        execution_info=runtime.execution_info,
-    )
-    return ToolCallRequest(tool_call=made, tool=tool, state=given, runtime=tool_runtime)
 
 
 _ASYNC: Mapping[Any, Any] = {run_hook: arun_hook, run_layer: arun_layer}

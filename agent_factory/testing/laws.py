@@ -134,7 +134,7 @@ def check_middleware(
 class LawCase:
     """A middleware and the examples that laws are checked on: arguments of `check_middleware`."""
 
-    make: Callable[[], Middleware]
+    make: Callable[[], Middleware]  # a plain function, which `both_ways` calls for each run
     states: Any
     tools: Sequence[str]
     handler: Any
@@ -167,8 +167,10 @@ class LawCase:
             try:
                 check(bound, example)
             except AssertionError as broken:
-                text = f"{_place(bound)}: {broken}\n  tried on {_describe(example)}"
-                raise LawViolation(text) from None
+                definition = bound.definition
+                place = definition.node if isinstance(definition, Hook) else definition.name
+                tried = f"tried on {_describe(example)}"
+                raise LawViolation(f"{place}: {broken}\n  {tried}") from None
             except Exception:
                 return  # a middleware may refuse a state
 
@@ -211,13 +213,6 @@ class LawCase:
             yield lambda: run_coroutine(arun_layer(*args, **options))
 
 
-def _place(bound: Bound[Any]) -> str:
-    """The name of a hook or layer in messages."""
-    definition = bound.definition
-    name = definition.phase if isinstance(definition, Hook) else definition.method
-    return f"{definition.owner}.{name}"
-
-
 def _describe(example: Any) -> str:
     """An example as text: messages in short form, and the other keys of a state."""
     messages = example.get("messages") if isinstance(example, dict) else example
@@ -234,16 +229,12 @@ def _describe(example: Any) -> str:
 def sync_equals_async(case: LawCase) -> None:
     """Check that hooks and layers do the same synchronously and asynchronously."""
 
-    # `both_ways` makes the middleware for each run only if it gets a plain function.
-    def make() -> Middleware:
-        return case.make()
-
     def check_hook(hook: Bound[Hook], state: Any) -> None:
-        both_ways(run_hook, make, hook.definition.phase.value, state, **case.options)
+        both_ways(run_hook, case.make, hook.definition.phase.value, state, **case.options)
 
     def check_layer(layer: Bound[Layer], request: Any) -> None:
         options = {"handler": case.handler, "call": layer.definition.call.value, **case.options}
-        both_ways(run_layer, make, request, **options)
+        both_ways(run_layer, case.make, request, **options)
 
     middleware = case.make()
     case.for_all([hook for hook in hooks_of(middleware) if hook.func], check_hook)
@@ -285,6 +276,7 @@ def passes_interrupts(case: LawCase) -> None:
         return f"The answer was {interrupt('May I?')}."
 
     for layer in layers_of(case.make()):
+        name = layer.definition.name
         request: Any = "Go on."
         if layer.definition.call is Call.TOOL:
             request = {"name": case.tools[0], "args": {}, "id": "call_1"}
@@ -292,11 +284,10 @@ def passes_interrupts(case: LawCase) -> None:
             asked.clear()
             is_interrupted = isinstance(outcome_of(attempt).error, GraphInterrupt)
             if asked and not is_interrupted:
-                raise LawViolation(f"{_place(layer)}: it swallowed an interrupt and went on.")
+                raise LawViolation(f"{name}: it swallowed an interrupt and went on.")
             if len(asked) > 1:
-                raise LawViolation(
-                    f"{_place(layer)}: it asked {len(asked)} times before it let an interrupt pass."
-                )
+                times = f"it asked {len(asked)} times before it let an interrupt pass."
+                raise LawViolation(f"{name}: {times}")
 
 
 def keeps_histories_valid(case: LawCase) -> None:
@@ -342,9 +333,8 @@ def leaves_agents_alone(case: LawCase) -> None:
     def agent(*stack: Middleware) -> Any:
         call = {"name": "look_up", "args": {"order": "A1"}, "id": "call_1"}
         model = ScriptedChatModel([[call], AIMessage("It is on its way.")])
-        with warnings.catch_warnings():
-            # A stack of one cannot satisfy every declared order, which does not matter here.
-            warnings.simplefilter("ignore", AgentFactoryWarning)
+        # A stack of one cannot satisfy every declared order, which does not matter here.
+        with warnings.catch_warnings(action="ignore", category=AgentFactoryWarning):
             return create_agent(model, [look_up], middleware=stack, checkpointer=InMemorySaver())
 
     def messages(*stack: Middleware) -> Any:

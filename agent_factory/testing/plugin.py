@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 def needs(package: str, module: str = "") -> Any:
-    """Import a module of an optional package.
-
-    Raises:
-        ImportError: The package is not installed; the error says how to install it.
-    """
+    """Import a module of an optional package, or say how to install the package."""
     try:
         return import_module(f"{package}.{module}" if module else package)
     except ImportError as error:

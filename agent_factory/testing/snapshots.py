@@ -56,11 +56,7 @@ class TopologyExtension(SingleFileSnapshotExtension):
 
 
 def plan_of(value: Any) -> Topology:
-    """The plan of an agent, or the plan itself.
-
-    Raises:
-        ArgumentError: It is neither an agent nor a plan.
-    """
+    """The plan of an agent, or the plan itself."""
     if isinstance(value, Topology):
         return value
     if isinstance(value, CompiledStateGraph):
