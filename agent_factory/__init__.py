@@ -7,6 +7,8 @@ Names are imported when they are first used, so that importing the package takes
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -135,19 +137,25 @@ _HOME = {
         "StateT",
     ),
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-
-__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> Any:
-    try:
-        module = _MODULE_OF[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = globals()[name] = getattr(import_module(module), name)
-    return value
+def lazy_names(
+    package: str, homes: Mapping[str, Sequence[str]]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` of a package that imports its names at first use.
+
+    `homes` lists the names by module; a module of the package itself begins with a dot.
+    """
+    module_of = {name: module for module, names in homes.items() for name in names}
+    namespace = vars(sys.modules[package])
+
+    def load(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = namespace[name] = getattr(import_module(module_of[name], package), name)
+        return value
+
+    return sorted(module_of), load, lambda: sorted({*namespace, *module_of})
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

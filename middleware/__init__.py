@@ -14,8 +14,9 @@ if __name__ != "agent_factory.middleware":  # e.g. ``import middleware`` from th
     )
 
 # ruff: noqa: F403  # Only type checkers read these imports, and each of the modules has __all__.
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_factory import lazy_names
 
 if TYPE_CHECKING:
     from agent_factory import AgentMiddleware as AgentMiddleware
@@ -175,19 +176,5 @@ _HOME = {
     ".tool_retry": ("ToolRetryMiddleware",),
     ".tool_selection": ("LLMToolSelectorMiddleware", "ToolSelectionError"),
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        module = _MODULE_OF[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = globals()[name] = getattr(import_module(module, __name__), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)
