@@ -20,18 +20,19 @@ from agent_factory import (
     Ordering,
     OutputError,
 )
-from agent_factory.middleware._shared.alternate_model import (
-    AlternateModel,
-    ModelEntry,
-    model_label,
-    request_for_own_model,
-)
 from agent_factory.middleware._shared.errors import (
     are_exception_types,
     format_error,
     is_sync_function,
 )
-from agent_factory.middleware._shared.provider_conversion import portable_request
+from agent_factory.middleware._shared.models import (
+    AlternateModel,
+    ModelEntry,
+    mark_writer,
+    model_label,
+    portable_request,
+    request_to,
+)
 
 __all__ = ["ModelFallbackMiddleware", "portable_request"]
 
@@ -117,9 +118,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 except Exception as error:  # a missing package or API key, for instance
                     failures.append(f"{model_label(model)}: {format_error(error)}")
                     continue
-                attempt = model.request_for(request)
-            else:
-                attempt = request_for_own_model(request)
+            attempt = request_to(model, request)
             try:
                 response = yield attempt
             except Exception as error:
@@ -139,7 +138,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 failures.append(f"{model_label(model)}: {response.result[0].text}")
                 last = response
                 continue
-            return model.mark(response, request) if isinstance(model, AlternateModel) else response
+            return mark_writer(response, request, model)
         if isinstance(last, ModelResponse):
             return last
         assert last is not None  # the agent's own model was called

@@ -21,13 +21,15 @@ from agent_factory import (
     OutputError,
     TurnError,
 )
-from agent_factory.middleware._shared.alternate_model import (
+from agent_factory.middleware._shared.errors import is_async
+from agent_factory.middleware._shared.models import (
     AlternateModel,
     ModelEntry,
+    mark_writer,
     model_label,
-    request_for_own_model,
+    request_to,
+    with_metadata,
 )
-from agent_factory.middleware._shared.errors import is_async
 from agent_factory.middleware._shared.validation import check_choice
 
 __all__ = ["ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"]
@@ -150,11 +152,8 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         first: AIMessage | None = None
         refusals: list[dict[str, Any]] = []
         for model in (request.model, *self._models):
-            alternate = model if isinstance(model, AlternateModel) else None
             try:
-                response: ModelResponse[Any] = yield (
-                    alternate.request_for(request) if alternate else request_for_own_model(request)
-                )
+                response: ModelResponse[Any] = yield request_to(model, request)
             except OutputError as error:  # a refusal does not fit the schema either
                 message = error.ai_message
                 reason = self._refusal_reason(message)
@@ -164,7 +163,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 message = next((m for m in response.result if isinstance(m, AIMessage)), None)
                 reason = self._refusal_reason(message)
                 if message is None or reason is None:
-                    response = alternate.mark(response, request) if alternate else response
+                    response = mark_writer(response, request, model)
                     return _with_refusals(response, refusals) if refusals else response
             first = first or message
             refusals.append(
@@ -235,13 +234,7 @@ def _with_refusals(
     response: ModelResponse[Any], refusals: list[dict[str, Any]]
 ) -> ModelResponse[Any]:
     """The response with the list of earlier refusals in the metadata of its answer."""
-    result: list[Any] = []
-    for message in response.result:
-        if isinstance(message, AIMessage):
-            metadata = {**message.response_metadata, "refusals": refusals}
-            message = message.model_copy(update={"response_metadata": metadata})
-        result.append(message)
-    return ModelResponse(result, response.structured_response)
+    return with_metadata(response, lambda metadata: {**metadata, "refusals": refusals})
 
 
 def _without_calls(message: AIMessage) -> AIMessage:

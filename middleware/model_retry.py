@@ -12,7 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from agent_factory import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-from agent_factory.middleware._shared.retry import Backoff, OnFailure, Retries, RetryOn
+from agent_factory.middleware._shared.retry import OnFailure, Retries, RetryOn
 
 __all__ = ["ModelRetryMiddleware"]
 
@@ -74,8 +74,8 @@ class ModelRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     ) -> None:
         super().__init__(name=name)
         self.max_retries = max_retries
-        backoff = Backoff(backoff_factor, initial_delay, max_delay, jitter)
-        self._retries = Retries(self.name, max_retries, retry_on, on_failure, backoff)
+        waits = (backoff_factor, initial_delay, max_delay, jitter)
+        self._retries = Retries(self.name, max_retries, retry_on, on_failure, *waits)
 
     def around_model(
         self, request: ModelRequest[Any]

@@ -36,14 +36,16 @@ from agent_factory import (
     TurnError,
     init_model,
 )
-from agent_factory.middleware._shared.alternate_model import (
-    AlternateModel,
-    ModelEntry,
-    request_for_own_model,
-)
 from agent_factory.middleware._shared.errors import is_async
 from agent_factory.middleware._shared.messages import last_user_message
-from agent_factory.middleware._shared.summarizer import is_model, text_of
+from agent_factory.middleware._shared.models import (
+    AlternateModel,
+    ModelEntry,
+    is_model,
+    mark_writer,
+    request_to,
+    text_of,
+)
 from agent_factory.middleware._shared.transcript import render
 
 __all__ = [
@@ -265,12 +267,9 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             and turn in (None, stored["turn"])
         )
         choice = stored["choice"] if stored and is_valid else (yield from self._classify(request))
-        response: ModelResponse[Any]
-        if choice is None:
-            response = yield request_for_own_model(request)
-        else:
-            model = self._models[choice]
-            response = model.mark((yield model.request_for(request)), request)
+        model = request.model if choice is None else self._models[choice]
+        response: ModelResponse[Any] = yield request_to(model, request)
+        response = mark_writer(response, request, model)
         if is_valid:
             return response
         update = {"model_routes": {self.name: Route(turn=turn, choice=choice)}}

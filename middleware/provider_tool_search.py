@@ -22,7 +22,7 @@ from langchain_core.tools import BaseTool
 
 from agent_factory import AgentMiddleware, AgentState, ModelRequest, ModelResponse, TurnError
 from agent_factory.middleware._shared.messages import tool_names
-from agent_factory.middleware._shared.provider_conversion import forced_tool, unbound
+from agent_factory.middleware._shared.models import forced_tool, unbound
 from agent_factory.middleware._shared.validation import check_choice
 
 __all__ = ["ProviderToolSearchMiddleware"]

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.prebuilt.tool_node import ToolInvocationError
@@ -32,9 +31,9 @@ from agent_factory import (
     Ordering,
     ToolCallRequest,
     TurnError,
-    init_model,
 )
 from agent_factory.middleware._shared.messages import tool_names
+from agent_factory.middleware._shared.models import given_model
 
 __all__ = ["LLMToolEmulator"]
 
@@ -105,10 +104,8 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        if not isinstance(model, str | Runnable | None):
-            raise TypeError(f"model must be a chat model or 'provider:name', got {model!r}.")
         self.tools_emulated = frozenset() if tools in ([], ()) else tool_names(tools)
-        self.model = None if model is None else init_model(model)
+        self.model = None if model is None else given_model("model", model)
         if self.tools_emulated == frozenset():
             self.unused = ("around_model", "around_tool")
         elif self.model is not None:

@@ -15,7 +15,7 @@ from langgraph.types import Command
 
 from agent_factory import AgentMiddleware, AgentState, Ordering, ToolCallRequest
 from agent_factory.middleware._shared.messages import tool_names
-from agent_factory.middleware._shared.retry import Backoff, OnFailure, Retries, RetryOn
+from agent_factory.middleware._shared.retry import OnFailure, Retries, RetryOn
 
 __all__ = ["ToolRetryMiddleware"]
 
@@ -80,8 +80,8 @@ class ToolRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.tool_names = tool_names(tools)
         self.expected_tools = self.tool_names or ()
         self.max_retries = max_retries
-        backoff = Backoff(backoff_factor, initial_delay, max_delay, jitter)
-        self._retries = Retries(self.name, max_retries, retry_on, on_failure, backoff)
+        waits = (backoff_factor, initial_delay, max_delay, jitter)
+        self._retries = Retries(self.name, max_retries, retry_on, on_failure, *waits)
 
     def around_tool(
         self, request: ToolCallRequest

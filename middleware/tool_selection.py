@@ -16,7 +16,6 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.types import Command
@@ -32,10 +31,9 @@ from agent_factory import (
     Ordering,
     PrivateStateAttr,
     TurnError,
-    init_model,
 )
 from agent_factory.middleware._shared.messages import last_user_message, tool_names
-from agent_factory.middleware._shared.provider_conversion import forced_tool
+from agent_factory.middleware._shared.models import forced_tool, given_model
 from agent_factory.middleware._shared.transcript import render
 from agent_factory.middleware._shared.validation import check_choice, check_count
 
@@ -158,8 +156,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        if not isinstance(model, str | Runnable | None):
-            raise TypeError(f"model must be a chat model or 'provider:name', got {model!r}.")
+        self.model = None if model is None else given_model("model", model)
         if not isinstance(system_prompt, str):
             raise TypeError(f"system_prompt must be a string, got {system_prompt!r}.")
         check_count("max_tools", max_tools, 1)
@@ -168,7 +165,6 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
             check_choice("on_parsing_failure", on_parsing_failure, ("error", "all", "none"))
         elif not callable(on_parsing_failure) and on_parsing_failure:
             tool_names(on_parsing_failure, "on_parsing_failure")
-        self.model = None if model is None else init_model(model)
         self.system_prompt = system_prompt
         self.max_tools = max_tools
         names = tool_names(always_include, "always_include") if always_include else None
