@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langgraph.types import Command, Overwrite
 
 from agent_factory.middleware._shared.messages import CALL_BLOCKS, INPUT_KEYS
-from agent_factory.middleware._shared.redaction.rules import RedactionRule
+from agent_factory.middleware._shared.redaction import RedactionRule
 
 TextPath = tuple[Hashable, ...]
 """Path to a string in a message: keys, and for list items what chunks are merged by."""

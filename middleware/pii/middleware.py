@@ -23,9 +23,10 @@ from agent_factory import (
     PrivateStateAttr,
     ToolCallRequest,
 )
-from agent_factory.middleware._shared.redaction.detectors import DetectorLike, PIIMatch
-from agent_factory.middleware._shared.redaction.rules import (
+from agent_factory.middleware._shared.redaction import (
+    DetectorLike,
     PIIDetectionError,
+    PIIMatch,
     RedactionRule,
     Strategy,
 )

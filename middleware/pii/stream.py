@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessageChunk
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 
-from agent_factory.middleware._shared.redaction.rules import RedactionRule
+from agent_factory.middleware._shared.redaction import RedactionRule
 from agent_factory.middleware.pii.messages import (
     CALL_KEYS,
     EXTRAS,

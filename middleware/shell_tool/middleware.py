@@ -19,7 +19,7 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, model_validator
 
 from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, ToolRuntime
-from agent_factory.middleware._shared.redaction.rules import RedactionRule
+from agent_factory.middleware._shared.redaction import RedactionRule
 from agent_factory.middleware.shell_tool.policies import (
     ExecutionPolicy,
     HostExecutionPolicy,

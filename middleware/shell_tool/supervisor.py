@@ -12,7 +12,7 @@ from typing import Final
 from langchain_core.messages import ToolMessage
 
 from agent_factory import TurnError
-from agent_factory.middleware._shared.redaction.rules import PIIDetectionError, RedactionRule
+from agent_factory.middleware._shared.redaction import PIIDetectionError, RedactionRule
 from agent_factory.middleware.shell_tool.output import KEPT_BYTES, truncate_output
 from agent_factory.middleware.shell_tool.policies import ExecutionPolicy
 from agent_factory.middleware.shell_tool.process import (
