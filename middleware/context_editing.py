@@ -8,7 +8,7 @@ cache serves it, and results are not cleared again in each turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -21,6 +21,8 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     ExtendedModelResponse,
+    Flow,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
@@ -100,10 +102,7 @@ class ClearToolUsesEdit:
 
     def __post_init__(self) -> None:
         for name in ("trigger", "clear_at_least", "keep"):
-            number = getattr(self, name)
-            if number is None:
-                raise ValueError(f"{name} must be a whole number of at least 0, got None.")
-            check_count(name, number)
+            check_count(name, getattr(self, name), required=True)
         names = self.exclude_tools
         several = isinstance(names, list | tuple | set | frozenset)
         if not several or not all(isinstance(name, str) for name in names):
@@ -208,9 +207,7 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.token_count_method = token_count_method
         self.token_counter = token_counter
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Call the model with the edited conversation, and write the edit to the thread."""
         messages = self._edited_messages(request)
         response: ModelResponse[Any]

@@ -6,7 +6,7 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -15,6 +15,7 @@ from agent_factory import (
     AgentFactoryError,
     AgentMiddleware,
     AgentState,
+    Flow,
     ModelRequest,
     ModelResponse,
     Ordering,
@@ -106,7 +107,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         ]
         self._handle = handle
 
-    def around_model(self, request: ModelRequest[Any]) -> Generator[Any, Any, ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Ask the agent's model, then the others, until one answers."""
         failures: list[str] = []
         last: Exception | ModelResponse[Any] | None = None

@@ -7,7 +7,7 @@ at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    Flow,
     ModelRequest,
     ModelResponse,
     Ordering,
@@ -147,7 +148,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self._is_refusal = is_refusal
         self._on_refusal = on_refusal
 
-    def around_model(self, request: ModelRequest[Any]) -> Generator[Any, Any, ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Ask the agent's model, then the others, until one does not refuse."""
         first: AIMessage | None = None
         refusals: list[dict[str, Any]] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import isawaitable, iscoroutine
@@ -29,6 +29,7 @@ from agent_factory import (
     ExtendedModelResponse,
     Flow,
     Invoke,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
@@ -250,9 +251,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             return self._given
         return _FunctionClassifier(self._given)
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Ask the model that the turn was sent to."""
         messages = request.state["messages"]
         asked = last_user_message(messages)

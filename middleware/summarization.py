@@ -9,7 +9,7 @@ nothing.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
 
@@ -35,6 +35,7 @@ from agent_factory import (
     ExtendedModelResponse,
     Flow,
     Invoke,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
@@ -48,7 +49,7 @@ from agent_factory.middleware._shared.token_counter import (
     tokens_sent,
 )
 from agent_factory.middleware._shared.transcript import pages, render
-from agent_factory.middleware._shared.validation import check_count
+from agent_factory.middleware._shared.validation import check_count, check_string
 
 __all__ = ["DEFAULT_SUMMARY_PROMPT", "ContextSize", "SummarizationMiddleware", "TriggerClause"]
 
@@ -183,8 +184,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
         super().__init__(name=name)
         self.model = given_model("model", model)
         check_token_counter(token_counter)
-        if not isinstance(summary_prompt, str):
-            raise TypeError(f"summary_prompt must be a string, got {summary_prompt!r}.")
+        check_string("summary_prompt", summary_prompt)
         check_count("trim_tokens_to_summarize: tokens", trim_tokens_to_summarize, 1)
         self.keep = validated_size("keep", keep)
         self.trigger = validated_trigger(trigger, window_of(self.model))
@@ -201,9 +201,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 'a model with profile={"max_input_tokens": ...}.'
             )
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Summarize if the trigger is reached, and call the model with the shorter conversation."""
         old = self._messages_to_summarize(request)
         text = (yield from self._summarize(old)) if old else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -25,6 +25,7 @@ from pydantic import BaseModel, ValidationError
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    Flow,
     Invoke,
     ModelRequest,
     ModelResponse,
@@ -113,7 +114,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
         self._models_by_message: OrderedDict[str, Any] = OrderedDict()
         self._checked_names = False
 
-    def around_model(self, request: ModelRequest[Any]) -> Generator[Any, Any, ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Remember which model made the calls that are to be emulated."""
         response: ModelResponse[Any] = yield request
         for message in response.result:
@@ -126,9 +127,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
                 self._models_by_message.popitem(last=False)
         return response
 
-    def around_tool(
-        self, request: ToolCallRequest
-    ) -> Generator[Any, Any, ToolMessage | Command[Any]]:
+    def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Let a model invent the result, or let the tool run."""
         if self.tools_emulated and not self._checked_names:
             # Once, before the real tool runs because its name is misspelt.

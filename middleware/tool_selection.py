@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import or_
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
@@ -26,6 +26,7 @@ from agent_factory import (
     ExtendedModelResponse,
     Flow,
     Invoke,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
@@ -35,7 +36,7 @@ from agent_factory import (
 from agent_factory.middleware._shared.messages import last_user_message, tool_names
 from agent_factory.middleware._shared.models import forced_tool, given_model
 from agent_factory.middleware._shared.transcript import render
-from agent_factory.middleware._shared.validation import check_choice, check_count
+from agent_factory.middleware._shared.validation import check_choice, check_count, check_string
 
 __all__ = [
     "DEFAULT_SYSTEM_PROMPT",
@@ -157,8 +158,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     ) -> None:
         super().__init__(name=name)
         self.model = None if model is None else given_model("model", model)
-        if not isinstance(system_prompt, str):
-            raise TypeError(f"system_prompt must be a string, got {system_prompt!r}.")
+        check_string("system_prompt", system_prompt)
         check_count("max_tools", max_tools, 1)
         check_count("max_retries", max_retries, required=True)
         if isinstance(on_parsing_failure, str):
@@ -173,9 +173,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         self.max_retries = max_retries
         self.on_parsing_failure = on_parsing_failure
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Offer the tools chosen for the user's last message; have them chosen if it is new."""
         response: ModelResponse[Any]
         most = self.max_tools or 1

@@ -107,6 +107,11 @@ def tool_names(
     return frozenset(names)
 
 
+def error_result(call: Any, text: str, **fields: Any) -> ToolMessage:
+    """The result of a call that failed or did not run, for the model to read."""
+    return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error", **fields)
+
+
 def last_user_message(messages: Sequence[AnyMessage]) -> int | None:
     """The index of the last message that the user wrote; None if there is none.
 
@@ -141,12 +146,7 @@ def given_up(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
     answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
     calls = [*message.tool_calls, *message.invalid_tool_calls] if message else []
     return [
-        ToolMessage(
-            "This call did not run: the run ended here.",
-            tool_call_id=call["id"],
-            name=call["name"],
-            status="error",
-        )
+        error_result(call, "This call did not run: the run ended here.")
         for call in calls
         if call["id"] and call["id"] not in answered
     ]

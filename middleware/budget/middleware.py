@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from time import monotonic
 from typing import Annotated, Any, Literal, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable
 from langgraph.runtime import Runtime
@@ -23,6 +23,7 @@ from agent_factory import (
     AgentMiddleware,
     ExtendedModelResponse,
     Flow,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
@@ -32,7 +33,7 @@ from agent_factory import (
 )
 from agent_factory.middleware._shared.final_answer import final_message, request_final_answer
 from agent_factory.middleware._shared.interrupts import ask
-from agent_factory.middleware._shared.messages import last_turn, unanswered
+from agent_factory.middleware._shared.messages import error_result, last_turn, unanswered
 from agent_factory.middleware._shared.token_counter import (
     TokenCounter,
     check_token_counter,
@@ -272,9 +273,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         """Async variant of `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, AIMessage | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Make the call if it fits, and record its cost."""
         accounting = CallAccounting(self.name, request.state, request.runtime)
         plan = Plan(self, request, accounting)
@@ -329,15 +328,8 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             reserved = self._ledger.reserve(_ONE_TOOL_CALL)
         except BudgetExceededError as error:
             accounting.add({"refused": 1})
-            return [
-                ToolMessage(
-                    f"Error: {call['name']} did not run: {error.explanation}. Go on without it.",
-                    tool_call_id=call["id"],
-                    name=call["name"],
-                    status="error",
-                ),
-                Command(update=accounting.update()),
-            ]
+            text = f"Error: {call['name']} did not run: {error.explanation}. Go on without it."
+            return [error_result(call, text), Command(update=accounting.update())]
         with reserved as reservation:
             try:
                 result = yield request
