@@ -27,18 +27,10 @@ from agent_factory import (
     ModelResponse,
     Ordering,
 )
-from agent_factory.middleware._shared.messages import (
-    calls_of_results,
-    is_cleared,
-    without_inputs,
-    without_result,
-)
-from agent_factory.middleware._shared.token_counter import (
-    TokenCounter,
-    check_token_counter,
-    tokens_sent,
-)
-from agent_factory.middleware._shared.validation import check_choice, check_count
+
+from ._shared.messages import calls_of_results, is_cleared, without_inputs, without_result
+from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
+from ._shared.validation import check_choice, check_count
 
 __all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware"]
 

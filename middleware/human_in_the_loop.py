@@ -23,9 +23,6 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from agent_factory import AgentMiddleware, AgentState, Flow, Ordering, ToolCallRequest
-from agent_factory.middleware._shared.interrupts import ask
-from agent_factory.middleware._shared.messages import last_turn, unanswered
-from agent_factory.middleware._shared.validation import check_choice
 from agent_factory.review.records import (
     original_of,
     split_decisions,
@@ -34,6 +31,10 @@ from agent_factory.review.records import (
     with_review,
     write_notice,
 )
+
+from ._shared.interrupts import ask
+from ._shared.messages import last_turn, unanswered
+from ._shared.validation import check_choice
 
 __all__ = [
     "DEFAULT_EDIT_NOTICE",

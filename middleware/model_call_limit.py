@@ -20,13 +20,10 @@ from agent_factory import (
     TurnError,
     hook_config,
 )
-from agent_factory.middleware._shared.final_answer import (
-    final_message,
-    request_final_answer,
-    used_up,
-)
-from agent_factory.middleware._shared.messages import given_up
-from agent_factory.middleware._shared.validation import check_choice, check_limits
+
+from ._shared.final_answer import final_message, request_final_answer, used_up
+from ._shared.messages import given_up
+from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
 

@@ -21,12 +21,9 @@ from agent_factory import (
     Ordering,
     OutputError,
 )
-from agent_factory.middleware._shared.errors import (
-    are_exception_types,
-    format_error,
-    is_sync_function,
-)
-from agent_factory.middleware._shared.models import (
+
+from ._shared.errors import are_exception_types, format_error, is_sync_function
+from ._shared.models import (
     AlternateModel,
     ModelEntry,
     mark_writer,

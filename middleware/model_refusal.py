@@ -22,8 +22,9 @@ from agent_factory import (
     OutputError,
     TurnError,
 )
-from agent_factory.middleware._shared.errors import is_async
-from agent_factory.middleware._shared.models import (
+
+from ._shared.errors import is_async
+from ._shared.models import (
     AlternateModel,
     ModelEntry,
     mark_writer,
@@ -31,7 +32,7 @@ from agent_factory.middleware._shared.models import (
     request_to,
     with_metadata,
 )
-from agent_factory.middleware._shared.validation import check_choice
+from ._shared.validation import check_choice
 
 __all__ = ["ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"]
 

@@ -11,7 +11,8 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, ModelResponse
-from agent_factory.middleware._shared.retry import OnFailure, Retries, RetryOn
+
+from ._shared.retry import OnFailure, Retries, RetryOn
 
 __all__ = ["ModelRetryMiddleware"]
 

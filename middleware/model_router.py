@@ -37,17 +37,11 @@ from agent_factory import (
     TurnError,
     init_model,
 )
-from agent_factory.middleware._shared.errors import is_async
-from agent_factory.middleware._shared.messages import last_user_message
-from agent_factory.middleware._shared.models import (
-    AlternateModel,
-    ModelEntry,
-    is_model,
-    mark_writer,
-    request_to,
-    text_of,
-)
-from agent_factory.middleware._shared.transcript import render
+
+from ._shared.errors import is_async
+from ._shared.messages import last_user_message
+from ._shared.models import AlternateModel, ModelEntry, is_model, mark_writer, request_to, text_of
+from ._shared.transcript import render
 
 __all__ = [
     "DEFAULT_INSTRUCTIONS",

@@ -21,9 +21,10 @@ from typing import Any, Final, Literal
 from langchain_core.tools import BaseTool
 
 from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, ModelResponse, TurnError
-from agent_factory.middleware._shared.messages import tool_names
-from agent_factory.middleware._shared.models import forced_tool, unbound
-from agent_factory.middleware._shared.validation import check_choice
+
+from ._shared.messages import tool_names
+from ._shared.models import forced_tool, unbound
+from ._shared.validation import check_choice
 
 __all__ = ["ProviderToolSearchMiddleware"]
 

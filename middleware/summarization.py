@@ -41,15 +41,12 @@ from agent_factory import (
     Ordering,
     init_model,
 )
-from agent_factory.middleware._shared.errors import is_async
-from agent_factory.middleware._shared.models import given_model, is_model, text_of
-from agent_factory.middleware._shared.token_counter import (
-    TokenCounter,
-    check_token_counter,
-    tokens_sent,
-)
-from agent_factory.middleware._shared.transcript import pages, render
-from agent_factory.middleware._shared.validation import check_count, check_string
+
+from ._shared.errors import is_async
+from ._shared.models import given_model, is_model, text_of
+from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
+from ._shared.transcript import pages, render
+from ._shared.validation import check_count, check_string
 
 __all__ = ["DEFAULT_SUMMARY_PROMPT", "ContextSize", "SummarizationMiddleware", "TriggerClause"]
 

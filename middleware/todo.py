@@ -23,8 +23,9 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, OmitFromInput
-from agent_factory.middleware._shared.messages import last_turn, unanswered
-from agent_factory.middleware._shared.validation import check_string
+
+from ._shared.messages import last_turn, unanswered
+from ._shared.validation import check_string
 
 __all__ = [
     "DEFAULT_SYSTEM_PROMPT",

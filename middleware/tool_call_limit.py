@@ -41,19 +41,10 @@ from agent_factory import (
     TurnError,
     hook_config,
 )
-from agent_factory.middleware._shared.final_answer import (
-    asks_for_retry,
-    final_message,
-    request_final_answer,
-    used_up,
-)
-from agent_factory.middleware._shared.messages import (
-    error_result,
-    given_up,
-    last_turn,
-    unanswered,
-)
-from agent_factory.middleware._shared.validation import check_choice, check_limits
+
+from ._shared.final_answer import asks_for_retry, final_message, request_final_answer, used_up
+from ._shared.messages import error_result, given_up, last_turn, unanswered
+from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ToolCallLimitExceededError", "ToolCallLimitMiddleware", "ToolCallLimitState"]
 

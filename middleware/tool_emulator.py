@@ -33,8 +33,9 @@ from agent_factory import (
     ToolCallRequest,
     TurnError,
 )
-from agent_factory.middleware._shared.messages import tool_names
-from agent_factory.middleware._shared.models import given_model
+
+from ._shared.messages import tool_names
+from ._shared.models import given_model
 
 __all__ = ["LLMToolEmulator"]
 

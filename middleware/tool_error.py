@@ -25,8 +25,9 @@ from agent_factory import (
     ToolCallRequest,
     TurnError,
 )
-from agent_factory.middleware._shared.errors import checked_text, format_error, is_async
-from agent_factory.middleware._shared.messages import error_result, tool_names
+
+from ._shared.errors import checked_text, format_error, is_async
+from ._shared.messages import error_result, tool_names
 
 __all__ = ["ToolErrorMiddleware"]
 

@@ -14,8 +14,9 @@ from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
 from agent_factory import AgentMiddleware, AgentState, Flow, Ordering, ToolCallRequest
-from agent_factory.middleware._shared.messages import error_result, tool_names
-from agent_factory.middleware._shared.retry import OnFailure, Retries, RetryOn
+
+from ._shared.messages import error_result, tool_names
+from ._shared.retry import OnFailure, Retries, RetryOn
 
 __all__ = ["ToolRetryMiddleware"]
 

@@ -33,10 +33,11 @@ from agent_factory import (
     PrivateStateAttr,
     TurnError,
 )
-from agent_factory.middleware._shared.messages import last_user_message, tool_names
-from agent_factory.middleware._shared.models import forced_tool, given_model
-from agent_factory.middleware._shared.transcript import render
-from agent_factory.middleware._shared.validation import check_choice, check_count, check_string
+
+from ._shared.messages import last_user_message, tool_names
+from ._shared.models import forced_tool, given_model
+from ._shared.transcript import render
+from ._shared.validation import check_choice, check_count, check_string
 
 __all__ = [
     "DEFAULT_SYSTEM_PROMPT",

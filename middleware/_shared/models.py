@@ -24,9 +24,10 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agent_factory import ModelRequest, ModelResponse, init_model
-from agent_factory.middleware._shared.errors import is_sync_function
-from agent_factory.middleware._shared.messages import CALL_BLOCKS, REASONING_BLOCKS
 from agent_factory.structured_output.strategies import AutoStrategy, ProviderStrategy, ToolStrategy
+
+from .errors import is_sync_function
+from .messages import CALL_BLOCKS, REASONING_BLOCKS
 
 Model = str | BaseChatModel | Runnable[Any, Any]
 """A chat model, perhaps with arguments bound to it, or "provider:name"."""

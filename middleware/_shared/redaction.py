@@ -25,7 +25,8 @@ from sys import maxsize
 from typing import Any, Literal, NamedTuple, TypedDict, get_args
 
 from agent_factory import TurnError
-from agent_factory.middleware._shared.validation import check_choice
+
+from .validation import check_choice
 
 TIME_LIMIT = 1.0
 """Seconds that a user's regular expression may take for one text."""

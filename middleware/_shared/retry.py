@@ -10,13 +10,9 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 from tenacity import RetryCallState, Retrying, wait_exponential, wait_random_exponential
 
 from agent_factory import AgentFactoryError, Flow, Sleep
-from agent_factory.middleware._shared.errors import (
-    are_exception_types,
-    checked_text,
-    format_error,
-    is_sync_function,
-)
-from agent_factory.middleware._shared.validation import check_count, check_number
+
+from .errors import are_exception_types, checked_text, format_error, is_sync_function
+from .validation import check_count, check_number
 
 RetryOn = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
 """The exceptions that are retried: types, or a predicate."""

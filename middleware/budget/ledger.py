@@ -17,15 +17,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from agent_factory.middleware.budget.limits import Account, BudgetExceededError, Limits, Spent
-from agent_factory.middleware.budget.prices import (
-    ModelName,
-    Price,
-    PriceFunction,
-    Prices,
-    amount_of,
-    usage_of,
-)
+from .limits import Account, BudgetExceededError, Limits, Spent
+from .prices import ModelName, Price, PriceFunction, Prices, amount_of, usage_of
 
 _NOTHING = Spent()
 _MAX_RECORDED = 4096

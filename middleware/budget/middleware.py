@@ -40,29 +40,11 @@ from agent_factory.middleware._shared.token_counter import (
     tokens_sent,
 )
 from agent_factory.middleware._shared.validation import check_choice, check_number
-from agent_factory.middleware.budget.ledger import Ledger, NoLedger, Reservation
-from agent_factory.middleware.budget.limits import (
-    BOUGHT,
-    Account,
-    BudgetExceededError,
-    Limits,
-    Spent,
-)
-from agent_factory.middleware.budget.prices import (
-    Price,
-    PriceFunction,
-    Prices,
-    amount_of,
-    name_of,
-    tokens,
-    usage_of,
-)
-from agent_factory.middleware.budget.state import (
-    BudgetState,
-    CallAccounting,
-    extra_key,
-    thread_part,
-)
+
+from .ledger import Ledger, NoLedger, Reservation
+from .limits import BOUGHT, Account, BudgetExceededError, Limits, Spent
+from .prices import Price, PriceFunction, Prices, amount_of, name_of, tokens, usage_of
+from .state import BudgetState, CallAccounting, extra_key, thread_part
 
 _OVER = "the budget of this run is used up"
 _WARNING = (

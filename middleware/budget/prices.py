@@ -17,8 +17,9 @@ from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory import TurnError
 from agent_factory.middleware._shared.validation import check_number
-from agent_factory.middleware.budget.limits import Spent
 from agent_factory.upstream import model_params
+
+from .limits import Spent
 
 _PER_MILLION = 1_000_000
 _WRITTEN_FOR_1H = "ephemeral_1h_input_tokens"

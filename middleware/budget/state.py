@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, NotRequired
 from langgraph.channels.untracked_value import UntrackedValue
 
 from agent_factory import AgentState, PrivateStateAttr
-from agent_factory.middleware.budget.limits import Account, Limits, Record
 from agent_factory.upstream import task_identity
+
+from .limits import Account, Limits, Record
 
 # A record holds the fields of Spent, and these:
 #   warned    the highest mark of `warn_at` that the model was warned at

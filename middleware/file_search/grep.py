@@ -18,8 +18,8 @@ from pathlib import Path
 from threading import TIMEOUT_MAX, Timer
 from typing import Any, Literal, NamedTuple
 
-from agent_factory.middleware.file_search.globs import Parts, Scope
-from agent_factory.middleware.file_search.tree import Deadline, Tree
+from .globs import Parts, Scope
+from .tree import Deadline, Tree
 
 Mode = Literal["files_with_matches", "content", "count"]
 

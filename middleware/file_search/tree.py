@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
-from agent_factory.middleware.file_search.globs import Parts, Scope, States
+from .globs import Parts, Scope, States
 
 HAS_DESCRIPTORS = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 

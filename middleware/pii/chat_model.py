@@ -18,8 +18,8 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langgraph.constants import TAG_NOSTREAM
 
-from agent_factory.middleware.pii.messages import Guard
-from agent_factory.middleware.pii.stream import AnswerStream
+from .messages import Guard
+from .stream import AnswerStream
 
 Stop = list[str] | None
 """The words at which a model stops."""

@@ -31,13 +31,9 @@ from agent_factory.middleware._shared.redaction import (
     RedactionRule,
     Strategy,
 )
-from agent_factory.middleware.pii.chat_model import guard_model
-from agent_factory.middleware.pii.messages import (
-    Guard,
-    redact_message,
-    redact_result,
-    redact_value,
-)
+
+from .chat_model import guard_model
+from .messages import Guard, redact_message, redact_result, redact_value
 
 # Guarded models to remember. The agent caches the tools it has bound to a model by identity, so
 # the same model must get the same wrapper.

@@ -14,14 +14,8 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 
 from agent_factory.middleware._shared.redaction import RedactionRule
-from agent_factory.middleware.pii.messages import (
-    CALL_KEYS,
-    EXTRAS,
-    Guard,
-    TextPath,
-    is_call,
-    map_answer,
-)
+
+from .messages import CALL_KEYS, EXTRAS, Guard, TextPath, is_call, map_answer
 
 # Held text is examined again when it has grown by an eighth: so a text that never settles takes
 # time proportional to its length.

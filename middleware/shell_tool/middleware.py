@@ -20,17 +20,10 @@ from pydantic import BaseModel, Field, model_validator
 
 from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, ToolRuntime
 from agent_factory.middleware._shared.redaction import RedactionRule
-from agent_factory.middleware.shell_tool.policies import (
-    ExecutionPolicy,
-    HostExecutionPolicy,
-    check_text,
-)
-from agent_factory.middleware.shell_tool.session import Job, Sessions
-from agent_factory.middleware.shell_tool.supervisor import (
-    DESCRIPTION,
-    ShellSettings,
-    ShellSupervisor,
-)
+
+from .policies import ExecutionPolicy, HostExecutionPolicy, check_text
+from .session import Job, Sessions
+from .supervisor import DESCRIPTION, ShellSettings, ShellSupervisor
 
 
 class ShellInput(BaseModel):

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from io import FileIO
 from typing import Literal, cast
 
-from agent_factory.middleware.shell_tool.output import KEPT_BYTES, Output, decode
-from agent_factory.middleware.shell_tool.policies import Launch
-from agent_factory.middleware.shell_tool.process_tree import COOKIE, ProcessTree
+from .output import KEPT_BYTES, Output, decode
+from .policies import Launch
+from .process_tree import COOKIE, ProcessTree
 
 POLL = 0.02  # seconds between two checks of the clock, of cancellation and of the process number
 # First line a shell reads: errors go to the output, and descriptor 9 is for the end markers.

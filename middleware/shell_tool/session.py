@@ -20,12 +20,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
-from agent_factory.middleware.shell_tool.process import POLL, Cancelled
-from agent_factory.middleware.shell_tool.supervisor import (
-    ShellError,
-    ShellSettings,
-    ShellSupervisor,
-)
+from .process import POLL, Cancelled
+from .supervisor import ShellError, ShellSettings, ShellSupervisor
 
 T = TypeVar("T")
 Work = Callable[[ShellSupervisor, Cancelled], T]

@@ -13,15 +13,10 @@ from langchain_core.messages import ToolMessage
 
 from agent_factory import TurnError
 from agent_factory.middleware._shared.redaction import PIIDetectionError, RedactionRule
-from agent_factory.middleware.shell_tool.output import KEPT_BYTES, truncate_output
-from agent_factory.middleware.shell_tool.policies import ExecutionPolicy
-from agent_factory.middleware.shell_tool.process import (
-    Cancelled,
-    CannotStart,
-    CommandResult,
-    ShellProcess,
-    new_token,
-)
+
+from .output import KEPT_BYTES, truncate_output
+from .policies import ExecutionPolicy
+from .process import Cancelled, CannotStart, CommandResult, ShellProcess, new_token
 
 DESCRIPTION: Final = """\
 Run commands in a {shell} shell. It is one session: working directory, variables and functions \
