@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from agent_factory.types import ResponseT as ResponseT
     from agent_factory.types import StateT as StateT
 
-_HOME = {
+HOMES = {
     "langgraph.prebuilt": (
         "InjectedState",
         "InjectedStore",
@@ -158,4 +158,4 @@ def lazy_names(
     return sorted(module_of), load, lambda: sorted({*namespace, *module_of})
 
 
-__all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)
+__all__, __getattr__, __dir__ = lazy_names(__name__, HOMES)

@@ -16,7 +16,7 @@ if __name__ != "agent_factory.middleware":  # e.g. ``import middleware`` from th
 # ruff: noqa: F403  # Only type checkers read these imports, and each of the modules has __all__.
 from typing import TYPE_CHECKING
 
-from agent_factory import lazy_names
+from agent_factory import HOMES, lazy_names
 
 if TYPE_CHECKING:
     from agent_factory import AgentMiddleware as AgentMiddleware
@@ -70,33 +70,10 @@ if TYPE_CHECKING:
     from .tool_selection import ToolSelectionError as ToolSelectionError
 
 _HOME = {
-    "agent_factory": (
-        "AgentMiddleware",
-        "AgentState",
-        "ContextT",
-        "ExtendedModelResponse",
-        "InputAgentState",
-        "JumpTo",
-        "ModelCallResult",
-        "ModelRequest",
-        "ModelResponse",
-        "OmitFromInput",
-        "OmitFromOutput",
-        "OmitFromSchema",
-        "OutputAgentState",
-        "PrivateStateAttr",
-        "ResponseT",
-        "Runtime",
-        "StateT",
-        "ToolCallRequest",
-        "after_agent",
-        "after_model",
-        "before_agent",
-        "before_model",
-        "dynamic_prompt",
-        "hook_config",
-        "wrap_model_call",
-        "wrap_tool_call",
+    "agent_factory": (  # what a middleware is written with
+        *HOMES["agent_factory.types"],
+        *HOMES["agent_factory.hooks.decorators"],
+        *("AgentMiddleware", "Runtime", "ToolCallRequest", "hook_config"),
     ),
     ".budget": (
         "BudgetExceededError",

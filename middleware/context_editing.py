@@ -201,21 +201,6 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Call the model with the edited conversation, and write the edit to the thread."""
-        messages = self._edited_messages(request)
-        response: ModelResponse[Any]
-        if _is_same(messages, request.messages):
-            response = yield request
-            return response
-        response = yield request.override(messages=messages)
-        # Messages that the thread does not hold are for this call only, and so is their order.
-        stored = {message.id for message in request.state.get("messages", ()) if message.id}
-        before = {message.id: message for message in request.messages if message.id in stored}
-        after = {message.id: message for message in messages}
-        changed = [m for key, m in after.items() if key in before and m is not before[key]]
-        removed = [RemoveMessage(id=str(key)) for key in before if key not in after]
-        return ExtendedModelResponse(response, Command(update={"messages": [*changed, *removed]}))
-
-    def _edited_messages(self, request: ModelRequest[Any]) -> list[AnyMessage]:
         counter: TokenCounter = (
             (lambda messages: request.model.get_num_tokens_from_messages(list(messages)))
             if self.token_count_method == "model"
@@ -239,7 +224,18 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     f"{type(edit).__name__}.apply must return messages or None, got {edited!r}."
                 )
             messages = list(edited)
-        return messages
+        response: ModelResponse[Any]
+        if _is_same(messages, request.messages):
+            response = yield request
+            return response
+        response = yield request.override(messages=messages)
+        # Messages that the thread does not hold are for this call only, and so is their order.
+        stored = {message.id for message in request.state.get("messages", ()) if message.id}
+        before = {message.id: message for message in request.messages if message.id in stored}
+        after = {message.id: message for message in messages}
+        changed = [m for key, m in after.items() if key in before and m is not before[key]]
+        removed = [RemoveMessage(id=str(key)) for key in before if key not in after]
+        return ExtendedModelResponse(response, Command(update={"messages": [*changed, *removed]}))
 
 
 def _is_same(messages: list[AnyMessage], others: list[AnyMessage]) -> bool:

@@ -178,7 +178,14 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         assert first is not None  # the loop only ends after a refusal
         if self._on_refusal == "error":
             raise ModelRefusalError(first, refusals)
-        return _with_refusals(ModelResponse([_without_calls(first)]), refusals)
+        if first.tool_calls or first.invalid_tool_calls:
+            # The calls that the refusal had begun must not run. OpenAI's integration repeats them
+            # in `additional_kwargs`.
+            repeated = ("tool_calls", "function_call")
+            kwargs = {k: v for k, v in first.additional_kwargs.items() if k not in repeated}
+            update = {"content": str(first.text), "tool_calls": [], "invalid_tool_calls": []}
+            first = first.model_copy(update={**update, "additional_kwargs": kwargs})
+        return _with_refusals(ModelResponse([first]), refusals)
 
     def _refusal_reason(self, message: AIMessage | None) -> str | None:
         """Why a message counts as a refusal; None if it does not."""
@@ -237,19 +244,3 @@ def _with_refusals(
 ) -> ModelResponse[Any]:
     """The response with the list of earlier refusals in the metadata of its answer."""
     return with_metadata(response, lambda metadata: {**metadata, "refusals": refusals})
-
-
-def _without_calls(message: AIMessage) -> AIMessage:
-    """A refusal without the tool calls that it had begun: they must not run."""
-    if not message.tool_calls and not message.invalid_tool_calls:
-        return message
-    # OpenAI's integration repeats the calls in `additional_kwargs`.
-    repeated = ("tool_calls", "function_call")
-    kwargs = {k: v for k, v in message.additional_kwargs.items() if k not in repeated}
-    update = {
-        "content": str(message.text),
-        "tool_calls": [],
-        "invalid_tool_calls": [],
-        "additional_kwargs": kwargs,
-    }
-    return message.model_copy(update=update)

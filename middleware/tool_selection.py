@@ -181,7 +181,19 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         if len(request.tools) <= most and not self.always_include:
             response = yield request
             return response
-        options = self._options(request)
+        client = [tool for tool in request.tools if isinstance(tool, BaseTool)]
+        offered = [tool.name for tool in client]
+        if missing := sorted(self.always_include - set(offered)):
+            raise ToolSelectionError(
+                self.name,
+                f"always includes {', '.join(map(repr, missing))}, and no such tool is offered; "
+                f"there are {', '.join(offered) or 'none'}.",
+                "Correct always_include, or put the layer that adds the tool before this one.",
+                "",
+                offered,
+            )
+        kept = {*self.always_include, forced_tool(request.tool_choice)}
+        options = [tool for tool in client if tool.name not in kept]
         names = [tool.name for tool in options]
         asked = None if len(options) <= most else last_user_message(request.messages)
         if asked is None:
@@ -199,22 +211,6 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         response = yield request.override(tools=tools)
         update = {"tool_selections": {self.name: selection}}
         return ExtendedModelResponse(response, Command(update=update))
-
-    def _options(self, request: ModelRequest[Any]) -> list[BaseTool]:
-        """The tools to choose from; an error if a tool of `always_include` is not offered."""
-        client = [tool for tool in request.tools if isinstance(tool, BaseTool)]
-        offered = [tool.name for tool in client]
-        if missing := sorted(self.always_include - set(offered)):
-            raise ToolSelectionError(
-                self.name,
-                f"always includes {', '.join(map(repr, missing))}, and no such tool is offered; "
-                f"there are {', '.join(offered) or 'none'}.",
-                "Correct always_include, or put the layer that adds the tool before this one.",
-                "",
-                offered,
-            )
-        kept = {*self.always_include, forced_tool(request.tool_choice)}
-        return [tool for tool in client if tool.name not in kept]
 
     def _choose(
         self, request: ModelRequest[Any], options: list[BaseTool], asked: int

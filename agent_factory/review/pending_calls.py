@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -178,7 +178,16 @@ def _interrupted_calls(
             value = interrupt.value
             keys = value.keys() if isinstance(value, Mapping) else set()
             if {"action_requests", "review_configs"} <= keys:
-                yield from _batched_calls(interrupt, own_calls)
+                left = list(own_calls)
+                pairs = zip(value["action_requests"], value["review_configs"], strict=True)
+                for position, (action, config) in enumerate(pairs):
+                    # The request names no ids: calls are matched by name and arguments, in order.
+                    wanted = action["name"], action["args"]
+                    same = [call for call in left if (call["name"], call["args"]) == wanted]
+                    if same:
+                        left.remove(same[0])
+                    id_ = str(same[0]["id"]) if same else f"{interrupt.id}/{position}"
+                    yield replace(_reviewed_call(id_, action, config, interrupt), batched=True)
             elif {"action_request", "review_config"} <= keys:
                 id_ = value.get("tool_call_id") or interrupt.id
                 yield _reviewed_call(
@@ -188,20 +197,6 @@ def _interrupted_calls(
                 call = calls.get(task.id, {"id": interrupt.id, "name": task.name, "args": {}})
                 id_, name, args = str(call["id"]), call["name"], call["args"]
                 yield PendingCall(id_, name, args, "question", ("respond",), value, interrupt.id)
-
-
-def _batched_calls(
-    interrupt: Interrupt, own_calls: Iterable[Mapping[str, Any]]
-) -> Iterator[PendingCall]:
-    requests, configs = interrupt.value["action_requests"], interrupt.value["review_configs"]
-    left = list(own_calls)
-    for position, (action, config) in enumerate(zip(requests, configs, strict=True)):
-        # The request names no ids: calls are matched by name and arguments, in order.
-        same = [c for c in left if (c["name"], c["args"]) == (action["name"], action["args"])]
-        if same:
-            left.remove(same[0])
-        call_id = str(same[0]["id"]) if same else f"{interrupt.id}/{position}"
-        yield replace(_reviewed_call(call_id, action, config, interrupt), batched=True)
 
 
 def _reviewed_call(

@@ -389,7 +389,19 @@ class Plan:
                 request = self._request_to(model, last=last)
                 if last:
                     return Call(request, reserved, last_because=refusals[0].explanation)
-                return self._with_warning(request, reserved, accounts)
+                # The first call above a mark of `warn_at` warns the model.
+                marks, share = budget._warn_at, max(map(Account.share, accounts))
+                mark = max((mark for mark in marks if share >= mark), default=0.0)
+                if mark <= self._accounting.run.get("warned", 0):
+                    return Call(request, reserved)
+                used = " and ".join(
+                    account.describe(name)
+                    for account in accounts
+                    for name, share in account.shares().items()
+                    if share >= marks[0]
+                )
+                messages = [*request.messages, HumanMessage(_WARNING.format(used=used))]
+                return Call(request.override(messages=messages), reserved, mark)
         return refusals[0]
 
     def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Spent:
@@ -415,24 +427,6 @@ class Plan:
     def _accounts(self) -> tuple[Account, ...]:
         own = self._accounting.accounts(self._budget.run, self._budget.thread)
         return (*own, self._budget._ledger.account())
-
-    def _with_warning(
-        self, request: ModelRequest[Any], reserved: Reservation, accounts: tuple[Account, ...]
-    ) -> Call:
-        """The call; if it is the first above a mark of `warn_at`, with a warning for the model."""
-        marks = self._budget._warn_at
-        share = max(map(Account.share, accounts))
-        mark = max((mark for mark in marks if share >= mark), default=0.0)
-        if mark <= self._accounting.run.get("warned", 0):
-            return Call(request, reserved)
-        used = " and ".join(
-            account.describe(name)
-            for account in accounts
-            for name, share in account.shares().items()
-            if share >= marks[0]
-        )
-        warning = HumanMessage(_WARNING.format(used=used))
-        return Call(request.override(messages=[*request.messages, warning]), reserved, mark)
 
     def _reserve(
         self, model: Any, accounts: tuple[Account, ...], *, last: bool

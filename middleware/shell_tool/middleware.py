@@ -252,24 +252,6 @@ def _parse_settings(
         raise ValueError(f"shell_command must be a shell such as ['bash'], got {shell!r}.")
     for word in shell:
         check_text("each word of shell_command", word)
-    rules = () if rules is None else rules
-    if not isinstance(rules, Sequence) or not all(isinstance(r, RedactionRule) for r in rules):
-        raise TypeError(
-            f"redaction_rules must be a list of RedactionRule, got {rules!r}. "
-            "Pass for example redaction_rules=[RedactionRule('email')]."
-        )
-    return ShellSettings(
-        policy=policy,
-        root=root,
-        shell=tuple(shell),
-        env=_parse_env(env),
-        startup=_parse_commands("startup_commands", startup),
-        shutdown=_parse_commands("shutdown_commands", shutdown),
-        rules=tuple(rules),
-    )
-
-
-def _parse_env(env: Any) -> Mapping[str, str]:
     if env is not None and not isinstance(env, Mapping):
         raise ValueError(f"env must be a dict of strings by name, got {env!r}.")
     for key, value in (env or {}).items():
@@ -283,7 +265,21 @@ def _parse_env(env: Any) -> Mapping[str, str]:
                 f"env[{key!r}] must be a string without NUL, got {type(value).__name__}. "
                 "Convert it with str()."
             )
-    return dict(env or {})
+    rules = () if rules is None else rules
+    if not isinstance(rules, Sequence) or not all(isinstance(r, RedactionRule) for r in rules):
+        raise TypeError(
+            f"redaction_rules must be a list of RedactionRule, got {rules!r}. "
+            "Pass for example redaction_rules=[RedactionRule('email')]."
+        )
+    return ShellSettings(
+        policy=policy,
+        root=root,
+        shell=tuple(shell),
+        env=dict(env or {}),
+        startup=_parse_commands("startup_commands", startup),
+        shutdown=_parse_commands("shutdown_commands", shutdown),
+        rules=tuple(rules),
+    )
 
 
 def _parse_commands(name: str, commands: Any) -> tuple[str, ...]:
