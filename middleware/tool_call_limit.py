@@ -351,10 +351,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     def _without_impossible_calls(
         self, request: ModelRequest[Any], response: ModelResponse[Any]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """The response with a record of this limit, and with calls refused that can't run anyway.
-
-        So nobody is asked to review them. Whether other calls may run is decided when they run.
-        """
+        """The response with a record of this limit; calls that can't run need no review."""
         message, tail = last_turn(cast("Any", response.result))
         if message is None or not message.tool_calls:
             return response

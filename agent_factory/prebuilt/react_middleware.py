@@ -107,7 +107,19 @@ class ModelCalls(AgentMiddleware[Any, Any]):
         request = request.override(messages=messages, state={**request.state, "messages": messages})
         if self._prompt is not None:
             prompted = yield Invoke(self._prompt, self._view(request.state))
-            request = request.override(messages=_as_messages(prompted))
+            several = isinstance(prompted, Sequence) and not isinstance(prompted, str)
+            try:
+                if isinstance(prompted, PromptValue):
+                    messages = prompted.to_messages()
+                else:
+                    messages = convert_to_messages(prompted if several else [prompted])
+            except (NotImplementedError, TypeError, ValueError) as error:
+                raise BadReturn(
+                    "prompt",
+                    f"must return messages, got {describe(prompted)}: {error}.",
+                    "Return a list of messages.",
+                ) from error
+            request = request.override(messages=messages)
         response: ModelResponse[Any] = yield request
         message = response.result[0]
         left: Any = request.state.get(STEPS)
@@ -149,18 +161,3 @@ class ModelCalls(AgentMiddleware[Any, Any]):
                 "Add a ToolMessage for each call, or remove the message with the calls.",
             )
         return messages  # type: ignore[no-any-return]
-
-
-def _as_messages(prompted: Any) -> list[BaseMessage]:
-    """The messages that a prompt returned."""
-    if isinstance(prompted, PromptValue):
-        return prompted.to_messages()
-    several = isinstance(prompted, Sequence) and not isinstance(prompted, str)
-    try:
-        return convert_to_messages(prompted if several else [prompted])
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise BadReturn(
-            "prompt",
-            f"must return messages, got {describe(prompted)}: {error}.",
-            "Return a list of messages.",
-        ) from error

@@ -27,10 +27,8 @@ _CLEARED_BY = "context_editing"
 
 
 def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, ToolCall]]:
-    """For the index of each result: the index of the message that made the call, and the call.
-
-    Ids may recur in a thread: the nearest call before the result counts.
-    """
+    """For the index of each result: the index of the message that made the call, and the call."""
+    # Ids may recur in a thread: the nearest call before the result counts.
     called: dict[str | None, tuple[int, ToolCall]] = {}
     found: dict[int, tuple[int, ToolCall]] = {}
     for index, message in enumerate(messages):
@@ -113,10 +111,8 @@ def error_result(call: Any, text: str, **fields: Any) -> ToolMessage:
 
 
 def last_user_message(messages: Sequence[AnyMessage]) -> int | None:
-    """The index of the last message that the user wrote; None if there is none.
-
-    Middleware that writes as the user, a summary for instance, marks its messages with `lc_source`.
-    """
+    """The index of the last message that the user wrote; None if there is none."""
+    # Middleware that writes as the user, a summary for instance, marks its messages.
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if isinstance(message, HumanMessage) and "lc_source" not in message.additional_kwargs:

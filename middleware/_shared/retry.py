@@ -31,12 +31,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """When to call again, how long to wait before that, and what follows the last failure.
-
-    The wait before retry n (from 0) is `initial_delay * backoff_factor**n`, at most `max_delay`.
-    A factor of 0 keeps all waits the same. With jitter, each wait is drawn from between half of
-    that and all of it, so that clients which failed together do not retry together.
-    """
+    """When to call again, how long to wait before that, and what follows the last failure."""
 
     owner: str  # the name of the middleware, for messages
     max_retries: int
@@ -86,7 +81,7 @@ class Retries:
             yield Sleep(seconds)
 
     def delays(self) -> Iterator[float]:
-        """The waits in seconds, one for each retry."""
+        """The waits in seconds: `initial_delay * backoff_factor**n`, at most `max_delay`."""
         base = self.backoff_factor or 1.0
         share = 0.5 if self.jitter else 1.0
         first, longest = self.initial_delay * share, self.max_delay * share

@@ -45,14 +45,11 @@ def tokens_sent(
 
 
 class _MessageCounts:
-    """Cache of LangChain's approximate count for each message, while the message exists.
-
-    That counter counts each message separately, so its counts can be added up, and a long
-    conversation is not counted again at each call. An entry is valid for one message object with
-    one content object.
-    """
+    """Cache of LangChain's approximate count for each message, while the message exists."""
 
     def __init__(self) -> None:
+        # An entry holds for one message object with one content object. Counts can be added up,
+        # because that counter counts each message separately.
         self._known: dict[int, tuple[ref[BaseMessage], Any, int]] = {}
 
     def total(self, messages: Sequence[BaseMessage]) -> int:

@@ -237,11 +237,7 @@ class Reservation:
 
 
 class LedgerHandler(BaseCallbackHandler):
-    """Callback handler that records the model calls of any number of runs.
-
-    It raises UnknownPriceError before a call if the ledger limits USD and the price of the model
-    is not known.
-    """
+    """Callback handler that records the model calls of any number of runs."""
 
     # LangChain only logs errors of a handler otherwise; an unknown price must stop the call.
     raise_error = True
@@ -266,7 +262,7 @@ class LedgerHandler(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Look the price up before money is spent."""
+        """Look the price up before money is spent; UnknownPriceError if it has to be known."""
         params, name = metadata or {}, (serialized or {}).get("name") or "a chat model"
         model = ModelName(params.get("ls_model_name") or name, params.get("ls_provider"))
         if self._needs_price:

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.runnables import Runnable
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic import AfterValidator, Field
@@ -29,11 +28,11 @@ from agent_factory import (
     Ordering,
     ToolCallRequest,
     hook_config,
-    init_model,
 )
 from agent_factory.middleware._shared.final_answer import final_message, request_final_answer
 from agent_factory.middleware._shared.interrupts import ask
 from agent_factory.middleware._shared.messages import error_result, last_turn, unanswered
+from agent_factory.middleware._shared.models import given_model
 from agent_factory.middleware._shared.token_counter import (
     TokenCounter,
     check_token_counter,
@@ -204,7 +203,16 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         self.prices = Prices(prices, needed=self._limits_usd)
         self._ledger = ledger or NoLedger()
         self._warn_at = sorted(_share("warn_at", mark) for mark in marks)
-        self._cheaper = None if cheaper is None else self._cheaper_model(cheaper)
+        self._cheaper = None
+        if cheaper is not None:
+            self._cheaper = given_model("cheaper", cheaper)
+            if not self._counts_tokens:
+                raise ValueError(
+                    "cheaper saves money or tokens, and no limit of these is given. Pass "
+                    "run=Limits(usd=...) or run=Limits(total_tokens=...)."
+                )
+            if self._limits_usd:
+                self.prices.cost(name_of(self._cheaper), usage_of(1, 1))
         self._cheaper_at = _share("cheaper_at", cheaper_at)
         self._cap_output = cap_output
         limits_tools = ledger is not None or not limited.isdisjoint(("tool_calls", "seconds"))
@@ -212,19 +220,6 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         # Looking up prices takes time; without a limit, a ledger or prices nobody reads them.
         reads_usd = self._limits_usd or ledger is not None or prices is not None
         self._recorded_prices = self.prices if reads_usd else None
-
-    def _cheaper_model(self, cheaper: Any) -> BaseChatModel:
-        if not isinstance(cheaper, str | Runnable):
-            raise TypeError(f"cheaper must be a chat model or 'provider:name', got {cheaper!r}.")
-        if not self._counts_tokens:
-            raise ValueError(
-                "cheaper saves money or tokens, and no limit of these is given. Pass "
-                "run=Limits(usd=...) or run=Limits(total_tokens=...)."
-            )
-        model = init_model(cheaper)  # type: ignore[arg-type]  # a bound model is a Runnable
-        if self._limits_usd:
-            self.prices.cost(name_of(model), usage_of(1, 1))
-        return model
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread."""
@@ -405,13 +400,10 @@ class Plan:
         return refusals[0]
 
     def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Spent:
-        """The cost of a response: as the model reports it, by estimate if it reports no usage.
-
-        A message that another middleware made instead of the model (`lc_source` marks it) costs
-        nothing.
-        """
+        """The cost of a response: as the model reports it, by estimate if it reports no usage."""
         spent, prices = Spent(), self._budget._recorded_prices
         for message in result:
+            # `lc_source` marks what another middleware wrote instead of the model.
             if not isinstance(message, AIMessage) or "lc_source" in message.additional_kwargs:
                 continue
             usage = message.usage_metadata
@@ -431,11 +423,7 @@ class Plan:
     def _reserve(
         self, model: Any, accounts: tuple[Account, ...], *, last: bool
     ) -> Reservation | BudgetExceededError:
-        """Reserve the least cost of a call, if it fits with what must be left after it.
-
-        If another layer has removed messages from the request, the usage of the last answer is
-        too large; then every message is counted.
-        """
+        """Reserve the least cost of a call, if it fits with what must be left after it."""
         of_run, of_thread, of_ledger = accounts
         size = self._input_size if self._budget._counts_tokens else 0
         while True:
@@ -446,6 +434,7 @@ class Plan:
                     return self._budget._ledger.reserve(least, keep=keep)
                 except BudgetExceededError as error:
                     (of_ledger,) = error.accounts
+            # If another layer has removed messages, the usage of the last answer is too large.
             is_edited = self._request.messages is not self._request.state.get("messages")
             if not size or not is_edited or self._counted_input_size >= size:
                 return BudgetExceededError((of_run, of_thread, of_ledger), need)
@@ -517,11 +506,8 @@ class Plan:
 
     @cached_property
     def _input_size(self) -> int:
-        """Tokens the model will read.
-
-        The usage of the last answer covers everything before it, so that only what came since is
-        counted, and not the whole conversation at each call.
-        """
+        """Tokens the model will read."""
+        # The usage of the last answer covers everything before it: only what came since is counted.
         message, since = self._last
         known = tokens(message.usage_metadata or {}, "total_tokens") if message else 0
         return known + since if known else self._counted_input_size

@@ -116,10 +116,7 @@ class UnknownPriceError(TurnError, ValueError):
 
 
 class Prices:
-    """Price list that turns usage into US dollars: prices that the user gives before listed ones.
-
-    `needed` says whether a limit depends on prices.
-    """
+    """Price list that turns usage into US dollars; prices that the user gives come first."""
 
     def __init__(self, given: Mapping[str, Price] | PriceFunction | None, *, needed: bool) -> None:
         is_list = isinstance(given, Mapping) and all(isinstance(p, Price) for p in given.values())

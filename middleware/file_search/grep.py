@@ -60,10 +60,7 @@ class Match(NamedTuple):
 
 
 class Grep:
-    """Search with the program `ripgrep`; without it, or for what it does not support, with `re`.
-
-    ripgrep does not support look-around and back-references.
-    """
+    """Search with the program `ripgrep`; without it, or for look-around and the like, with `re`."""
 
     def __init__(self, tree: Tree, max_bytes: int, ripgrep: str | None) -> None:
         self._tree = tree

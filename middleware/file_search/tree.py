@@ -75,10 +75,8 @@ def parse_path(path: str) -> Parts:
 
 
 def format_path(parts: Parts) -> str:
-    """Return a path as the model reads it.
-
-    Unprintable characters are escaped, so that a file name cannot forge a line of a result.
-    """
+    """Return a path as the model reads it."""
+    # Unprintable characters are escaped, so that a file name cannot forge a line of a result.
     text = os.fsencode("/" + "/".join(parts)).decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
@@ -105,10 +103,7 @@ class Tree:
         return _KINDS.get(stat.S_IFMT(mode), "other")
 
     def walk(self, scope: Scope, deadline: Deadline) -> Generator[File, None, None]:
-        """Yield the files in a scope, in the order of their paths.
-
-        Files and folders that vanish or cannot be read are left out.
-        """
+        """Yield the files in a scope that exist and can be read, in the order of their paths."""
         todo: list[_Entry] = [(scope.start, scope.states)]
         while todo:
             deadline.check()

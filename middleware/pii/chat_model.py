@@ -52,10 +52,7 @@ def guard_model(model: Any, guard: Guard) -> Any:
 
 
 class GuardedChatModel(BaseChatModel):
-    """Chat model that asks another one and applies a guard to its answers.
-
-    Everything else, such as its name, its profile and its token counts, comes from the other model.
-    """
+    """Chat model that asks another one, is described as that one, and guards its answers."""
 
     inner: Any
     guard: Any

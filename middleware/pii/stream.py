@@ -59,16 +59,13 @@ class TextStream:
 
 
 class AnswerStream:
-    """Redaction of an answer that arrives in chunks, each with parts of several texts and calls.
-
-    Calls that the guard redacts are released at the end: only then their arguments are complete.
-    """
+    """Redaction of an answer that arrives in chunks, each with parts of several texts and calls."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self._texts: dict[TextPath, TextStream] = {}
         self._released: list[AIMessageChunk] = []
-        self._calls: list[AIMessageChunk] = []
+        self._calls: list[AIMessageChunk] = []  # redacted at the end, when they are complete
         self._last: list[AIMessageChunk] = []
         self._id: str | None = None
 

@@ -52,10 +52,7 @@ class ShellState(AgentState[Any]):
 
 
 class _Lease(str):
-    """Session key in the state of a run that nobody can resume.
-
-    It lives as long as that state; its finalizer then discards the session.
-    """
+    """Session key in a state that nobody can resume; its finalizer discards the session."""
 
 
 class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):

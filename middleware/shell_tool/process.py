@@ -57,10 +57,7 @@ def new_token() -> str:
 
 
 def encode_command(command: str, token: str, status: int = 0) -> bytes:
-    """What to send to a shell so that it runs a command, with `status` as `$?`, and marks its end.
-
-    A ValueError means that no shell can read the command.
-    """
+    """What makes a shell run a command, with `status` as `$?`, and mark its end."""
     if "\0" in command:
         raise ValueError("the command contains a NUL character, which no shell can read")
     # The space keeps `eval` from reading a command that starts with "-" as an option.
@@ -75,10 +72,7 @@ def encode_command(command: str, token: str, status: int = 0) -> bytes:
 
 
 def split_at_marker(data: bytes, token: str) -> tuple[bytes, bytes, int | None]:
-    """Return what is certainly output, what follows or may begin the end marker, and its code.
-
-    The code is None without a complete marker.
-    """
+    """What is certainly output, what follows or may begin the end marker, and its code if known."""
     opening = _CONTROL + token.encode() + b":"
     before, found, rest = data.partition(opening)
     if found:
@@ -148,10 +142,8 @@ class ShellProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the shell can take a command. If not, `kill()` it at once.
-
-        Reading this reaps a shell that has ended; from then on its process id may be reused.
-        """
+        """Whether the shell can take a command. If not, `kill()` it at once."""
+        # Reaps a shell that has ended; from then on its process id may be reused.
         return self._process.poll() is None
 
     def run(self, command: str, timeout: float, cancelled: Cancelled) -> CommandResult:

@@ -61,13 +61,10 @@ class ProcessTree:
         return found
 
     def is_larger_than(self, limit: int) -> bool:
-        """Return whether there are more processes than the limit.
-
-        Descendants are counted on every call: that takes few reads, and in a sandbox, whose first
-        process adopts all orphans, that is all. On the host orphans are counted too, but
-        only if the number of tasks in the whole system has grown enough. The process group is
-        stopped meanwhile, because scanning takes longer than forking.
-        """
+        """Return whether there are more processes than the limit."""
+        # Descendants take few reads, and in a sandbox, whose first process adopts all orphans, that
+        # is all. On the host orphans are counted too if the whole system has enough more tasks. The
+        # process group is stopped meanwhile, because scanning takes longer than forking.
         descendants = [self.leader]
         for pid in descendants:  # grows while it is read
             if len(descendants) > limit:

@@ -104,11 +104,8 @@ class Session(threading.Thread):
         return self._over or not self.is_alive()
 
     def abandon(self) -> None:
-        """End soon, even during a command.
-
-        This method takes no lock and does not wait: a finalizer calls it, which may interrupt the
-        thread that holds the lock.
-        """
+        """End soon, even during a command."""
+        # Without the lock: a finalizer calls this, and may interrupt the thread that holds it.
         self._abandoned = True
         self.jobs.put(None)
 

@@ -161,10 +161,7 @@ class ShellSupervisor:
         return result
 
     def check_processes(self) -> bool:
-        """Kill the shell if it has too many processes; return whether to check again.
-
-        Without a background process nothing can multiply before the next command.
-        """
+        """Kill the shell if it has too many processes; return whether to check again."""
         if self._shell is None:
             return False
         if self._shell.exceeds_max_processes():
@@ -173,6 +170,7 @@ class ShellSupervisor:
                 "background, so all were killed, with the shell, and a new one was started"
             )
             return False
+        # Without a background process nothing can multiply before the next command.
         if self._has_background is None:
             self._has_background = len(self._shell.process_tree.pids()) > 1
         return self._has_background
