@@ -9,7 +9,7 @@ text what a reader would miss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -249,12 +249,19 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     for tool in tools:
         name = tool["function"]["name"] if isinstance(tool, dict) else getattr(tool, "name", None)
         names.add(str(name or getattr(tool, "__name__", "")))
+    choice = request.tool_choice
+    if isinstance(choice, bool):
+        choice = "any" if choice else None
+    word = forced_tool(choice)
+    if not word and isinstance(choice, Mapping):
+        word = choice.get("type") or next(iter(choice), None)
+    word = "any" if word == "required" else word
     return request.override(
         model=model,
         messages=messages,
         system_message=request.system_message and portable_message(request.system_message),
         tools=tools,
-        tool_choice=_portable_choice(request.tool_choice, names),
+        tool_choice=word if word in ("any", "auto", "none") or word in names else None,
         response_format=strategy,
         model_settings={k: v for k, v in request.model_settings.items() if k in _COMMON_SETTINGS},
     )
@@ -335,17 +342,6 @@ def _portable_tool(tool: Any) -> Any:
         return None
     keys = ("name", "description", "parameters")
     return {"type": "function", "function": {key: function[key] for key in keys if key in function}}
-
-
-def _portable_choice(choice: Any, names: Collection[str]) -> str | None:
-    if isinstance(choice, bool):
-        return "any" if choice else None
-    word = forced_tool(choice)
-    if not word and isinstance(choice, Mapping):
-        word = choice.get("type") or next(iter(choice), None)
-    if word in ("any", "required"):
-        return "any"
-    return word if word in ("auto", "none") or word in names else None
 
 
 def forced_tool(tool_choice: Any) -> str | None:
