@@ -8,7 +8,7 @@ Names are imported when they are first used, so that importing the package takes
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -82,71 +82,46 @@ if TYPE_CHECKING:
     from agent_factory.types import StateT as StateT
 
 HOMES = {
-    "langgraph.prebuilt": (
-        "InjectedState",
-        "InjectedStore",
-        "ToolRuntime",
-    ),
-    "langgraph.prebuilt.tool_node": ("ToolCallRequest",),
-    "langgraph.runtime": ("Runtime",),
-    "langgraph.types": ("TracePolicy", "omit_payload"),
-    "agent_factory.hooks.base": ("configure_trace_policy", "AgentMiddleware", "hook_config"),
-    "agent_factory.hooks.decorators": (
-        "after_agent",
-        "after_model",
-        "before_agent",
-        "before_model",
-        "dynamic_prompt",
-        "wrap_model_call",
-        "wrap_tool_call",
-    ),
-    "agent_factory.decisions.sinks": ("DecisionFile", "DecisionSpanEvents"),
-    "agent_factory.decisions": ("Decision", "DecisionLog", "Jump", "Outcome", "set_reason"),
-    "agent_factory.hooks.flows": ("Flow", "Invoke", "Sleep", "arun", "run", "then"),
+    "agent_factory.compat.conversion": "init_model",
+    "agent_factory.decisions": "Decision DecisionLog Jump Outcome set_reason",
+    "agent_factory.decisions.sinks": "DecisionFile DecisionSpanEvents",
     "agent_factory.errors": (
-        "AgentFactoryError",
-        "HistoryError",
-        "OutputError",
-        "SpecError",
-        "TurnError",
-        "AgentFactoryWarning",
+        "AgentFactoryError AgentFactoryWarning HistoryError OutputError SpecError TurnError"
     ),
-    "agent_factory.factory": ("create_agent", "warnings_of", "plan_agent", "topology_of"),
-    "agent_factory.state.channels": ("DeltaMessages",),
-    "agent_factory.compat.conversion": ("init_model",),
-    "agent_factory.hooks.ordering": ("Ordering",),
-    "agent_factory.prebuilt": ("ValidationNode", "create_react_agent"),
-    "agent_factory.tools.tool_node": ("ToolNode", "ToolCallRecorder", "tools_condition"),
-    "agent_factory.topology": ("Topology",),
-    "agent_factory.topology.load": ("TopologyFileError", "load_topology"),
+    "agent_factory.factory": "create_agent plan_agent topology_of warnings_of",
+    "agent_factory.hooks.base": "AgentMiddleware configure_trace_policy hook_config",
+    "agent_factory.hooks.decorators": (
+        "after_agent after_model before_agent before_model dynamic_prompt wrap_model_call "
+        "wrap_tool_call"
+    ),
+    "agent_factory.hooks.flows": "Flow Invoke Sleep arun run then",
+    "agent_factory.hooks.ordering": "Ordering",
+    "agent_factory.prebuilt": "ValidationNode create_react_agent",
+    "agent_factory.state.channels": "DeltaMessages",
+    "agent_factory.tools.tool_node": "ToolCallRecorder ToolNode tools_condition",
+    "agent_factory.topology": "Topology",
+    "agent_factory.topology.load": "TopologyFileError load_topology",
     "agent_factory.types": (
-        "AgentState",
-        "ContextT",
-        "ExtendedModelResponse",
-        "InputAgentState",
-        "JumpTo",
-        "ModelCallResult",
-        "ModelRequest",
-        "ModelResponse",
-        "OmitFromInput",
-        "OmitFromOutput",
-        "OmitFromSchema",
-        "OutputAgentState",
-        "PrivateStateAttr",
-        "ResponseT",
-        "StateT",
+        "AgentState ContextT ExtendedModelResponse InputAgentState JumpTo ModelCallResult "
+        "ModelRequest ModelResponse OmitFromInput OmitFromOutput OmitFromSchema "
+        "OutputAgentState PrivateStateAttr ResponseT StateT"
     ),
+    "langgraph.prebuilt": "InjectedState InjectedStore ToolRuntime",
+    "langgraph.prebuilt.tool_node": "ToolCallRequest",
+    "langgraph.runtime": "Runtime",
+    "langgraph.types": "TracePolicy omit_payload",
 }
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, Sequence[str]]
+    package: str, homes: Mapping[str, str]
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """`__all__`, `__getattr__` and `__dir__` of a package that imports its names at first use.
 
-    `homes` lists the names by module; a module of the package itself begins with a dot.
+    `homes` lists the names by module, between spaces; a module of the package itself begins with a
+    dot.
     """
-    module_of = {name: module for module, names in homes.items() for name in names}
+    module_of = {name: module for module, names in homes.items() for name in names.split()}
     namespace = vars(sys.modules[package])
 
     def load(name: str) -> Any:

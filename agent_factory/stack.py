@@ -55,8 +55,7 @@ def insert_before(stack: Sequence[Member], which: Which, *new: Member) -> list[M
     Raises:
         UnknownMember: No member is selected, or several are.
     """
-    at = _index(stack, which)
-    return [*stack[:at], *new, *stack[at:]]
+    return replace(stack, which, *new, find(stack, which))
 
 
 def insert_after(stack: Sequence[Member], which: Which, *new: Member) -> list[Member]:
@@ -65,8 +64,7 @@ def insert_after(stack: Sequence[Member], which: Which, *new: Member) -> list[Me
     Raises:
         UnknownMember: No member is selected, or several are.
     """
-    at = _index(stack, which) + 1
-    return [*stack[:at], *new, *stack[at:]]
+    return replace(stack, which, find(stack, which), *new)
 
 
 def remove(stack: Sequence[Member], which: Which) -> list[Member]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NotRequired, Required
 
@@ -88,19 +88,6 @@ class OutputAgentState(TypedDict, Generic[ResponseT]):
 
     messages: Required[Annotated[list[AnyMessage], add_messages]]
     structured_response: NotRequired[ResponseT]
-
-
-_REQUEST_FIELDS = (
-    "model",
-    "messages",
-    "system_message",
-    "tool_choice",
-    "tools",
-    "response_format",
-    "state",
-    "runtime",
-    "model_settings",
-)
 
 
 class ModelRequest(Generic[ContextT]):
@@ -220,6 +207,9 @@ class ModelRequest(Generic[ContextT]):
         return f"ModelRequest({fields})"
 
 
+_REQUEST_FIELDS = tuple(ModelRequest.__annotations__)
+
+
 @dataclass
 class ModelResponse(Generic[ResponseT]):
     """Result of a model call.
@@ -249,6 +239,3 @@ class ExtendedModelResponse(Generic[ResponseT]):
 
 ModelCallResult = ModelResponse[ResponseT] | AIMessage | ExtendedModelResponse[ResponseT]
 """Return type of `wrap_model_call`."""
-
-ModelHandler = Callable[[ModelRequest[Any]], Any]
-"""Handler of a model layer: returns a response, or an awaitable of one in an async run."""

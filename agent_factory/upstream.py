@@ -21,7 +21,6 @@ from langgraph.types import Interrupt
 # under way. The models and tools that a node calls inherit their callbacks and tags from it.
 current_config = var_child_runnable_config
 
-
 run_identity: Callable[[Runtime[Any]], object | None] = attrgetter("control")
 """Returns an object that is one for all steps of a run and all its subgraphs, and no other run.
 
@@ -103,10 +102,8 @@ def messages_delta_reducer(default: Callable[..., Any]) -> Callable[..., Any]:
     langgraph 1.2, `pregel/_messages.py`: if the reducer of a DeltaChannel is
     `_messages_delta_reducer` itself, all that is written is converted to messages with ids before
     it is stored. Other channels store pairs and strings, and a saver returns a pair as a list of
-    two strings. LangGraph calls the function experimental.
-
-    Args:
-        default: Reducer to use if LangGraph no longer has it. Lists of messages work then, too.
+    two strings. LangGraph calls the function experimental; without it, lists of messages work
+    with the default too.
     """
     reducer: Callable[..., Any] = getattr(langgraph_message, "_messages_delta_reducer", default)
     return reducer

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from agent_factory import plan_agent
-from agent_factory.factory.arguments import BuildContext, collect_warnings
+from agent_factory.factory.arguments import collect_warnings
 from benchmarks.contenders import HOOKS, OURS, PEER, Factory, has_peer, ours, peer
 from benchmarks.efforts import Effort
 from benchmarks.harness import Contender, Match, Pair, Timed, per
@@ -83,9 +83,8 @@ def _checking() -> Iterator[dict[str, Contender]]:
     factory = ours()
     members = factory.middleware(HOOKS, MANY)
     topology = plan_agent([add], middleware=members)
-    build = BuildContext(members, topology, False, None, False)
     yield {
-        "checks": Contender(lambda: list(collect_warnings(build))),
+        "checks": Contender(lambda: list(collect_warnings(members, topology, None, False))),
         "all of it": Contender(lambda: _create(factory, [add], members)),
     }
 

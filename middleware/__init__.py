@@ -71,87 +71,42 @@ if TYPE_CHECKING:
 
 _HOME = {
     "agent_factory": (  # what a middleware is written with
-        *HOMES["agent_factory.types"],
-        *HOMES["agent_factory.hooks.decorators"],
-        *("AgentMiddleware", "Runtime", "ToolCallRequest", "hook_config"),
+        f"{HOMES['agent_factory.types']} {HOMES['agent_factory.hooks.decorators']} "
+        "AgentMiddleware Runtime ToolCallRequest hook_config"
     ),
     ".budget": (
-        "BudgetExceededError",
-        "BudgetMiddleware",
-        "BudgetRequest",
-        "BudgetResponse",
-        "BudgetState",
-        "Ledger",
-        "Limits",
-        "Price",
-        "RaiseBudget",
-        "Reservation",
-        "Spent",
-        "StopRun",
-        "UnknownPriceError",
+        "BudgetExceededError BudgetMiddleware BudgetRequest BudgetResponse BudgetState Ledger "
+        "Limits Price RaiseBudget Reservation Spent StopRun UnknownPriceError"
     ),
-    ".context_editing": ("ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware"),
-    ".file_search": ("FilesystemFileSearchMiddleware",),
+    ".context_editing": "ClearToolUsesEdit ContextEdit ContextEditingMiddleware",
+    ".file_search": "FilesystemFileSearchMiddleware",
     ".human_in_the_loop": (
-        "Action",
-        "ActionRequest",
-        "ApproveDecision",
-        "Decision",
-        "DecisionType",
-        "EditDecision",
-        "HITLRequest",
-        "HITLResponse",
-        "HumanInTheLoopMiddleware",
-        "InterruptOnConfig",
-        "RejectDecision",
-        "RespondDecision",
-        "ReviewConfig",
-        "ToolApprovalRequest",
+        "Action ActionRequest ApproveDecision Decision DecisionType EditDecision HITLRequest "
+        "HITLResponse HumanInTheLoopMiddleware InterruptOnConfig RejectDecision RespondDecision "
+        "ReviewConfig ToolApprovalRequest"
     ),
-    ".model_call_limit": (
-        "ModelCallLimitExceededError",
-        "ModelCallLimitMiddleware",
-        "ModelCallLimitState",
-    ),
-    ".model_fallback": ("ModelFallbackMiddleware", "portable_request"),
-    ".model_refusal": ("ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"),
-    ".model_retry": ("ModelRetryMiddleware",),
-    ".model_router": ("ModelChoice", "ModelRouterMiddleware", "ModelRouterState", "RoutingError"),
+    ".model_call_limit": "ModelCallLimitExceededError ModelCallLimitMiddleware ModelCallLimitState",
+    ".model_fallback": "ModelFallbackMiddleware portable_request",
+    ".model_refusal": "ModelRefusalError ModelRefusalMiddleware refusal_of",
+    ".model_retry": "ModelRetryMiddleware",
+    ".model_router": "ModelChoice ModelRouterMiddleware ModelRouterState RoutingError",
     ".pii": (
-        "PIIDetectionError",
-        "PIIMatch",
-        "PIIMiddleware",
-        "detect_credit_card",
-        "detect_email",
-        "detect_ip",
-        "detect_mac_address",
-        "detect_name",
-        "detect_phone",
-        "detect_url",
+        "PIIDetectionError PIIMatch PIIMiddleware detect_credit_card detect_email detect_ip "
+        "detect_mac_address detect_name detect_phone detect_url"
     ),
-    ".provider_tool_search": ("ProviderToolSearchMiddleware",),
+    ".provider_tool_search": "ProviderToolSearchMiddleware",
     ".shell_tool": (
-        "BubblewrapExecutionPolicy",
-        "CodexSandboxExecutionPolicy",
-        "DockerExecutionPolicy",
-        "ExecutionPolicy",
-        "HostExecutionPolicy",
-        "RedactionRule",
-        "ShellError",
-        "ShellState",
-        "ShellToolMiddleware",
+        "BubblewrapExecutionPolicy CodexSandboxExecutionPolicy DockerExecutionPolicy "
+        "ExecutionPolicy HostExecutionPolicy RedactionRule ShellError ShellState "
+        "ShellToolMiddleware"
     ),
-    ".summarization": ("ContextSize", "SummarizationMiddleware", "TriggerClause"),
-    ".todo": ("PlanningState", "Todo", "TodoListMiddleware"),
-    ".tool_call_limit": (
-        "ToolCallLimitExceededError",
-        "ToolCallLimitMiddleware",
-        "ToolCallLimitState",
-    ),
-    ".tool_emulator": ("LLMToolEmulator",),
-    ".tool_error": ("ToolErrorMiddleware",),
-    ".tool_retry": ("ToolRetryMiddleware",),
-    ".tool_selection": ("LLMToolSelectorMiddleware", "ToolSelectionError"),
+    ".summarization": "ContextSize SummarizationMiddleware TriggerClause",
+    ".todo": "PlanningState Todo TodoListMiddleware",
+    ".tool_call_limit": "ToolCallLimitExceededError ToolCallLimitMiddleware ToolCallLimitState",
+    ".tool_emulator": "LLMToolEmulator",
+    ".tool_error": "ToolErrorMiddleware",
+    ".tool_retry": "ToolRetryMiddleware",
+    ".tool_selection": "LLMToolSelectorMiddleware ToolSelectionError",
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -10,8 +10,8 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from agent_factory import AgentFactoryError, HistoryError, OutputError, SpecError, TurnError, errors
+from agent_factory import structured_output as output
 from agent_factory.errors import BuildWarning, SpecErrors, describe, raise_all
-from agent_factory.structured_output import strategies as output
 
 
 def _all_classes() -> list[type[AgentFactoryError]]:

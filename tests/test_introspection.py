@@ -185,6 +185,20 @@ def test_an_attribute_that_only_sounds_like_a_hook_is_left_alone() -> None:
     assert list(validate_middleware(made(before_models=["a", "b"]))) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "decorator"),
+    [
+        *((prefix + name, name) for name in PHASES + WRAPS for prefix in ("", "a")),
+        *zip(FLOWS, WRAPS, strict=True),
+    ],
+)
+def test_a_hook_set_on_an_instance_is_refused_with_its_decorator(name: str, decorator: str) -> None:
+    middleware = made()
+    setattr(middleware, name, hook)
+    (error,) = validate_middleware(middleware)
+    assert error.hint == f"Define it in the class, or decorate a function with {decorator}."
+
+
 @pytest.mark.parametrize(("wrap_name", "flow_name"), list(zip(WRAPS, FLOWS, strict=True)))
 @pytest.mark.parametrize("twin", ["", "a"])
 def test_a_flow_and_a_wrap_for_one_call_are_refused(

@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
-from agent_factory.structured_output.json_schema import validation_errors
+from agent_factory.structured_output.json_schema import JsonSchema
+
+
+def validation_errors(value: Any, schema: Any) -> list[str]:
+    return JsonSchema(schema).errors(value)
+
 
 NUMBERS_ARE_NO_BOOLEANS = [({"enum": [1]}, True), ({"const": 0}, False), ({"const": [1]}, [True])]
 

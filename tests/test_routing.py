@@ -67,7 +67,7 @@ def after_model(planned: Any = PLAN, rules: Rules = RULES) -> Choice:
 
 
 def after_tools() -> Choice:
-    return tools_route(PLAN, RULES)
+    return tools_route(PLAN.edge_from(TOOLS), PLAN, RULES)
 
 
 def sent(choice: Any) -> list[list[str]]:

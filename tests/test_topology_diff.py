@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_factory import AgentMiddleware, hook_config, plan_agent
 from agent_factory.topology import plan
-from agent_factory.topology.model import JUMPS, Call, Hook, Layer, Phase, Shape, Tool
+from agent_factory.topology.model import JUMPS, AgentStyle, Call, Hook, Layer, Phase, Shape, Tool
 from agent_factory.topology.model import ToolKind as Kind
 
 
@@ -111,6 +112,14 @@ def test_differences_are_data_too() -> None:
     assert found.to_data() == [
         {"kind": "added", "part": "tool", "name": "web", "detail": "provider"}
     ]
+
+
+@pytest.mark.timeout(20)  # it would follow the loop round the agent node for ever
+@pytest.mark.parametrize("options", [{}, {"has_tools": True}, {"retries_output": True}])
+def test_plans_of_different_factories_can_be_compared(options: Any) -> None:
+    one, other = plan(Shape(**options)), plan(Shape(style=AgentStyle.REACT))
+    assert "added node agent: alone" in map(str, one.diff(other).changes)
+    assert "removed node agent: it was alone" in map(str, other.diff(one).changes)
 
 
 def shapes() -> st.SearchStrategy[Shape]:

@@ -19,8 +19,8 @@ from agent_factory import (
     wrap_tool_call,
 )
 from agent_factory import errors as errors_module
+from agent_factory import structured_output as output_module
 from agent_factory.structured_output import ToolStrategy
-from agent_factory.structured_output import strategies as output_module
 from agent_factory.testing import ScriptedChatModel
 from samples import add
 

@@ -18,7 +18,7 @@ from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load
 from agent_factory.errors import BUILD_CODES, BuildCode
 from agent_factory.topology.model import END, START
-from agent_factory.topology.render.explanation import meaning, ordered_parts
+from agent_factory.topology.render.text import meaning, ordered_parts
 from agent_factory.topology.topology import Topology
 
 EXAMPLES = """Examples:

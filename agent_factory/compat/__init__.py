@@ -1,4 +1,1 @@
-"""Adapters for middleware and values of LangChain.
-
-Its modules are private; import their names from `agent_factory`.
-"""
+"""Adapters for middleware and values of LangChain; import their names from `agent_factory`."""

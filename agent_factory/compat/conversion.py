@@ -16,10 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from typing_extensions import TypedDict, is_typeddict
 
 from agent_factory import errors
-from agent_factory.errors import (
-    MultipleStructuredOutputsError,
-    StructuredOutputValidationError,
-)
+from agent_factory.errors import MultipleStructuredOutputsError, StructuredOutputValidationError
 from agent_factory.structured_output.strategies import (
     AutoStrategy,
     ProviderStrategy,
@@ -33,11 +30,6 @@ from agent_factory.types import (
     ModelRequest,
     ModelResponse,
     OmitFromSchema,
-)
-
-MISSING = (
-    "Please install langchain (`pip install langchain`) to use '<provider>:<model>' string "
-    "syntax for `model` parameter."
 )
 
 
@@ -56,7 +48,10 @@ def init_model(model: str | BaseChatModel, **settings: Any) -> BaseChatModel:
     try:
         module = import_module("langchain.chat_models")
     except ImportError as error:
-        raise ImportError(MISSING) from error
+        raise ImportError(
+            "Please install langchain (`pip install langchain`) to use '<provider>:<model>' string "
+            "syntax for `model` parameter."
+        ) from error
     return cast("BaseChatModel", module.init_chat_model(model, **settings))
 
 
@@ -65,24 +60,14 @@ OUTPUT = "langchain.agents.structured_output"
 
 
 def to_langchain_request(request: ModelRequest[Any], types: ModuleType) -> Any:
-    """Return LangChain's ModelRequest with the same objects.
-
-    Args:
-        request: Our request.
-        types: Module that defines LangChain's request.
-    """
+    """Return LangChain's ModelRequest, of the module `types`, with the same objects."""
     fields = {name: getattr(request, name) for name in _REQUEST_FIELDS}
     fields["response_format"] = to_langchain_format(request.response_format)
     return types.ModelRequest(**fields)
 
 
 def from_langchain_request(value: Any, request: ModelRequest[Any]) -> Any:
-    """Return our request with the changes of a LangChain layer; other values unchanged.
-
-    Args:
-        value: What the layer passes to its handler.
-        request: The request that the layer was called with.
-    """
+    """Return our request with the changes in `value`, which a LangChain layer passed on."""
     if isinstance(value, ModelRequest) or not all(hasattr(value, f) for f in _REQUEST_FIELDS):
         return value
     changes = {
@@ -119,11 +104,7 @@ def from_langchain_response(value: Any) -> Any:
 
 
 def from_langchain_format(value: Any) -> ResponseFormat[Any] | None:
-    """Return our strategy for one of LangChain's, or for anything `as_response_format` accepts.
-
-    Raises:
-        ArgumentError: The value is neither a schema nor a strategy.
-    """
+    """Return our strategy for one of LangChain's, or for anything `as_response_format` accepts."""
     names = [cls.__name__ for cls in type(value).__mro__ if cls.__module__ == OUTPUT]
     match names[-1] if names else None:
         case "ToolStrategy":
@@ -187,10 +168,7 @@ def _from_langchain_handler(handler: Any) -> Any:
 
 
 def from_langchain_schema(schema: Any) -> Any:
-    """Convert the marks of a state schema, and drop keys inherited from LangChain's AgentState.
-
-    A schema without LangChain's marks, and what is not a TypedDict, is returned unchanged.
-    """
+    """Convert the marks of a state schema, and drop keys inherited from LangChain's AgentState."""
     types = sys.modules.get(TYPES)
     if types is None or not is_typeddict(get_origin(schema) or schema):
         return schema

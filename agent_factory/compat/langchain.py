@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from functools import wraps
+from operator import methodcaller
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -67,11 +68,7 @@ def from_langchain_middleware(member: Any) -> Any:
 
 
 class LangChainAdapter(AgentMiddleware[Any, Any]):
-    """Base class of adapters. Each LangChain middleware class gets a subclass of the same name.
-
-    Args:
-        inner: The LangChain middleware.
-    """
+    """Base class of adapters. Each LangChain middleware class gets a subclass of the same name."""
 
     def __init__(self, inner: Any) -> None:
         super().__init__(name=inner.name)
@@ -82,25 +79,13 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
         self.transformers = getattr(inner, "transformers", None) or ()
         self.trace_policy = getattr(inner, "trace_policy", None)
 
-
-class _Delegate:
-    """Descriptor that adapts a method of the inner middleware.
-
-    Args:
-        name: Name of the method.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __get__(self, member: LangChainAdapter | None, cls: type[Any]) -> Any:
-        if member is None:
-            return self
-        method = getattr(member.inner, self._name)
-        if self._name in _HOOKS:
+    def adapted(self, name: str) -> Method:
+        """Return a method of the inner middleware, adapted."""
+        method: Method = getattr(self.inner, name)
+        if name in _HOOKS:
             return _adapt_hook(method)
-        if self._name in _MODEL_LAYERS:
-            return _adapt_model_layer(method, member)
+        if name in _MODEL_LAYERS:
+            return _adapt_model_layer(method, self)
         return method  # Requests of tool calls are LangGraph's own.
 
 
@@ -118,7 +103,7 @@ def _adapter_class(cls: type[Any]) -> type[LangChainAdapter]:
             # A class may derive from our base as well, and inherit the method from there.
             inherited = (getattr(base, name, None), getattr(AgentMiddleware, name))
             if not any(getattr(cls, name, None) is method for method in inherited):
-                members[name] = _Delegate(name)
+                members[name] = property(methodcaller("adapted", name))
         _adapter_classes[cls] = type(cls.__name__, tuple(bases) or (LangChainAdapter,), members)
     return _adapter_classes[cls]
 

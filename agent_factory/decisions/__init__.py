@@ -1,16 +1,7 @@
 """The decision log: what an agent decided in a run, and why."""
 
-from agent_factory.decisions.log import (
-    Decision,
-    DecisionLog,
-    Jump,
-    Outcome,
-    set_reason,
-)
-from agent_factory.decisions.sinks import (
-    DecisionFile,
-    DecisionSpanEvents,
-)
+from agent_factory.decisions.log import Decision, DecisionLog, Jump, Outcome, set_reason
+from agent_factory.decisions.sinks import DecisionFile, DecisionSpanEvents
 
 __all__ = [
     "Decision",

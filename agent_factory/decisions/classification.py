@@ -44,15 +44,7 @@ def classify_hook(
     result: Any,
     error: BaseException | None,
 ) -> Decision:
-    """Return what a node hook decided.
-
-    Args:
-        definition: The hook.
-        finish: What the node does with the result; raises if it refuses the result.
-        reads_reason: Whether an update may hold a reason.
-        result: What the hook returned.
-        error: What it raised.
-    """
+    """Return what a node hook decided; `finish` raises if the node refuses the result."""
     owner, hook = definition.owner, str(definition.phase)
     try:
         if error is None:
@@ -92,16 +84,10 @@ def _changed(update: Mapping[str, Any]) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class HandlerCalls:
-    """The calls that a layer made of its handler.
-
-    Args:
-        requests: The fields of each request.
-        responses: Each response, in parts: a layer may change the list it was given.
-        errors: What was raised.
-        failed: Whether the last call raised.
-    """
+    """The calls that a layer made of its handler; `failed` if the last one raised."""
 
     requests: list[dict[str, Any]] = field(default_factory=list)
+    # In parts: a layer may change the list it was given.
     responses: list[list[Any]] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
     failed: bool = False
@@ -151,16 +137,7 @@ def classify_layer(
     result: Any,
     error: BaseException | None,
 ) -> Decision:
-    """Return what a layer decided.
-
-    Args:
-        definition: The layer.
-        request: The request.
-        before: Its fields as the layer was given them.
-        calls: The calls of its handler.
-        result: What it returned.
-        error: What it raised.
-    """
+    """Return what a layer decided; `before` has the fields of the request it was given."""
     owner, method = definition.owner, definition.method
     if error is not None:
         reason = "from within" if any(error is inner for inner in calls.errors) else ""
@@ -212,12 +189,7 @@ def classify_tool(
 ) -> Decision | None:
     """Return how a tool call failed; None if it succeeded, or if that is recorded already.
 
-    Args:
-        request: The call.
-        reported_errors: The types of the exceptions reported to the model.
-        before: How many of them there were when the call began.
-        result: What it returned.
-        error: What it raised.
+    `before` is how many errors were reported to the model when the call began.
     """
     if error is not None:
         return make_decision("", TOOLS, *_failed(error), request=request, contents=error)
@@ -225,9 +197,8 @@ def classify_tool(
     if not failed or len(reported_errors) > before:
         return None
     detail = "" if request.tool else "unknown tool"
-    return make_decision(
-        "", TOOLS, Outcome.ERROR_REPORTED, detail, request=request, contents=result
-    )
+    more = {"request": request, "contents": result}
+    return make_decision("", TOOLS, Outcome.ERROR_REPORTED, detail, **more)
 
 
 def classify_repair(before: Sequence[Any], after: Sequence[Any]) -> Decision:
@@ -245,15 +216,7 @@ def classify_route(
     chosen: Any,
     error: BaseException | None,
 ) -> Decision:
-    """Return where a route led.
-
-    Args:
-        source: The node it left.
-        why: Its reason, from the chosen node and the reason of a pending jump.
-        jump: The reason of a pending jump; empty without one.
-        chosen: A node, or tasks for one.
-        error: What it raised.
-    """
+    """Return where a route led: to a node, or to tasks for one."""
     if error is not None:
         return make_decision("", source, *_failed(error), contents=error)
     target, detail = chosen, str(chosen)

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, TypeVar
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -36,88 +36,10 @@ from agent_factory.upstream import current_config, super_step
 Choice = Callable[..., str | list[Send]]
 """Function of the state, and of the config if it needs that, that returns where a run continues."""
 
-PendingExit = Callable[[Any, Any], Any]
-"""Function of the state and the routing rules that returns what a node passes on unprocessed."""
+Method = Callable[[Any, Any], Any]
+"""Function of a state or request, and of a runtime, rules or a handler."""
 
-
-class Recorder:
-    """Recorder for an agent without a decision log: returns every part as it is.
-
-    Nodes, layers and routes always have a recorder, so none of them asks whether there is a log.
-    """
-
-    enabled: ClassVar[bool] = False
-    """Whether the parts it returns record anything."""
-
-    def hook(
-        self, bound: Bound[Hook], finish: Callable[[Any, Any], Any], *, reads_reason: bool
-    ) -> Bound[Hook]:
-        """Return the hook, recorded.
-
-        Args:
-            bound: The hook.
-            finish: What the node does with a state and the result of the hook; raises if it
-                refuses the result.
-            reads_reason: Whether an update may hold a reason; not if the state has such a key.
-        """
-        return bound
-
-    def pending_exit(
-        self, owner: str, hook: str, pending: PendingExit, why: Callable[[Any, Any], str]
-    ) -> PendingExit:
-        """Return the check for a pending exit, recorded when it makes a node skip its work.
-
-        Args:
-            owner: The middleware of the node; empty for the model.
-            hook: The hook of the node, or the model.
-            pending: The check.
-            why: Its reason, from the state and the rules.
-        """
-        return pending
-
-    def layer(
-        self, definition: Layer, method: Callable[[Any, Any], Any]
-    ) -> Callable[[Any, Any], Any]:
-        """Return the layer, recorded."""
-        return method
-
-    def tools(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the call of a tool with all its layers, so that its errors are recorded."""
-        return call
-
-    def execution(self, execute: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the execution of a tool inside its layers, recorded if it fails."""
-        return execute
-
-    def handler(self, handler: Any) -> Any:
-        """Return the handler of tool errors, recorded when it reports one to the model."""
-        return handler
-
-    def refusing(
-        self, refuse: Callable[[dict[str, Any]], ToolMessage]
-    ) -> Callable[[dict[str, Any]], ToolMessage]:
-        """Return the function that answers calls with invalid arguments, recorded."""
-        return refuse
-
-    def repairing(self, repair: Callable[..., Repair | None]) -> Callable[..., Repair | None]:
-        """Return the repair of histories, recorded when it changes one."""
-        return repair
-
-    def explained(self, times: int) -> None:
-        """Record that the model gets an explanation of what is wrong with its answer."""
-
-    def route(self, source: str, choose: Choice, why: Callable[[Any, str, str], str]) -> Choice:
-        """Return the route, recorded.
-
-        Args:
-            source: The node it leaves.
-            choose: The decision.
-            why: Its reason, from the state, the chosen node, and the reason of a pending jump.
-        """
-        return choose
-
-
-NO_RECORDER = Recorder()
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,36 +62,22 @@ def _here(runtime: Runtime[Any] | None = None) -> _Place:
 
 
 @contextmanager
-def _current(config: RunnableConfig | None) -> Iterator[None]:
-    token = current_config.set(config)
-    try:
-        yield
-    finally:
-        current_config.reset(token)
-
-
-@contextmanager
-def _collecting(reasons: list[str] | None) -> Iterator[None]:
-    """Collect the reasons that are given inside in this list, or drop them."""
-    before = _reasons.get()
-    _reasons.set(reasons)
+def setting(variable: ContextVar[_T], value: _T) -> Iterator[None]:
+    """Set a context variable for a block."""
+    before = variable.get()
+    variable.set(value)
     try:
         yield
     finally:
         # Not by a token: a coroutine that is dropped may be closed in another context.
-        _reasons.set(before)
+        variable.set(before)
 
 
 @contextmanager
 def _inside_handler(place: _Place) -> Iterator[None]:
     """Keep the place while a layer calls its handler, and drop reasons: they are not its own."""
-    before = _place.get()
-    _place.set(place)
-    try:
-        with _collecting(None):
-            yield
-    finally:
-        _place.set(before)
+    with setting(_place, place), setting(_reasons, None):
+        yield
 
 
 def _observe(
@@ -211,26 +119,24 @@ class _ToolCall:
 _tool_call: ContextVar[_ToolCall | None] = ContextVar("tool_call", default=None)
 
 
-class DecisionRecorder(Recorder):
-    """Recorder that wraps the parts of one agent, so that they log what they decide.
+class Recorder:
+    """Wraps the parts of one agent, so that they log what they decide.
 
-    Args:
-        log: Where decisions go.
-        agent: Name of the agent, or None.
+    Without a log it returns each part as it is, so no node, layer or route asks for one.
     """
-
-    enabled = True
 
     JUMPS = 1024
     """Maximum number of jumps whose route has not been recorded yet; the oldest is evicted."""
 
-    def __init__(self, log: DecisionLog, agent: str | None) -> None:
+    def __init__(self, log: DecisionLog | None = None, agent: str | None = None) -> None:
+        self.enabled = log is not None
         self._log = log
         self._agent = agent or ""
         self._jumps: OrderedDict[str, str] = OrderedDict()
 
     def _record(self, decision: Decision, place: _Place, **known: Any) -> None:
-        with _current(place.config):
+        assert self._log is not None  # parts that are not recorded never get here
+        with setting(current_config, place.config):
             self._log.record(decision, place.runtime, step=place.step, agent=self._agent, **known)
 
     def _recorded(
@@ -249,20 +155,20 @@ class DecisionRecorder(Recorder):
                 reason = reasons[-1] if reasons else decision.reason
                 self._record(decision, place, seconds=seconds, reason=reason)
 
-        return _observe(call, partial(_collecting, reasons), ended)
+        return _observe(call, partial(setting, _reasons, reasons), ended)
 
-    def hook(
-        self, bound: Bound[Hook], finish: Callable[[Any, Any], Any], *, reads_reason: bool
-    ) -> Bound[Hook]:
+    def hook(self, bound: Bound[Hook], finish: Method, *, reads_reason: bool) -> Bound[Hook]:
+        """Return the hook, recorded; `finish` is what its node does with a state and a result."""
+        if not self.enabled:
+            return bound
         definition = bound.definition
 
-        def recorded(method: Callable[[Any, Any], Any], state: Any, runtime: Any) -> Any:
+        def recorded(method: Method, state: Any, runtime: Any) -> Any:
             place = _here(runtime)
 
             def classify(result: Any, error: BaseException | None) -> Decision:
-                found = classify_hook(
-                    definition, partial(finish, state), reads_reason, result, error
-                )
+                finish_here = partial(finish, state)
+                found = classify_hook(definition, finish_here, reads_reason, result, error)
                 if found.outcome is Outcome.JUMPED:
                     self._remember_jump(place, f"jump to {found.detail} by {found.middleware}")
                 return found
@@ -279,9 +185,11 @@ class DecisionRecorder(Recorder):
         if len(self._jumps) > self.JUMPS:
             self._jumps.popitem(last=False)
 
-    def pending_exit(
-        self, owner: str, hook: str, pending: PendingExit, why: Callable[[Any, Any], str]
-    ) -> PendingExit:
+    def pending_exit(self, owner: str, hook: str, pending: Method, why: Method) -> Method:
+        """Return the check for a pending exit, recorded when it makes a node skip its work."""
+        if not self.enabled:
+            return pending
+
         def recorded(state: Any, rules: Any) -> Any:
             if passed := pending(state, rules):
                 reason, place = why(state, rules), _here()
@@ -291,9 +199,11 @@ class DecisionRecorder(Recorder):
 
         return recorded
 
-    def layer(
-        self, definition: Layer, method: Callable[[Any, Any], Any]
-    ) -> Callable[[Any, Any], Any]:
+    def layer(self, definition: Layer, method: Method) -> Method:
+        """Return the layer, recorded."""
+        if not self.enabled:
+            return method
+
         def recorded(request: Any, handler: Callable[[Any], Any]) -> Any:
             place, calls = _here(request.runtime), HandlerCalls()
 
@@ -308,6 +218,10 @@ class DecisionRecorder(Recorder):
         return recorded
 
     def tools(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return the call of a tool with all its layers, so that its errors are recorded."""
+        if not self.enabled:
+            return call
+
         def recorded(request: Any) -> Any:
             # Never reset: ToolNode calls its error handler later, in this context.
             _tool_call.set(_ToolCall(request, []))
@@ -316,6 +230,10 @@ class DecisionRecorder(Recorder):
         return recorded
 
     def execution(self, execute: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return the execution of a tool inside its layers, recorded if it fails."""
+        if not self.enabled:
+            return execute
+
         def recorded(request: Any) -> Any:
             running = _tool_call.get()
             reported = running.reported_errors if running else []
@@ -326,7 +244,8 @@ class DecisionRecorder(Recorder):
         return recorded
 
     def handler(self, handler: Any) -> Any:
-        if not callable(handler):
+        """Return the handler of tool errors, recorded when it reports one to the model."""
+        if not self.enabled or not callable(handler):
             return handler
 
         def recorded(error: Exception) -> str:
@@ -335,9 +254,8 @@ class DecisionRecorder(Recorder):
             if running := _tool_call.get():
                 request = running.request
                 running.reported_errors.append(kind)
-            self._record(
-                make_decision("", TOOLS, Outcome.ERROR_REPORTED, kind, request=request), _here()
-            )
+            made = make_decision("", TOOLS, Outcome.ERROR_REPORTED, kind, request=request)
+            self._record(made, _here())
             return text
 
         return recorded
@@ -345,19 +263,23 @@ class DecisionRecorder(Recorder):
     def refusing(
         self, refuse: Callable[[dict[str, Any]], ToolMessage]
     ) -> Callable[[dict[str, Any]], ToolMessage]:
+        """Return the function that answers calls with invalid arguments, recorded."""
+        if not self.enabled:
+            return refuse
+
         def recorded(call: dict[str, Any]) -> ToolMessage:
-            detail, tool, call_id = "invalid arguments", str(call["name"]), str(call["id"])
-            self._record(
-                make_decision(
-                    "", TOOLS, Outcome.ERROR_REPORTED, detail, tool=tool, call_id=call_id
-                ),
-                _here(),
-            )
+            known = {"tool": str(call["name"]), "call_id": str(call["id"])}
+            made = make_decision("", TOOLS, Outcome.ERROR_REPORTED, "invalid arguments", **known)
+            self._record(made, _here())
             return refuse(call)
 
         return recorded
 
     def repairing(self, repair: Callable[..., Repair | None]) -> Callable[..., Repair | None]:
+        """Return the repair of histories, recorded when it changes one."""
+        if not self.enabled:
+            return repair
+
         def recorded(messages: Sequence[Any], start: int = 0) -> Repair | None:
             repaired = repair(messages, start)
             if repaired is not None:
@@ -367,13 +289,19 @@ class DecisionRecorder(Recorder):
         return recorded
 
     def explained(self, times: int) -> None:
-        detail = f"{times} time{'s' * (times != 1)}"
-        self._record(make_decision("", MODEL, Outcome.EXPLAINED, detail), _here())
+        """Record that the model gets an explanation of what is wrong with its answer."""
+        if self.enabled:
+            detail = f"{times} time{'s' * (times != 1)}"
+            self._record(make_decision("", MODEL, Outcome.EXPLAINED, detail), _here())
 
     def route(self, source: str, choose: Choice, why: Callable[[Any, str, str], str]) -> Choice:
+        """Return the route, recorded; `why` takes the state, the target and a pending jump."""
+        if not self.enabled:
+            return choose
+
         def recorded(state: Any, config: RunnableConfig | None = None) -> str | list[Send]:
             # LangGraph passes the config to a route and does not make it current.
-            with _current(config):
+            with setting(current_config, config):
                 place = _here()
                 info = place.runtime.execution_info if place.runtime else None
                 jump = self._jumps.pop(info.task_id, "") if info else ""
@@ -384,6 +312,4 @@ class DecisionRecorder(Recorder):
         return recorded
 
 
-def recorder_for(log: DecisionLog | None, agent: str | None) -> Recorder:
-    """Return the recorder of an agent: a recorder of nothing without a log."""
-    return NO_RECORDER if log is None else DecisionRecorder(log, agent)
+NO_RECORDER = Recorder()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -13,14 +12,15 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
-from agent_factory.errors import AgentFactoryWarning, ArgumentError, SpecError, describe, raise_all
-from agent_factory.factory.arguments import UNKNOWN, make_spec
+from agent_factory.errors import ArgumentError, SpecError, raise_all
+from agent_factory.factory.arguments import UNKNOWN, make_spec, wrong_type
 from agent_factory.factory.wiring import AgentGraph, wire
 from agent_factory.fused.agent import FusedAgent
 from agent_factory.fused.planning import plan_fusion
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
 from agent_factory.topology.topology import Topology
+from agent_factory.upstream import compiled_graph_arguments
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -39,17 +39,15 @@ if TYPE_CHECKING:
         ResponseT,
     )
 
-RECURSION_LIMIT = 9_999
-"""Maximum number of super-steps of a run. It is high, so that limits with a clear message, such as
-ModelCallLimitMiddleware, apply before LangGraph's. The number is langchain's."""
-
-# LangSmith shows this key as the integration. It also saves time: without any metadata, LangGraph
-# walks a chain of empty maps for every task.
-_METADATA = {"ls_integration": "agent_factory"}
-
-CONFIG: RunnableConfig = {"recursion_limit": RECURSION_LIMIT, "metadata": _METADATA}
+CONFIG: RunnableConfig = {
+    # High, so that limits with a clear message, such as ModelCallLimitMiddleware, apply before
+    # LangGraph's. The number is langchain's.
+    "recursion_limit": 9_999,
+    # LangSmith shows this key as the integration. It also saves time: without any metadata,
+    # LangGraph walks a chain of empty maps for every task.
+    "metadata": {"ls_integration": "agent_factory"},
+}
 """Default config of the runs of an agent."""
-
 
 _SERVICES: dict[str, tuple[type[Any], ...]] = {
     # In a subgraph, True and False say whether to use the checkpointer of its parent.
@@ -213,47 +211,32 @@ def create_agent(
         decisions=decisions,
         checkpoints=checkpoints,
     )
-    _warn(spec)
-    members = spec.middleware
+    own_transformers = [one for member in spec.middleware for one in member.transformers]
     compiled: dict[str, Any] = {
         **services,
         "interrupt_before": node_names(interrupt_before),
         "interrupt_after": node_names(interrupt_after),
         "debug": debug,
         "name": name,
-        "transformers": [*(t for m in members for t in m.transformers), *(transformers or ())],
+        "transformers": [*own_transformers, *(transformers or ())],
     }
     agent = wire(spec, context_schema, fusion).compile(**compiled)
     if fusion is not None:
         fused_graph = wire(spec, context_schema, fusion, fused=True).compile(**compiled)
-        agent = FusedAgent.of(agent, fused_graph)
+        agent = FusedAgent(fused_graph=fused_graph, **compiled_graph_arguments(agent))
     return agent.with_config(CONFIG)
 
 
-def _warn(spec: AgentSpec) -> None:
-    if spec.warnings:
-        # stacklevel=3: report the caller of create_agent.
-        warnings.warn(AgentFactoryWarning(spec.warnings), stacklevel=3)
-
-
 def check_services(model: Any, services: Mapping[str, Any]) -> None:
-    """Check the model and the services of an agent.
-
-    Raises:
-        ArgumentError: A service has a wrong type, or `model` is None.
-    """
-    mistakes = [
-        ArgumentError(
-            name,
-            f"must be a {kinds[0].__name__} or None, got {describe(value)}.",
-            f"Pass a {kinds[0].__name__}.",
-        )
-        for name, kinds in _SERVICES.items()
-        if (value := services[name]) is not None and not isinstance(value, kinds)
-    ]
+    """Check the model and the services of an agent."""
+    mistakes = []
     if model is None:
         reason = "is required, got None."
-        mistakes.insert(0, ArgumentError("model", reason, "Pass a chat model or 'provider:name'."))
+        mistakes.append(ArgumentError("model", reason, "Pass a chat model or 'provider:name'."))
+    for name, kinds in _SERVICES.items():
+        if (value := services[name]) is not None and not isinstance(value, kinds):
+            kind = kinds[0].__name__
+            mistakes.append(wrong_type(name, f"a {kind} or None", value, f"Pass a {kind}."))
     if mistakes:
         raise_all(mistakes)
 
@@ -314,7 +297,6 @@ def plan_agent(
         decisions=decisions,
         checkpoints=checkpoints,
     )
-    _warn(spec)
     return spec.topology
 
 
@@ -339,9 +321,6 @@ def warnings_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[SpecErro
 def _spec_of(agent: Any) -> AgentSpec:
     graph = getattr(agent, "builder", None)
     if not isinstance(graph, AgentGraph):
-        raise ArgumentError(
-            "agent",
-            f"must be an agent built by create_agent, got {describe(agent)}.",
-            "Pass what create_agent returned.",
-        )
+        expected = "an agent built by create_agent"
+        raise wrong_type("agent", expected, agent, "Pass what create_agent returned.")
     return graph.spec

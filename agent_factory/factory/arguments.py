@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from agent_factory.compat.langchain import (
 from agent_factory.decisions.log import decision_log
 from agent_factory.errors import (
     BUILD_CODES,
+    AgentFactoryWarning,
     ArgumentError,
     BuildWarning,
     DuplicateMiddleware,
@@ -33,7 +34,7 @@ from agent_factory.errors import (
 )
 from agent_factory.hooks.base import AgentMiddleware
 from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, validate_middleware
-from agent_factory.hooks.ordering import check_order, stack_positions
+from agent_factory.hooks.ordering import check_order
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS, Schemas, merge
@@ -61,27 +62,22 @@ RESERVED = ("|", ":")
 def make_spec(
     *,
     model: Any = None,
-    tools: Sequence[Any] | None = None,
-    system_prompt: str | SystemMessage | None = None,
-    middleware: Sequence[AnyMiddleware] = (),
-    response_format: Any = None,
-    state_schema: type[Any] | None = None,
-    checkpoints: Any = "full",
-    interrupts: Mapping[str, Any] | None = None,
-    handle_tool_errors: Any = DEFAULT_ERRORS,
-    name: str | None = None,
-    checkpointer: Any = UNKNOWN,
-    strict: bool = False,
-    ignore: Collection[str] = (),
-    decisions: Any = None,
+    tools: Sequence[Any] | None,
+    system_prompt: str | SystemMessage | None,
+    middleware: Sequence[AnyMiddleware],
+    response_format: Any,
+    state_schema: type[Any] | None,
+    checkpoints: Any,
+    interrupts: Mapping[str, Any],
+    handle_tool_errors: Any,
+    name: str | None,
+    checkpointer: Any,
+    strict: bool,
+    ignore: Collection[str],
+    decisions: Any,
 ) -> AgentSpec:
-    """Check and normalise the arguments of an agent.
-
-    Raises:
-        SpecError: The agent cannot be built; with several mistakes, `.errors` holds each of them.
-        ImportError: The model is a string and langchain is not installed.
-    """
-    mistakes = [*wrong_types(tools, system_prompt, interrupts or {}, name), *unknown_codes(ignore)]
+    """Check and normalise the arguments of an agent, and warn the caller of the caller."""
+    mistakes = [*wrong_types(tools, system_prompt, interrupts, name), *unknown_codes(ignore)]
     members, invalid = members_of(middleware)
     mistakes += invalid
     handler: ErrorHandler | None = DEFAULT_HANDLER
@@ -115,16 +111,17 @@ def make_spec(
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
     mistakes += jumps_to_nowhere(hooks, shape.has_tools)
     topology = plan(shape)
-    mistakes += unknown_interrupts(interrupts or {}, topology)
+    mistakes += unknown_interrupts(interrupts, topology)
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
-        mistakes += collect_warnings(
-            BuildContext(members, topology, Call.TOOL in calls, checkpointer, reports)
-        )
-    warnings = _raise_or_warn(mistakes, strict, ignore)
-    prompt = system_prompt
+        mistakes += collect_warnings(members, topology, checkpointer, reports)
+    found = _raise_errors(mistakes, strict, ignore)
+    chat_model, prompt = _chat_model(model), system_prompt
+    if found:
+        # stacklevel=3: report the caller of create_agent or plan_agent.
+        warnings.warn(AgentFactoryWarning(found), stacklevel=3)
     return AgentSpec(
-        model=_chat_model(model),
+        model=chat_model,
         system_message=SystemMessage(prompt) if isinstance(prompt, str) else prompt,
         hooks=hooks,
         model_layers=tuple(b for b in layers if b.definition.call is Call.MODEL),
@@ -137,7 +134,7 @@ def make_spec(
         name=name,
         middleware=members,
         rules=Rules(toolbox.client.keys(), toolbox.direct, frozenset(outputs)),
-        warnings=warnings,
+        warnings=found,
         decisions=log,
     )
 
@@ -164,11 +161,7 @@ def _chat_model(model: Any) -> Any:
     can_call_tools = isinstance(model, Runnable) and callable(getattr(model, "bind_tools", None))
     if isinstance(model, BaseChatModel | None) or can_call_tools:
         return model
-    raise ArgumentError(
-        "model",
-        f"must be a chat model, got {describe(model)}.",
-        "Pass a chat model or 'provider:name'.",
-    )
+    raise wrong_type("model", "a chat model", model, "Pass a chat model or 'provider:name'.")
 
 
 def _attempt(make: Callable[[Any], T], value: Any, mistakes: list[SpecError]) -> T | None:
@@ -180,21 +173,21 @@ def _attempt(make: Callable[[Any], T], value: Any, mistakes: list[SpecError]) ->
         return None
 
 
-def _raise_or_warn(
+def _raise_errors(
     found: Sequence[SpecError], strict: bool, ignore: Collection[str]
 ) -> tuple[SpecError, ...]:
     """Raise the errors among the diagnostics of a build, and return the warnings."""
     found = [one for one in found if one.code not in ignore]
     errors = [one for one in found if strict or one.severity == "error"]
-    warnings = [one for one in found if one not in errors]
+    others = tuple(one for one in found if one not in errors)
     if errors:
         try:
             raise_all(errors)
         except SpecError as error:
-            for warning in warnings:
+            for warning in others:
                 error.add_note(f"Also found: {warning}")
             raise
-    return tuple(warnings)
+    return others
 
 
 def output_tools(response_format: ResponseFormat[Any] | None) -> list[str]:
@@ -211,27 +204,28 @@ def output_tools(response_format: ResponseFormat[Any] | None) -> list[str]:
 # What cannot be built
 
 
+def wrong_type(
+    subject: str, expected: str, value: Any, hint: str, code: str | None = None
+) -> ArgumentError:
+    """Return the error for a value of a wrong type."""
+    return ArgumentError(subject, f"must be {expected}, got {describe(value)}.", hint, code=code)
+
+
 def wrong_types(
     tools: Any, system_prompt: Any, interrupts: Mapping[str, Any], name: Any
 ) -> Iterator[SpecError]:
     """Find arguments of a wrong type."""
     if tools is not None and not _is_list(tools):
-        yield ArgumentError("tools", f"must be a list, got {describe(tools)}.", "Pass tools=[...].")
+        yield wrong_type("tools", "a list", tools, "Pass tools=[...].")
     if not isinstance(system_prompt, str | SystemMessage | None):
-        yield ArgumentError(
-            "system_prompt",
-            f"must be a string or a SystemMessage, got {describe(system_prompt)}.",
-            "Pass a string.",
-        )
+        expected = "a string or a SystemMessage"
+        yield wrong_type("system_prompt", expected, system_prompt, "Pass a string.")
     if not isinstance(name, str | None):
-        yield ArgumentError("name", f"must be a string, got {describe(name)}.", "Pass a string.")
+        yield wrong_type("name", "a string", name, "Pass a string.")
     for argument, nodes in interrupts.items():
         if nodes not in (None, "*") and not _is_list(nodes):
-            yield ArgumentError(
-                argument,
-                f"must be a list of node names or '*', got {describe(nodes)}.",
-                f"Pass {argument}=['model'], for example.",
-            )
+            hint = f"Pass {argument}=['model'], for example."
+            yield wrong_type(argument, "a list of node names or '*'", nodes, hint)
 
 
 def _is_list(value: Any) -> bool:
@@ -243,9 +237,7 @@ def _is_list(value: Any) -> bool:
 def unknown_codes(ignore: Any) -> Iterator[SpecError]:
     """Find codes in `ignore` that do not exist or cannot be ignored."""
     if isinstance(ignore, str) or not isinstance(ignore, Collection):
-        yield ArgumentError(
-            "ignore", f"must be a list of codes, got {describe(ignore)}.", 'Pass ignore=["AF204"].'
-        )
+        yield wrong_type("ignore", "a list of codes", ignore, 'Pass ignore=["AF204"].')
         return
     for code in ignore:
         entry = BUILD_CODES.get(code) if isinstance(code, str) else None
@@ -262,12 +254,8 @@ def members_of(
 ) -> tuple[tuple[AgentMiddleware[Any, Any], ...], list[SpecError]]:
     """Return the members of a stack, and the mistakes in it."""
     if not _is_list(middleware):
-        reason = f"must be a list, got {describe(middleware)}."
-        return (), [
-            ArgumentError(
-                "middleware", reason, "Pass a list, even for one middleware.", code="AF102"
-            )
-        ]
+        hint = "Pass a list, even for one middleware."
+        return (), [wrong_type("middleware", "a list", middleware, hint, "AF102")]
     members = tuple(middleware)
     if "langchain.agents" in sys.modules:  # otherwise nobody can have built one of its middleware
         members = tuple(map(from_langchain_middleware, members))
@@ -278,40 +266,38 @@ def members_of(
             issubclass(member, AgentMiddleware) or langchain_base(member) is not None
         ):
             reason = f"must be an instance, got the class {member.__name__}."
-            mistakes.append(
-                ArgumentError(subject, reason, f"Pass {member.__name__}(...).", code="AF102")
-            )
-        elif not isinstance(member, AgentMiddleware):
-            reason = f"must be an AgentMiddleware, got {describe(member)}."
-            hint = "Derive a class from AgentMiddleware, or decorate a function with before_model."
+            hint = f"Pass {member.__name__}(...)."
             mistakes.append(ArgumentError(subject, reason, hint, code="AF102"))
+        elif not isinstance(member, AgentMiddleware):
+            hint = "Derive a class from AgentMiddleware, or decorate a function with before_model."
+            mistakes.append(wrong_type(subject, "an AgentMiddleware", member, hint, "AF102"))
         elif not isinstance(member.name, str):
             reason = f"must have a string as its name, got {describe(member.name)}."
             mistakes.append(SpecError(subject, reason, "Set its name to a string.", code="AF104"))
-    return members, mistakes or [*_invalid_names(members)]
-
-
-def _invalid_names(members: Sequence[AgentMiddleware[Any, Any]]) -> Iterator[SpecError]:
+    if mistakes:  # the names of other objects cannot be read
+        return members, mistakes
     adapters = {member.name for member in members if isinstance(member, LangChainAdapter)}
     for name, times in Counter(member.name for member in members).items():
         if times > 1:
-            yield DuplicateMiddleware(
-                name,
-                f"{times} middleware have this name. Please remove duplicate middleware instances.",
-                # The name of a LangChain middleware is a property and cannot be set.
+            reason = (
+                f"{times} middleware have this name. Please remove duplicate middleware instances."
+            )
+            # The name of a LangChain middleware is a property and cannot be set.
+            hint = (
                 f"Or give each a name: class First{name}({name}): ..."
                 if name in adapters
-                else f"Or give each a name: {name}(..., name='first'), or set instance.name.",
+                else f"Or give each a name: {name}(..., name='first'), or set instance.name."
             )
+            mistakes.append(DuplicateMiddleware(name, reason, hint))
     for name in (member.name for member in members):
         if any(character in name for character in RESERVED) or not name:
-            yield SpecError(
-                repr(name),
+            reason = (
                 f"must be a non-empty name without {' and '.join(RESERVED)}, which LangGraph "
-                "reserves.",
-                "Give the middleware another name.",
-                code="AF104",
+                "reserves."
             )
+            hint = "Give the middleware another name."
+            mistakes.append(SpecError(repr(name), reason, hint, code="AF104"))
+    return members, mistakes
 
 
 def no_common_path(
@@ -362,57 +348,23 @@ def unknown_interrupts(interrupts: Mapping[str, Any], topology: Topology) -> Ite
 # What can be built and is likely wrong
 
 
-@dataclass(frozen=True, slots=True)
-class BuildContext:
-    """What the warnings of a build are based on.
+def collect_warnings(
+    members: Sequence[AgentMiddleware[Any, Any]],
+    topology: Topology,
+    checkpointer: Any,
+    reports_errors: bool,
+) -> Iterator[SpecError]:
+    """Find what can be built and is likely wrong, and what middleware declare about their order.
 
-    Args:
-        members: The middleware, in order.
-        topology: The plan.
-        runs_unknown_tools: Whether a layer may run tools that are known only at run time.
-        checkpointer: The checkpointer; None for none, UNKNOWN if it is not known yet.
-        reports_errors: Whether exceptions of tools become messages before a layer sees them.
+    With `reports_errors`, exceptions of tools become messages before a layer sees them.
     """
-
-    members: Sequence[AgentMiddleware[Any, Any]]
-    topology: Topology
-    runs_unknown_tools: bool
-    checkpointer: Any
-    reports_errors: bool
-
-
-def collect_warnings(build: BuildContext) -> Iterator[SpecError]:
-    """Find what can be built and is likely wrong, and what middleware declare about their order."""
-    hooks = build.topology.hooks
-    if any(member.ordering is not AgentMiddleware.ordering for member in build.members):
+    hooks = topology.hooks
+    if any(member.ordering is not AgentMiddleware.ordering for member in members):
         early = {h.owner for h in hooks if h.phase in (Phase.BEFORE_AGENT, Phase.BEFORE_MODEL)}
         late = {h.owner for h in hooks if h.phase is Phase.AFTER_MODEL}
-        yield from check_order(stack_positions(build.members, early, late))
-    yield from _odd_jumps(build.topology)
-    yield from _tool_warnings(build)
-    for member in build.members:
-        if build.reports_errors and "tool_errors" in member.ordering.reads:
-            yield BuildWarning(
-                member.name,
-                "handles exceptions of tools, but handle_tool_errors turns them into messages "
-                "first.",
-                "Remove handle_tool_errors, or remove the middleware.",
-                code="AF207",
-            )
-    for member in build.members:
-        if build.checkpointer is None and member.needs_checkpointer:
-            yield BuildWarning(
-                member.name,
-                "needs a checkpointer, but the agent has none.",
-                "Pass one: create_agent(..., checkpointer=InMemorySaver()). An agent inside a "
-                "graph that has one can ignore this.",
-                code="AF211",
-            )
-
-
-def _odd_jumps(plan: Topology) -> Iterator[SpecError]:
-    for hook in plan.hooks:
-        if "model" in hook.can_jump_to and hook.node == plan.loop_entry:
+        yield from check_order(members, early, late)
+    for hook in hooks:
+        if "model" in hook.can_jump_to and hook.node == topology.loop_entry:
             yield BuildWarning(
                 hook.node,
                 "declares a jump to the model's turn, which begins with this hook: the jump has no "
@@ -423,15 +375,36 @@ def _odd_jumps(plan: Topology) -> Iterator[SpecError]:
         elif "model" in hook.can_jump_to and hook.phase is Phase.BEFORE_MODEL:
             yield BuildWarning(
                 hook.node,
-                f"may jump back to {plan.loop_entry} and then runs again on the same state, in an "
-                "endless loop unless something changed.",
+                f"may jump back to {topology.loop_entry} and then runs again on the same state, in "
+                "an endless loop unless something changed.",
                 "Return None to continue to the model, or make sure that it jumps only once.",
                 code="AF202",
             )
+    yield from _tool_warnings(members, topology)
+    for member in members:
+        if reports_errors and "tool_errors" in member.ordering.reads:
+            yield BuildWarning(
+                member.name,
+                "handles exceptions of tools, but handle_tool_errors turns them into messages "
+                "first.",
+                "Remove handle_tool_errors, or remove the middleware.",
+                code="AF207",
+            )
+    for member in members:
+        if checkpointer is None and member.needs_checkpointer:
+            yield BuildWarning(
+                member.name,
+                "needs a checkpointer, but the agent has none.",
+                "Pass one: create_agent(..., checkpointer=InMemorySaver()). An agent inside a "
+                "graph that has one can ignore this.",
+                code="AF211",
+            )
 
 
-def _tool_warnings(build: BuildContext) -> Iterator[SpecError]:
-    tools = build.topology.tools
+def _tool_warnings(
+    members: Sequence[AgentMiddleware[Any, Any]], topology: Topology
+) -> Iterator[SpecError]:
+    tools = topology.tools
     own = {tool.name for tool in tools if tool.kind is not ToolKind.PROVIDER}
     for tool in tools:
         if tool.kind is ToolKind.PROVIDER and tool.name in own:
@@ -443,10 +416,10 @@ def _tool_warnings(build: BuildContext) -> Iterator[SpecError]:
                 code="AF203",
             )
     known = {tool.name for tool in tools}
-    for member in build.members:
+    late = " A layer may add it at run time." if topology.layers_around(Call.TOOL) else ""
+    for member in members:
         for name in sorted(set(member.expected_tools) - known):
             close = get_close_matches(name, known, n=1)
-            late = " A layer may add it at run time." if build.runs_unknown_tools else ""
             yield BuildWarning(
                 member.name,
                 f"is configured for the tool {name!r}, but the agent has no such tool.{late}",

@@ -8,31 +8,39 @@ from typing import Any
 from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
 
-from agent_factory.decisions.recorder import Recorder, recorder_for
+from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
-from agent_factory.fused.planning import AgentParts, FusionPlan, fuse
+from agent_factory.fused.planning import FusionPlan, fused_nodes
 from agent_factory.fused.state_view import is_ephemeral, is_persistent
-from agent_factory.fused.tool_batch import capture_results
+from agent_factory.fused.tool_batch import BatchedToolsNode, capture_results, resendable
 from agent_factory.hooks.base import policy_of
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.model_node import ModelNode
-from agent_factory.runtime.routing import Path, reason_for, route_for
+from agent_factory.runtime.routing import ROUTES, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import StateCache, ToolsNode
 from agent_factory.state.schema import RETRIES
-from agent_factory.topology.model import TOOLS, Edge
+from agent_factory.topology.model import TOOLS
 
 
 class AgentGraph(StateGraph[Any, Any, Any, Any]):
     """StateGraph that knows the AgentSpec it was made from."""
 
     def __init__(self, spec: AgentSpec, context_schema: type[Any] | None) -> None:
-        super().__init__(
-            spec.schemas.written or spec.schemas.state,
-            context_schema,
-            input_schema=spec.schemas.input,
-            output_schema=spec.schemas.output,
-        )
+        try:
+            super().__init__(
+                spec.schemas.written or spec.schemas.state,
+                context_schema,
+                input_schema=spec.schemas.input,
+                output_schema=spec.schemas.output,
+            )
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                "the state",
+                f"LangGraph cannot make its channels: {error}",
+                "A reducer is a function of two arguments, the last item of Annotated[...].",
+                code="AF114",
+            ) from error
         self.spec = spec
 
 
@@ -45,27 +53,11 @@ def wire(
 ) -> AgentGraph:
     """Return the graph of an agent, ready to compile.
 
-    Args:
-        spec: The agent.
-        context_schema: The type of the run's context, or None.
-        fusion: For both graphs of an agent with fused runs: how far a step may go.
-        fused: Whether to make the graph of the fused runs. It has the nodes and channels of the
-            other graph, so that either can continue a thread.
-
-    Raises:
-        ArgumentError: LangGraph cannot make a channel for a key of the state, or the runs of this
-            agent cannot be fused.
+    An agent with fused runs has two of them, made with the same `fusion`. They have the same nodes
+    and channels, so that either can continue a thread.
     """
-    try:
-        graph = AgentGraph(spec, context_schema)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(
-            "the state",
-            f"LangGraph cannot make its channels: {error}",
-            "A reducer is a function of two arguments, the last item of Annotated[...].",
-            code="AF114",
-        ) from error
-    plan, recorder = spec.topology, recorder_for(spec.decisions, spec.name)
+    graph = AgentGraph(spec, context_schema)
+    plan, recorder = spec.topology, Recorder(spec.decisions, spec.name)
     keys = spec.schemas.state.__annotations__.keys() - graph.managed.keys()
     nodes: dict[str, Runnable[Any, Any]] = {
         bound.definition.node: HookNode(bound, plan, spec.rules, keys, recorder)
@@ -76,17 +68,24 @@ def wire(
     if TOOLS in plan.nodes:
         around = None if fusion is None else capture_results
         tools = ToolsNode(spec, keys, recorder, around, _state_cache(spec, graph, keys))
-        nodes[TOOLS] = tools
-    state_cache = None if tools is None else tools.sent
+        nodes[TOOLS] = tools if fusion is None else BatchedToolsNode(tools)
     # The steps of a fused run store the states of calls themselves.
-    path_cache = None if fused else state_cache
-    paths = {edge.source: _path(spec, edge, recorder, path_cache) for edge in plan.edges}
+    sent = None if tools is None or fused else tools.sent
+    paths: dict[str, str | Path] = {}  # where each edge leads: a node, or what chooses one
+    for edge in plan.edges:
+        if edge.route is None:
+            (paths[edge.source],) = edge.targets
+            continue
+        choose = ROUTES[edge.route](edge, plan, spec.rules)
+        if sent is not None and TOOLS in edge.targets:
+            choose = sent.caching(choose)
+        choose = recorder.route(edge.source, choose, reason_for(edge, plan, spec.rules))
+        if fusion is not None and edge.source == TOOLS:
+            choose = resendable(choose)
+        paths[edge.source] = Path(choose, str(edge.route))
     self_routing: dict[str, Runnable[Any, Any]] = {}
-    if fusion is not None:
-        # With one of these, an edge has to look at the results, or records where it leads.
-        tools_return = not (spec.decisions or spec.toolbox.direct or spec.response_format)
-        parts = AgentParts(plan, graph.channels, nodes, paths, state_cache, tools_return)
-        self_routing = fuse(parts, fusion, fused=fused)
+    if fusion is not None and fused:
+        self_routing = fused_nodes(spec, graph.channels, nodes, paths, tools, fusion)
     policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
     # Only the loop's entry reads the signals of tools.
     reads_signals = {*self_routing, *([plan.loop_entry] if tools else [])}
@@ -107,20 +106,6 @@ def wire(
         else:
             graph.add_conditional_edges(edge.source, path, list(edge.targets))
     return graph
-
-
-def _path(
-    spec: AgentSpec, edge: Edge, recorder: Recorder, state_cache: StateCache | None
-) -> str | Path:
-    """Return where an edge leads: its only target, or a path that chooses one."""
-    if edge.route is None:
-        (target,) = edge.targets
-        return target
-    choose = route_for(edge, spec.topology, spec.rules)
-    if state_cache is not None and TOOLS in edge.targets:
-        choose = state_cache.caching(choose)
-    why = reason_for(edge, spec.topology, spec.rules)
-    return Path(recorder.route(edge.source, choose, why), str(edge.route))
 
 
 def _state_cache(spec: AgentSpec, graph: AgentGraph, keys: Collection[str]) -> StateCache | None:

@@ -17,7 +17,6 @@ from langgraph.types import Command
 
 from agent_factory.fused.step import RUN, Run
 from agent_factory.runtime.tools_node import NAMESPACE_MARK
-from agent_factory.upstream import compiled_graph_arguments
 
 _SHARED = (
     "cache",
@@ -65,15 +64,6 @@ class FusedAgent(CompiledStateGraph[Any, Any, Any, Any]):
     ) -> None:
         super().__init__(**arguments)
         self.fused_graph = fused_graph
-
-    @classmethod
-    def of(
-        cls,
-        agent: CompiledStateGraph[Any, Any, Any, Any],
-        fused_graph: CompiledStateGraph[Any, Any, Any, Any],
-    ) -> FusedAgent:
-        """Return two graphs of one agent as one agent."""
-        return cls(fused_graph=fused_graph, **compiled_graph_arguments(agent))
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """Run to the end; fused, unless the call or a callback observes individual steps."""

@@ -4,36 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from langchain_core.runnables import Runnable
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.fused.state_view import is_known
+from agent_factory.fused.state_view import Channel, is_known
 from agent_factory.fused.step import FusedNode, FusedStage
-from agent_factory.fused.tool_batch import BatchedToolsNode, resendable
+from agent_factory.fused.tool_batch import BatchedToolsNode
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.routing import Path
-from agent_factory.runtime.tools_node import StateCache
+from agent_factory.runtime.spec import AgentSpec
+from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.topology.model import TOOLS
-from agent_factory.topology.topology import Topology
 
 Names = Collection[str] | Literal["*"]
 
 
 @dataclass(frozen=True, slots=True)
 class FusionPlan:
-    """How far a step of a fused run may go.
+    """How far a step of a fused run may go."""
 
-    Args:
-        turn: Whether a step may go through the call of the model.
-        before: Nodes before which a run pauses, or "*" for all.
-        after: Nodes after which a run pauses, or "*" for all.
-    """
-
-    turn: bool = False
-    before: Names = ()
-    after: Names = ()
+    turn: bool  # a step may go through the call of the model
+    before: Names  # nodes before which a run pauses, or "*" for all
+    after: Names  # nodes after which a run pauses, or "*" for all
 
     def begins(self, node: str) -> bool:
         """Whether a step has to begin at a node, because a run can only pause between steps."""
@@ -43,20 +37,9 @@ class FusionPlan:
         """Whether a step has to end with a node."""
         return self.after == "*" or node in self.after
 
-    @property
-    def batches_calls(self) -> bool:
-        """Whether the tool calls of a turn may go to one task. A pause shows them one by one."""
-        return not self.before and not self.after
 
-
-def plan_fusion(fused: Any, before: Names | None, after: Names | None) -> FusionPlan | None:
-    """Return the plan for the argument `fused` of create_agent; None if runs are not fused.
-
-    Raises:
-        ArgumentError: It is neither a bool nor "turn".
-    """
-    if fused is False:
-        return None
+def plan_fusion(fused: Any, before: Names | None, after: Names | None) -> FusionPlan:
+    """Return the plan for the argument `fused` of create_agent, which is not False."""
     if fused is True or fused == "turn":
         return FusionPlan(fused == "turn", before or (), after or ())
     raise ArgumentError(
@@ -64,56 +47,25 @@ def plan_fusion(fused: Any, before: Names | None, after: Names | None) -> Fusion
     )
 
 
-@dataclass(slots=True)
-class AgentParts:
-    """The parts of an agent's graph, before they are added to it.
+def fused_nodes(
+    spec: AgentSpec,
+    channels: Mapping[str, Channel],
+    nodes: Mapping[str, Runnable[Any, Any]],
+    paths: Mapping[str, str | Path],
+    tools: ToolsNode | None,
+    plan: FusionPlan,
+) -> dict[str, Runnable[Any, Any]]:
+    """Return the nodes of a fused run that choose their successor themselves.
 
-    Args:
-        topology: The plan.
-        channels: The channels of the state.
-        nodes: The nodes, by name.
-        paths: Where the edge of each node leads: a node, or a path that chooses one.
-        state_cache: The states that calls were sent with; None if tools read the state themselves.
-        tools_return: Whether a run always continues from the tools to the loop's entry.
+    LangGraph copies every channel before an edge chooses; a fused step has the state at hand.
     """
-
-    topology: Topology
-    channels: Mapping[str, Any]
-    nodes: dict[str, Runnable[Any, Any]]
-    paths: dict[str, str | Path]
-    state_cache: StateCache | None
-    tools_return: bool
-
-
-def fuse(parts: AgentParts, plan: FusionPlan, *, fused: bool) -> dict[str, Runnable[Any, Any]]:
-    """Adapt the parts of an agent to fused runs.
-
-    Args:
-        parts: The parts; the tools node is replaced by one that takes the calls of a turn together.
-        plan: How far a step may go.
-        fused: Whether the parts are for the graph of the fused runs, or for the other one.
-
-    Returns:
-        For the graph of the fused runs, the nodes that choose their successor themselves instead
-        of through a graph edge. LangGraph copies every channel before an edge chooses; a fused step
-        has the state at hand.
-
-    Raises:
-        ArgumentError: The channel of the messages is of an unknown kind.
-    """
-    topology, nodes, paths = parts.topology, parts.nodes, parts.paths
-    tools = nodes.get(TOOLS)
-    if tools is not None:
-        nodes[TOOLS] = BatchedToolsNode(tools)
-        paths[TOOLS] = resendable(cast("Path", paths[TOOLS]))
-    if not fused:
-        return {}
-    if not is_known(parts.channels["messages"]):
+    if not is_known(channels["messages"]):
         raise ArgumentError(
             "fused",
             "needs messages with a reducer, but the state_schema gives them another channel.",
             "Write Annotated[list[AnyMessage], add_messages], or leave `fused` out.",
         )
+    topology = spec.topology
     model = topology.style.model
     routes = {name: p if isinstance(p, str) else p.choose for name, p in paths.items()}
     own_step = set() if plan.turn else {model}
@@ -133,15 +85,17 @@ def fuse(parts: AgentParts, plan: FusionPlan, *, fused: bool) -> dict[str, Runna
             next_if_unchanged=frozenset() if plan.begins(model) else later & own_step,
             sees_signals=name in sees_signals,
             streams=name == model,
-            batches_calls=plan.batches_calls,
             needs_thread=isinstance(node, HookNode) and node.needs_thread,
         )
-    self_routing: dict[str, Runnable[Any, Any]] = {
-        name: FusedNode(name, stages, parts.channels) for name in order
+    # A pause shows the calls of a turn one by one.
+    batches_calls = not plan.before and not plan.after
+    sent = None if tools is None else tools.sent
+    result: dict[str, Runnable[Any, Any]] = {
+        name: FusedNode(name, stages, channels, batches_calls, sent) for name in order
     }
     if tools is not None:
-        keep = None if parts.state_cache is None else parts.state_cache.put
-        stages[TOOLS] = FusedStage(nodes[TOOLS], routes[TOOLS], streams=True, keep=keep)
-        if parts.tools_return:
-            self_routing[TOOLS] = BatchedToolsNode(tools, topology.loop_entry)
-    return self_routing
+        stages[TOOLS] = FusedStage(nodes[TOOLS], routes[TOOLS], streams=True)
+        # With one of these, an edge has to look at the results, or records where it leads.
+        if not (spec.decisions or spec.toolbox.direct or spec.response_format):
+            result[TOOLS] = BatchedToolsNode(tools, topology.loop_entry)
+    return result

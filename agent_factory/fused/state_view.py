@@ -58,21 +58,13 @@ def is_known(channel: Channel) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What the state will be after a node's writes.
+    """What the state will be after a node's writes."""
 
-    Args:
-        persistent: The values that stay until the next write, by key.
-        ephemeral: The values that only the next node sees, by key.
-        written: All writes to persistent keys so far, by key.
-        last: The node's own writes to ephemeral keys, by key.
-        opaque: There is a write whose outcome only LangGraph can compute.
-    """
-
-    persistent: dict[str, Any]
-    ephemeral: dict[str, Any]
-    written: dict[str, list[Any]]
-    last: dict[str, list[Any]]
-    opaque: bool = False
+    persistent: dict[str, Any]  # the values that stay until the next write
+    ephemeral: dict[str, Any]  # the values that only the next node sees
+    written: dict[str, list[Any]]  # all writes to persistent keys so far
+    last: dict[str, list[Any]]  # the node's own writes to ephemeral keys
+    opaque: bool = False  # there is a write whose outcome only LangGraph can compute
 
     def state(self) -> dict[str, Any]:
         """Return the state that the next node and its edge see."""
@@ -85,31 +77,21 @@ class Preview:
 
 
 class StateView:
-    """The state within one step.
-
-    Args:
-        state: The state as it was read when the step began.
-        channels: The channels of the state.
-        cached: Channels of messages from earlier steps of the run, which have an index already.
-    """
+    """The state within one step, beginning with the state that was read before it."""
 
     def __init__(
         self, state: Mapping[str, Any], channels: Mapping[str, Channel], cached: dict[str, Any]
     ) -> None:
         self._channels = channels
-        self._cached = cached
+        self._cached = cached  # channels of messages from earlier steps, which have an index
         ephemeral = {key for key in state if key in channels and is_ephemeral(channels[key])}
         persistent = {key: value for key, value in state.items() if key not in ephemeral}
+        # The state so far. Set it to a preview to accept that.
         self.now = Preview(persistent, {key: state[key] for key in ephemeral}, {}, {})
-        """The state so far. Set it to a preview to accept that."""
         self._reduced: dict[str, Channel] = {}
 
     def preview(self, pairs: Iterable[Pair]) -> Preview:
-        """Return the state after a node's writes. Accept it before you call this again.
-
-        Raises:
-            Exception: What LangGraph or a reducer would raise at the end of the step.
-        """
+        """Return the state after a node's writes. Accept it before you call this again."""
         now = self.now
         given: dict[str, list[Any]] = {}
         for key, value in pairs:

@@ -23,7 +23,8 @@ from langgraph.types import Command, Interrupt, Send, interrupt
 
 from agent_factory.fused.state_view import Channel, Preview, StateView
 from agent_factory.runtime.composition import without_streaming
-from agent_factory.runtime.routing import Target
+from agent_factory.runtime.routing import Choice, Target
+from agent_factory.runtime.tools_node import StateCache
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS
 from agent_factory.state.updates import Pair, pairs_of
 from agent_factory.tools.tool_node import CallsWithState
@@ -41,54 +42,20 @@ Action = Callable[[], Any]
 
 @dataclass(slots=True)
 class Run:
-    """What a fused run remembers from one step to the next, in addition to the state.
+    """What a fused run remembers from one step to the next, in addition to the state."""
 
-    Args:
-        depth: How many graphs are around it.
-        resumed: The next node may wait for an answer, so it needs a step to itself.
-        resent: The calls of a turn were sent again, each to its own task.
-        single_step: Nothing is stored between the steps of the run and no caller observes them,
-            so it takes one step only.
-        skipped_steps: How many steps that saved; they count towards the recursion limit.
-        cached_channels: Channels of messages, to use again.
-    """
-
-    depth: int = 0
-    resumed: bool = False
-    resent: bool = False
+    depth: int = 0  # how many graphs are around it
+    resumed: bool = False  # the next node may wait for an answer, so it needs a step to itself
+    resent: bool = False  # the calls of a turn were sent again, each to its own task
+    # Nothing is stored between the steps and no caller observes them, so the run takes one step.
     single_step: bool = False
-    skipped_steps: int = 0
-    cached_channels: dict[str, Any] = field(default_factory=dict)
-    _deferred: dict[str, Action] = field(default_factory=dict)
-
-    def defer(self, name: str, action: Action) -> None:
-        """Make a node or a tool call do this in its own step, in place of its work."""
-        self._deferred[name] = action
-
-    def deferred(self, name: str) -> Action | None:
-        """Return, once, what was deferred to a node or a tool call."""
-        return self._deferred.pop(name, None)
-
-    def needs_own_step(self) -> bool:
-        """Whether the next node needs a step to itself; asked once for each resumed run."""
-        resumed, self.resumed = self.resumed, False
-        return resumed
-
-    def was_resent(self) -> bool:
-        """Whether the task that ends has sent its calls again; asked once for each task."""
-        resent, self.resent = self.resent, False
-        return resent
+    skipped_steps: int = 0  # how many steps that saved; they count towards the recursion limit
+    cached_channels: dict[str, Any] = field(default_factory=dict)  # of messages, to use again
+    # What a node or a tool call does in its own step, in place of its work, by its name or id.
+    deferred: dict[str, Action] = field(default_factory=dict)
 
     def check_limit(self, config: RunnableConfig, begun: int = 1) -> None:
-        """Check that the run may take one more step.
-
-        Args:
-            config: The config of the current step.
-            begun: 1 if that step is about to end, 0 if it is about to begin.
-
-        Raises:
-            GraphRecursionError: The recursion limit is reached.
-        """
+        """Raise an error if the run may take no more step; `begun` is 0 before the current one."""
         limit = config["recursion_limit"]
         if super_step(config) + self.skipped_steps + begun - 1 >= limit:
             message = (
@@ -122,66 +89,41 @@ def replay(error: Exception, config: RunnableConfig | None) -> Action | None:
     return raise_again if run_of(config).single_step else None
 
 
-Destination = str | Callable[..., Target]
-"""Where an edge leads: a node, or a route that chooses one."""
-
-
 @dataclass(frozen=True, slots=True)
 class FusedStage:
-    """A node that a fused step may go through.
-
-    Args:
-        node: What runs.
-        route: Where its edge leads.
-        next_nodes: Nodes this step may continue to from it.
-        next_if_unchanged: Nodes this step may continue to if no node has written state so far.
-        sees_signals: Whether it sees the keys for signals of tools and for retries.
-        streams: Whether the tokens of models that it calls are streamed.
-        batches_calls: Whether the tool calls of a turn may go to one task.
-        needs_thread: Whether it runs in a thread in an asynchronous run.
-        keep: For tools: stores the state for calls that are sent there.
-    """
+    """A node that a fused step may go through."""
 
     node: Runnable[Any, Any]
-    route: Destination
-    next_nodes: frozenset[str] = frozenset()
-    next_if_unchanged: frozenset[str] = frozenset()
-    sees_signals: bool = False
-    streams: bool = False
-    batches_calls: bool = True
-    needs_thread: bool = False
-    keep: Callable[[list[dict[str, Any]], Mapping[str, Any]], None] | None = None
+    route: str | Choice  # where its edge leads: a node, or a route that chooses one
+    next_nodes: frozenset[str] = frozenset()  # nodes this step may continue to from it
+    next_if_unchanged: frozenset[str] = frozenset()  # the same, if no node has written state so far
+    sees_signals: bool = False  # sees the keys for signals of tools and for retries
+    streams: bool = False  # the tokens of models that it calls are streamed
+    needs_thread: bool = False  # runs in a thread in an asynchronous run
 
 
 class StepRunner:
     """One step through the stages of an agent. Its caller decides between sync and async."""
 
     def __init__(
-        self,
-        stages: Mapping[str, FusedStage],
-        start: str,
-        state: Mapping[str, Any],
-        channels: Mapping[str, Channel],
-        config: RunnableConfig | None,
-        run: Run,
+        self, first: FusedNode, state: Mapping[str, Any], config: RunnableConfig | None, run: Run
     ) -> None:
-        self._stages = stages
-        self._name = start
+        self._first = first
+        self._stages = first.stages
+        self._name = first.name
         self._is_first = True
         self._unchanged = True
         self._calls: list[dict[str, Any]] | None = None
         self._run = run
-        self._view = StateView(state, channels, run.cached_channels)
+        self._view = StateView(state, first.channels, run.cached_channels)
         self._config = config
         self._quiet_config = without_streaming(config)
-        self._needs_own_step = run.needs_own_step()
-        self.stage = stages[start]
-        """The stage that comes next."""
+        self._needs_own_step, run.resumed = run.resumed, False
+        self.stage = first.stages[first.name]  # the one that comes next
         self.done = False
         self.outcome: Any = None
 
     def run_next(self) -> None:
-        """Run the next node, synchronously."""
         try:
             result = self.stage.node.invoke(*self._enter())
         except Exception as error:
@@ -189,7 +131,6 @@ class StepRunner:
         self.take(result)
 
     async def arun_next(self) -> None:
-        """Run the next node, asynchronously."""
         try:
             result = await self.stage.node.ainvoke(*self._enter())
         except Exception as error:
@@ -223,15 +164,11 @@ class StepRunner:
 
     def _fail(self, error: Exception) -> None:
         if self._is_first:
-            raise error  # this step is its own
+            raise error  # this is its own step
         self._leave_to_own_step(replay(error, self._config))
 
     def take(self, result: Any) -> None:
-        """Process what the node has returned, and continue or end the step.
-
-        Raises:
-            Exception: It is the first node, and its route raised.
-        """
+        """Process what the node has returned, and continue or end the step."""
         now, route = self._view.now, self.stage.route
         # Fast path: most hooks return None and have one next node.
         if (
@@ -310,7 +247,7 @@ class StepRunner:
     def _leave_to_own_step(self, action: Action | None) -> None:
         """End the step before this node; what the nodes before it have written is kept."""
         if action is not None:
-            self._run.defer(self._name, action)
+            self._run.deferred[self._name] = action
         goto = self._name if self._calls is None else [Send(TOOLS, self._calls)]
         self._end(Command(update=self._view.now.writes(), goto=goto))
 
@@ -320,11 +257,10 @@ class StepRunner:
         calls = _calls_of(target, preview)
         ids = {call["id"] for call in calls}
         # A batch knows its results by the ids of their calls.
-        if None in ids or len(ids) < len(calls) or not self.stage.batches_calls:
+        if None in ids or len(ids) < len(calls) or not self._first.batches_calls:
             return [Send(TOOLS, [call]) for call in calls]
-        keep = self._stages[TOOLS].keep
-        if keep is not None and not preview.opaque:
-            keep(calls, preview.persistent)
+        if self._first.sent is not None and not preview.opaque:
+            self._first.sent.put(calls, preview.persistent)
         return Send(TOOLS, calls)
 
     def _end(self, outcome: Any) -> None:
@@ -336,25 +272,23 @@ def _calls_of(sends: list[Send], preview: Preview) -> list[dict[str, Any]]:
     return [{**call, ANSWERED: answered} for send in sends for call in send.arg]
 
 
+@dataclass(eq=False, repr=False)
 class FusedNode(Runnable[Any, Any]):
     """Node whose step may continue to the nodes that follow it."""
 
-    def __init__(
-        self, name: str, stages: Mapping[str, FusedStage], channels: Mapping[str, Channel]
-    ) -> None:
-        self.name: str = name
-        self._stages = stages
-        self._channels = channels
+    name: str
+    stages: Mapping[str, FusedStage]
+    channels: Mapping[str, Channel]
+    batches_calls: bool  # the tool calls of a turn may go to one task
+    sent: StateCache | None  # None if tools read the state themselves
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        """Take the step in a synchronous run."""
         runner = self._start(input, config)
         while not runner.done:
             runner.run_next()
         return runner.outcome
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        """Take the step in an asynchronous run."""
         runner = self._start(input, config)
         while not runner.done:
             if runner.stage.needs_thread:
@@ -367,7 +301,7 @@ class FusedNode(Runnable[Any, Any]):
         run = run_of(config)
         if run.skipped_steps:  # LangGraph does not count those
             run.check_limit(config or {}, begun=0)
-        runner = StepRunner(self._stages, self.name, input, self._channels, config, run)
-        if (action := run.deferred(self.name)) is not None:
+        runner = StepRunner(self, input, config, run)
+        if (action := run.deferred.pop(self.name, None)) is not None:
             runner.take(action())
         return runner

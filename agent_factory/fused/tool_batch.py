@@ -20,7 +20,8 @@ from langgraph.types import Command, Send
 from agent_factory.fused.step import ANSWERED, Run, replay, run_of
 from agent_factory.hooks.flows import then
 from agent_factory.runtime.composition import Handler
-from agent_factory.runtime.routing import DIRECT, Path, Target
+from agent_factory.runtime.routing import DIRECT, Choice, Target
+from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.topology.model import TOOLS
 
@@ -30,37 +31,22 @@ RESULT = "result"
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The calls of one task.
-
-    Args:
-        run: The run they belong to.
-        config: The config of the task.
-        asynchronous: Whether the task is asynchronous.
-        single: There is only one call, whose errors are the task's.
-        known: Results from an earlier task, by the id of the call.
-        results: Results of this task.
-        failures: What stopped a call.
-    """
+    """The calls of one task, with results and failures by the id of the call."""
 
     run: Run
     config: RunnableConfig | None
     asynchronous: bool
-    single: bool
-    known: Mapping[str, Any]
+    single: bool  # there is only one call, whose errors are the task's
+    known: Mapping[str, Any]  # results from an earlier task
     results: dict[str, Any] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
 
     def finish(self, call: str, result: Any) -> Any:
-        """Note the result of a call."""
         self.results[call] = result
         return result
 
     def fail(self, call: str, error: BaseException) -> ToolMessage:
-        """Note what stopped a call, and return a placeholder for its result.
-
-        Raises:
-            BaseException: The call is the only one, or the task is cancelled.
-        """
+        """Note what stopped a call, and return a placeholder for its result."""
         if self.single or not isinstance(error, Exception):
             raise error
         self.failures[call] = error
@@ -73,13 +59,16 @@ _batch: ContextVar[_Batch | None] = ContextVar("batch", default=None)
 def capture_results(run: Handler) -> Handler:
     """Return the call of a tool with all its layers so that the batch notes its result."""
 
+    async def later(result: Any) -> Any:
+        return result
+
     def captured(request: Any) -> Any:
         batch, call = _batch.get(), request.tool_call["id"]
         if batch is None:
             return run(request)
         if call in batch.known:
-            return _later(batch.known[call]) if batch.asynchronous else batch.known[call]
-        if (action := batch.run.deferred(call)) is not None:
+            return later(batch.known[call]) if batch.asynchronous else batch.known[call]
+        if (action := batch.run.deferred.pop(call, None)) is not None:
             return action()
         try:
             result = run(request)
@@ -90,36 +79,25 @@ def capture_results(run: Handler) -> Handler:
     return captured
 
 
-async def _later(result: Any) -> Any:
-    return result
-
-
+@dataclass(eq=False, repr=False)
 class BatchedToolsNode(Runnable[Any, Any]):
-    """Tools node that takes the calls of a turn in one task.
+    """Tools node that takes the calls of a turn in one task."""
 
-    Args:
-        tools: The node that runs them; its layers capture results.
-        entry: The node where the run continues if no tool can end it; None if an edge chooses.
-    """
-
-    def __init__(self, tools: Runnable[Any, Any], entry: str | None = None) -> None:
-        self.name = TOOLS
-        self._tools = tools
-        self._entry = entry
+    tools: ToolsNode  # its layers capture results
+    entry: str | None = None  # where the run continues if no tool can end it; or an edge chooses
+    name = TOOLS
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        """Run the calls in a synchronous run."""
         batch = self._start(input, config, asynchronous=False)
-        if (action := batch.run.deferred(TOOLS)) is not None:
+        if (action := batch.run.deferred.pop(TOOLS, None)) is not None:
             return action()
-        return self._finish(batch, input, self._tools.invoke(input, config))
+        return self._finish(batch, input, self.tools.invoke(input, config))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        """Run the calls in an asynchronous run."""
         batch = self._start(input, config, asynchronous=True)
-        if (action := batch.run.deferred(TOOLS)) is not None:
+        if (action := batch.run.deferred.pop(TOOLS, None)) is not None:
             return action()
-        return self._finish(batch, input, await self._tools.ainvoke(input, config))
+        return self._finish(batch, input, await self.tools.ainvoke(input, config))
 
     def _start(self, input: Any, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
         # A thread of another graph may be paused at its tools, with the whole state as their input.
@@ -133,26 +111,28 @@ class BatchedToolsNode(Runnable[Any, Any]):
         if batch.failures:
             for call_id, error in batch.failures.items():
                 if (action := replay(error, batch.config)) is not None:
-                    batch.run.defer(call_id, action)
+                    batch.run.deferred[call_id] = action
             batch.run.resent = True
             calls = [
                 {**call, RESULT: batch.results[call["id"]]} if call["id"] in batch.results else call
                 for call in input
             ]
             return Command(goto=[Send(TOOLS, [call]) for call in calls])
-        if self._entry is None:
+        if self.entry is None:
             return output
         # Calls of a run hook by hook do not say whether it has an answer: the entry node checks.
         unknown = not isinstance(input, list) or any(call.get(ANSWERED, True) for call in input)
         signals = [{TOOL_SIGNALS: DIRECT}] if unknown else []
         updates = output if isinstance(output, list) else [output]
-        return [*updates, *signals, Command(goto=self._entry)]
+        return [*updates, *signals, Command(goto=self.entry)]
 
 
-def resendable(path: Path) -> Path:
-    """Return the path after tools, which leads nowhere if the node has sent its calls again."""
+def resendable(choose: Choice) -> Choice:
+    """Return the route after tools, which leads nowhere if the node has sent its calls again."""
 
-    def choose(state: Any, config: RunnableConfig | None = None) -> Target:
-        return [] if run_of(config).was_resent() else path.choose(state, config)
+    def route(state: Any, config: RunnableConfig | None = None) -> Target:
+        run = run_of(config)
+        resent, run.resent = run.resent, False
+        return [] if resent else choose(state, config)
 
-    return Path(choose, path.name)
+    return route

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from agent_factory.hooks.ordering import Ordering
-from agent_factory.types import (
-    AgentState,
-    ContextT,
-    ExtendedModelResponse,
-    JumpTo,
-    ModelRequest,
-    ModelResponse,
-    StateT,
-)
+from agent_factory.types import AgentState, ContextT, JumpTo, ModelRequest, StateT
 
 if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage, ToolMessage
+    from langchain_core.messages import ToolMessage
     from langchain_core.tools import BaseTool
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.runtime import Runtime
     from langgraph.types import Command, TracePolicy
+
+    from agent_factory.hooks.flows import Flow
+    from agent_factory.types import ModelCallResult, ModelResponse
+
+    HookResult = dict[str, Any] | Command[Any] | None
+    """State update that a hook returns."""
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -83,51 +81,35 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         """Name of the nodes and spans of this middleware, unique within an agent."""
         return type(self).__name__
 
-    def before_agent(
-        self, state: StateT, runtime: Runtime[ContextT]
-    ) -> dict[str, Any] | Command[Any] | None:
+    def before_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """Run once when a run starts; return a state update or None."""
 
-    async def abefore_agent(
-        self, state: StateT, runtime: Runtime[ContextT]
-    ) -> dict[str, Any] | Command[Any] | None:
+    async def abefore_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """`before_agent` for async runs."""
 
-    def before_model(
-        self, state: StateT, runtime: Runtime[ContextT]
-    ) -> dict[str, Any] | Command[Any] | None:
+    def before_model(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """Run before each model call; return a state update or None."""
 
-    async def abefore_model(
-        self, state: StateT, runtime: Runtime[ContextT]
-    ) -> dict[str, Any] | Command[Any] | None:
+    async def abefore_model(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """`before_model` for async runs."""
 
-    def after_model(
-        self, state: StateT, runtime: Runtime[ContextT]
-    ) -> dict[str, Any] | Command[Any] | None:
+    def after_model(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """Run after each model call, before its tool calls; return a state update or None."""
 
-    async def aafter_model(
-        self, state: StateT, runtime: Runtime[ContextT]
-    ) -> dict[str, Any] | Command[Any] | None:
+    async def aafter_model(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """`after_model` for async runs."""
 
-    def after_agent(
-        self, state: StateT, runtime: Runtime[ContextT]
-    ) -> dict[str, Any] | Command[Any] | None:
+    def after_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """Run once when a run ends; return a state update or None."""
 
-    async def aafter_agent(
-        self, state: StateT, runtime: Runtime[ContextT]
-    ) -> dict[str, Any] | Command[Any] | None:
+    async def aafter_agent(self, state: StateT, runtime: Runtime[ContextT]) -> HookResult:
         """`after_agent` for async runs."""
 
     def wrap_model_call(
         self,
         request: ModelRequest[ContextT],
         handler: Callable[[ModelRequest[ContextT]], ModelResponse[Any]],
-    ) -> ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]:
+    ) -> ModelCallResult[Any]:
         """Wrap each model call; call `handler(request)` never, once or several times.
 
         `except Exception` around the handler also catches LangGraph's control flow, because an
@@ -140,7 +122,7 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         self,
         request: ModelRequest[ContextT],
         handler: Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[Any]]],
-    ) -> ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]:
+    ) -> ModelCallResult[Any]:
         """`wrap_model_call` for async runs; await the handler."""
         raise NotImplementedError
 
@@ -160,9 +142,7 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         """`wrap_tool_call` for async runs; await the handler."""
         raise NotImplementedError
 
-    def around_model(
-        self, request: ModelRequest[ContextT]
-    ) -> Generator[Any, Any, ModelResponse[Any] | AIMessage | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[ContextT]) -> Flow[ModelCallResult[Any]]:
         """Wrap each model call; `response = yield request` calls the inner layer.
 
         It serves sync and async runs. It may also yield `Sleep(seconds)` and
@@ -170,9 +150,7 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         """
         raise NotImplementedError
 
-    def around_tool(
-        self, request: ToolCallRequest
-    ) -> Generator[Any, Any, ToolMessage | Command[Any]]:
+    def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Wrap each tool call; `message = yield request` calls the inner layer."""
         raise NotImplementedError
 

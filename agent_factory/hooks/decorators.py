@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
 from langchain_core.messages import SystemMessage
 
@@ -16,10 +16,7 @@ from agent_factory.types import AgentState, JumpTo, ModelRequest
 Function = Callable[..., Any]
 Tools = Sequence[Any] | None
 
-
-class _Decorator(Protocol):
-    def __call__(self, func: Function) -> AgentMiddleware[Any, Any]: ...
-
+_Decorator = Callable[[Function], AgentMiddleware[Any, Any]]
 
 _FLOW_OF = {"wrap_model_call": "around_model", "wrap_tool_call": "around_tool"}
 
@@ -31,19 +28,15 @@ def _check_function(decorator: str, func: Any) -> None:
 
 
 def _make(
+    slot: str,
     func: Function,
     *,
-    slot: str,
     state_schema: type[Any] | None = None,
     tools: Tools = None,
     can_jump_to: Sequence[JumpTo] | None = None,
     name: str | None = None,
 ) -> AgentMiddleware[Any, Any]:
-    """Return a middleware with one method: that for `slot`, or its async variant, or its flow.
-
-    Raises:
-        ArgumentError: `func` is not a function.
-    """
+    """Return a middleware with one method: that for `slot`, or its async variant, or its flow."""
     _check_function(slot, func)
 
     def method(_self: Any, *args: Any) -> Any:
@@ -70,22 +63,35 @@ def _make(
     body.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[first, *signature.parameters.values()]
     )
-    cls = type(
-        str(name or getattr(func, "__name__", type(func).__name__)),
-        (AgentMiddleware,),
-        {
-            slot: body,
-            "state_schema": state_schema or AgentState,
-            "tools": tuple(tools or ()),
-            "__doc__": func.__doc__,
-            "__module__": getattr(func, "__module__", __name__),
-        },
-    )
-    middleware: AgentMiddleware[Any, Any] = cls()
+    attributes = {
+        slot: body,
+        "state_schema": state_schema or AgentState,
+        "tools": tuple(tools or ()),
+        "__doc__": func.__doc__,
+        "__module__": getattr(func, "__module__", __name__),
+    }
+    middleware: AgentMiddleware[Any, Any] = type(
+        str(name or _name_of(func)), (AgentMiddleware,), attributes
+    )()
     return middleware
 
 
-class HookDecorator:
+def _name_of(func: Function) -> str:
+    return str(getattr(func, "__name__", type(func).__name__))
+
+
+class _MiddlewareDecorator:
+    def __init__(self, slot: str, summary: str) -> None:
+        self._slot = slot
+        self.__doc__ = f"{summary}\n\n{type(self).__doc__}"
+
+    def _decorate(self, func: Function | None, **options: Any) -> Any:
+        if func is None:
+            return partial(_make, self._slot, **options)
+        return _make(self._slot, func, **options)
+
+
+class HookDecorator(_MiddlewareDecorator):
     """Turn a function of `(state, runtime)` that returns a state update or None into a middleware.
 
     A coroutine function serves async runs only. A plain function serves both; in async runs it is
@@ -97,10 +103,6 @@ class HookDecorator:
     >>> stop_when_long.name
     'stop_when_long'
     """
-
-    def __init__(self, slot: str, when: str) -> None:
-        self._slot = slot
-        self.__doc__ = f"Run a function {when}.\n\n{type(self).__doc__}"
 
     @overload
     def __call__(self, func: Function) -> AgentMiddleware[Any, Any]: ...
@@ -132,18 +134,12 @@ class HookDecorator:
             can_jump_to: Where the function may jump: "tools", "model" or "end".
             name: Name of the middleware; by default that of the function.
         """
-        make = partial(
-            _make,
-            slot=self._slot,
-            state_schema=state_schema,
-            tools=tools,
-            can_jump_to=can_jump_to,
-            name=name,
+        return self._decorate(
+            func, state_schema=state_schema, tools=tools, can_jump_to=can_jump_to, name=name
         )
-        return make if func is None else make(func)
 
 
-class LayerDecorator:
+class LayerDecorator(_MiddlewareDecorator):
     """Turn a function of `(request, handler)` that returns a response into a middleware.
 
     A coroutine function serves async runs, a plain function sync runs. A generator function of
@@ -154,10 +150,6 @@ class LayerDecorator:
     ...     yield request
     ...     return (yield request)
     """
-
-    def __init__(self, slot: str, what: str) -> None:
-        self._slot = slot
-        self.__doc__ = f"Wrap {what} in a function.\n\n{type(self).__doc__}"
 
     @overload
     def __call__(self, func: Function) -> AgentMiddleware[Any, Any]: ...
@@ -186,16 +178,15 @@ class LayerDecorator:
             tools: Tools to add to the agent.
             name: Name of the middleware; by default that of the function.
         """
-        make = partial(_make, slot=self._slot, state_schema=state_schema, tools=tools, name=name)
-        return make if func is None else make(func)
+        return self._decorate(func, state_schema=state_schema, tools=tools, name=name)
 
 
-before_agent = HookDecorator("before_agent", "once when a run starts")
-before_model = HookDecorator("before_model", "before each call of the model")
-after_model = HookDecorator("after_model", "after each call of the model")
-after_agent = HookDecorator("after_agent", "once when a run ends")
-wrap_model_call = LayerDecorator("wrap_model_call", "each call of the model")
-wrap_tool_call = LayerDecorator("wrap_tool_call", "each tool call")
+before_agent = HookDecorator("before_agent", "Run a function once when a run starts.")
+before_model = HookDecorator("before_model", "Run a function before each call of the model.")
+after_model = HookDecorator("after_model", "Run a function after each call of the model.")
+after_agent = HookDecorator("after_agent", "Run a function once when a run ends.")
+wrap_model_call = LayerDecorator("wrap_model_call", "Wrap each call of the model in a function.")
+wrap_tool_call = LayerDecorator("wrap_tool_call", "Wrap each tool call in a function.")
 
 
 def dynamic_prompt(
@@ -212,18 +203,18 @@ def dynamic_prompt(
     ...     return f"Be polite. {len(request.messages)} messages so far."
     """
     _check_function("dynamic_prompt", func)
-    name = getattr(func, "__name__", type(func).__name__)
+    name = _name_of(func)
     if inspect.iscoroutinefunction(func):
 
         async def aprompt(request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
             return await handler(_with_prompt(name, request, await func(request)))
 
-        return _make(aprompt, slot="wrap_model_call", name=name)
+        return _make("wrap_model_call", aprompt, name=name)
 
     def prompt(request: ModelRequest[Any]) -> Any:
         return (yield _with_prompt(name, request, func(request)))
 
-    return _make(prompt, slot="wrap_model_call", name=name)
+    return _make("wrap_model_call", prompt, name=name)
 
 
 def _with_prompt(name: str, request: ModelRequest[Any], prompt: Any) -> ModelRequest[Any]:

@@ -140,26 +140,6 @@ def is_signal(error: BaseException) -> bool:
     return from_langgraph or not isinstance(error, Exception)
 
 
-Throw = Callable[[Flow[Any], BaseException], Callable[[Any], Any]]
-"""How an exception gets into a flow: returns the function that is called with it."""
-
-
-def throw_errors_only(flow: Flow[Any], error: BaseException) -> Callable[[Any], Any]:
-    """Throw errors into a flow of a middleware, but let control flow propagate past it.
-
-    Otherwise an `except Exception` in a flow would swallow interrupts.
-    """
-    if is_signal(error):
-        close(flow, error)
-        raise error
-    return flow.throw
-
-
-def throw_everything(flow: Flow[Any], error: BaseException) -> Callable[[Any], Any]:
-    """Throw every exception, control flow included, into an internal flow."""
-    return flow.throw
-
-
 def run(flow: Flow[R], handler: Callable[[Any], Any] | None = None) -> R:
     """Drive a flow in a sync run.
 
@@ -182,9 +162,12 @@ async def arun(flow: Flow[R], handler: Callable[[Any], Awaitable[Any]] | None = 
 
 
 def drive(
-    flow: Flow[R], handler: Callable[[Any], Any] | None = None, throw: Throw = throw_errors_only
+    flow: Flow[R], handler: Callable[[Any], Any] | None = None, *, throw_signals: bool = False
 ) -> R:
-    """`run`, with a choice of which exceptions are thrown into the flow."""
+    """`run`; with `throw_signals`, control flow is thrown into the flow too: an internal one.
+
+    An `except Exception` in the flow of a middleware would swallow interrupts.
+    """
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
     while True:
@@ -200,15 +183,19 @@ def drive(
             else:
                 outcome = handler(effect)
         except BaseException as error:
-            outcome, resume = error, throw(flow, error)
+            if not throw_signals and is_signal(error):
+                close(flow, error)
+                raise
+            outcome, resume = error, flow.throw
 
 
 async def adrive(
     flow: Flow[R],
     handler: Callable[[Any], Awaitable[Any]] | None = None,
-    throw: Throw = throw_errors_only,
+    *,
+    throw_signals: bool = False,
 ) -> R:
-    """`arun`, with a choice of which exceptions are thrown into the flow."""
+    """`drive` for async runs."""
     resume: Callable[[Any], Any] = flow.send
     outcome: Any = None
     while True:
@@ -224,7 +211,10 @@ async def adrive(
             else:
                 outcome = await handler(effect)
         except BaseException as error:
-            outcome, resume = error, throw(flow, error)
+            if not throw_signals and is_signal(error):
+                close(flow, error)
+                raise
+            outcome, resume = error, flow.throw
 
 
 @dataclass(frozen=True, slots=True)

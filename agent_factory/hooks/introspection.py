@@ -97,25 +97,20 @@ def validate_middleware(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecE
     for call, flow in _FLOW.items():
         wraps = [n for n in (_WRAP[call], f"a{_WRAP[call]}") if _method(middleware, n)]
         if wraps and _method(middleware, flow):
-            yield SpecError(
-                middleware.name,
-                f"defines both {flow} and {' and '.join(wraps)} for the same call.",
-                f"Keep {flow} only; it works in sync and async runs.",
-                code="AF108",
-            )
+            reason = f"defines both {flow} and {' and '.join(wraps)} for the same call."
+            hint = f"Keep {flow} only; it works in sync and async runs."
+            yield SpecError(middleware.name, reason, hint, code="AF108")
     for name, arguments in _SLOTS.items():
         if method := _method(middleware, name):
             subject = f"{middleware.name}.{name}"
-            yield from _mode_errors(subject, name, method)
+            if wrong_mode := _mode_error(name, method):
+                yield ArgumentError(subject, *wrong_mode, code="AF107")
             yield from _signature_errors(subject, arguments, method)
             for jump in _declared_jumps(method):
                 if jump not in JUMPS:
-                    yield SpecError(
-                        subject,
-                        f"declares a jump to {describe(jump)}.",
-                        f"A hook can jump to {', '.join(map(repr, JUMPS))}.",
-                        code="AF110",
-                    )
+                    hint = f"A hook can jump to {', '.join(map(repr, JUMPS))}."
+                    reason = f"declares a jump to {describe(jump)}."
+                    yield SpecError(subject, reason, hint, code="AF110")
 
 
 def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
@@ -132,56 +127,47 @@ def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
             yield ArgumentError(f"{owner}.{name}", reason)
             return
     for name in sorted(set(middleware.unused) - _SLOTS.keys()):
-        yield SpecError(
-            f"{middleware.name}.unused",
-            f"contains {name!r}, which is not a hook, a layer or a flow.",
-            f"It can contain {', '.join([*_ARGUMENTS, *_FLOW.values()])}.",
-            code="AF105",
-        )
+        reason = f"contains {name!r}, which is not a hook, a layer or a flow."
+        hint = f"It can contain {', '.join([*_ARGUMENTS, *_FLOW.values()])}."
+        yield SpecError(f"{middleware.name}.unused", reason, hint, code="AF105")
 
 
 def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
     """Yield an error for each name that looks like a hook and would never run."""
+    decorators = {f"a{name}": name for name in _ARGUMENTS}
+    decorators |= {_FLOW[call]: _WRAP[call] for call in Call}
     for name in vars(middleware).keys() & _SLOTS.keys():
         yield SpecError(
             f"{middleware.name}.{name}",
             "is set on the instance, but hooks are read from the class: it would never run.",
-            f"Define it in the class, or decorate a function with {name.removeprefix('a')}.",
+            f"Define it in the class, or decorate a function with {decorators.get(name, name)}.",
             code="AF105",
         )
-    defined = {name for cls in type(middleware).__mro__ for name in vars(cls)}
-    for name in sorted(defined - set(dir(AgentMiddleware))):
+    for name in sorted(set(dir(type(middleware))) - set(dir(AgentMiddleware))):
         if name.startswith(_LOOKS_LIKE_A_HOOK) and callable(getattr(middleware, name, None)):
             for similar in get_close_matches(name, _SLOTS, n=1, cutoff=0.75):
-                yield SpecError(
-                    f"{middleware.name}.{name}",
-                    "is not a hook, so it would never run.",
-                    f"Did you mean {similar}? Start the name of a helper with an underscore.",
-                    code="AF105",
-                )
+                reason = "is not a hook, so it would never run."
+                hint = f"Did you mean {similar}? Start the name of a helper with an underscore."
+                yield SpecError(f"{middleware.name}.{name}", reason, hint, code="AF105")
 
 
-def _mode_errors(subject: str, name: str, method: Callable[..., Any]) -> Iterator[SpecError]:
-    """Yield an error for a sync method that is a coroutine function, and the like."""
-    asynchronous = name not in _ARGUMENTS and name not in _FLOW.values()
-    other = name[1:] if asynchronous else f"a{name}"
-    coroutine = inspect.iscoroutinefunction(method)
-    reason = ""
+def _mode_error(name: str, method: Callable[..., Any]) -> tuple[str, str] | None:
+    """Return reason and hint for a sync method that is a coroutine function, and the like."""
+    coroutine, generator = inspect.iscoroutinefunction(method), inspect.isgeneratorfunction(method)
     if name in _FLOW.values():
-        if not inspect.isgeneratorfunction(method):
-            reason = "must be a generator function."
+        if not generator:
             hint = "Call the inner layer with `response = yield request`."
-    elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
-        reason = "is a generator function."
-        hint = f"Only flows are: {' and '.join(_FLOW.values())}."
-    elif coroutine and not asynchronous:
-        reason, hint = "is a coroutine function, and sync runs call it.", f"Name it {other}."
+            return "must be a generator function.", hint
+    elif generator or inspect.isasyncgenfunction(method):
+        return "is a generator function.", f"Only flows are: {' and '.join(_FLOW.values())}."
+    elif name in _ARGUMENTS:
+        if coroutine:
+            return "is a coroutine function, and sync runs call it.", f"Name it a{name}."
     # A callable object may return an awaitable without being a coroutine function.
-    elif asynchronous and not coroutine and inspect.isfunction(getattr(method, "__func__", None)):
-        reason = "is not a coroutine function, and async runs await it."
-        hint = f"Use `async def`, or name it {other}."
-    if reason:
-        yield ArgumentError(subject, reason, hint, code="AF107")
+    elif not coroutine and inspect.isfunction(getattr(method, "__func__", None)):
+        hint = f"Use `async def`, or name it {name[1:]}."
+        return "is not a coroutine function, and async runs await it.", hint
+    return None
 
 
 def _signature_errors(
@@ -193,23 +179,20 @@ def _signature_errors(
     # Read the common case from the code object: inspect.signature takes much longer.
     if code and plain and (code.co_argcount, code.co_kwonlyargcount) == (len(arguments) + 1, 0):
         return
+    given = ", ".join(arguments)
     try:
         inspect.signature(method).bind(*arguments)
     except TypeError as error:
-        yield ArgumentError(
-            subject,
-            f"is called with ({', '.join(arguments)}), but does not accept that: {error}.",
-            f"Write `def {subject.rpartition('.')[2]}(self, {', '.join(arguments)})`.",
-            code="AF106",
-        )
+        reason = f"is called with ({given}), but does not accept that: {error}."
+        hint = f"Write `def {subject.rpartition('.')[2]}(self, {given})`."
+        yield ArgumentError(subject, reason, hint, code="AF106")
     except ValueError:  # Some callables have no signature; only calling them would tell.
         return
 
 
 def sync_async_error(bound: Bound[Any], *, asynchronous: bool) -> tuple[str, str, str]:
     """Return subject, reason and hint for a run that needs the variant a method lacks."""
-    definition = bound.definition
-    owner = type(bound.owner).__name__
+    definition, owner = bound.definition, type(bound.owner).__name__
     if isinstance(definition, Hook):
         name = definition.phase.value
         return (

@@ -68,36 +68,38 @@ class Ordering:
 
 
 @dataclass(frozen=True, slots=True)
-class StackPosition:
+class _StackPosition:
     """Position of a middleware in its stack, with what it declares."""
 
     name: str
-    classes: frozenset[str]
-    index: int
+    names: frozenset[str]  # by which declarations mean it: its name, and those of its classes
     ordering: Ordering
-    early: bool  # it has a hook before the model, not just layers
-    late: bool  # it has a hook after the model
+    input_order: tuple[bool, int]  # sorts by when it sees what goes to the model
+    output_order: tuple[bool, int]  # sorts by when it sees what the model returned
 
     def is_one_of(self, names: Collection[str]) -> bool:
-        """Whether a declaration that lists these names means this middleware."""
-        return self.name in names or not self.classes.isdisjoint(names)
-
-    @property
-    def input_order(self) -> tuple[bool, int]:
-        """Sort key by when it sees what goes to the model: all hooks come before the layers."""
-        return (not self.early, self.index)
-
-    @property
-    def output_order(self) -> tuple[bool, int]:
-        """Sort key by when it sees what the model returned.
-
-        Hooks run from the end of the list to its beginning, then the layers of the tools.
-        """
-        return (not self.late, -self.index if self.late else self.index)
+        return not self.names.isdisjoint(names)
 
 
-def check_order(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
-    """Yield everything that is wrong with the members of a stack and their order."""
+def check_order(
+    members: Sequence[Any], early: Collection[str], late: Collection[str]
+) -> Iterator[SpecError]:
+    """Yield everything that is wrong with the members of a stack and their order.
+
+    `early` names those with a hook before the model, `late` those with a hook after it.
+    """
+    stack = [
+        _StackPosition(
+            member.name,
+            frozenset([member.name, *(base.__name__ for base in type(member).__mro__)]),
+            member.ordering,
+            # All hooks come before the layers.
+            input_order=(member.name not in early, index),
+            # Hooks run from the end of the list to its beginning, then the layers of the tools.
+            output_order=(False, -index) if member.name in late else (True, index),
+        )
+        for index, member in enumerate(members)
+    ]
     yield from _membership_errors(stack)
     pairs = sorted(
         {
@@ -107,35 +109,25 @@ def check_order(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
         }
     )
     if cycle := _cycle(pairs):
-        yield SpecError(
-            " and ".join(sorted(cycle)),
-            "each declare to come before the other, so no order satisfies both.",
-            "Correct the `ordering` of one of them.",
-            code="AF120",
-        )
+        reason = "each declare to come before the other, so no order satisfies both."
+        hint = "Correct the `ordering` of one of them."
+        yield SpecError(" and ".join(sorted(cycle)), reason, hint, code="AF120")
         pairs = []
-    index = {one.name: one.index for one in stack}
+    index = {one.name: at for at, one in enumerate(stack)}
     for first, second in pairs:
         if index[first] > index[second]:
-            yield BuildWarning(
-                f"{second}, {first}",
-                f"are in the wrong order: {first} belongs outside of {second}.",
-                f"Put {first} before {second} in `middleware`.",
-                code="AF204",
-            )
+            reason = f"are in the wrong order: {first} belongs outside of {second}."
+            hint = f"Put {first} before {second} in `middleware`."
+            yield BuildWarning(f"{second}, {first}", reason, hint, code="AF204")
     yield from _aspect_warnings(stack)
 
 
-def _membership_errors(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
+def _membership_errors(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
     for one in stack:
         for name in one.ordering.requires:
             if not any(other.is_one_of([name]) for other in stack if other is not one):
-                yield SpecError(
-                    one.name,
-                    f"requires {name}, which is not in the stack.",
-                    f"Add {name} to `middleware`.",
-                    code="AF118",
-                )
+                reason = f"requires {name}, which is not in the stack."
+                yield SpecError(one.name, reason, f"Add {name} to `middleware`.", code="AF118")
     for one, other in permutations(stack, 2):
         if other.is_one_of(one.ordering.conflicts):
             reason = f"cannot be used together with {other.name}."
@@ -153,18 +145,15 @@ def _cycle(pairs: Sequence[tuple[str, str]]) -> set[str]:
     return left
 
 
-def _aspect_warnings(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
+def _aspect_warnings(stack: Sequence[_StackPosition]) -> Iterator[SpecError]:
     for one, other in permutations(stack, 2):
         # User messages only: answers and results are sanitized before they are written.
         exposed = "user_messages" in one.ordering.sends_to_model
         sanitized = "user_messages" in other.ordering.sanitizes
         if exposed and sanitized and one.input_order < other.input_order:
-            yield BuildWarning(
-                one.name,
-                f"sends user messages to a model before {other.name} has sanitized them.",
-                f"Put {other.name} before {one.name} in `middleware`.",
-                code="AF205",
-            )
+            reason = f"sends user messages to a model before {other.name} has sanitized them."
+            hint = f"Put {other.name} before {one.name} in `middleware`."
+            yield BuildWarning(one.name, reason, hint, code="AF205")
     for one, other in permutations(stack, 2):
         judged = "tool_calls" in one.ordering.reads
         changed = "tool_calls" in other.ordering.writes
@@ -176,20 +165,3 @@ def _aspect_warnings(stack: Sequence[StackPosition]) -> Iterator[SpecError]:
                 "list to its beginning, then the layers of the tools.",
                 code="AF206",
             )
-
-
-def stack_positions(
-    members: Sequence[Any], early: Collection[str], late: Collection[str]
-) -> list[StackPosition]:
-    """Return the position of each middleware."""
-    return [
-        StackPosition(
-            member.name,
-            frozenset(base.__name__ for base in type(member).__mro__),
-            index,
-            member.ordering,
-            member.name in early,
-            member.name in late,
-        )
-        for index, member in enumerate(members)
-    ]

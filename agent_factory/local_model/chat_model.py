@@ -363,6 +363,7 @@ def sampling(options: Mapping[str, Any]) -> dict[str, Any]:
 def answer_message(
     text: str, finish_reason: str | None, usage: UsageMetadata, about: Mapping[str, Any]
 ) -> AIMessage:
+    """Return an answer in prose as a message."""
     return AIMessage(
         text,
         usage_metadata=usage,

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 # Loaded when first used: the command line starts without libcst, which takes a fifth of a second.
 _HOME = {
-    ".core": ("migrate_bytes", "migrate_source"),
-    ".source": ("UnreadableSource",),
-    ".values": ("Factory", "Finding", "Migration"),
+    ".core": "migrate_bytes migrate_source",
+    ".source": "UnreadableSource",
+    ".values": "Factory Finding Migration",
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -22,14 +22,12 @@ if TYPE_CHECKING:
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
 
 _HOME = {
-    ".react_agent": ("create_react_agent",),
+    ".react_agent": "create_react_agent",
     ".react_state": (
-        "AgentState",
-        "AgentStatePydantic",
-        "AgentStateWithStructuredResponse",
-        "AgentStateWithStructuredResponsePydantic",
+        "AgentState AgentStatePydantic AgentStateWithStructuredResponse "
+        "AgentStateWithStructuredResponsePydantic"
     ),
-    ".validation_node": ("ValidationNode",),
+    ".validation_node": "ValidationNode",
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

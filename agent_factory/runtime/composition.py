@@ -7,8 +7,8 @@ twice. Node hooks need no spans of ours: they are nodes, and LangGraph traces no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from contextvars import Token
 from copy import copy
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from langgraph.constants import TAG_NOSTREAM
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command, TracePolicy
 
-from agent_factory.decisions.recorder import Recorder
+from agent_factory.decisions.recorder import Recorder, setting
 from agent_factory.errors import BadReturn, CommandNotSupported, PathNotSupported, describe
 from agent_factory.hooks.base import policy_of
 from agent_factory.hooks.flows import (
@@ -35,7 +35,6 @@ from agent_factory.hooks.flows import (
     is_awaitable,
     is_signal,
     then,
-    throw_everything,
 )
 from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.topology.model import Layer
@@ -140,28 +139,19 @@ class LayerSpan:
 
         inner = patch_config(config, callbacks=span.get_child())
         try:
-            with _config_set(inner):
+            with setting(current_config, inner):
                 result = self.layer(request, handler)
         except BaseException as error:
             span.on_chain_error(error)
             raise
         if is_awaitable(result):
-            result = _await_in(_config_set(inner), result)
+            result = _await_in(setting(current_config, inner), result)
         return then(result, finish, fail)
 
     def _recorded(self, side: str, value: Any) -> dict[str, Any]:
         process: Callable[[Any], Any] | None = getattr(self.policy, side, None)
         recorded = value if process is None else process(value)
         return recorded if isinstance(recorded, dict) else {"value": recorded}
-
-
-@contextmanager
-def _config_set(config: RunnableConfig) -> Iterator[None]:
-    token = current_config.set(config)
-    try:
-        yield
-    finally:
-        current_config.reset(token)
 
 
 # Composition
@@ -187,7 +177,7 @@ class _Flows(ABC):
         self._inner = inner
 
     def __call__(self, request: Any) -> Any:
-        return self._drive(self.steps(request), self._inner, throw_everything)
+        return self._drive(self.steps(request), self._inner, throw_signals=True)
 
     def steps(self, request: Any) -> Flow[Any]:
         """Yield the requests of the innermost flow, and the effects of all flows."""
@@ -231,11 +221,7 @@ class _Flows(ABC):
 
     @abstractmethod
     def outcome(self, name: str, result: Any, last: Any) -> Any:
-        """Return the outcome of a flow, from its result and the last outcome it was resumed with.
-
-        Raises:
-            BadReturn: The flow returned something else than it may.
-        """
+        """Return the outcome of a flow, from its result and the last one it was resumed with."""
 
 
 def _throw_into(running: Sequence[Flow[Any]], error: BaseException) -> Callable[[Any], Any]:
@@ -461,22 +447,13 @@ def first_without_mode(
 
 
 def raise_unsupported(bound: Bound[Layer], *_: Any, asynchronous: bool) -> Any:
-    """Stand in for a call with a layer that does not support the kind of the run.
-
-    Raises:
-        PathNotSupported: Always.
-    """
+    """Stand in for a call with a layer that does not support the kind of the run."""
     raise PathNotSupported(*sync_async_error(bound, asynchronous=asynchronous))
 
 
 @dataclass(frozen=True, slots=True)
 class ComposedCall:
-    """A call with all its layers, in a version with spans and one without.
-
-    Args:
-        plain: Without spans.
-        traced: With a span for each layer.
-    """
+    """A call with all its layers, in a version with spans and one without."""
 
     plain: Handler
     traced: Handler

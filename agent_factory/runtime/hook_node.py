@@ -29,9 +29,6 @@ from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.topology.model import JUMPS, Hook, Phase
 from agent_factory.topology.topology import Topology
 
-Update = Any
-"""What a node may return to LangGraph: a dict, a Command, a list of both, or None."""
-
 
 class HookNode(Runnable[Any, Any]):
     """Node that runs a hook of a middleware."""
@@ -61,8 +58,7 @@ class HookNode(Runnable[Any, Any]):
         """Whether the hook is sync only, so that an asynchronous run calls it in a thread."""
         return self._bound.afunc is None
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Run the hook in a synchronous run."""
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if update := self._skipped(input):
             return update
         if self._bound.func is None:
@@ -71,8 +67,7 @@ class HookNode(Runnable[Any, Any]):
         state = _public_state(input)
         return self._finish(state, self._bound.func(state, get_runtime()))
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Run the hook in an asynchronous run; in a thread if it is sync only."""
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if update := self._skipped(input):
             return update
         disable_streaming(config)
@@ -88,7 +83,7 @@ class HookNode(Runnable[Any, Any]):
             return None
         return self._pending_exit(state, self._rules)
 
-    def _finish(self, state: State, result: Any) -> Update:
+    def _finish(self, state: State, result: Any) -> Any:
         if result is None and not self._is_entry:
             return None
         # The answer of an earlier run of the thread must not be seen in this one.

@@ -22,6 +22,7 @@ from agent_factory.errors import (
     HistoryError,
     ModelCannotCallTools,
     OutputError,
+    StructuredOutputError,
     UnknownTool,
     describe,
 )
@@ -54,7 +55,6 @@ from agent_factory.structured_output.strategies import (
     EXPLANATION_KWARGS,
     ProviderStrategy,
     Strategy,
-    StructuredOutputError,
     ToolStrategy,
     strategy_for,
 )
@@ -62,8 +62,11 @@ from agent_factory.topology.model import MODEL, TOOLS
 from agent_factory.types import ModelRequest, ModelResponse
 from agent_factory.upstream import construct_prompt, run_identity
 
-Update = Any
-"""What a node may return to LangGraph: a dict, a Command, a list of both, or None."""
+Turn = tuple[State, Runtime[Any], list[Any]]
+"""The state with a valid history, the runtime, and the messages that made the history valid."""
+
+
+_CHAT_MODEL_CALLS = (BaseChatModel.invoke, BaseChatModel.ainvoke)
 
 
 class ModelNode(Runnable[Any, Any]):
@@ -80,6 +83,7 @@ class ModelNode(Runnable[Any, Any]):
         self._pending_exit = recorder.pending_exit("", MODEL, pending_exit, ended_by_tools)
         self._call: ModelCall = self._ask
         self._acall: ModelCall = self._ask_async
+        self._reader = ResponseReader(spec)
         if self._layers:
             self._call = self._composed(asynchronous=False)
             self._acall = self._composed(asynchronous=True)
@@ -98,10 +102,6 @@ class ModelNode(Runnable[Any, Any]):
     # Many agents are built that never run, so what only runs need is made in the first run.
 
     @cached_property
-    def _reader(self) -> ResponseReader:
-        return ResponseReader(self._spec)
-
-    @cached_property
     def _models(self) -> _BoundModels:
         # A tool layer may run tools that were unknown when the agent was built.
         client = self._spec.toolbox.client
@@ -115,44 +115,32 @@ class ModelNode(Runnable[Any, Any]):
     def _merge(self) -> UpdateMerger:
         return UpdateMerger(self._channels)
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Call the model in a synchronous run."""
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if update := self._pending_exit(input, self._spec.rules):
             return update
-        runtime = get_runtime()
-        state, history_update = self._repair_history(input, runtime)
-        if self._layers:
-            disable_streaming(config)
-        outcome = self._call(self._request(state, runtime))
-        return self._finish(state, history_update, outcome, runtime)
+        request, turn = self._begin(input, config)
+        return self._finish(*turn, self._call(request))
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Call the model in an asynchronous run."""
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if update := self._pending_exit(input, self._spec.rules):
             return update
-        runtime = get_runtime()
-        state, history_update = self._repair_history(input, runtime)
+        request, turn = self._begin(input, config)
+        return self._finish(*turn, await self._acall(request))
+
+    def _begin(self, state: State, config: RunnableConfig | None) -> tuple[ModelRequest[Any], Turn]:
+        """Return a request with a valid history, and what `_finish` needs besides its outcome."""
+        spec, runtime = self._spec, get_runtime()
+        history_update: list[Any] = []
+        if spec.repairs_history:
+            messages: list[AnyMessage] = state["messages"]
+            run = run_identity(runtime)
+            if (repaired := self._repair(messages, self._prefix.of(run, messages))) is not None:
+                messages, history_update = repaired.messages, repaired.update
+                state = {**state, "messages": messages}
+            self._prefix.remember(run, messages)
         if self._layers:
             disable_streaming(config)
-        outcome = await self._acall(self._request(state, runtime))
-        return self._finish(state, history_update, outcome, runtime)
-
-    def _repair_history(self, state: State, runtime: Runtime[Any]) -> tuple[State, list[Any]]:
-        """Return the state with a valid history, and the messages to write for the thread."""
-        if not self._spec.repairs_history:
-            return state, []
-        messages: list[AnyMessage] = state["messages"]
-        run = run_identity(runtime)
-        repaired = self._repair(messages, self._prefix.of(run, messages))
-        if repaired is not None:
-            messages = repaired.messages
-            state = {**state, "messages": messages}
-        self._prefix.remember(run, messages)
-        return state, repaired.update if repaired else []
-
-    def _request(self, state: State, runtime: Runtime[Any]) -> ModelRequest[Any]:
-        spec = self._spec
-        return ModelRequest(
+        request: ModelRequest[Any] = ModelRequest(
             model=spec.model,
             messages=state.get("messages", []),
             system_message=spec.system_message,
@@ -161,46 +149,56 @@ class ModelNode(Runnable[Any, Any]):
             state=state,  # type: ignore[arg-type]  # the merged schema extends AgentState
             runtime=runtime,
         )
+        return request, (state, runtime, history_update)
 
     def _ask(self, request: ModelRequest[Any]) -> ModelOutcome:
         """Call the model inside all layers."""
-        strategy = self._strategy(request)
-        model, messages = self._models.bind(request, strategy), self._visible_messages(request)
+        strategy, model, prompt = self._prepare(request)
         # Only layers disable streaming, so without any there is nothing to enable.
         with streaming_enabled() if self._layers else nullcontext():
-            answer = model.invoke(_prompt(model, messages))
+            answer = model.invoke(prompt)
         return ModelOutcome(self._reader.read(strategy, answer, retry_count(request.state)))
 
     async def _ask_async(self, request: ModelRequest[Any]) -> ModelOutcome:
-        strategy = self._strategy(request)
-        model, messages = self._models.bind(request, strategy), self._visible_messages(request)
+        strategy, model, prompt = self._prepare(request)
         with streaming_enabled() if self._layers else nullcontext():
-            answer = await model.ainvoke(_prompt(model, messages))
+            answer = await model.ainvoke(prompt)
         return ModelOutcome(self._reader.read(strategy, answer, retry_count(request.state)))
 
-    def _strategy(self, request: ModelRequest[Any]) -> Strategy:
+    def _prepare(self, request: ModelRequest[Any]) -> tuple[Strategy, Any, Any]:
+        """Return the strategy, the model with its tools, and its prompt, with a valid history."""
         given = request.response_format
-        return None if given is None else strategy_for(given, request.model)
-
-    def _visible_messages(self, request: ModelRequest[Any]) -> list[AnyMessage]:
-        """Return what the model sees: the system message and a valid history."""
+        strategy = None if given is None else strategy_for(given, request.model)
+        model = self._models.bind(request, strategy)
         messages = request.messages
         # The node has repaired the state's own list; a list made by a layer is checked here.
         if messages is not request.state.get("messages") and (repaired := self._repair(messages)):
             messages = repaired.messages
         if request.system_message is not None:
-            return [request.system_message, *messages]
-        if not messages:
+            messages = [request.system_message, *messages]
+        elif not messages:
             raise HistoryError(
                 "messages",
                 "must not be empty for an agent without a system prompt.",
                 "Pass a message to the run, or `system_prompt` to create_agent.",
             )
-        return messages
+        inner = model
+        while isinstance(inner, RunnableBinding):
+            inner = inner.bound
+        kind = type(inner)
+        # A runnable or an overridden method may expect a list, and a layer's dicts and tuples need
+        # the conversion. For other lists it only costs time.
+        if (
+            isinstance(inner, BaseChatModel)
+            and (kind.invoke, kind.ainvoke) == _CHAT_MODEL_CALLS
+            and all(issubclass(kind, BaseMessage) for kind in set(map(type, messages)))
+        ):
+            return strategy, model, construct_prompt(messages=messages)
+        return strategy, model, messages
 
     def _finish(
-        self, state: State, history_update: list[Any], outcome: ModelOutcome, runtime: Runtime[Any]
-    ) -> Update:
+        self, state: State, runtime: Runtime[Any], history_update: list[Any], outcome: ModelOutcome
+    ) -> Any:
         retries = retry_count(state)
         response = outcome.response
         if self._layers:
@@ -219,14 +217,10 @@ class ModelNode(Runnable[Any, Any]):
 
 
 class _BoundModels:
-    """Cache of models bound to tools, because binding converts each tool to a schema.
-
-    Args:
-        known: The names of the tools that can run; None if a layer may run others.
-    """
+    """Cache of models bound to tools, because binding converts each tool to a schema."""
 
     def __init__(self, known: Collection[str] | None) -> None:
-        self._known = known
+        self._known = known  # tools that can run; None if a layer may run others
         # Enough for a few models and tool sets that take turns.
         self._models = IdentityCache[Any](size=16)
 
@@ -285,22 +279,6 @@ def _with_tools(model: Any, tools: list[Any], settings: dict[str, Any]) -> Any:
     )
 
 
-_CHAT_MODEL_CALLS = (BaseChatModel.invoke, BaseChatModel.ainvoke)
-
-
-def _prompt(model: Any, messages: list[AnyMessage]) -> Any:
-    """Return the messages in the form that the model takes with the least work."""
-    inner = model
-    while isinstance(inner, RunnableBinding):
-        inner = inner.bound
-    kind = type(inner)
-    if not isinstance(inner, BaseChatModel) or (kind.invoke, kind.ainvoke) != _CHAT_MODEL_CALLS:
-        return messages  # a runnable or an overridden method may expect a list
-    if not all(issubclass(kind, BaseMessage) for kind in set(map(type, messages))):
-        return messages  # a layer's dicts and tuples need the conversion
-    return construct_prompt(messages=messages)
-
-
 def retry_count(state: Mapping[str, Any]) -> int:
     """Return how many times this run has explained to the model what is wrong with its answer."""
     return int(state.get(RETRIES) or 0)
@@ -317,12 +295,7 @@ class ResponseReader:
         self._model = spec.model
 
     def read(self, strategy: Strategy, answer: Any, retries: int) -> ModelResponse[Any]:
-        """Return a model's answer as a response.
-
-        Raises:
-            BadReturn: It is not an AIMessage.
-            OutputError: It holds no valid structured answer, and no retries are left.
-        """
+        """Return a model's answer as a response."""
         if not isinstance(answer, AIMessage):
             raise BadReturn(
                 "the model",
@@ -349,9 +322,6 @@ class ResponseReader:
         """Add to a response what the layers left out.
 
         A layer may return a new answer, or the message without the replies to its calls.
-
-        Raises:
-            BadReturn: It holds no AIMessage.
         """
         message, tail = last_turn(response.result)  # type: ignore[arg-type]  # messages, all
         if message is None:

@@ -50,17 +50,11 @@ def pending_calls(
 
 @dataclass(eq=False)
 class Rules:
-    """What routing knows about an agent in addition to its plan.
+    """What routing knows about an agent in addition to its plan: the names of its tools."""
 
-    Args:
-        known: The names of the tools that the tools node runs.
-        direct: The names of those with `return_direct`.
-        output: Tools that stand for a structured answer.
-    """
-
-    known: Set[str] = frozenset()
-    direct: Set[str] = frozenset()
-    output: Set[str] = frozenset()
+    known: Set[str] = frozenset()  # those that the tools node runs
+    direct: Set[str] = frozenset()  # those of them with `return_direct`
+    output: Set[str] = frozenset()  # those that stand for a structured answer
 
     def sends(
         self, message: AIMessage, tail: Sequence[AnyMessage], state: State
@@ -83,11 +77,6 @@ class Rules:
         """Whether a turn whose calls are all answered is the last one."""
         return self.answered(state)
 
-    def all_direct(self, names: Sequence[str]) -> bool:
-        """Whether some of these tools can run, and all that can have `return_direct`."""
-        runnable = {name for name in names if name in self.known}
-        return bool(runnable) and runnable <= self.direct
-
     def returns(self, message: AIMessage, tail: Sequence[AnyMessage]) -> bool:
         """Whether the results of a message's calls are the answer of the run."""
         answers = answers_of(tail)
@@ -98,21 +87,9 @@ class Rules:
         if failed & (self.known | self.output) or message.invalid_tool_calls:
             return False
         # A reviewer may have redirected a call to another tool: the result has its name.
-        names = [answers[c["id"]].name or c["name"] for c in message.tool_calls if c["id"]]
-        return self.all_direct(names)
-
-
-def route_for(edge: Edge, plan: Topology, rules: Rules) -> Choice:
-    """Return the function that chooses between the targets of an edge."""
-    match edge.route:
-        case Route.AFTER_MODEL:
-            return model_route(edge, plan, rules)
-        case Route.AFTER_TOOLS:
-            return tools_route(plan, rules)
-        case Route.RETRY:
-            return retry_route(edge, plan, rules)
-        case _:
-            return jump_route(edge, plan, rules)
+        names = {answers[c["id"]].name or c["name"] for c in message.tool_calls if c["id"]}
+        ran = names & self.known
+        return bool(ran) and ran <= self.direct
 
 
 def jump_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
@@ -143,9 +120,9 @@ def model_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
     return choose
 
 
-def tools_route(plan: Topology, rules: Rules) -> Choice:
+def tools_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
     """Return the route after tools: the exit if one ends the run, else the loop's entry."""
-    out = plan.edge_from(TOOLS).targets[-1]
+    out = edge.targets[-1]
 
     def choose(state: State, _: RunnableConfig | None = None) -> Target:
         signals = state.get(TOOL_SIGNALS) or ()
@@ -182,6 +159,15 @@ def retry_route(edge: Edge, plan: Topology, rules: Rules) -> Choice:
     return choose
 
 
+ROUTES: dict[Route, Callable[[Edge, Topology, Rules], Choice]] = {
+    Route.JUMP: jump_route,
+    Route.AFTER_MODEL: model_route,
+    Route.AFTER_TOOLS: tools_route,
+    Route.RETRY: retry_route,
+}
+"""Functions that make the function which chooses between the targets of an edge."""
+
+
 def _follow_jump(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State], Target | None]:
     """Return a function that gives the target of the state's jump, or None."""
     leaving = {hook.node for hook in plan.hooks if hook.phase is Phase.AFTER_AGENT}
@@ -215,9 +201,6 @@ def _follow_jump(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State], 
     return follow
 
 
-HANDED_OVER = "handed over to the parent graph"
-
-
 def reason_for(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State, str, str], str]:
     """Return a function that gives the reason why a route was taken.
 
@@ -241,7 +224,8 @@ def reason_for(edge: Edge, plan: Topology, rules: Rules) -> Callable[[State, str
             return str(TransitionReason.NEXT)
         if target == plan.loop_entry:
             return str(TransitionReason.RETRY)
-        return str(TransitionReason.STRUCTURED if _has_answer(state) else TransitionReason.NO_CALLS)
+        answered = rules.answered(state)
+        return str(TransitionReason.STRUCTURED if answered else TransitionReason.NO_CALLS)
 
     return why
 
@@ -250,7 +234,7 @@ def _reason_after_model(state: State, target: str, plan: Topology, rules: Rules)
     if target == TOOLS:
         return Reason(TransitionReason.CALLS)
     message, tail = last_turn(state["messages"])
-    if target == plan.exit and _has_answer(state):
+    if target == plan.exit and rules.answered(state):
         names = (answer.name or "" for answer in answers_of(tail).values())
         by = tuple(name for name in names if name in rules.output)
         return Reason(TransitionReason.STRUCTURED, by)
@@ -264,8 +248,8 @@ def _reason_after_model(state: State, target: str, plan: Topology, rules: Rules)
 def ended_by_tools(state: State, rules: Rules) -> str:
     """Return the reason why a run ends after its tools."""
     if any(isinstance(signal, Command) for signal in state.get(TOOL_SIGNALS) or ()):
-        return HANDED_OVER
-    if _has_answer(state):
+        return "handed over to the parent graph"
+    if rules.answered(state):
         return str(TransitionReason.STRUCTURED)
     message, tail = last_turn(state["messages"])
     if message is not None and rules.returns(message, tail):
@@ -274,24 +258,18 @@ def ended_by_tools(state: State, rules: Rules) -> str:
     return str(TransitionReason.STOPPED)
 
 
-def _has_answer(state: State) -> bool:
-    return state.get("structured_response") is not None
-
-
+@dataclass(eq=False, repr=False)
 class Path(Runnable[Any, Any]):
     """Conditional edge: a route as the runnable that LangGraph expects, sync and async.
 
     LangGraph would wrap a plain function in a runnable that tracers show as a run.
     """
 
-    def __init__(self, choose: Choice, name: str) -> None:
-        self.name: str = name
-        self.choose = choose
+    choose: Choice
+    name: str
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Target:
-        """Choose where the run continues."""
         return self.choose(input, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Target:
-        """Choose where the run continues."""
         return self.choose(input, config)

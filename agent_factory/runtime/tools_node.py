@@ -7,7 +7,7 @@ private channel, a stop is written as the state's jump. The next node sees them 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
-from agent_factory.decisions.recorder import NO_RECORDER, Recorder
+from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import CommandNotSupported, PathNotSupported, UndeclaredJump
 from agent_factory.hooks.flows import then
 from agent_factory.hooks.introspection import sync_async_error
@@ -30,7 +30,16 @@ from agent_factory.runtime.composition import (
     disable_streaming,
     first_without_mode,
 )
-from agent_factory.runtime.routing import DIRECT, INVALID_CALL, PARALLEL_CALL, WRITTEN, Rules
+from agent_factory.runtime.routing import (
+    DIRECT,
+    INVALID_CALL,
+    PARALLEL_CALL,
+    WRITTEN,
+    Choice,
+    Rules,
+    State,
+    Target,
+)
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.history import last_turn
 from agent_factory.state.identity_cache import IdentityCache
@@ -41,9 +50,6 @@ from agent_factory.tools.injection import injection_of
 from agent_factory.tools.tool_node import CallsWithState, layered_tool_node, with_context
 from agent_factory.topology.model import END, TOOLS
 
-State = Mapping[str, Any]
-Target = str | list[Send]
-
 NAMESPACE_MARK = "|"
 """Separator in a checkpoint namespace: that of a subgraph begins with its parent's."""
 
@@ -52,19 +58,16 @@ class StateCache:
     """State snapshots of dispatched calls, keyed by the identity of the list of calls.
 
     A tool task would read every channel again; with the snapshot it need not.
-
-    Args:
-        keys: Keys that tools see: nothing that is gone after a step.
     """
 
     SIZE = 256
     """Maximum number of snapshots. A call that is interrupted before it runs leaves one."""
 
     def __init__(self, keys: Collection[str]) -> None:
-        self._keys = frozenset(keys)
+        self._keys = frozenset(keys)  # what tools see: nothing that is gone after a step
         self._states: IdentityCache[dict[str, Any]] = IdentityCache(self.SIZE)
 
-    def caching(self, choose: Callable[..., Target]) -> Callable[..., Target]:
+    def caching(self, choose: Choice) -> Choice:
         """Return a routing decision that also stores the state for the calls it sends."""
 
         def route(state: State, config: Any = None) -> Target:
@@ -96,9 +99,9 @@ class ToolsNode(Runnable[Any, Any]):
         self,
         spec: AgentSpec,
         keys: Collection[str],
-        recorder: Recorder = NO_RECORDER,
-        around: Callable[[Handler], Handler] | None = None,
-        sent: StateCache | None = None,
+        recorder: Recorder,
+        around: Callable[[Handler], Handler] | None,
+        sent: StateCache | None,
     ) -> None:
         self.name = TOOLS
         layers = spec.tool_layers
@@ -116,11 +119,7 @@ class ToolsNode(Runnable[Any, Any]):
             name for name, tool in tools.items() if not seen and not injection_of(tool).takes_state
         )
         self.sent = None if self._stateless >= tools.keys() else sent
-
-        def compose(asynchronous: bool, execute: Handler) -> Handler:
-            call = _compose(spec, recorder, asynchronous, execute)
-            return call if around is None else around(call)
-
+        compose = partial(_compose, spec, recorder, around)
         self.node = spec.toolbox.node or layered_tool_node(
             list(tools.values()),
             errors,
@@ -128,13 +127,11 @@ class ToolsNode(Runnable[Any, Any]):
         )
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        """Run the calls in a sync run."""
         calls, refused = self._read(input, asynchronous=False)
         output = self.node.invoke(calls, config) if calls else {"messages": []}
         return self._finish(input, output, refused)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        """Run the calls in an async run."""
         calls, refused = self._read(input, asynchronous=True)
         output = await self.node.ainvoke(calls, config) if calls else {"messages": []}
         return self._finish(input, output, refused)
@@ -195,7 +192,13 @@ class ToolsNode(Runnable[Any, Any]):
         return bool(ran & self._direct)
 
 
-def _compose(spec: AgentSpec, recorder: Recorder, asynchronous: bool, execute: Handler) -> Handler:
+def _compose(
+    spec: AgentSpec,
+    recorder: Recorder,
+    around: Callable[[Handler], Handler] | None,
+    asynchronous: bool,
+    execute: Handler,
+) -> Handler:
     """Compose the layers around the execution of a tool, and translate the commands it returns."""
     layers = spec.tool_layers
     translate = translate_command if spec.topology.style.tools_can_end_run else relay_to_parent
@@ -217,7 +220,8 @@ def _compose(spec: AgentSpec, recorder: Recorder, asynchronous: bool, execute: H
             return then(composed.select()(request), translated)
         return then(composed(request), translated)
 
-    return recorder.tools(call_layers)
+    call = recorder.tools(call_layers)
+    return call if around is None else around(call)
 
 
 def _with_ids(messages: Any) -> Any:
@@ -246,13 +250,7 @@ def _invalid_arguments(call: dict[str, Any]) -> ToolMessage:
 
 
 def translate_command(command: Command[Any]) -> Command[Any]:
-    """Translate a tool's command into an update of the agent loop's state.
-
-    Raises:
-        CommandNotSupported: It goes to another node.
-        UndeclaredJump: Its update jumps, and not to the end.
-        BadReturn: Its update is neither a dict nor a list of pairs.
-    """
+    """Translate a tool's command into an update of the agent loop's state."""
     if command.graph == Command.PARENT:
         return relay_to_parent(command)
     pairs = pairs_of(command, "a tool")
@@ -292,10 +290,8 @@ def pending_exit(state: State, rules: Rules) -> Any:
     """Return what a node in the loop returns instead of running, because tools ended the run.
 
     All tools of a turn lead to the entry of the loop. If one of them stopped the run, or their
-    results are its answer, the jump passes from node to node until it can be followed.
-
-    Returns:
-        An update or a command, or None if the node is to run.
+    results are its answer, the jump passes from node to node until it can be followed. Otherwise
+    this is None.
     """
     signals = state.get(TOOL_SIGNALS) or ()
     if not signals and state.get("jump_to") != "end":

@@ -6,8 +6,7 @@ channels keep an index of it instead. Their values and checkpoints are the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import reduce
 from typing import Any, Self, TypeAlias
 from uuid import UUID, uuid4, uuid5
@@ -25,15 +24,11 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 from agent_factory.upstream import messages_delta_reducer
 
-SNAPSHOT_FREQUENCY = 100
-"""Number of writes after which the messages are stored in full again; LangGraph's default."""
-
 _Index: TypeAlias = tuple[list[AnyMessage], dict[str | None, int]]
 _MakeId: TypeAlias = Callable[[str | None, BaseMessage], str]
 
-_NAMESPACE = UUID(
-    "7d4f2a0e-93c5-4b1d-8e66-2c1f0a9b5d38"
-)  # Never change: stored ids derive from it.
+# Never change: stored ids derive from it.
+_NAMESPACE = UUID("7d4f2a0e-93c5-4b1d-8e66-2c1f0a9b5d38")
 
 
 def _random_id(previous: str | None, message: BaseMessage) -> str:
@@ -51,12 +46,7 @@ class IndexedReducer:
 
     The index is used only if the list is unchanged, because callers may mutate it. Comparing two
     lists of the same objects takes a nanosecond for each. An id that is changed in place, on a
-    message of the history, is not noticed.
-
-    Args:
-        make_id: Makes the id of a message that has none.
-        index: The last list of messages and the position of each id, or None.
-        owned: Whether this reducer may change the index; otherwise it belongs to another.
+    message of the history, is not noticed. Only the reducer that owns an index may change it.
     """
 
     __slots__ = ("_index", "_make_id", "_owned")
@@ -73,11 +63,7 @@ class IndexedReducer:
         return IndexedReducer(self._make_id, self._index, owned=False)
 
     def __call__(self, left: Any, right: Any) -> Any:
-        """Return what `add_messages` returns.
-
-        Raises:
-            ValueError: A message that does not exist is to be removed, or an argument is None.
-        """
+        """Return what `add_messages` returns, or raise what it raises."""
         if left is None or right is None:
             return add_messages(left, right)
         if self._index is None or self._index[0] != left:
@@ -90,19 +76,14 @@ class IndexedReducer:
             if isinstance(new[at], RemoveMessage) and new[at].id == REMOVE_ALL_MESSAGES:
                 self._index = None
                 return new[at + 1 :]
-        return self._merge(known, positions, new)
-
-    def _merge(
-        self, known: list[Any], positions: dict[str | None, int], new: list[AnyMessage]
-    ) -> list[Any]:
-        merged = [*known]
+        merged: list[Any] = [*known]
         changed: dict[str | None, int] = {}
         removed: set[str | None] = set()
         for message in new:
             position = changed.get(message.id, positions.get(message.id))
             removal = isinstance(message, RemoveMessage)
             if position is None and removal:
-                return add_messages(known, new)  # type: ignore[arg-type,return-value]  # It raises.
+                return add_messages(known, new)  # type: ignore[arg-type]  # It raises.
             if position is None:
                 position = len(merged)
                 merged.append(message)
@@ -130,11 +111,7 @@ def _as_messages(
 ) -> list[AnyMessage]:
     """Return what was written as messages with ids.
 
-    Args:
-        given: One message or a list, in any form that LangChain converts.
-        make_id: Makes the id of a message that has none.
-        previous: Id of the message before them.
-        taken: Ids of all messages before them.
+    `previous` is the id of the message before them, `taken` holds those of all before them.
     """
     messages: list[Any] = given if isinstance(given, list) else [given]
     types = set(map(type, messages))
@@ -154,20 +131,24 @@ def _as_messages(
     return messages
 
 
-@contextmanager
-def _value_of(
-    channel: BinaryOperatorAggregate[Any] | DeltaChannel[Any], reducer: IndexedReducer
-) -> Iterator[BinaryOperatorAggregate[Any]]:
-    """Yield a plain channel that has the value of another one and writes it back.
+def _update(
+    channel: BinaryOperatorAggregate[Any] | DeltaChannel[Any],
+    reducer: IndexedReducer,
+    steps: Iterable[Sequence[Any]],
+) -> bool:
+    """Apply the writes of some steps to a channel; return whether there were any.
 
     LangGraph's own channel applies the reducer, so `Overwrite` means what it means there.
     """
     plain: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(list, reducer)
     plain.value = channel.value
+    written = False
     try:
-        yield plain
+        for values in steps:
+            written = plain.update(values) or written
     finally:
         channel.value = plain.value
+    return written
 
 
 class IndexedMessages(BinaryOperatorAggregate[Any]):
@@ -191,17 +172,13 @@ class IndexedMessages(BinaryOperatorAggregate[Any]):
 
     def update(self, values: Sequence[Any]) -> bool:
         """Apply the writes of a step; return whether there were any."""
-        with _value_of(self, self._reducer) as plain:
-            return plain.update(values)
+        return _update(self, self._reducer, [values])
 
 
 def fold_messages(state: Any, writes: Sequence[Any]) -> Any:
     """Reducer for LangGraph's DeltaChannel that does what `add_messages` does.
 
     The same writes get the same ids.
-
-    Raises:
-        ValueError: A message that does not exist is to be removed, or a write is None.
 
     >>> [message.text for message in fold_messages([], [("user", "Hi"), ("ai", "Hello")])]
     ['Hi', 'Hello']
@@ -235,11 +212,7 @@ class DeltaMessages(DeltaChannel[Any]):
     __slots__ = ("_least", "_reducer")
 
     def __init__(
-        self,
-        reducer: Any = None,
-        typ: Any = list,
-        *,
-        snapshot_frequency: int = SNAPSHOT_FREQUENCY,
+        self, reducer: Any = None, typ: Any = list, *, snapshot_frequency: int = 100
     ) -> None:
         reducer = reducer or messages_delta_reducer(fold_messages)
         super().__init__(reducer, typ, snapshot_frequency=snapshot_frequency)
@@ -273,14 +246,11 @@ class DeltaMessages(DeltaChannel[Any]):
 
     def update(self, values: Sequence[Any]) -> bool:
         """Apply the writes of a step; return whether there were any."""
-        with _value_of(self, self._reducer) as plain:
-            return plain.update(values)
+        return _update(self, self._reducer, [values])
 
     def replay_writes(self, writes: Sequence[Any]) -> None:
         """Apply what was written since the messages were last stored in full."""
-        with _value_of(self, self._reducer) as plain:
-            for _, _, value in writes:
-                plain.update([value])
+        _update(self, self._reducer, ([value] for _, _, value in writes))
 
 
 def with_ids(given: Any) -> Any:

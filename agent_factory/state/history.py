@@ -23,12 +23,7 @@ UNANSWERED = "Error: this call has no result: it did not run, or was stopped bef
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Repaired history.
-
-    Args:
-        messages: The valid history.
-        update: What to write to the `messages` channel so that the thread holds the same.
-    """
+    """Repaired history, and what to write to the `messages` channel to have it in the thread."""
 
     messages: list[AnyMessage]
     update: list[Any]
@@ -71,15 +66,11 @@ def is_valid(messages: Sequence[AnyMessage], start: int = 0) -> bool:
 
 
 def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
-    """Repair a history; return None if it is valid.
+    """Repair a history, whose first `start` messages are known to be valid; None if all are.
 
     - A call without an answer is answered with an error.
     - An answer that does not follow its call moves there.
     - An answer without a call, and a second answer, are removed.
-
-    Args:
-        messages: The history.
-        start: How many of the first messages are known to be a valid history.
 
     >>> from langchain_core.messages import HumanMessage
     >>> call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "1"}])
@@ -103,16 +94,17 @@ def repair(messages: Sequence[AnyMessage], start: int = 0) -> Repair | None:
             continue
         repaired.append(message)
         if isinstance(message, AIMessage):
-            repaired += answers[index].values()
-            calls = [*message.tool_calls, *message.invalid_tool_calls]
-            names = {call["id"]: call["name"] for call in reversed(calls) if call["id"]}
-            repaired += [
-                ToolMessage(
-                    UNANSWERED, tool_call_id=call, name=names[call], status="error", id=str(uuid4())
-                )
-                for call in dict.fromkeys(call_ids(message))
-                if call not in answers[index]
-            ]
+            found = answers[index]
+            for call in (*message.tool_calls, *message.invalid_tool_calls):
+                if call["id"] and call["id"] not in found:
+                    found[call["id"]] = ToolMessage(
+                        UNANSWERED,
+                        tool_call_id=call["id"],
+                        name=call["name"],
+                        status="error",
+                        id=str(uuid4()),
+                    )
+            repaired += found.values()
     return Repair(repaired, _smallest_update(messages, repaired))
 
 

@@ -40,9 +40,6 @@ _ENGINE_HINTS: dict[str, Any] = {
 }
 
 
-CHECKPOINTS = get_args(Checkpoints)
-
-
 def engine_hints(*keys: str) -> dict[str, Any]:
     """Return the annotations of reserved keys, for a state that is not merged here."""
     return {key: _without_marks(_ENGINE_HINTS[key]) for key in keys}
@@ -50,66 +47,41 @@ def engine_hints(*keys: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """State of an agent, and the parts of it that callers and hooks see.
-
-    Args:
-        state: Every key.
-        hook: The keys that nodes of middleware see: all but the reserved ones.
-        input: The keys a caller may pass.
-        output: The keys a caller gets back.
-        written: The state as the user wrote it, if the graph is to be built from that.
-    """
+    """State of an agent, and the parts of it that callers and hooks see."""
 
     state: type[Any]
-    hook: type[Any]
+    hook: type[Any]  # what nodes of middleware see: all but the reserved keys
     input: type[Any]
     output: type[Any]
-    written: type[Any] | None = None
+    written: type[Any] | None = None  # by the user, if the graph is to be built from that
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A schema that was read.
+    """A schema that was read."""
 
-    Args:
-        origin: "create_agent", or the name of a middleware.
-        hints: The annotation of each key, resolved.
-        raw: The annotations of its class as written, to recognize keys that are inherited.
-        declared: Resolved annotations that differ from those of AgentState.
-    """
-
-    origin: str
+    origin: str  # "create_agent", or the name of a middleware
     hints: Mapping[str, Any]
-    raw: dict[str, Any]
-    declared: dict[str, Any]
+    raw: dict[str, Any]  # the annotations as written, to recognize keys that are inherited
+    declared: dict[str, Any]  # the hints that differ from those of AgentState
 
-    @classmethod
-    def read(cls, origin: str, schema: Any) -> _Source:
-        """Read the annotations of a schema.
 
-        Raises:
-            ArgumentError: It is not a TypedDict, or evaluating its annotations fails.
-        """
-        bare = get_origin(schema) or schema
-        if not is_typeddict(bare):
-            raise ArgumentError(
-                f"{origin} state_schema",
-                f"must be a TypedDict, got {describe(schema)}.",
-                "Write `class MyState(AgentState): ...`.",
-                code="AF114",
-            )
-        try:
-            hints = _hints(bare)
-        except Exception as error:  # Evaluating annotations may raise anything.
-            raise ArgumentError(
-                f"{origin} state_schema {bare.__name__}",
-                f"its annotations cannot be read: {error}",
-                "Import the names it uses at run time too.",
-                code="AF114",
-            ) from error
-        standard = _hints(AgentState)
-        declared = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
-        return cls(origin, hints, dict(bare.__annotations__), declared)
+def _read(origin: str, schema: Any) -> _Source:
+    bare = get_origin(schema) or schema
+    if not is_typeddict(bare):
+        reason = f"must be a TypedDict, got {describe(schema)}."
+        hint = "Write `class MyState(AgentState): ...`."
+        raise ArgumentError(f"{origin} state_schema", reason, hint, code="AF114")
+    try:
+        hints = _hints(bare)
+    except Exception as error:  # Evaluating annotations may raise anything.
+        subject = f"{origin} state_schema {bare.__name__}"
+        reason = f"its annotations cannot be read: {error}"
+        hint = "Import the names it uses at run time too."
+        raise ArgumentError(subject, reason, hint, code="AF114") from error
+    standard = _hints(AgentState)
+    declared = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
+    return _Source(origin, hints, dict(bare.__annotations__), declared)
 
 
 def merge(
@@ -119,25 +91,30 @@ def merge(
 ) -> tuple[Schemas, list[SpecError]]:
     """Merge state schemas, of which later ones win, and collect what is wrong with them.
 
-    Args:
-        sources: Each schema with its origin, that of the agent last.
-        engine: Reserved keys that this agent needs; each costs a little in every step.
-        checkpoints: How messages are stored: "full" or "delta".
+    `engine` are the reserved keys that this agent needs; each costs a little in every step.
     """
     usable: list[_Source] = []
     errors: list[SpecError] = []
     for origin, schema in sources:
         try:
-            usable.append(_Source.read(origin, schema))
+            usable.append(_read(origin, schema))
         except ArgumentError as error:
             errors.append(error)
     errors.extend(_key_errors(usable))
     hints = dict(_hints(AgentState))
     for source in usable:
         hints |= source.declared
-    errors.extend(_checkpoint_errors(checkpoints, hints["messages"]))
+    reducer = _reducer(hints["messages"])
+    if checkpoints not in get_args(Checkpoints):
+        choices = " or ".join(map(repr, get_args(Checkpoints)))
+        reason = f"must be {choices}, got {describe(checkpoints)}."
+        errors.append(ArgumentError("checkpoints", reason))
+    elif checkpoints == "delta" and reducer is not add_messages and not is_messages(reducer):
+        reason = f"'delta' requires the reducer add_messages, and messages have {_name(reducer)}."
+        hint = "Remove the reducer from the state_schema, or leave checkpoints out."
+        errors.append(ArgumentError("checkpoints", reason, hint))
     qualifier, messages, metadata = _parts(hints["messages"])
-    if _reducer(hints["messages"]) is add_messages:
+    if reducer is add_messages:
         metadata = (DeltaMessages() if checkpoints == "delta" else IndexedMessages(),)
     hints["messages"] = _hint(qualifier, messages, metadata)
     hints |= {key: _ENGINE_HINTS[key] for key in engine}
@@ -204,20 +181,6 @@ def _reducer(hint: Any) -> Any:
     return None
 
 
-def _checkpoint_errors(checkpoints: Any, hint: Any) -> Iterator[SpecError]:
-    if checkpoints not in CHECKPOINTS:
-        choices = " or ".join(map(repr, CHECKPOINTS))
-        yield ArgumentError("checkpoints", f"must be {choices}, got {describe(checkpoints)}.")
-    elif checkpoints == "delta":
-        reducer = _reducer(hint)
-        if reducer is not add_messages and not is_messages(reducer):
-            yield ArgumentError(
-                "checkpoints",
-                f"'delta' requires the reducer add_messages, and messages have {_name(reducer)}.",
-                "Remove the reducer from the state_schema, or leave checkpoints out.",
-            )
-
-
 def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
     seen: dict[str, _Source] = {}
     for source in sources:
@@ -235,18 +198,17 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
                     "Give it one type and one reducer, or use two names.",
                     code="AF115",
                 )
-            reason = hint_text = ""
             if key in _ENGINE_HINTS or key == "jump_to":
-                reason, hint_text = "is reserved.", "Rename your key."
+                mistake = "is reserved.", "Rename your key."
             elif key == "messages" and _reducer(hint) is None:
                 reason = "has no reducer, so each write would replace the history."
-                hint_text = "Write Annotated[list[AnyMessage], add_messages]."
+                mistake = reason, "Write Annotated[list[AnyMessage], add_messages]."
             elif key == "structured_response" and _reducer(hint) is not None:
                 reason = "has a reducer, but each answer replaces the previous one."
-                hint_text = "Remove the reducer."
-            if reason:
-                subject = f"{source.origin} state key {key!r}"
-                yield ArgumentError(subject, reason, hint_text, code="AF114")
+                mistake = reason, "Remove the reducer."
+            else:
+                continue
+            yield ArgumentError(f"{source.origin} state key {key!r}", *mistake, code="AF114")
 
 
 def _same_type(one: Any, other: Any) -> bool:

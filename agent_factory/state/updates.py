@@ -36,13 +36,7 @@ class UpdateMerger:
     def __call__(
         self, update: Mapping[str, Any], commands: Sequence[Command[Any]]
     ) -> dict[str, Any] | Command[Any]:
-        """Return a dict, or a Command if a key has to be written several times.
-
-        Raises:
-            BadReturn: The update of a command is neither a dict nor a list of pairs.
-            UnknownStateKey: A command writes a key that the state does not have.
-            UndeclaredJump: A command writes `jump_to`.
-        """
+        """Return a dict, or a Command if a key has to be written several times."""
         pairs: list[Pair] = list(update.items())
         written: set[str] = set()
         for command in commands:
@@ -66,25 +60,18 @@ class UpdateMerger:
             if key in self._single:
                 pairs[index] = (key, value)
                 return
-            lists = isinstance(earlier, list) and isinstance(value, list)
             # A message that is removed and added again keeps its place in one write and moves to
             # the end in two, so a list with removals stays a separate write.
-            if (
-                key in self._messages
-                and lists
-                and not any(isinstance(m, RemoveMessage) for m in earlier)
-            ):
+            lists = isinstance(earlier, list) and isinstance(value, list)
+            removes = lists and any(isinstance(message, RemoveMessage) for message in earlier)
+            if key in self._messages and lists and not removes:
                 pairs[index] = (key, [*earlier, *value])
                 return
         pairs.append((key, value))
 
 
 def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
-    """Return the update of a command as pairs of key and value.
-
-    Raises:
-        BadReturn: The update is neither a dict nor a list of pairs.
-    """
+    """Return the update of a command as pairs of key and value; another update raises."""
     update = command.update
     if update is None:
         return []
@@ -97,11 +84,7 @@ def pairs_of(command: Command[Any], owner: str) -> list[Pair]:
 
 
 def check_keys(keys: Iterable[str], known: Collection[str], owner: str) -> None:
-    """Check that the state has the keys that are to be written.
-
-    Raises:
-        UnknownStateKey: A key is in no schema of the agent.
-    """
+    """Check that the state has the keys that are to be written."""
     if unknown := {key for key in keys if key not in known}:
         raise UnknownStateKey(
             owner,

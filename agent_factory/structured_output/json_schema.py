@@ -13,13 +13,8 @@ class JsonSchema:
     """JSON schema that values can be validated against.
 
     It is read by the draft that its `$schema` names. Without one it is read by draft 2020-12, or by
-    draft 7 if it is valid only there. References can only point into the schema itself.
-
-    Args:
-        schema: The schema: a dict or a bool.
-
-    Raises:
-        ValueError: The schema is invalid, or a reference in it does not resolve.
+    draft 7 if it is valid only there. References can only point into the schema itself. An invalid
+    schema is a ValueError.
 
     >>> schema = JsonSchema({"type": "object", "properties": {"age": {"type": "integer"}}})
     >>> schema.errors({"age": "x"})
@@ -55,11 +50,6 @@ class JsonSchema:
     def errors(self, value: Any) -> list[str]:
         """Return what is wrong with a value, one line each; empty if it is valid."""
         return list(map(_line, self._validator.iter_errors(value)))
-
-
-def validation_errors(value: Any, schema: Mapping[str, Any] | bool) -> list[str]:
-    """Return what is wrong with a value, one line each; empty if it is valid."""
-    return JsonSchema(schema).errors(value)
 
 
 def _line(error: Any) -> str:

@@ -27,31 +27,23 @@ from typing_extensions import TypedDict, is_typeddict
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.structured_output.json_schema import JsonSchema
 
-SchemaKind = Literal["pydantic", "dataclass", "typeddict", "json_schema"]
-
 
 @dataclass(frozen=True)
 class SchemaSpec:
-    """Schema of a structured answer, of any kind.
-
-    Raises:
-        ArgumentError: `schema` is not a schema; raised when a property is first read.
-    """
+    """Schema of a structured answer, of any kind; checked when a property is first read."""
 
     schema: Any
 
     @cached_property
-    def kind(self) -> SchemaKind:
-        """Kind of the schema."""
+    def is_json(self) -> bool:
+        """Whether it is a JSON schema; otherwise it is a class."""
         schema = self.schema
         if isinstance(schema, dict):
-            return "json_schema"
-        if isinstance(schema, type) and issubclass(schema, BaseModel):
-            return "pydantic"
+            return True
         if is_typeddict(schema):
-            return "typeddict"
-        if isinstance(schema, type) and is_dataclass(schema):
-            return "dataclass"
+            return False
+        if isinstance(schema, type) and (issubclass(schema, BaseModel) or is_dataclass(schema)):
+            return False
         raise ArgumentError(
             "response_format",
             f"must be a schema or a strategy, got {describe(schema)}.",
@@ -63,13 +55,13 @@ class SchemaSpec:
     def name(self) -> str:
         """Name that the model sees: the class name, or the title of the JSON schema."""
         schema = self.schema
-        raw = schema.get("title") if self.kind == "json_schema" else schema.__name__
+        raw = schema.get("title") if self.is_json else schema.__name__
         return re.sub(r"[^a-zA-Z0-9_-]", "_", raw or "response_format")
 
     @cached_property
     def description(self) -> str:
         """Description that the model sees: the docstring, or that of the JSON schema."""
-        if self.kind == "json_schema":
+        if self.is_json:
             return str(self.schema.get("description") or "")
         text = vars(self.schema).get("__doc__") or ""
         # Python makes a docstring of the signature for dataclasses that have none.
@@ -78,7 +70,7 @@ class SchemaSpec:
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         """The schema as JSON schema."""
-        if self.kind != "json_schema":
+        if not self.is_json:
             return self._adapter.json_schema()
         _ = self._json_schema
         return dict(self.schema)
@@ -113,12 +105,8 @@ class SchemaSpec:
             ) from error
 
     def parse(self, value: Any) -> Any:
-        """Return an instance of the schema for a value from JSON.
-
-        Raises:
-            ValueError: The value does not match; the message says where.
-        """
-        if self.kind != "json_schema":
+        """Return an instance of the schema for a value from JSON, or raise a ValueError."""
+        if not self.is_json:
             # Validate as JSON: a strict model accepts a date as a string only from there.
             return self._adapter.validate_json(to_json(value))
         if errors := self._json_schema.errors(value):
@@ -127,14 +115,10 @@ class SchemaSpec:
 
 
 def specs_of(schema: Any) -> tuple[SchemaSpec, ...]:
-    """Return the schemas of a union, or the only one.
-
-    Raises:
-        ArgumentError: One is not a schema, or two have the same name.
-    """
+    """Return the schemas of a union, or the only one, each checked."""
     specs = tuple(SchemaSpec(member) for member in _members(schema))
     for spec in specs:
-        _ = spec.kind, spec.json_schema
+        _ = spec.json_schema
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:

@@ -26,20 +26,6 @@ from agent_factory.errors import (
 )
 from agent_factory.structured_output.schema import SchemaSpec, specs_of
 
-__all__ = [
-    "AutoStrategy",
-    "MissingStructuredOutputError",
-    "MultipleStructuredOutputsError",
-    "OutputToolBinding",
-    "ProviderStrategy",
-    "ProviderStrategyBinding",
-    "ResponseFormat",
-    "StructuredOutputError",
-    "StructuredOutputValidationError",
-    "ToolStrategy",
-    "supports_provider_strategy",
-]
-
 SchemaT = TypeVar("SchemaT", default=Any)
 """Type of the structured answer."""
 
@@ -143,8 +129,7 @@ class ToolStrategy(Generic[SchemaT]):
             except Exception as error:  # Validators of a schema may raise anything.
                 raise StructuredOutputValidationError(name, error, message) from error
         except StructuredOutputError as error:
-            report = _report(self.handle_errors, error)
-            _raise_if_exhausted(self.max_retries, failures, error)
+            report = _report(self, failures, error)
             if not calls:
                 return [HumanMessage(report, additional_kwargs=EXPLANATION_KWARGS)], None
             return [
@@ -181,7 +166,7 @@ class ProviderStrategy(Generic[SchemaT]):
         self.schema = schema
         self.schema_spec = SchemaSpec(schema)
         self.strict = strict
-        _ = self.schema_spec.kind, self.schema_spec.json_schema
+        _ = self.schema_spec.json_schema
 
     @cached_property
     def binding(self) -> ProviderStrategyBinding[SchemaT]:
@@ -201,8 +186,8 @@ class ProviderStrategy(Generic[SchemaT]):
         try:
             return [], self.binding.parse(message)
         except StructuredOutputError as error:
-            _raise_if_exhausted(self.max_retries, failures, error)
-            return [HumanMessage(_report(True, error), additional_kwargs=EXPLANATION_KWARGS)], None
+            report = _report(self, failures, error)
+            return [HumanMessage(report, additional_kwargs=EXPLANATION_KWARGS)], None
 
 
 class AutoStrategy(Generic[SchemaT]):
@@ -260,11 +245,7 @@ def supports_provider_strategy(model: Any) -> bool:
 
 
 def as_response_format(value: Any) -> ResponseFormat[Any] | None:
-    """Return a strategy or None unchanged, and a plain schema as AutoStrategy.
-
-    Raises:
-        ArgumentError: The value is neither a schema nor a strategy.
-    """
+    """Return a strategy or None unchanged, and a plain schema as AutoStrategy."""
     if value is None or isinstance(value, ToolStrategy | ProviderStrategy | AutoStrategy):
         return value
     return AutoStrategy(value)
@@ -330,33 +311,27 @@ class ProviderStrategyBinding(Generic[SchemaT]):
         return parsed
 
 
-def _report(handle_errors: HandleErrors, error: StructuredOutputError) -> str:
-    """Return what is reported to the model about an invalid answer.
-
-    Raises:
-        StructuredOutputError: The error itself, if `handle_errors` does not cover it.
-        BadReturn: A function returned something other than a string.
-    """
+def _report(
+    strategy: ToolStrategy[Any] | ProviderStrategy[Any], failures: int, error: StructuredOutputError
+) -> str:
+    """Return what is reported to the model about an invalid answer, or raise if nothing is."""
+    handle_errors = strategy.handle_errors
+    text = f"Error: {error.reason}\n Please fix your mistakes."
     if isinstance(handle_errors, str):
-        return handle_errors
-    covered = handle_errors is True
-    if isinstance(handle_errors, type | tuple):
+        text = handle_errors
+    elif isinstance(handle_errors, type | tuple):
         causes = (error, getattr(error, "source", None))
-        covered = any(isinstance(cause, handle_errors) for cause in causes)
+        if not any(isinstance(cause, handle_errors) for cause in causes):
+            raise error
     elif callable(handle_errors):
         text = handle_errors(error)
-        if isinstance(text, str):
-            return text
-        name = getattr(handle_errors, "__name__", type(handle_errors).__name__)
-        reason = f"must return a string, got {describe(text)}."
-        raise BadReturn(f"handle_errors {name}", reason, "Return what the model should read.")
-    if not covered:
+        if not isinstance(text, str):
+            name = getattr(handle_errors, "__name__", type(handle_errors).__name__)
+            reason = f"must return a string, got {describe(text)}."
+            raise BadReturn(f"handle_errors {name}", reason, "Return what the model should read.")
+    elif not handle_errors:
         raise error
-    return f"Error: {error.reason}\n Please fix your mistakes."
-
-
-def _raise_if_exhausted(max_retries: int, failures: int, error: StructuredOutputError) -> None:
-    if failures >= max_retries:
+    if failures >= strategy.max_retries:
         raise OutputError(
             error.subject,
             f"no valid structured answer (retries: {failures}). Last error: {error.reason}",
@@ -364,3 +339,4 @@ def _raise_if_exhausted(max_retries: int, failures: int, error: StructuredOutput
             ai_message=error.ai_message,
             retries=failures,
         ) from error
+    return text

@@ -40,23 +40,15 @@ if TYPE_CHECKING:
     from agent_factory.testing.strategies import each_stack as each_stack
 
 _HOME = {
-    ".fake_model": ("ModelCallRecord", "Reply", "ScriptError", "ScriptedChatModel"),
-    ".harness": ("LayerRun", "arun_hook", "arun_layer", "both_ways", "run_hook", "run_layer"),
-    ".histories": ("InvalidHistory", "assert_valid_history"),
-    ".laws": ("LAWS", "LawViolation", "check_middleware"),
+    ".fake_model": "ModelCallRecord Reply ScriptError ScriptedChatModel",
+    ".harness": "LayerRun arun_hook arun_layer both_ways run_hook run_layer",
+    ".histories": "InvalidHistory assert_valid_history",
+    ".laws": "LAWS LawViolation check_middleware",
     ".recordings": (
-        "CassetteError",
-        "CassetteMismatch",
-        "RecordingChatModel",
-        "ReplayChatModel",
-        "ReplayedError",
-        "Divergence",
-        "areplay_with",
-        "record",
-        "replay",
-        "replay_with",
+        "CassetteError CassetteMismatch RecordingChatModel ReplayChatModel ReplayedError "
+        "Divergence areplay_with record replay replay_with"
     ),
-    ".strategies": ("each_stack",),
+    ".strategies": "each_stack",
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -27,7 +27,7 @@ from langgraph.types import Command
 from agent_factory.compat.langchain import from_langchain_middleware
 from agent_factory.errors import ArgumentError, PathNotSupported, describe, raise_all
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.flows import Flow, Invoke, adrive, drive, then, throw_everything
+from agent_factory.hooks.flows import Flow, Invoke, adrive, drive, then
 from agent_factory.hooks.introspection import (
     Bound,
     hooks_of,
@@ -75,10 +75,10 @@ def in_langgraph(
             raise
 
     def harness(_: Any) -> None:
-        drive(attempt(), work, throw_everything)
+        drive(attempt(), work, throw_signals=True)
 
     async def aharness(_: Any) -> None:
-        await adrive(attempt(), work, throw_everything)
+        await adrive(attempt(), work, throw_signals=True)
 
     # Only a run that is resumed needs a checkpointer, which takes half of the time.
     saver = InMemorySaver() if resume else None

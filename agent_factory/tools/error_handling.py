@@ -24,26 +24,17 @@ WHOLE = "arguments"
 
 @dataclass(frozen=True, slots=True)
 class ErrorHandler:
-    """Normalized form of `handle_tool_errors`.
+    """Normalized form of `handle_tool_errors`."""
 
-    Args:
-        kinds: Exception types that become a message for the model; all others raise.
-        respond: Writes that message.
-    """
-
-    kinds: tuple[type[Exception], ...]
-    respond: Callable[[Any], str]
+    kinds: tuple[type[Exception], ...]  # that become a message for the model; all others raise
+    respond: Callable[[Any], str]  # writes that message
 
 
 DEFAULT_HANDLER = ErrorHandler((ToolInvocationError,), lambda error: str(error.message))
 
 
 def handler_for(value: Any) -> ErrorHandler:
-    """Normalize a value of `handle_tool_errors`.
-
-    Raises:
-        ArgumentError: The value has none of the forms, or cannot be called with an exception.
-    """
+    """Normalize a value of `handle_tool_errors`."""
     if isinstance(value, ErrorHandler):
         return value
     if value is DEFAULT_ERRORS:
@@ -80,13 +71,9 @@ def _handled_types(handler: Callable[..., Any]) -> tuple[type[Exception], ...]:
     """Return the exception types that a handler's parameter is annotated with; without, all."""
 
     def unusable(reason: str) -> ArgumentError:
-        name = getattr(handler, "__name__", describe(handler))
-        return ArgumentError(
-            f"handle_tool_errors {name}",
-            reason,
-            "Write `def handler(error: ValueError) -> str`.",
-            code="AF112",
-        )
+        subject = f"handle_tool_errors {getattr(handler, '__name__', describe(handler))}"
+        hint = "Write `def handler(error: ValueError) -> str`."
+        return ArgumentError(subject, reason, hint, code="AF112")
 
     if any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
         raise unusable("must be a sync function, got a coroutine function.")
@@ -109,14 +96,11 @@ def _handled_types(handler: Callable[..., Any]) -> tuple[type[Exception], ...]:
 def invocation_error(
     error: ValidationError, name: str, args: dict[str, Any], injected: frozenset[str]
 ) -> Exception:
-    """Return the error to report for a ValidationError that came out of a tool.
+    """Return a ToolInvocationError for a ValidationError, or itself if the tool was running.
 
     LangGraph's ToolNode blames the model for every ValidationError, also for those that a tool
     raises while it runs. And it drops the errors that concern several arguments at once, so that
     the model would read an empty list.
-
-    Returns:
-        The error itself if the tool was running already, else a ToolInvocationError.
     """
     if any(
         # Every tool runs in `_run` or `_arun`, the methods that subclasses of BaseTool override.

@@ -23,21 +23,13 @@ _function_tools: WeakKeyDictionary[Callable[..., Any], BaseTool] = WeakKeyDictio
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """The tools of an agent, sorted.
+    """The tools of an agent, sorted."""
 
-    Args:
-        client: Tools that the agent runs, by name.
-        provider: Tools that the provider runs, in its format.
-        owners: Names of the middleware that bring tools, by name of the tool.
-        node: The node that runs the tools, if the author of the agent brought one.
-        is_bound: Whether the tools are bound to the model already.
-    """
-
-    client: dict[str, BaseTool]
-    provider: tuple[dict[str, Any], ...]
-    owners: dict[str, str]
-    node: LangGraphToolNode | None = None
-    is_bound: bool = False
+    client: dict[str, BaseTool]  # that the agent runs, by name
+    provider: tuple[dict[str, Any], ...]  # that the provider runs, in its format
+    owners: dict[str, str]  # names of the middleware that bring tools, by name of the tool
+    node: LangGraphToolNode | None = None  # if the author of the agent brought one
+    is_bound: bool = False  # whether the tools are bound to the model already
 
     @property
     def offered(self) -> list[BaseTool | dict[str, Any]]:
@@ -51,14 +43,13 @@ class Toolbox:
 
     def tool_definitions(self, outputs: Iterable[str] = ()) -> tuple[Tool, ...]:
         """Return the tools in the form of a plan."""
-        return (
-            *(
-                Tool(name, return_direct=tool.return_direct, owner=self.owners.get(name, ""))
-                for name, tool in self.client.items()
-            ),
-            *(Tool(_provider_name(tool), ToolKind.PROVIDER) for tool in self.provider),
-            *(Tool(name, ToolKind.OUTPUT) for name in outputs),
-        )
+        tools = [
+            Tool(name, return_direct=tool.return_direct, owner=self.owners.get(name, ""))
+            for name, tool in self.client.items()
+        ]
+        tools += (Tool(_provider_name(tool), ToolKind.PROVIDER) for tool in self.provider)
+        tools += (Tool(name, ToolKind.OUTPUT) for name in outputs)
+        return tuple(tools)
 
 
 def _provider_name(tool: dict[str, Any]) -> str:
@@ -91,15 +82,12 @@ def sort_tools(
         if client.get(name) is tool:
             continue
         if name in origins:
-            mistakes.append(
-                SpecError(
-                    name,
-                    f"names two tools, from {origins[name]} and from {origin}; the model could "
-                    "reach only one of them.",
-                    "Rename one, or pass the same tool object in both places.",
-                    code="AF113",
-                )
+            reason = (
+                f"names two tools, from {origins[name]} and from {origin}; the model could reach "
+                "only one of them."
             )
+            hint = "Rename one, or pass the same tool object in both places."
+            mistakes.append(SpecError(name, reason, hint, code="AF113"))
         mistakes.extend(validate_tool(tool, origin))
         if name not in client and owner:
             owners[name] = owner
@@ -109,11 +97,7 @@ def sort_tools(
 
 
 def as_tool(entry: Any, origin: str) -> BaseTool:
-    """Return a tool unchanged, and a function as a tool; a function is converted only once.
-
-    Raises:
-        ArgumentError: It is neither, or the function cannot become a tool.
-    """
+    """Return a tool unchanged, and a function as a tool; a function is converted only once."""
     if isinstance(entry, BaseTool):
         return entry
     if not callable(entry) or isinstance(entry, type):
@@ -123,10 +107,9 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
             "Pass a function with a docstring, a BaseTool, or a tool of the provider as a dict.",
             code="AF112",
         )
-    try:
+    # TypeError: a callable without weak references
+    with suppress(KeyError, TypeError):
         return _function_tools[entry]
-    except (KeyError, TypeError):  # TypeError: a callable without weak references, a bound method
-        pass
     try:
         tool: BaseTool = make_tool(entry)
     except Exception as error:

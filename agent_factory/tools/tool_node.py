@@ -21,6 +21,7 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list, get_executor_for_config
+from langchain_core.tools import BaseTool
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.prebuilt import ToolRuntime
@@ -161,15 +162,9 @@ class ToolNode(LangGraphToolNode):
         awrap_tool_call: ToolWrapper | None = None,
     ) -> None:
         toolbox, mistakes = sort_tools((None, tool) for tool in tools)
-        mistakes += (
-            ArgumentError(
-                "tools",
-                f"{describe(tool)} runs at the provider.",
-                "Bind it to the model.",
-                code="AF112",
-            )
-            for tool in toolbox.provider
-        )
+        for tool in toolbox.provider:
+            reason = f"{describe(tool)} runs at the provider."
+            mistakes.append(ArgumentError("tools", reason, "Bind it to the model.", code="AF112"))
         raise_all(mistakes)
         super().__init__(
             list(toolbox.client.values()), name=name, tags=tags, messages_key=messages_key
@@ -188,14 +183,15 @@ class ToolNode(LangGraphToolNode):
         if awrap_tool_call is not None:
             self._acall = lambda request: awrap_tool_call(request, self._aexecute)
             if wrap_tool_call is None:
-                self._call = self._refuse_sync
 
-    def _refuse_sync(self, request: ToolCallRequest) -> Any:
-        raise PathNotSupported(
-            f"ToolNode {self.name}",
-            "has awrap_tool_call alone, which a sync run would skip.",
-            "Pass `wrap_tool_call` as well, or use `ainvoke`.",
-        )
+                def refuse_sync(_: Any) -> Any:
+                    raise PathNotSupported(
+                        f"ToolNode {name}",
+                        "has awrap_tool_call alone, which a sync run would skip.",
+                        "Pass `wrap_tool_call` as well, or use `ainvoke`.",
+                    )
+
+                self._call = refuse_sync
 
     # One input
 
@@ -330,23 +326,31 @@ class ToolNode(LangGraphToolNode):
     def _reply(self, call: ToolCall, error: Exception) -> ToolMessage | None:
         if is_signal(error) or not isinstance(error, self._errors.kinds):
             return None
-        return ToolMessage(
-            self._errors.respond(error), name=call["name"], tool_call_id=call["id"], status="error"
-        )
+        return _error_message(call, self._errors.respond(error))
 
     # The tool itself
 
     def _execute(self, request: ToolCallRequest) -> Any:
         with _Execution(self, request) as execution:
-            tool, call = execution.prepare()
-            execution.finish(tool.invoke(call, request.runtime.config))
+            if (tool := execution.prepare()) is not None:
+                response = tool.invoke(execution.call, request.runtime.config)
+                execution.result = execution.checked(response)
         return execution.result
 
     async def _aexecute(self, request: ToolCallRequest) -> Any:
         with _Execution(self, request) as execution:
-            tool, call = execution.prepare()
-            execution.finish(await tool.ainvoke(call, request.runtime.config))
+            if (tool := execution.prepare()) is not None:
+                response = await tool.ainvoke(execution.call, request.runtime.config)
+                execution.result = execution.checked(response)
         return execution.result
+
+
+def _error_message(call: ToolCall, text: str) -> ToolMessage:
+    return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
+
+
+def _answers(message: Any, call: ToolCall) -> bool:
+    return isinstance(message, ToolMessage) and message.tool_call_id == call["id"]
 
 
 class _Execution:
@@ -355,12 +359,12 @@ class _Execution:
     A context manager, so that an error that is not handled leaves it without another frame.
     """
 
-    __slots__ = ("_node", "_prepared", "_request", "result")
+    __slots__ = ("_injection", "_node", "_request", "call", "result")
 
     def __init__(self, node: ToolNode, request: ToolCallRequest) -> None:
         self._node = node
         self._request = request
-        self._prepared = False
+        self.call: Any = None  # with injected arguments
         self.result: Any = None
 
     def __enter__(self) -> _Execution:
@@ -373,11 +377,10 @@ class _Execution:
         try:
             # An error of `prepare` is never reported to the model, which could not fix it: a key of
             # the state or the store is missing.
-            if self._prepared:
+            if self.call is not None:
                 if isinstance(error, ValidationError) and not is_signal(error):
-                    assert self._request.tool is not None  # or else it is not prepared
-                    hidden = injection_of(self._request.tool).names
-                    raised = invocation_error(error, call["name"], call["args"], hidden)
+                    injected = self._injection.names
+                    raised = invocation_error(error, call["name"], call["args"], injected)
                 self.result = node._reply(call, raised)
         except Exception as failed:  # in the error handler
             setattr(failed, DECLINED, node)
@@ -389,85 +392,41 @@ class _Execution:
             raise raised from error
         return False
 
-    def prepare(self) -> tuple[Any, ToolCall]:
-        """Return the tool, and its call with injected arguments.
-
-        Raises:
-            Exception: See `Injection.inject`.
-        """
+    def prepare(self) -> BaseTool | None:
+        """Set the call and return its tool, or set the result and return None if it is unknown."""
         node, request = self._node, self._request
         call, tool = request.tool_call, request.tool
         if tool is None:
             if call["name"] in node.tools_by_name:
                 raise TypeError(f"Tool {call['name']} is not registered with ToolNode")
-            return _UnknownTool(node.tools_by_name), call
+            text = INVALID_TOOL_NAME_ERROR_TEMPLATE.format(
+                requested_tool=call["name"], available_tools=", ".join(node.tools_by_name)
+            )
+            self.result = _error_message(call, text)
+            return None
         if (recorder := _recorder.get()) is not None:
             recorder.record(call["name"])
         known = tool is node.tools_by_name.get(call["name"])
         injection = node._injections[call["name"]] if known else injection_of(tool)
+        self._injection = injection
         if injection.hidden or injection.runtime:
             # The state of the request, which a wrapper may override, not that of the runtime.
             call = injection.inject(call, request.runtime, request.state, node._key)
-        self._prepared = True
-        return tool, {**call, "type": "tool_call"}
+        self.call = {**call, "type": "tool_call"}
+        return tool
 
-    def finish(self, response: Any) -> None:
-        """Check and normalize what the tool returned.
-
-        Raises:
-            TypeError: It is neither a message nor a command nor a list of them.
-            ValueError: The call would stay unanswered.
-        """
+    def checked(self, response: Any, *, is_answered: bool = False) -> Any:
+        """Return what the tool returned, normalized; a command is copied."""
         if isinstance(response, ToolMessage):
             response.content = msg_content_output(response.content)  # type: ignore[assignment]
-            self.result = response
-        elif isinstance(response, Command):
-            self.result = self._checked_command(response)
-        elif isinstance(response, list):
-            self.result = self._checked_list(response)
-        else:
-            name = self._request.tool_call["name"]
-            raise TypeError(f"Tool {name} returned unexpected type: {type(response)}")
-
-    def _checked_list(self, response: list[Any]) -> list[Any]:
-        call = self._request.tool_call
-        messages: list[Any] = []
-        for part in response:
-            if isinstance(part, ToolMessage):
-                messages.append(part)
-            elif not isinstance(part, Command):
-                raise TypeError(
-                    f"Tool {call['name']} returned a list with invalid element types: expected all "
-                    "Command or ToolMessage"
-                )
-            elif isinstance(part.update, dict):
-                messages += part.update.get(self._node._key, [])
-        answers = sum(
-            isinstance(message, ToolMessage) and message.tool_call_id == call["id"]
-            for message in messages
-        )
-        if answers != 1:
-            raise ValueError(
-                f"Tool {call['name']} returned a list with {answers} messages bound to "
-                f"tool_call_id {call['id']!r}; expected exactly one terminating ToolMessage."
-            )
-        checked = []
-        for part in response:
-            if isinstance(part, Command):
-                part = self._checked_command(part, is_answered=True)
-            else:
-                part.content = msg_content_output(part.content)
-            checked.append(part)
-        return checked
-
-    def _checked_command(self, command: Command[Any], *, is_answered: bool = False) -> Command[Any]:
-        """Return a copy of a command, in which the result message has the name of the tool.
-
-        Raises:
-            ValueError: The update has another form than the input, or the call stays unanswered.
-        """
+            return response
         call, key = self._request.tool_call, self._node._key
-        as_list = isinstance(self._request.runtime.state, list)
+        if isinstance(response, list):
+            self._check_list(response)
+            return [self.checked(part, is_answered=True) for part in response]
+        if not isinstance(response, Command):
+            raise TypeError(f"Tool {call['name']} returned unexpected type: {type(response)}")
+        command, as_list = response, isinstance(self._request.runtime.state, list)
         if not isinstance(command.update, dict | list):
             return command
         if isinstance(command.update, dict) and as_list:
@@ -487,7 +446,7 @@ class _Execution:
         if messages == [RemoveMessage(id=REMOVE_ALL_MESSAGES)]:
             return command
         for message in messages:
-            if isinstance(message, ToolMessage) and message.tool_call_id == call["id"]:
+            if _answers(message, call):
                 message.name = call["name"]
                 is_answered = True
         if not is_answered and command.graph is None:
@@ -501,21 +460,26 @@ class _Execution:
             )
         return command
 
-
-class _UnknownTool:
-    """Stand-in for a tool whose name is unknown."""
-
-    def __init__(self, known: Iterable[str]) -> None:
-        self._known = known
-
-    def invoke(self, call: ToolCall, _: RunnableConfig) -> ToolMessage:
-        text = INVALID_TOOL_NAME_ERROR_TEMPLATE.format(
-            requested_tool=call["name"], available_tools=", ".join(self._known)
-        )
-        return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
-
-    async def ainvoke(self, call: ToolCall, config: RunnableConfig) -> ToolMessage:
-        return self.invoke(call, config)
+    def _check_list(self, response: list[Any]) -> None:
+        """Check that messages and commands answer the call once."""
+        call = self._request.tool_call
+        messages: list[Any] = []
+        for part in response:
+            if isinstance(part, ToolMessage):
+                messages.append(part)
+            elif not isinstance(part, Command):
+                raise TypeError(
+                    f"Tool {call['name']} returned a list with invalid element types: expected all "
+                    "Command or ToolMessage"
+                )
+            elif isinstance(part.update, dict):
+                messages += part.update.get(self._node._key, [])
+        answers = sum(_answers(message, call) for message in messages)
+        if answers != 1:
+            raise ValueError(
+                f"Tool {call['name']} returned a list with {answers} messages bound to "
+                f"tool_call_id {call['id']!r}; expected exactly one terminating ToolMessage."
+            )
 
 
 def layered_tool_node(
@@ -527,13 +491,7 @@ def layered_tool_node(
     """Return a node with layers that are composed once, around its own execution of a tool.
 
     A `wrap_tool_call` gets `execute` with each call, so that its layers could only be composed
-    again for each call.
-
-    Args:
-        tools: The tools.
-        handle_tool_errors: As in ToolNode.
-        compose: Puts the layers around `execute`. None leaves the tools without layers.
-        acompose: The same for async runs.
+    again for each call. None leaves the tools without layers.
     """
     node = ToolNode(tools, handle_tool_errors=handle_tool_errors)
     if compose is not None:

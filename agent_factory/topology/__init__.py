@@ -1,14 +1,7 @@
 """The plan of an agent: plain values that can be drawn, compared, explained, saved and loaded."""
 
-from agent_factory.topology.diff import (
-    Change,
-    ChangeKind,
-    TopologyDiff,
-)
-from agent_factory.topology.load import (
-    TopologyFileError,
-    load_topology,
-)
+from agent_factory.topology.diff import Change, ChangeKind, TopologyDiff
+from agent_factory.topology.load import TopologyFileError, load_topology
 from agent_factory.topology.model import (
     END,
     JUMPS,
@@ -26,18 +19,9 @@ from agent_factory.topology.model import (
     Tool,
     ToolKind,
 )
-from agent_factory.topology.planner import (
-    jump_targets,
-)
-from agent_factory.topology.topology import (
-    Topology,
-    plan,
-)
-from agent_factory.topology.transitions import (
-    Reason,
-    Transition,
-    TransitionReason,
-)
+from agent_factory.topology.planner import jump_targets
+from agent_factory.topology.topology import Topology, plan
+from agent_factory.topology.transitions import Reason, Transition, TransitionReason
 
 __all__ = [
     "END",

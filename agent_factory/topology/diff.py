@@ -69,19 +69,15 @@ class TopologyDiff:
 def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     """What changed from `old` to `new`."""
     changes = []
-    for change in _listed("node", _Listed(_node_order(old)), _Listed(_node_order(new))):
+    for change in _listed("node", _node_order(old), _node_order(new)):
         jumps = []
         if change.kind is ChangeKind.ADDED:
             leaving = [edge for edge in transitions_of(new) if edge.source == change.name]
             jumps = [f"may go to {e.target} [{_reasons(e)}]" for e in leaving if not _is_next(e)]
         changes.append(replace(change, detail="; ".join([change.detail, *jumps])))
     for call in Call:
-        words = f"around each {call} call,"
-        before, after = (
-            _Listed([layer.name for layer in plan.layers_around(call)], words)
-            for plan in (old, new)
-        )
-        changes += _listed("layer", before, after)
+        before, after = ([x.name for x in plan.layers_around(call)] for plan in (old, new))
+        changes += _listed("layer", before, after, f"around each {call} call, ")
     was, now = {t.name: t for t in old.tools}, {t.name: t for t in new.tools}
     changes += (Change(ChangeKind.REMOVED, "tool", name) for name in was if name not in now)
     for name in [name for name in now if name not in was]:
@@ -90,7 +86,7 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
         old_notes, notes = (", ".join(tools[name].notes) or "plain" for tools in (was, now))
         changes.append(Change(ChangeKind.CHANGED, "tool", name, f"was {old_notes}, now {notes}"))
     for name in _moved(list(was), list(now)):
-        detail = f"now {_Listed(list(now)).place(name)}"
+        detail = f"now {_place(name, list(now))}"
         changes.append(Change(ChangeKind.MOVED, "tool", name, detail))
     edges = list(_edges(old, new))
     changes += edges
@@ -110,34 +106,27 @@ def _node_order(plan: TopologyData) -> list[str]:
     return sorted(plan.nodes, key=lambda node: node != TOOLS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """Names in an order, and the words that introduce a place in it."""
-
-    names: Sequence[str]
-    words: str = ""
-
-    def place(self, name: str) -> str:
-        if name == TOOLS:
-            return f"next to {MODEL}"
-        index = self.names.index(name)
-        before = self.names[index - 1] if index and self.names[index - 1] != TOOLS else ""
-        after = self.names[index + 1] if index + 1 < len(self.names) else ""
-        neighbours = [f"after {before}" if before else "", f"before {after}" if after else ""]
-        found = " and ".join(filter(None, neighbours)) or "alone"
-        return f"{self.words} {found}" if self.words else found
+def _place(name: str, names: Sequence[str]) -> str:
+    """The place of a name in an order, by its neighbours."""
+    if name == TOOLS:
+        return f"next to {MODEL}"
+    index = names.index(name)
+    before = names[index - 1] if index and names[index - 1] != TOOLS else ""
+    after = names[index + 1] if index + 1 < len(names) else ""
+    neighbours = [f"after {before}" if before else "", f"before {after}" if after else ""]
+    return " and ".join(filter(None, neighbours)) or "alone"
 
 
-def _listed(part: str, old: _Listed, new: _Listed) -> Iterator[Change]:
+def _listed(part: str, old: Sequence[str], new: Sequence[str], where: str = "") -> Iterator[Change]:
     """Names that were added, removed, or changed places with each other."""
-    for name in old.names:
-        if name not in new.names:
-            yield Change(ChangeKind.REMOVED, part, name, f"it was {old.place(name)}")
-    for name in new.names:
-        if name not in old.names:
-            yield Change(ChangeKind.ADDED, part, name, new.place(name))
-    for name in _moved(old.names, new.names):
-        yield Change(ChangeKind.MOVED, part, name, f"now {new.place(name)}")
+    for name in old:
+        if name not in new:
+            yield Change(ChangeKind.REMOVED, part, name, f"it was {where}{_place(name, old)}")
+    for name in new:
+        if name not in old:
+            yield Change(ChangeKind.ADDED, part, name, f"{where}{_place(name, new)}")
+    for name in _moved(old, new):
+        yield Change(ChangeKind.MOVED, part, name, f"now {where}{_place(name, new)}")
 
 
 def _moved(old: Sequence[str], new: Sequence[str]) -> list[str]:
@@ -186,10 +175,12 @@ def _contracted(
     for edge in transitions_of(plan):
         known = edge.source in (fixed if _is_next(edge) else shared)
         if known and (edge.target != TOOLS or TOOLS in shared):
-            target = edge.target
-            while target not in fixed:
+            target, passed = edge.target, set[str]()
+            while target not in fixed and target not in passed:
+                passed.add(target)
                 target = plan.edge_from(target).targets[0]
-            contracted[edge.source, target] = _reasons(edge)
+            if target in fixed:  # otherwise it leads round a loop of nodes that have changed
+                contracted[edge.source, target] = _reasons(edge)
     return contracted
 
 

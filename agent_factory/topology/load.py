@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from functools import cache
 from itertools import zip_longest
 from typing import Any
@@ -95,9 +96,9 @@ def _parsed(text: str, source: str) -> Any:
     try:
         data = json.loads(text)
     except ValueError as error:
-        if not text.startswith("{"):
-            raise TopologyFileError(source, "does not hold the plan of an agent.", _HINT) from None
-        raise TopologyFileError(source, f"is not valid JSON: {error}.", _HINT) from None
+        if text.startswith("{"):
+            raise TopologyFileError(source, f"is not valid JSON: {error}.", _HINT) from None
+        data = None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise TopologyFileError(source, "does not hold the plan of an agent.", _HINT)
     version = data.get("version")
@@ -118,10 +119,7 @@ def _plan_of(record: PlanRecord) -> Topology:
         hooks.append(Hook(named.owner, named.phase, named.can_jump_to, at))
     return Topology(
         nodes=tuple(node.name for node in record.nodes),
-        entry=record.corners.entry,
-        loop_entry=record.corners.loop_entry,
-        loop_exit=record.corners.loop_exit,
-        exit=record.corners.exit,
+        **asdict(record.corners),
         edges=record.edges,
         layers=record.layers,
         hooks=tuple(hooks),

@@ -7,10 +7,9 @@ from dataclasses import fields
 from agent_factory.topology.diff import TopologyDiff, diff
 from agent_factory.topology.model import Shape, TopologyData
 from agent_factory.topology.planner import decide
-from agent_factory.topology.render.explanation import explain, explain_transition
 from agent_factory.topology.render.json_format import to_json, to_snapshot
 from agent_factory.topology.render.mermaid import to_mermaid
-from agent_factory.topology.render.text import render
+from agent_factory.topology.render.text import explain, explain_transition, render
 from agent_factory.topology.transitions import Transition, transitions_of
 
 

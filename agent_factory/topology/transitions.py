@@ -105,11 +105,17 @@ def _reasons(plan: TopologyData, edge: Edge, target: str) -> Iterator[Reason]:
         case Route.AFTER_TOOLS if target == plan.loop_entry:
             yield Reason(TransitionReason.RESULTS)
         case Route.AFTER_TOOLS:
-            yield from _after_tools(plan)
-        case Route.RETRY if target == plan.loop_entry:
-            yield Reason(TransitionReason.RETRY)
+            any_tool = plan.style.tools_can_end_run
+            if direct := tuple(tool.name for tool in plan.tools if tool.return_direct):
+                kind = TransitionReason.DIRECT if any_tool else TransitionReason.ANY_DIRECT
+                yield Reason(kind, direct)
+            if plan.retries_output:
+                yield Reason(TransitionReason.STRUCTURED)
+            if any_tool:
+                yield Reason(TransitionReason.STOPPED)
         case Route.RETRY:
-            yield Reason(TransitionReason.STRUCTURED)
+            again = target == plan.loop_entry
+            yield Reason(TransitionReason.RETRY if again else TransitionReason.STRUCTURED)
         case _ if target == edge.targets[0]:
             yield Reason(TransitionReason.NEXT)
     if hook := plan.hook_at(edge.source):
@@ -134,14 +140,3 @@ def _after_model(plan: TopologyData, target: str) -> Iterator[Reason]:
             yield Reason(TransitionReason.ANSWERED, answering)
         if plan.retries_output:
             yield Reason(TransitionReason.RETRY, outputs)
-
-
-def _after_tools(plan: TopologyData) -> Iterator[Reason]:
-    """The reasons why a run may end after the tools."""
-    any_tool = plan.style.tools_can_end_run
-    if direct := tuple(tool.name for tool in plan.tools if tool.return_direct):
-        yield Reason(TransitionReason.DIRECT if any_tool else TransitionReason.ANY_DIRECT, direct)
-    if plan.retries_output:
-        yield Reason(TransitionReason.STRUCTURED)
-    if any_tool:
-        yield Reason(TransitionReason.STOPPED)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent_factory.topology.model import MODEL, TOOLS, Call, Tool, ToolKind, TopologyData
-from agent_factory.topology.render.explanation import ORDERS, layer_order, meaning
 from agent_factory.topology.render.figure import Arrow, Box, Figure
+from agent_factory.topology.render.text import ORDERS, layer_order, meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,7 @@ class Listing:
 class Details:
     """The details of a box, of an arrow, or of the whole plan.
 
-    Args:
-        title: The name of the part.
-        facts: Labels and their values.
-        lists: Its contents.
-        words: The names that a search finds it by.
+    `facts` are labels with their values, and `words` the names that a search finds the part by.
     """
 
     title: str
@@ -113,8 +109,7 @@ def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
         facts.append(("corner", " ".join(found)))
     if box.kind in (MODEL, TOOLS):
         heading = "tools" if box.kind == TOOLS else "tools that the agent does not run"
-        tools = [t for t in plan.tools if (t.kind is ToolKind.CLIENT) == (box.kind == TOOLS)]
-        lists += [_layers(box), Listing(heading, tuple(map(_tool, tools)))]
+        lists += [_layers(box), Listing(heading, tuple(map(_tool, box.tools)))]
 
     def item(arrow: Arrow, other: Box) -> Item:
         return Item(f"{other.name} ({', '.join(arrow.label) or 'next'})", arrow.key)

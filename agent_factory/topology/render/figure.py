@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import add
 from unicodedata import east_asian_width
 
 from agent_factory.topology.model import (
@@ -13,6 +14,7 @@ from agent_factory.topology.model import (
     Call,
     Layer,
     Phase,
+    Tool,
     ToolKind,
     TopologyData,
 )
@@ -49,35 +51,18 @@ _GROUPS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A tool in a box, with the words that mark it."""
-
-    name: str
-    mark: str
-    owner: str
-
-
-@dataclass(frozen=True, slots=True)
 class Box:
-    """A node.
+    """A node, with the layers around it, outermost first, and the tools in it.
 
-    Args:
-        key: Its id in the picture.
-        name: The node.
-        kind: Its phase, "model", "tools", or "terminal".
-        title: The text in it.
-        owner: The middleware it belongs to; empty for the others.
-        frames: The layers around it, outermost first.
-        rows: The tools in it.
+    `kind` is its phase, "model", "tools" or "terminal".
     """
 
     key: str
     name: str
     kind: str
     title: str
-    owner: str = ""
     frames: tuple[Layer, ...] = ()
-    rows: tuple[Row, ...] = ()
+    tools: tuple[Tool, ...] = ()
 
     @property
     def note(self) -> str:
@@ -87,21 +72,19 @@ class Box:
     @property
     def columns(self) -> int:
         """The number of columns its tools stand in."""
-        return -(-len(self.rows) // COLUMN)
+        return -(-len(self.tools) // COLUMN)
 
     @property
     def lines(self) -> int:
         """The number of tools in a column."""
-        return -(-len(self.rows) // max(self.columns, 1))
+        return -(-len(self.tools) // max(self.columns, 1))
 
     @property
     def column_width(self) -> float:
         """The width of a column."""
-        widths = (
-            letters(shown(row.name)) * LETTER + (len(row.mark) + 2) * bool(row.mark) * SMALL_LETTER
-            for row in self.rows
-        )
-        return max(widths, default=0) + PAD
+        names = [letters(shown(tool.name)) * LETTER for tool in self.tools]
+        marks = [(len(mark) + 2) * SMALL_LETTER if mark else 0 for mark in map(mark_of, self.tools)]
+        return max(map(add, names, marks), default=0) + PAD
 
     @property
     def core(self) -> tuple[float, float]:
@@ -110,7 +93,7 @@ class Box:
             return letters(self.title) * LETTER + 3 * PAD, 30
         lines = [letters(shown(self.title)) * LETTER, len(self.note) * SMALL_LETTER]
         width = max(*lines, self.columns * self.column_width) + 2 * PAD + STRIPE
-        return width, HEAD + (self.lines * ROW + PAD / 2 if self.rows else 0)
+        return width, HEAD + (self.lines * ROW + PAD / 2 if self.tools else 0)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -165,7 +148,6 @@ class Figure:
 
 def figure_of(plan: TopologyData) -> Figure:
     """Decide what the picture of a plan shows."""
-    marks = {ToolKind.OUTPUT: "structured answer", ToolKind.PROVIDER: "run by the provider"}
     boxes = {}
     for index, name in enumerate([START, *plan.nodes, END]):
         key, hook = f"n{index}", plan.hook_at(name)
@@ -173,16 +155,12 @@ def figure_of(plan: TopologyData) -> Figure:
             boxes[name] = Box(key, name, "terminal", name.strip("_"))
         elif name in (plan.style.model, TOOLS):
             kind, call = (TOOLS, Call.TOOL) if name == TOOLS else (MODEL, Call.MODEL)
-            rows = []
-            for tool in plan.tools:
-                # Tools that the agent does not run itself are listed in the model's box.
-                if (tool.kind is ToolKind.CLIENT) == (name == TOOLS):
-                    direct = "return_direct" if tool.return_direct else ""
-                    rows.append(Row(tool.name, marks.get(tool.kind, direct), tool.owner))
+            # Tools that the agent does not run itself are listed in the model's box.
+            tools = [t for t in plan.tools if (t.kind is ToolKind.CLIENT) == (name == TOOLS)]
             layers = tuple(plan.layers_around(call))
-            boxes[name] = Box(key, name, kind, name, "", layers, tuple(rows))
+            boxes[name] = Box(key, name, kind, name, layers, tuple(tools))
         elif hook is not None:
-            boxes[name] = Box(key, name, str(hook.phase), hook.owner, hook.owner)
+            boxes[name] = Box(key, name, str(hook.phase), hook.owner)
         else:  # a plan from a file may have nodes that no hook makes
             boxes[name] = Box(key, name, "", name)
     arrows = []
@@ -200,6 +178,12 @@ def figure_of(plan: TopologyData) -> Figure:
             # Jumps from all nodes enter the last group at its top.
             groups.append(Group(title, inside, below=Phase.AFTER_AGENT in members))
     return Figure(tuple(boxes.values()), tuple(arrows), tuple(groups))
+
+
+def mark_of(tool: Tool) -> str:
+    """The words that mark a tool in its box; empty for a plain one."""
+    marks = {ToolKind.OUTPUT: "structured answer", ToolKind.PROVIDER: "run by the provider"}
+    return marks.get(tool.kind, "return_direct" if tool.return_direct else "")
 
 
 def letters(text: str) -> int:

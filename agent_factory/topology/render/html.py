@@ -55,11 +55,7 @@ the wheel or <kbd>+</kbd> <kbd>-</kbd> zoom, <kbd>0</kbd> fits, <kbd>/</kbd> sea
 
 
 def to_html(plan: TopologyData) -> str:
-    """The plan as a page.
-
-    Raises:
-        ImportError: The extra `draw` is not installed.
-    """
+    """The plan as a page."""
     figure = figure_of(plan)
     details = details_of(plan, figure)
     return page(plan, figure, draw(figure, lay_out(figure), details, linked=True), details)

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import ClassVar, Literal
 
-from agent_factory.topology.model import (
-    TOOLS,
-    AgentStyle,
-    Edge,
-    Layer,
-    Phase,
-    Tool,
-    TopologyData,
-)
+from agent_factory.topology.model import TOOLS, AgentStyle, Edge, Layer, Phase, Tool, TopologyData
 from agent_factory.topology.render.text import render
 from agent_factory.topology.transitions import Transition, transitions_of
 
@@ -79,15 +72,15 @@ class PlanRecord:
     retries_output: bool
 
 
-def record_of(plan: TopologyData) -> PlanRecord:
-    """The plan in the shape of a file."""
+def to_json(plan: TopologyData) -> str:
+    """The plan as canonical JSON: keys in a fixed order, one edge, hook, layer or tool a line."""
 
     def node(name: str) -> NodeRecord:
         if hook := plan.hook_at(name):
             return NodeRecord(name, "hook", hook.owner, hook.phase)
         return NodeRecord(name, "tools" if name == TOOLS else "model", None, None)
 
-    return PlanRecord(
+    record = PlanRecord(
         format=FORMAT,
         version=VERSION,
         style=plan.style,
@@ -103,16 +96,9 @@ def record_of(plan: TopologyData) -> PlanRecord:
         tools=plan.tools,
         retries_output=plan.retries_output,
     )
-
-
-def to_json(plan: TopologyData) -> str:
-    """The plan as canonical JSON: keys in a fixed order, one edge, hook, layer or tool a line."""
-
-    def dumped(value: Any) -> str:
-        return json.dumps(value, ensure_ascii=False)
-
+    dumped = partial(json.dumps, ensure_ascii=False)
     parts = []
-    for key, value in asdict(record_of(plan)).items():
+    for key, value in asdict(record).items():
         if isinstance(value, tuple) and value:
             lines = ",\n".join(f"    {dumped(item)}" for item in value)
             parts.append(f'  "{key}": [\n{lines}\n  ]')

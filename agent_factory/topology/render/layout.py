@@ -38,11 +38,7 @@ class Route:
 class Layout:
     """The position of everything, in pixels from the upper left corner.
 
-    Args:
-        size: Width and height.
-        boxes: The centre of each box, by key.
-        routes: The curve of each arrow, by key.
-        groups: Left, top, right and bottom of each group, in their order.
+    Boxes have centres, and groups left, top, right and bottom. Boxes and routes are by key.
     """
 
     size: Point
@@ -52,11 +48,7 @@ class Layout:
 
 
 def lay_out(figure: Figure) -> Layout:
-    """Let Graphviz compute the positions.
-
-    Raises:
-        ImportError: The extra `draw` is not installed.
-    """
+    """Let Graphviz compute the positions."""
     try:
         graphviz = import_module("pygraphviz")
     except ImportError as error:

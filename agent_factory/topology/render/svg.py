@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 from math import hypot
-from types import MappingProxyType
 
 from agent_factory.topology.model import TopologyData
 from agent_factory.topology.render.details import Details, details_of
@@ -23,6 +22,7 @@ from agent_factory.topology.render.figure import (
     Box,
     Figure,
     figure_of,
+    mark_of,
     shown,
 )
 from agent_factory.topology.render.layout import Layout, Point, Route, lay_out
@@ -32,15 +32,8 @@ from agent_factory.topology.render.layout import Layout, Point, Route, lay_out
 class Theme:
     """The palette of a picture, each value "#rrggbb".
 
-    Args:
-        paper: The background.
-        ink: Names and lines.
-        muted: Notes, and arrows that are not jumps.
-        frame: The inside of frames.
-        rim: The lines of boxes and frames.
-        jump: Arrows of jumps.
-        mark: Parts that a search found, or that are selected.
-        kinds: The tint and the stripe of each kind of node.
+    `rim` is for the lines of boxes and frames, `mark` for parts that are found or selected, and
+    `kinds` has the tint and the stripe of each kind of node.
     """
 
     paper: str
@@ -61,17 +54,15 @@ DAY = Theme(
     rim="#c4ccd4",
     jump="#a8320f",
     mark="#a04e00",
-    kinds=MappingProxyType(
-        {
-            "before_agent": ("#f1f7ff", "#bfdcff"),
-            "before_model": ("#e7f1ff", "#3f87e5"),
-            "model": ("#e8e8fb", "#232269"),
-            "after_model": ("#e4f5ee", "#0d6b49"),
-            "tools": ("#fff1dc", "#df9620"),
-            "after_agent": ("#f7effd", "#cfa6f0"),
-            "terminal": ("#1c2128", "#1c2128"),
-        }
-    ),
+    kinds={
+        "before_agent": ("#f1f7ff", "#bfdcff"),
+        "before_model": ("#e7f1ff", "#3f87e5"),
+        "model": ("#e8e8fb", "#232269"),
+        "after_model": ("#e4f5ee", "#0d6b49"),
+        "tools": ("#fff1dc", "#df9620"),
+        "after_agent": ("#f7effd", "#cfa6f0"),
+        "terminal": ("#1c2128", "#1c2128"),
+    },
 )
 
 NIGHT = Theme(
@@ -82,17 +73,15 @@ NIGHT = Theme(
     rim="#3d4650",
     jump="#ff9b73",
     mark="#ffb454",
-    kinds=MappingProxyType(
-        {
-            "before_agent": ("#152031", "#d5e8ff"),
-            "before_model": ("#14243b", "#4a90ea"),
-            "model": ("#21214d", "#ffffff"),
-            "after_model": ("#102a22", "#1a7d58"),
-            "tools": ("#33260f", "#e6a23c"),
-            "after_agent": ("#271b33", "#7646a0"),
-            "terminal": ("#e6edf3", "#e6edf3"),
-        }
-    ),
+    kinds={
+        "before_agent": ("#152031", "#d5e8ff"),
+        "before_model": ("#14243b", "#4a90ea"),
+        "model": ("#21214d", "#ffffff"),
+        "after_model": ("#102a22", "#1a7d58"),
+        "tools": ("#33260f", "#e6a23c"),
+        "after_agent": ("#271b33", "#7646a0"),
+        "terminal": ("#e6edf3", "#e6edf3"),
+    },
 )
 
 SANS = 'system-ui, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif'
@@ -143,11 +132,7 @@ _TIP, _HALF = 8, 3.5
 
 
 def to_svg(plan: TopologyData) -> str:
-    """The plan as an SVG file.
-
-    Raises:
-        ImportError: The extra `draw` is not installed.
-    """
+    """The plan as an SVG file."""
     figure = figure_of(plan)
     return draw(figure, lay_out(figure), details_of(plan, figure))
 
@@ -155,14 +140,7 @@ def to_svg(plan: TopologyData) -> str:
 def draw(
     figure: Figure, layout: Layout, details: Mapping[str, Details], *, linked: bool = False
 ) -> str:
-    """The SVG of a figure.
-
-    Args:
-        figure: Its content.
-        layout: Its positions.
-        details: The details of each box and arrow.
-        linked: Each box and arrow is a link to `#about-<key>`, where a page has its details.
-    """
+    """The SVG of a figure; `linked` to the details of each part, `#about-<key>`, on a page."""
     width, height = layout.size[0] + 2 * MARGIN, layout.size[1] + 2 * MARGIN
     nodes = [box.name for box in figure.boxes if box.kind != "terminal"]
     layers = sum(len(box.frames) for box in figure.boxes)
@@ -230,14 +208,15 @@ def _box(box: Box, centre: Point) -> Iterator[str]:
     left += STRIPE + PAD
     yield _text("note", left, top + 16, box.note)
     yield _text("name", left, top + 33, shown(box.title))
-    for index, row in enumerate(box.rows):
+    for index, tool in enumerate(box.tools):
         column, line = divmod(index, box.lines)
         x, y = left + column * box.column_width, top + HEAD + line * ROW + 12
-        mark = f'<tspan class="note" dx="8">{text(row.mark)}</tspan>' if row.mark else ""
-        words = text(f"{row.name} {row.owner}".strip())
+        mark = text(mark_of(tool))
+        note = f'<tspan class="note" dx="8">{mark}</tspan>' if mark else ""
+        words = text(f"{tool.name} {tool.owner}".strip())
         yield (
             f'<text class="item" data-words="{words}" x="{_n(x)}" y="{_n(y)}">'
-            f'<tspan class="name item">{text(shown(row.name))}</tspan>{mark}</text>'
+            f'<tspan class="name item">{text(shown(tool.name))}</tspan>{note}</text>'
         )
 
 

@@ -1,11 +1,77 @@
-"""A plan as plain text, one fact a line, so that a change is a changed line."""
+"""A plan as plain text: its parts line by line, the order in which they run, and the reasons."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from agent_factory.topology.model import TopologyData
-from agent_factory.topology.transitions import Transition, transitions_of
+from agent_factory.topology.model import Call, Phase, TopologyData
+from agent_factory.topology.transitions import Reason, Transition, TransitionReason, transitions_of
+
+ORDERS = {
+    Phase.BEFORE_AGENT: "once, when a run starts; in the order of the list",
+    Phase.BEFORE_MODEL: "before each model call; in the order of the list",
+    Phase.AFTER_MODEL: "after each model call; in reverse order of the list, so the first has the "
+    "last word",
+    Phase.AFTER_AGENT: "once, when a run ends; in reverse order of the list",
+}
+"""When the hooks of a phase run, and in which order."""
+
+_MEANINGS = {
+    TransitionReason.NEXT: "It is the next node; nothing decides.",
+    TransitionReason.JUMP: "{by} declares this jump in can_jump_to.",
+    TransitionReason.CALLS: (
+        "The model called tools, and the calls have no results yet; each call is run on its own."
+    ),
+    TransitionReason.TOGETHER: (
+        "The model called tools, and the calls have no results yet; they are run together."
+    ),
+    TransitionReason.NO_CALLS: "The model called no tools: its message is the answer.",
+    TransitionReason.ANSWERED: (
+        "{by} may answer the model's calls instead of the tools; then the model continues."
+    ),
+    TransitionReason.STRUCTURED: "The model gave the structured answer.",
+    TransitionReason.RETRY: (
+        "The structured answer was missing or invalid; the model gets the error and is asked again."
+    ),
+    TransitionReason.RESULTS: "The model gets the results of its calls.",
+    TransitionReason.DIRECT: (
+        "The results of {by} are the answer (return_direct), if all calls of the turn are "
+        "such calls and none failed."
+    ),
+    TransitionReason.ANY_DIRECT: (
+        "If {by} is among the calls of the turn, its results are the answer (return_direct)."
+    ),
+    TransitionReason.STOPPED: "A tool may end the run: with jump_to 'end' or Command(goto=END).",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedPart:
+    """The hooks of a phase, or the layers around a kind of call, in the order in which they run."""
+
+    part: str
+    why: str
+    names: tuple[str, ...]
+
+
+def ordered_parts(plan: TopologyData) -> Iterator[OrderedPart]:
+    """Everything that runs, part by part; parts without members are left out."""
+    for phase, why in ORDERS.items():
+        if hooks := plan.run_order(phase):
+            yield OrderedPart(str(phase), why, tuple(hook.owner for hook in hooks))
+    for call in Call:
+        if layers := plan.layers_around(call):
+            names = tuple(layer.name for layer in layers)
+            yield OrderedPart(f"{call} layers", layer_order(call), names)
+
+
+def layer_order(call: Call) -> str:
+    """Where layers are, and in which order they run."""
+    return (
+        f"around each {call} call; the first of the list is the outermost: it gets the request "
+        "first and the response last"
+    )
 
 
 def render(plan: TopologyData) -> str:
@@ -26,3 +92,35 @@ def edge_line(edge: Transition) -> str:
 
 def _bracketed(notes: Sequence[str]) -> str:
     return f"  [{'; '.join(notes)}]" if notes else ""
+
+
+def explain(plan: TopologyData) -> str:
+    """The order of all hooks and layers, and the reasons for it."""
+    lines = []
+    for part in ordered_parts(plan):
+        lines.append(f"{part.part:<14} {part.why}:")
+        lines += [f"  {number}. {name}" for number, name in enumerate(part.names, 1)]
+    lines.append(
+        f"{'corners':<14} a run enters at {plan.entry}, each turn begins at {plan.loop_entry} and "
+        f"ends at {plan.loop_exit}, and the run leaves the loop for {plan.exit}"
+    )
+    return "\n".join(lines)
+
+
+def explain_transition(plan: TopologyData, source: str, target: str) -> str:
+    """The reasons for an edge; if there is none, the edges that leave `source`."""
+    edges = transitions_of(plan)
+    for name in (source, target):
+        if name not in {node for edge in edges for node in (edge.source, edge.target)}:
+            raise KeyError(name)
+    for edge in edges:
+        if (edge.source, edge.target) == (source, target):
+            return "\n".join([edge_line(edge), *(f"- {meaning(r)}" for r in edge.reasons)])
+    leaving = [edge_line(edge) for edge in edges if edge.source == source]
+    instead = leaving or [f"{source} is where a run ends."]
+    return "\n".join([f"No edge leads from {source} to {target}.", *(f"- {x}" for x in instead)])
+
+
+def meaning(reason: Reason) -> str:
+    """A reason as a sentence."""
+    return _MEANINGS[reason.why].format(by=", ".join(reason.by))
