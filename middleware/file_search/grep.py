@@ -18,8 +18,7 @@ from pathlib import Path
 from threading import TIMEOUT_MAX, Timer
 from typing import Any, Literal, NamedTuple
 
-from .globs import Parts, Scope
-from .tree import Deadline, Tree
+from .tree import Deadline, Parts, Scope, Tree
 
 Mode = Literal["files_with_matches", "content", "count"]
 

@@ -18,9 +18,8 @@ from pydantic import BaseModel, Field
 from agent_factory import AgentMiddleware, AgentState
 from agent_factory.middleware._shared.validation import check_number
 
-from .globs import Parts, Scope
 from .grep import Grep, Mode
-from .tree import Deadline, OutOfTime, Tree, format_path, parse_path
+from .tree import Deadline, OutOfTime, Parts, Scope, Tree, format_path, parse_path
 
 MAX_RESULTS = 200
 """Lines in one result: with long lines some 25,000 tokens, usually a tenth of that."""

@@ -18,8 +18,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langgraph.constants import TAG_NOSTREAM
 
-from .messages import Guard
-from .stream import AnswerStream
+from .messages import AnswerStream, Guard
 
 Stop = list[str] | None
 """The words at which a model stops."""
