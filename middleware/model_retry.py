@@ -86,5 +86,4 @@ class ModelRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             )
             return AIMessage(text, additional_kwargs={"lc_source": "model_retry"})
 
-        answer: ModelResponse[Any] | AIMessage = yield from self._retries.around(request, failed)
-        return answer
+        return (yield from self._retries.around(request, failed))

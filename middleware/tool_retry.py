@@ -86,15 +86,13 @@ class ToolRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Run the call until it returns a result, or no attempt is left."""
-        result: ToolMessage | Command[Any]
         call = request.tool_call
         if self.tool_names is not None and call["name"] not in self.tool_names:
-            result = yield request
+            result: ToolMessage | Command[Any] = yield request
             return result
 
         def failed(error: Exception) -> ToolMessage:
             text = self._retries.failure_text(error, call["name"], _ADVICE)
             return error_result(call, text)
 
-        result = yield from self._retries.around(request, failed)
-        return result
+        return (yield from self._retries.around(request, failed))

@@ -99,26 +99,20 @@ def model_name(model: Any) -> str | None:
 
 
 def provider_of(model: Any) -> str | None:
-    """A name for the provider of a model; None if the model has no name.
-
-    It is the class of the chat model, with a digest of the address where one is set. The address
-    itself may hold secrets, and the name is written into the thread.
-    """
+    """The class of a model, with a digest of its address if one is set; None without a name."""
     model = unbound(model)
     if model_name(model) is None:
         return None
     cls = type(model)
     addresses = [str(value) for name in _ENDPOINTS if (value := getattr(model, name, None))]
+    # The address itself may hold secrets, and the result is written into the thread.
     digest = f"#{sha256(' '.join(addresses).encode()).hexdigest()[:8]}" if addresses else ""
     return f"{cls.__module__}.{cls.__qualname__}{digest}"
 
 
 def same_provider(one: Any, other: Any) -> bool:
-    """Whether a request that was made for one model may go to the other unchanged.
-
-    Two models have the same provider if they have the same class and address and both name their
-    model. A model without a name, such as one for tests, stands for any provider.
-    """
+    """Whether a request that was made for one model may go to the other unchanged."""
+    # The provider of a model without a name, such as one for tests, is not known.
     if one is other or unbound(one) is unbound(other):
         return True
     return provider_of(one) is not None and provider_of(one) == provider_of(other)
@@ -135,11 +129,7 @@ def model_label(model: Any) -> str:
 
 
 class AlternateModel:
-    """A model that is made when it is first needed, and the form in which it is asked.
-
-    A function paired with it takes the request, in which only the model is changed. `owner` names
-    the argument it was passed as, for messages: "ModelFallbackMiddleware model 1".
-    """
+    """A model that is made when it is first needed, and the form in which it is asked."""
 
     def __init__(self, owner: str, entry: ModelEntry) -> None:
         model, change = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, None)
@@ -156,7 +146,7 @@ class AlternateModel:
                 f"{owner} must come with a dict of model_settings, or with a plain function of the "
                 f"request that returns a request, got {change!r}."
             )
-        self._owner = owner
+        self._owner = owner  # the argument it was passed as: "ModelFallbackMiddleware model 1"
         self.given: Any = model
         self._change = change
 

@@ -213,11 +213,7 @@ def _send_signal(pids: set[int], number: int) -> None:
 
 
 class ShellProcess:
-    """Running shell that takes one command at a time.
-
-    Only one thread may use it, and that thread must live as long as the shell: bubblewrap's
-    `--die-with-parent` kills the sandbox when the thread that started it ends.
-    """
+    """Running shell that takes one command at a time, all from the thread that started it."""
 
     def __init__(
         self, launch: Launch, timeout: float, cancelled: Cancelled, keep: int = KEPT_BYTES
@@ -227,6 +223,7 @@ class ShellProcess:
         if program is None:
             raise CannotStart(f"the program {launch.argv[0]!r} is not in the PATH")
         try:
+            # The thread must live on: bubblewrap's `--die-with-parent` ends the sandbox with it.
             self._process = subprocess.Popen(
                 launch.argv,
                 executable=program,
