@@ -7,6 +7,8 @@ Names are imported when they are first used, so that importing the package takes
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -54,8 +56,8 @@ if TYPE_CHECKING:
     from agent_factory.hooks.flows import run as run
     from agent_factory.hooks.flows import then as then
     from agent_factory.hooks.ordering import Ordering as Ordering
-    from agent_factory.prebuilt import ValidationNode as ValidationNode
-    from agent_factory.prebuilt import create_react_agent as create_react_agent
+    from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
+    from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
     from agent_factory.tools.tool_node import ToolCallRecorder as ToolCallRecorder
     from agent_factory.tools.tool_node import ToolNode as ToolNode
@@ -79,7 +81,7 @@ if TYPE_CHECKING:
     from agent_factory.types import ResponseT as ResponseT
     from agent_factory.types import StateT as StateT
 
-_HOME = {
+HOMES = {
     "agent_factory.compat.conversion": "init_model",
     "agent_factory.decisions": "Decision DecisionLog Jump Outcome set_reason",
     "agent_factory.decisions.sinks": "DecisionFile DecisionSpanEvents",
@@ -109,17 +111,26 @@ _HOME = {
     "langgraph.runtime": "Runtime",
     "langgraph.types": "TracePolicy omit_payload",
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
-
-__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
-    return value
+def lazy_names(
+    package: str, homes: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` of a package that imports its names at first use.
+
+    `homes` lists the names by module, between spaces; a module of the package itself begins with a
+    dot.
+    """
+    module_of = {name: module for module, names in homes.items() for name in names.split()}
+    namespace = vars(sys.modules[package])
+
+    def load(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = namespace[name] = getattr(import_module(module_of[name], package), name)
+        return value
+
+    return sorted(module_of), load, lambda: sorted({*namespace, *module_of})
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazy_names(__name__, HOMES)

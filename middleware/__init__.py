@@ -14,8 +14,9 @@ if __name__ != "agent_factory.middleware":  # e.g. ``import middleware`` from th
     )
 
 # ruff: noqa: F403  # Only type checkers read these imports, and each of the modules has __all__.
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_factory import HOMES, lazy_names
 
 if TYPE_CHECKING:
     from agent_factory import AgentMiddleware as AgentMiddleware
@@ -69,125 +70,43 @@ if TYPE_CHECKING:
     from .tool_selection import ToolSelectionError as ToolSelectionError
 
 _HOME = {
-    "agent_factory": (
-        "AgentMiddleware",
-        "AgentState",
-        "ContextT",
-        "ExtendedModelResponse",
-        "InputAgentState",
-        "JumpTo",
-        "ModelCallResult",
-        "ModelRequest",
-        "ModelResponse",
-        "OmitFromInput",
-        "OmitFromOutput",
-        "OmitFromSchema",
-        "OutputAgentState",
-        "PrivateStateAttr",
-        "ResponseT",
-        "Runtime",
-        "StateT",
-        "ToolCallRequest",
-        "after_agent",
-        "after_model",
-        "before_agent",
-        "before_model",
-        "dynamic_prompt",
-        "hook_config",
-        "wrap_model_call",
-        "wrap_tool_call",
+    "agent_factory": (  # what a middleware is written with
+        f"{HOMES['agent_factory.types']} {HOMES['agent_factory.hooks.decorators']} "
+        "AgentMiddleware Runtime ToolCallRequest hook_config"
     ),
     ".budget": (
-        "BudgetExceededError",
-        "BudgetMiddleware",
-        "BudgetRequest",
-        "BudgetResponse",
-        "BudgetState",
-        "Ledger",
-        "Limits",
-        "Price",
-        "RaiseBudget",
-        "Reservation",
-        "Spent",
-        "StopRun",
-        "UnknownPriceError",
+        "BudgetExceededError BudgetMiddleware BudgetRequest BudgetResponse BudgetState Ledger "
+        "Limits Price RaiseBudget Reservation Spent StopRun UnknownPriceError"
     ),
-    ".context_editing": ("ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware"),
-    ".file_search": ("FilesystemFileSearchMiddleware",),
+    ".context_editing": "ClearToolUsesEdit ContextEdit ContextEditingMiddleware",
+    ".file_search": "FilesystemFileSearchMiddleware",
     ".human_in_the_loop": (
-        "Action",
-        "ActionRequest",
-        "ApproveDecision",
-        "Decision",
-        "DecisionType",
-        "EditDecision",
-        "HITLRequest",
-        "HITLResponse",
-        "HumanInTheLoopMiddleware",
-        "InterruptOnConfig",
-        "RejectDecision",
-        "RespondDecision",
-        "ReviewConfig",
-        "ToolApprovalRequest",
+        "Action ActionRequest ApproveDecision Decision DecisionType EditDecision HITLRequest "
+        "HITLResponse HumanInTheLoopMiddleware InterruptOnConfig RejectDecision RespondDecision "
+        "ReviewConfig ToolApprovalRequest"
     ),
-    ".model_call_limit": (
-        "ModelCallLimitExceededError",
-        "ModelCallLimitMiddleware",
-        "ModelCallLimitState",
-    ),
-    ".model_fallback": ("ModelFallbackMiddleware", "portable_request"),
-    ".model_refusal": ("ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"),
-    ".model_retry": ("ModelRetryMiddleware",),
-    ".model_router": ("ModelChoice", "ModelRouterMiddleware", "ModelRouterState", "RoutingError"),
+    ".model_call_limit": "ModelCallLimitExceededError ModelCallLimitMiddleware ModelCallLimitState",
+    ".model_fallback": "ModelFallbackMiddleware portable_request",
+    ".model_refusal": "ModelRefusalError ModelRefusalMiddleware refusal_of",
+    ".model_retry": "ModelRetryMiddleware",
+    ".model_router": "ModelChoice ModelRouterMiddleware ModelRouterState RoutingError",
     ".pii": (
-        "PIIDetectionError",
-        "PIIMatch",
-        "PIIMiddleware",
-        "detect_credit_card",
-        "detect_email",
-        "detect_ip",
-        "detect_mac_address",
-        "detect_name",
-        "detect_phone",
-        "detect_url",
+        "PIIDetectionError PIIMatch PIIMiddleware detect_credit_card detect_email detect_ip "
+        "detect_mac_address detect_name detect_phone detect_url"
     ),
-    ".provider_tool_search": ("ProviderToolSearchMiddleware",),
+    ".provider_tool_search": "ProviderToolSearchMiddleware",
     ".shell_tool": (
-        "BubblewrapExecutionPolicy",
-        "CodexSandboxExecutionPolicy",
-        "DockerExecutionPolicy",
-        "ExecutionPolicy",
-        "HostExecutionPolicy",
-        "RedactionRule",
-        "ShellError",
-        "ShellState",
-        "ShellToolMiddleware",
+        "BubblewrapExecutionPolicy CodexSandboxExecutionPolicy DockerExecutionPolicy "
+        "ExecutionPolicy HostExecutionPolicy RedactionRule ShellError ShellState "
+        "ShellToolMiddleware"
     ),
-    ".summarization": ("ContextSize", "SummarizationMiddleware", "TriggerClause"),
-    ".todo": ("PlanningState", "Todo", "TodoListMiddleware"),
-    ".tool_call_limit": (
-        "ToolCallLimitExceededError",
-        "ToolCallLimitMiddleware",
-        "ToolCallLimitState",
-    ),
-    ".tool_emulator": ("LLMToolEmulator",),
-    ".tool_error": ("ToolErrorMiddleware",),
-    ".tool_retry": ("ToolRetryMiddleware",),
-    ".tool_selection": ("LLMToolSelectorMiddleware", "ToolSelectionError"),
+    ".summarization": "ContextSize SummarizationMiddleware TriggerClause",
+    ".todo": "PlanningState Todo TodoListMiddleware",
+    ".tool_call_limit": "ToolCallLimitExceededError ToolCallLimitMiddleware ToolCallLimitState",
+    ".tool_emulator": "LLMToolEmulator",
+    ".tool_error": "ToolErrorMiddleware",
+    ".tool_retry": "ToolRetryMiddleware",
+    ".tool_selection": "LLMToolSelectorMiddleware ToolSelectionError",
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        module = _MODULE_OF[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = globals()[name] = getattr(import_module(module, __name__), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -8,7 +8,7 @@ cache serves it, and results are not cleared again in each turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -21,22 +21,16 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     ExtendedModelResponse,
+    Flow,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
 )
-from agent_factory.middleware._shared.messages import (
-    calls_of_results,
-    is_cleared,
-    without_inputs,
-    without_result,
-)
-from agent_factory.middleware._shared.token_counter import (
-    TokenCounter,
-    check_token_counter,
-    tokens_sent,
-)
-from agent_factory.middleware._shared.validation import check_choice, check_count
+
+from ._shared.messages import calls_of_results, is_cleared, without_inputs, without_result
+from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
+from ._shared.validation import check_choice, check_count
 
 __all__ = ["ClearToolUsesEdit", "ContextEdit", "ContextEditingMiddleware"]
 
@@ -100,10 +94,7 @@ class ClearToolUsesEdit:
 
     def __post_init__(self) -> None:
         for name in ("trigger", "clear_at_least", "keep"):
-            number = getattr(self, name)
-            if number is None:
-                raise ValueError(f"{name} must be a whole number of at least 0, got None.")
-            check_count(name, number)
+            check_count(name, getattr(self, name), required=True)
         names = self.exclude_tools
         several = isinstance(names, list | tuple | set | frozenset)
         if not several or not all(isinstance(name, str) for name in names):
@@ -208,25 +199,8 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.token_count_method = token_count_method
         self.token_counter = token_counter
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Call the model with the edited conversation, and write the edit to the thread."""
-        messages = self._edited_messages(request)
-        response: ModelResponse[Any]
-        if _is_same(messages, request.messages):
-            response = yield request
-            return response
-        response = yield request.override(messages=messages)
-        # Messages that the thread does not hold are for this call only, and so is their order.
-        stored = {message.id for message in request.state.get("messages", ()) if message.id}
-        before = {message.id: message for message in request.messages if message.id in stored}
-        after = {message.id: message for message in messages}
-        changed = [m for key, m in after.items() if key in before and m is not before[key]]
-        removed = [RemoveMessage(id=str(key)) for key in before if key not in after]
-        return ExtendedModelResponse(response, Command(update={"messages": [*changed, *removed]}))
-
-    def _edited_messages(self, request: ModelRequest[Any]) -> list[AnyMessage]:
         counter: TokenCounter = (
             (lambda messages: request.model.get_num_tokens_from_messages(list(messages)))
             if self.token_count_method == "model"
@@ -250,7 +224,18 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     f"{type(edit).__name__}.apply must return messages or None, got {edited!r}."
                 )
             messages = list(edited)
-        return messages
+        response: ModelResponse[Any]
+        if _is_same(messages, request.messages):
+            response = yield request
+            return response
+        response = yield request.override(messages=messages)
+        # Messages that the thread does not hold are for this call only, and so is their order.
+        stored = {message.id for message in request.state.get("messages", ()) if message.id}
+        before = {message.id: message for message in request.messages if message.id in stored}
+        after = {message.id: message for message in messages}
+        changed = [m for key, m in after.items() if key in before and m is not before[key]]
+        removed = [RemoveMessage(id=str(key)) for key in before if key not in after]
+        return ExtendedModelResponse(response, Command(update={"messages": [*changed, *removed]}))
 
 
 def _is_same(messages: list[AnyMessage], others: list[AnyMessage]) -> bool:

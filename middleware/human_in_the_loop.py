@@ -7,7 +7,7 @@ was asked before LangGraph stores it, so an invalid one can be given again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
@@ -22,10 +22,7 @@ from langgraph.types import Command
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
-from agent_factory import AgentMiddleware, AgentState, Ordering, ToolCallRequest
-from agent_factory.middleware._shared.interrupts import ask
-from agent_factory.middleware._shared.messages import last_turn, unanswered
-from agent_factory.middleware._shared.validation import check_choice
+from agent_factory import AgentMiddleware, AgentState, Flow, Ordering, ToolCallRequest
 from agent_factory.review.records import (
     original_of,
     split_decisions,
@@ -34,6 +31,10 @@ from agent_factory.review.records import (
     with_review,
     write_notice,
 )
+
+from ._shared.interrupts import ask
+from ._shared.messages import last_turn, unanswered
+from ._shared.validation import check_choice
 
 __all__ = [
     "DEFAULT_EDIT_NOTICE",
@@ -259,9 +260,22 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if self.interrupt_mode != "batched":
             return None
         message, tail = last_turn(state["messages"])
-        calls = [call for call in unanswered(message, tail) if call["name"] in self.interrupt_on]
-        requests = [_as_request(call, state, runtime) for call in calls]
-        requests = [request for request in requests if self._needs_review(request)]
+        requests = []
+        for call in unanswered(message, tail):
+            if call["name"] not in self.interrupt_on:
+                continue
+            tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
+                state=state,
+                context=runtime.context,
+                config=ensure_config(),
+                stream_writer=runtime.stream_writer,
+                tool_call_id=call["id"],
+                store=runtime.store,
+            )
+            # As a tool layer would get it, except that no tool is looked up.
+            request = ToolCallRequest(call, tool=None, state=state, runtime=tool_runtime)
+            if self._needs_review(request):
+                requests.append(request)
         if message is None or not requests:
             return None
         configs = [self._review_config(request) for request in requests]
@@ -284,9 +298,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """Async variant of `after_model`; it interrupts and awaits nothing."""
         return self.after_model(state, runtime)
 
-    def around_tool(
-        self, request: ToolCallRequest
-    ) -> Generator[Any, Any, ToolMessage | Command[Any]]:
+    def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Ask about a call without a decision; report an edit to the model."""
         call, messages = request.tool_call, request.state["messages"]
         original = original_of(call, messages)
@@ -337,19 +349,6 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if "args_schema" in config:
             review["args_schema"] = config["args_schema"]
         return review
-
-
-def _as_request(call: ToolCall, state: AgentState[Any], runtime: Runtime[Any]) -> ToolCallRequest:
-    """A call as a tool layer would get it, except that no tool is looked up."""
-    tool_runtime: ToolRuntime[Any, Any] = ToolRuntime(
-        state=state,
-        context=runtime.context,
-        config=ensure_config(),
-        stream_writer=runtime.stream_writer,
-        tool_call_id=call["id"],
-        store=runtime.store,
-    )
-    return ToolCallRequest(tool_call=call, tool=None, state=state, runtime=tool_runtime)
 
 
 def check_response(configs: Sequence[ReviewConfig], response: HITLResponse) -> HITLResponse:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import AIMessage
@@ -14,18 +13,17 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     ExtendedModelResponse,
+    Flow,
+    ModelCallResult,
     ModelRequest,
     PrivateStateAttr,
     TurnError,
     hook_config,
 )
-from agent_factory.middleware._shared.final_answer import (
-    final_message,
-    request_final_answer,
-    used_up,
-)
-from agent_factory.middleware._shared.messages import given_up
-from agent_factory.middleware._shared.validation import check_choice, check_count
+
+from ._shared.final_answer import final_message, request_final_answer, used_up
+from ._shared.messages import given_up
+from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
 
@@ -106,12 +104,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        if thread_limit is None and run_limit is None:
-            raise ValueError(
-                "A limit is needed. Pass thread_limit, run_limit or both, such as run_limit=10."
-            )
-        check_count("thread_limit", thread_limit)
-        check_count("run_limit", run_limit)
+        check_limits(thread_limit, run_limit)
         check_choice("exit_behavior", exit_behavior, ("end", "error", "answer"))
         if exit_behavior == "answer" and 0 in (thread_limit, run_limit):
             raise ValueError(
@@ -140,9 +133,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         """Async variant of `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, AIMessage | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Make and count the call; a call at the limit that bypassed `before_model` is not made."""
         thread, run = _counts(request.state)
         if message := self._final_message(thread, run):

@@ -6,7 +6,7 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from langchain_core.messages import AIMessage
@@ -15,23 +15,22 @@ from agent_factory import (
     AgentFactoryError,
     AgentMiddleware,
     AgentState,
+    Flow,
     ModelRequest,
     ModelResponse,
     Ordering,
     OutputError,
 )
-from agent_factory.middleware._shared.alternate_model import (
+
+from ._shared.errors import are_exception_types, format_error, is_sync_function
+from ._shared.models import (
     AlternateModel,
     ModelEntry,
+    mark_writer,
     model_label,
-    request_for_own_model,
+    portable_request,
+    request_to,
 )
-from agent_factory.middleware._shared.errors import (
-    are_exception_types,
-    format_error,
-    is_sync_function,
-)
-from agent_factory.middleware._shared.provider_conversion import portable_request
 
 __all__ = ["ModelFallbackMiddleware", "portable_request"]
 
@@ -105,7 +104,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         ]
         self._handle = handle
 
-    def around_model(self, request: ModelRequest[Any]) -> Generator[Any, Any, ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Ask the agent's model, then the others, until one answers."""
         failures: list[str] = []
         last: Exception | ModelResponse[Any] | None = None
@@ -117,9 +116,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 except Exception as error:  # a missing package or API key, for instance
                     failures.append(f"{model_label(model)}: {format_error(error)}")
                     continue
-                attempt = model.request_for(request)
-            else:
-                attempt = request_for_own_model(request)
+            attempt = request_to(model, request)
             try:
                 response = yield attempt
             except Exception as error:
@@ -139,7 +136,7 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 failures.append(f"{model_label(model)}: {response.result[0].text}")
                 last = response
                 continue
-            return model.mark(response, request) if isinstance(model, AlternateModel) else response
+            return mark_writer(response, request, model)
         if isinstance(last, ModelResponse):
             return last
         assert last is not None  # the agent's own model was called

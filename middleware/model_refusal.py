@@ -7,7 +7,7 @@ at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
@@ -15,20 +15,24 @@ from langchain_core.messages import AIMessage
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    Flow,
     ModelRequest,
     ModelResponse,
     Ordering,
     OutputError,
     TurnError,
 )
-from agent_factory.middleware._shared.alternate_model import (
+
+from ._shared.errors import is_async
+from ._shared.models import (
     AlternateModel,
     ModelEntry,
+    mark_writer,
     model_label,
-    request_for_own_model,
+    request_to,
+    with_metadata,
 )
-from agent_factory.middleware._shared.errors import is_async
-from agent_factory.middleware._shared.validation import check_choice
+from ._shared.validation import check_choice
 
 __all__ = ["ModelRefusalError", "ModelRefusalMiddleware", "refusal_of"]
 
@@ -145,16 +149,13 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self._is_refusal = is_refusal
         self._on_refusal = on_refusal
 
-    def around_model(self, request: ModelRequest[Any]) -> Generator[Any, Any, ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Ask the agent's model, then the others, until one does not refuse."""
         first: AIMessage | None = None
         refusals: list[dict[str, Any]] = []
         for model in (request.model, *self._models):
-            alternate = model if isinstance(model, AlternateModel) else None
             try:
-                response: ModelResponse[Any] = yield (
-                    alternate.request_for(request) if alternate else request_for_own_model(request)
-                )
+                response: ModelResponse[Any] = yield request_to(model, request)
             except OutputError as error:  # a refusal does not fit the schema either
                 message = error.ai_message
                 reason = self._refusal_reason(message)
@@ -164,7 +165,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 message = next((m for m in response.result if isinstance(m, AIMessage)), None)
                 reason = self._refusal_reason(message)
                 if message is None or reason is None:
-                    response = alternate.mark(response, request) if alternate else response
+                    response = mark_writer(response, request, model)
                     return _with_refusals(response, refusals) if refusals else response
             first = first or message
             refusals.append(
@@ -177,7 +178,14 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
         assert first is not None  # the loop only ends after a refusal
         if self._on_refusal == "error":
             raise ModelRefusalError(first, refusals)
-        return _with_refusals(ModelResponse([_without_calls(first)]), refusals)
+        if first.tool_calls or first.invalid_tool_calls:
+            # The calls that the refusal had begun must not run. OpenAI's integration repeats them
+            # in `additional_kwargs`.
+            repeated = ("tool_calls", "function_call")
+            kwargs = {k: v for k, v in first.additional_kwargs.items() if k not in repeated}
+            update = {"content": str(first.text), "tool_calls": [], "invalid_tool_calls": []}
+            first = first.model_copy(update={**update, "additional_kwargs": kwargs})
+        return _with_refusals(ModelResponse([first]), refusals)
 
     def _refusal_reason(self, message: AIMessage | None) -> str | None:
         """Why a message counts as a refusal; None if it does not."""
@@ -235,26 +243,4 @@ def _with_refusals(
     response: ModelResponse[Any], refusals: list[dict[str, Any]]
 ) -> ModelResponse[Any]:
     """The response with the list of earlier refusals in the metadata of its answer."""
-    result: list[Any] = []
-    for message in response.result:
-        if isinstance(message, AIMessage):
-            metadata = {**message.response_metadata, "refusals": refusals}
-            message = message.model_copy(update={"response_metadata": metadata})
-        result.append(message)
-    return ModelResponse(result, response.structured_response)
-
-
-def _without_calls(message: AIMessage) -> AIMessage:
-    """A refusal without the tool calls that it had begun: they must not run."""
-    if not message.tool_calls and not message.invalid_tool_calls:
-        return message
-    # OpenAI's integration repeats the calls in `additional_kwargs`.
-    repeated = ("tool_calls", "function_call")
-    kwargs = {k: v for k, v in message.additional_kwargs.items() if k not in repeated}
-    update = {
-        "content": str(message.text),
-        "tool_calls": [],
-        "invalid_tool_calls": [],
-        "additional_kwargs": kwargs,
-    }
-    return message.model_copy(update=update)
+    return with_metadata(response, lambda metadata: {**metadata, "refusals": refusals})

@@ -6,13 +6,13 @@ thread. Updates of layers further in are kept only for the attempt that succeede
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from agent_factory import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-from agent_factory.middleware._shared.retry import Backoff, OnFailure, Retries, RetryOn
+from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, ModelResponse
+
+from ._shared.retry import OnFailure, Retries, RetryOn
 
 __all__ = ["ModelRetryMiddleware"]
 
@@ -74,12 +74,10 @@ class ModelRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     ) -> None:
         super().__init__(name=name)
         self.max_retries = max_retries
-        backoff = Backoff(backoff_factor, initial_delay, max_delay, jitter)
-        self._retries = Retries(self.name, max_retries, retry_on, on_failure, backoff)
+        waits = (backoff_factor, initial_delay, max_delay, jitter)
+        self._retries = Retries(self.name, max_retries, retry_on, on_failure, *waits)
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, ModelResponse[Any] | AIMessage]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any] | AIMessage]:
         """Call the model until it answers, or no attempt is left."""
 
         def failed(error: Exception) -> AIMessage:
@@ -88,5 +86,4 @@ class ModelRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             )
             return AIMessage(text, additional_kwargs={"lc_source": "model_retry"})
 
-        answer: ModelResponse[Any] | AIMessage = yield from self._retries.around(request, failed)
-        return answer
+        return (yield from self._retries.around(request, failed))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import isawaitable, iscoroutine
@@ -29,6 +29,7 @@ from agent_factory import (
     ExtendedModelResponse,
     Flow,
     Invoke,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
@@ -36,15 +37,11 @@ from agent_factory import (
     TurnError,
     init_model,
 )
-from agent_factory.middleware._shared.alternate_model import (
-    AlternateModel,
-    ModelEntry,
-    request_for_own_model,
-)
-from agent_factory.middleware._shared.errors import is_async
-from agent_factory.middleware._shared.messages import last_user_message
-from agent_factory.middleware._shared.summarizer import is_model, text_of
-from agent_factory.middleware._shared.transcript import render
+
+from ._shared.errors import is_async
+from ._shared.messages import last_user_message
+from ._shared.models import AlternateModel, ModelEntry, is_model, mark_writer, request_to, text_of
+from ._shared.transcript import render
 
 __all__ = [
     "DEFAULT_INSTRUCTIONS",
@@ -248,9 +245,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             return self._given
         return _FunctionClassifier(self._given)
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Ask the model that the turn was sent to."""
         messages = request.state["messages"]
         asked = last_user_message(messages)
@@ -265,12 +260,9 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             and turn in (None, stored["turn"])
         )
         choice = stored["choice"] if stored and is_valid else (yield from self._classify(request))
-        response: ModelResponse[Any]
-        if choice is None:
-            response = yield request_for_own_model(request)
-        else:
-            model = self._models[choice]
-            response = model.mark((yield model.request_for(request)), request)
+        model = request.model if choice is None else self._models[choice]
+        response: ModelResponse[Any] = yield request_to(model, request)
+        response = mark_writer(response, request, model)
         if is_valid:
             return response
         update = {"model_routes": {self.name: Route(turn=turn, choice=choice)}}

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from langchain_core.tools import BaseTool
 
-from agent_factory import AgentMiddleware, AgentState, ModelRequest, ModelResponse, TurnError
-from agent_factory.middleware._shared.messages import tool_names
-from agent_factory.middleware._shared.provider_conversion import forced_tool, unbound
-from agent_factory.middleware._shared.validation import check_choice
+from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, ModelResponse, TurnError
+
+from ._shared.messages import tool_names
+from ._shared.models import forced_tool, unbound
+from ._shared.validation import check_choice
 
 __all__ = ["ProviderToolSearchMiddleware"]
 
@@ -96,7 +97,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self._copies: OrderedDict[int, tuple[BaseTool, BaseTool]] = OrderedDict()
         self._warned: set[str] = set()
 
-    def around_model(self, request: ModelRequest[Any]) -> Generator[Any, Any, ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Offer the tools in the form in which the provider searches among them."""
         marks = {
             tool.name: (tool.extras or {}).get(_MARK)

@@ -9,7 +9,7 @@ nothing.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
 
@@ -24,7 +24,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableLambda
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.types import Command
 from typing_extensions import TypedDict
@@ -35,19 +35,18 @@ from agent_factory import (
     ExtendedModelResponse,
     Flow,
     Invoke,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
     init_model,
 )
-from agent_factory.middleware._shared.summarizer import Summarizer, as_runnable, is_model, text_of
-from agent_factory.middleware._shared.token_counter import (
-    TokenCounter,
-    check_token_counter,
-    tokens_sent,
-)
-from agent_factory.middleware._shared.transcript import pages, render
-from agent_factory.middleware._shared.validation import check_count
+
+from ._shared.errors import is_async
+from ._shared.models import given_model, is_model, text_of
+from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
+from ._shared.transcript import pages, render
+from ._shared.validation import check_count, check_string
 
 __all__ = ["DEFAULT_SUMMARY_PROMPT", "ContextSize", "SummarizationMiddleware", "TriggerClause"]
 
@@ -93,6 +92,14 @@ class TriggerClause(TypedDict, total=False):
     messages: int
     fraction: float
 
+
+Summarizer = (
+    str
+    | Runnable[Any, Any]
+    | Callable[[list[AnyMessage]], str | BaseMessage]
+    | Callable[[list[AnyMessage]], Awaitable[str | BaseMessage]]
+)
+"""A model by name or object, a runnable, or a function on a list of messages."""
 
 _DEFAULT_TRIGGER = {"fraction": 0.8}
 """Leaves a fifth of the window to the answer and to errors of the token counter."""
@@ -172,13 +179,10 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        if not isinstance(model, str | Runnable):
-            raise TypeError(f"model must be a chat model or 'provider:name', got {model!r}.")
+        self.model = given_model("model", model)
         check_token_counter(token_counter)
-        if not isinstance(summary_prompt, str):
-            raise TypeError(f"summary_prompt must be a string, got {summary_prompt!r}.")
+        check_string("summary_prompt", summary_prompt)
         check_count("trim_tokens_to_summarize: tokens", trim_tokens_to_summarize, 1)
-        self.model = init_model(model)
         self.keep = validated_size("keep", keep)
         self.trigger = validated_trigger(trigger, window_of(self.model))
         self.token_counter = token_counter
@@ -194,9 +198,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 'a model with profile={"max_input_tokens": ...}.'
             )
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Summarize if the trigger is reached, and call the model with the shorter conversation."""
         old = self._messages_to_summarize(request)
         text = (yield from self._summarize(old)) if old else ""
@@ -286,6 +288,29 @@ def _is_summary(message: BaseMessage) -> bool:
 
 def _thread_messages(request: ModelRequest[Any]) -> dict[str | None, AnyMessage]:
     return {m.id: m for m in request.state.get("messages", ()) if m.id}
+
+
+def as_runnable(summarizer: Any) -> Runnable[Any, Any]:
+    """A summarizer as a runnable that can be invoked sync and async."""
+    if isinstance(summarizer, str):
+        return init_model(summarizer)
+    if isinstance(summarizer, Runnable):
+        return summarizer
+    if not callable(summarizer):
+        raise TypeError(
+            "summarizer must be a model, a runnable or a function of a list of messages, got "
+            f"{summarizer!r}."
+        )
+    if not is_async(summarizer):
+        return RunnableLambda(summarizer)
+
+    def raise_in_sync_run(messages: Any) -> str:
+        raise TypeError(
+            "The summarizer is a coroutine function, and this run is synchronous. Use ainvoke or "
+            "astream, or pass a plain function."
+        )
+
+    return RunnableLambda(raise_in_sync_run, afunc=summarizer)
 
 
 def window_of(model: Any) -> int | None:

@@ -23,7 +23,9 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, OmitFromInput
-from agent_factory.middleware._shared.messages import last_turn, unanswered
+
+from ._shared.messages import last_turn, unanswered
+from ._shared.validation import check_string
 
 __all__ = [
     "DEFAULT_SYSTEM_PROMPT",
@@ -125,12 +127,8 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        for argument, value in (
-            ("system_prompt", system_prompt),
-            ("tool_description", tool_description),
-        ):
-            if not isinstance(value, str):
-                raise TypeError(f"{argument} must be a string, got {value!r}.")
+        check_string("system_prompt", system_prompt)
+        check_string("tool_description", tool_description)
         if not tool_description.strip():
             raise ValueError("tool_description must say what the tool does; it is empty.")
         self.system_prompt = system_prompt

@@ -13,7 +13,7 @@ metadata of the model's message, which is kept with the thread and not sent to a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 from typing import Annotated, Any, Literal, NotRequired, cast, get_args
@@ -30,6 +30,8 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     ExtendedModelResponse,
+    Flow,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
@@ -39,14 +41,10 @@ from agent_factory import (
     TurnError,
     hook_config,
 )
-from agent_factory.middleware._shared.final_answer import (
-    asks_for_retry,
-    final_message,
-    request_final_answer,
-    used_up,
-)
-from agent_factory.middleware._shared.messages import given_up, last_turn, unanswered
-from agent_factory.middleware._shared.validation import check_choice, check_count
+
+from ._shared.final_answer import asks_for_retry, final_message, request_final_answer, used_up
+from ._shared.messages import error_result, given_up, last_turn, unanswered
+from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ToolCallLimitExceededError", "ToolCallLimitMiddleware", "ToolCallLimitState"]
 
@@ -151,12 +149,10 @@ class Limit:
 
     def refusal(self, call: ToolCall, used: tuple[int, int]) -> ToolMessage:
         """The error that the model reads as the result of a refused call."""
-        return ToolMessage(
+        return error_result(
+            call,
             f"Limit reached: {self.reason(*used)}. This call of {call['name']} did not run. Do not "
             f"call {self.tool_name or 'any tool'} again; go on with what you have.",
-            tool_call_id=call["id"],
-            name=call["name"],
-            status="error",
             response_metadata={_REFUSED_BY: self.name},
         )
 
@@ -256,12 +252,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             # LangGraph reserves "|" and ":" in node names, and names of remote tools contain them.
             name = f"ToolCallLimitMiddleware[{tool_name.replace('|', '_').replace(':', '_')}]"
         super().__init__(name=name)
-        if thread_limit is None and run_limit is None:
-            raise ValueError(
-                "A limit is needed. Pass thread_limit, run_limit or both, such as run_limit=10."
-            )
-        check_count("thread_limit", thread_limit)
-        check_count("run_limit", run_limit)
+        check_limits(thread_limit, run_limit)
         if thread_limit is not None and run_limit is not None and run_limit > thread_limit:
             raise ValueError(
                 f"run_limit ({run_limit}) must not be above thread_limit ({thread_limit}), because "
@@ -305,9 +296,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         """Async variant of `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Ask for the last answer if the run must end; otherwise refuse calls that can't run."""
         stop = self._own_stop(request.state)
         if stop is None:
@@ -317,7 +306,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         done = not asks_for_retry(response)
         return ExtendedModelResponse(response, Command(update={_STOP: {**stop, "done": done}}))
 
-    def around_tool(self, request: ToolCallRequest) -> Generator[Any, Any, Any]:
+    def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run and count the call, or refuse it."""
         call = request.tool_call
         message, tail = last_turn(request.state["messages"])
@@ -362,10 +351,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     def _without_impossible_calls(
         self, request: ModelRequest[Any], response: ModelResponse[Any]
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """The response with a record of this limit, and with calls refused that can't run anyway.
-
-        So nobody is asked to review them. Whether other calls may run is decided when they run.
-        """
+        """The response with a record of this limit; calls that can't run need no review."""
         message, tail = last_turn(cast("Any", response.result))
         if message is None or not message.tool_calls:
             return response

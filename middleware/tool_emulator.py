@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 import warnings
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.prebuilt.tool_node import ToolInvocationError
@@ -26,15 +25,17 @@ from pydantic import BaseModel, ValidationError
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    Flow,
     Invoke,
     ModelRequest,
     ModelResponse,
     Ordering,
     ToolCallRequest,
     TurnError,
-    init_model,
 )
-from agent_factory.middleware._shared.messages import tool_names
+
+from ._shared.messages import tool_names
+from ._shared.models import given_model
 
 __all__ = ["LLMToolEmulator"]
 
@@ -105,10 +106,8 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        if not isinstance(model, str | Runnable | None):
-            raise TypeError(f"model must be a chat model or 'provider:name', got {model!r}.")
         self.tools_emulated = frozenset() if tools in ([], ()) else tool_names(tools)
-        self.model = None if model is None else init_model(model)
+        self.model = None if model is None else given_model("model", model)
         if self.tools_emulated == frozenset():
             self.unused = ("around_model", "around_tool")
         elif self.model is not None:
@@ -116,7 +115,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
         self._models_by_message: OrderedDict[str, Any] = OrderedDict()
         self._checked_names = False
 
-    def around_model(self, request: ModelRequest[Any]) -> Generator[Any, Any, ModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Remember which model made the calls that are to be emulated."""
         response: ModelResponse[Any] = yield request
         for message in response.result:
@@ -129,9 +128,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
                 self._models_by_message.popitem(last=False)
         return response
 
-    def around_tool(
-        self, request: ToolCallRequest
-    ) -> Generator[Any, Any, ToolMessage | Command[Any]]:
+    def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Let a model invent the result, or let the tool run."""
         if self.tools_emulated and not self._checked_names:
             # Once, before the real tool runs because its name is misspelt.

@@ -7,7 +7,7 @@ The handler may be a function, a coroutine function, or one of each. The flow yi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,13 +19,15 @@ from agent_factory import (
     AgentFactoryError,
     AgentMiddleware,
     AgentState,
+    Flow,
     Invoke,
     Ordering,
     ToolCallRequest,
     TurnError,
 )
-from agent_factory.middleware._shared.errors import checked_text, format_error, is_async
-from agent_factory.middleware._shared.messages import tool_names
+
+from ._shared.errors import checked_text, format_error, is_async
+from ._shared.messages import error_result, tool_names
 
 __all__ = ["ToolErrorMiddleware"]
 
@@ -98,7 +100,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
             on_error = _default_text
         self._handler = _Handler(self.name, on_error, aon_error)
 
-    def around_tool(self, request: ToolCallRequest) -> Generator[Any, Any, Result]:
+    def around_tool(self, request: ToolCallRequest) -> Flow[Result]:
         """Run the call, and turn what it raises into its result."""
         call = request.tool_call
         if self.tool_names is not None and call["name"] not in self.tool_names:
@@ -116,7 +118,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 fields = {"tool_call_id": call["id"], "name": answer.name or call["name"]}
                 return answer.model_copy(update=fields)
             text = checked_text(self.name, "on_error", answer)
-            return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
+            return error_result(call, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,17 @@ reaches the thread.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
-from agent_factory import AgentMiddleware, AgentState, Ordering, ToolCallRequest
-from agent_factory.middleware._shared.messages import tool_names
-from agent_factory.middleware._shared.retry import Backoff, OnFailure, Retries, RetryOn
+from agent_factory import AgentMiddleware, AgentState, Flow, Ordering, ToolCallRequest
+
+from ._shared.messages import error_result, tool_names
+from ._shared.retry import OnFailure, Retries, RetryOn
 
 __all__ = ["ToolRetryMiddleware"]
 
@@ -80,22 +81,18 @@ class ToolRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.tool_names = tool_names(tools)
         self.expected_tools = self.tool_names or ()
         self.max_retries = max_retries
-        backoff = Backoff(backoff_factor, initial_delay, max_delay, jitter)
-        self._retries = Retries(self.name, max_retries, retry_on, on_failure, backoff)
+        waits = (backoff_factor, initial_delay, max_delay, jitter)
+        self._retries = Retries(self.name, max_retries, retry_on, on_failure, *waits)
 
-    def around_tool(
-        self, request: ToolCallRequest
-    ) -> Generator[Any, Any, ToolMessage | Command[Any]]:
+    def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Run the call until it returns a result, or no attempt is left."""
-        result: ToolMessage | Command[Any]
         call = request.tool_call
         if self.tool_names is not None and call["name"] not in self.tool_names:
-            result = yield request
+            result: ToolMessage | Command[Any] = yield request
             return result
 
         def failed(error: Exception) -> ToolMessage:
             text = self._retries.failure_text(error, call["name"], _ADVICE)
-            return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error")
+            return error_result(call, text)
 
-        result = yield from self._retries.around(request, failed)
-        return result
+        return (yield from self._retries.around(request, failed))

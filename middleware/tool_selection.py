@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import or_
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
-from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.types import Command
@@ -27,17 +26,18 @@ from agent_factory import (
     ExtendedModelResponse,
     Flow,
     Invoke,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
     PrivateStateAttr,
     TurnError,
-    init_model,
 )
-from agent_factory.middleware._shared.messages import last_user_message, tool_names
-from agent_factory.middleware._shared.provider_conversion import forced_tool
-from agent_factory.middleware._shared.transcript import render
-from agent_factory.middleware._shared.validation import check_choice, check_count
+
+from ._shared.messages import last_user_message, tool_names
+from ._shared.models import forced_tool, given_model
+from ._shared.transcript import render
+from ._shared.validation import check_choice, check_count, check_string
 
 __all__ = [
     "DEFAULT_SYSTEM_PROMPT",
@@ -158,17 +158,14 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        if not isinstance(model, str | Runnable | None):
-            raise TypeError(f"model must be a chat model or 'provider:name', got {model!r}.")
-        if not isinstance(system_prompt, str):
-            raise TypeError(f"system_prompt must be a string, got {system_prompt!r}.")
+        self.model = None if model is None else given_model("model", model)
+        check_string("system_prompt", system_prompt)
         check_count("max_tools", max_tools, 1)
         check_count("max_retries", max_retries, required=True)
         if isinstance(on_parsing_failure, str):
             check_choice("on_parsing_failure", on_parsing_failure, ("error", "all", "none"))
         elif not callable(on_parsing_failure) and on_parsing_failure:
             tool_names(on_parsing_failure, "on_parsing_failure")
-        self.model = None if model is None else init_model(model)
         self.system_prompt = system_prompt
         self.max_tools = max_tools
         names = tool_names(always_include, "always_include") if always_include else None
@@ -177,16 +174,26 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         self.max_retries = max_retries
         self.on_parsing_failure = on_parsing_failure
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Offer the tools chosen for the user's last message; have them chosen if it is new."""
         response: ModelResponse[Any]
         most = self.max_tools or 1
         if len(request.tools) <= most and not self.always_include:
             response = yield request
             return response
-        options = self._options(request)
+        client = [tool for tool in request.tools if isinstance(tool, BaseTool)]
+        offered = [tool.name for tool in client]
+        if missing := sorted(self.always_include - set(offered)):
+            raise ToolSelectionError(
+                self.name,
+                f"always includes {', '.join(map(repr, missing))}, and no such tool is offered; "
+                f"there are {', '.join(offered) or 'none'}.",
+                "Correct always_include, or put the layer that adds the tool before this one.",
+                "",
+                offered,
+            )
+        kept = {*self.always_include, forced_tool(request.tool_choice)}
+        options = [tool for tool in client if tool.name not in kept]
         names = [tool.name for tool in options]
         asked = None if len(options) <= most else last_user_message(request.messages)
         if asked is None:
@@ -204,22 +211,6 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         response = yield request.override(tools=tools)
         update = {"tool_selections": {self.name: selection}}
         return ExtendedModelResponse(response, Command(update=update))
-
-    def _options(self, request: ModelRequest[Any]) -> list[BaseTool]:
-        """The tools to choose from; an error if a tool of `always_include` is not offered."""
-        client = [tool for tool in request.tools if isinstance(tool, BaseTool)]
-        offered = [tool.name for tool in client]
-        if missing := sorted(self.always_include - set(offered)):
-            raise ToolSelectionError(
-                self.name,
-                f"always includes {', '.join(map(repr, missing))}, and no such tool is offered; "
-                f"there are {', '.join(offered) or 'none'}.",
-                "Correct always_include, or put the layer that adds the tool before this one.",
-                "",
-                offered,
-            )
-        kept = {*self.always_include, forced_tool(request.tool_choice)}
-        return [tool for tool in client if tool.name not in kept]
 
     def _choose(
         self, request: ModelRequest[Any], options: list[BaseTool], asked: int

@@ -14,8 +14,9 @@ from agent_factory.prebuilt import create_react_agent
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_factory import lazy_names
 
 if TYPE_CHECKING:
     from agent_factory.migrate.core import migrate_bytes as migrate_bytes
@@ -26,26 +27,10 @@ if TYPE_CHECKING:
     from agent_factory.migrate.values import Migration as Migration
 
 # Loaded when first used: the command line starts without libcst, which takes a fifth of a second.
-_MODULE_OF = {
-    "Factory": "values",
-    "Finding": "values",
-    "Migration": "values",
-    "UnreadableSource": "source",
-    "migrate_bytes": "core",
-    "migrate_source": "core",
+_HOME = {
+    ".core": "migrate_bytes migrate_source",
+    ".source": "UnreadableSource",
+    ".values": "Factory Finding Migration",
 }
 
-__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        module = f"{__name__}.{_MODULE_OF[name]}"
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = globals()[name] = getattr(import_module(module), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_factory import lazy_names
 
 if TYPE_CHECKING:
     from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
@@ -20,23 +21,13 @@ if TYPE_CHECKING:
     )
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
 
-_MODULE_OF = {
-    "AgentState": "react_state",
-    "AgentStatePydantic": "react_state",
-    "AgentStateWithStructuredResponse": "react_state",
-    "AgentStateWithStructuredResponsePydantic": "react_state",
-    "ValidationNode": "validation_node",
-    "create_react_agent": "react_agent",
+_HOME = {
+    ".react_agent": "create_react_agent",
+    ".react_state": (
+        "AgentState AgentStatePydantic AgentStateWithStructuredResponse "
+        "AgentStateWithStructuredResponsePydantic"
+    ),
+    ".validation_node": "ValidationNode",
 }
 
-__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -7,8 +7,9 @@ Names are loaded at first use, because pytest imports this package at every star
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agent_factory import lazy_names
 
 if TYPE_CHECKING:
     from agent_factory.testing.fake_model import ModelCallRecord as ModelCallRecord
@@ -39,37 +40,15 @@ if TYPE_CHECKING:
     from agent_factory.testing.strategies import each_stack as each_stack
 
 _HOME = {
-    "fake_model": ("ModelCallRecord", "Reply", "ScriptError", "ScriptedChatModel"),
-    "harness": ("LayerRun", "arun_hook", "arun_layer", "both_ways", "run_hook", "run_layer"),
-    "histories": ("InvalidHistory", "assert_valid_history"),
-    "laws": ("LAWS", "LawViolation", "check_middleware"),
-    "recordings": (
-        "CassetteError",
-        "CassetteMismatch",
-        "RecordingChatModel",
-        "ReplayChatModel",
-        "ReplayedError",
-        "Divergence",
-        "areplay_with",
-        "record",
-        "replay",
-        "replay_with",
+    ".fake_model": "ModelCallRecord Reply ScriptError ScriptedChatModel",
+    ".harness": "LayerRun arun_hook arun_layer both_ways run_hook run_layer",
+    ".histories": "InvalidHistory assert_valid_history",
+    ".laws": "LAWS LawViolation check_middleware",
+    ".recordings": (
+        "CassetteError CassetteMismatch RecordingChatModel ReplayChatModel ReplayedError "
+        "Divergence areplay_with record replay replay_with"
     ),
-    "strategies": ("each_stack",),
+    ".strategies": "each_stack",
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        module = _MODULE_OF[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -41,11 +41,7 @@ def is_sync_function(value: Any) -> bool:
 
 
 def are_exception_types(value: Any) -> bool:
-    """Whether a value is an exception type, or a tuple of them, that a layer may handle.
-
-    LangGraph's control flow (`GraphBubbleUp`) does not count, nor do exceptions that are not
-    derived from `Exception`, such as KeyboardInterrupt.
-    """
+    """Whether a value is an exception type, or a tuple of them, that a layer may handle."""
     kinds = value if isinstance(value, tuple) else (value,)
     return bool(kinds) and all(
         isinstance(kind, type)

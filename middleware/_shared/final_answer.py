@@ -27,12 +27,11 @@ _TOOL_SETTINGS = ("tools", "tool_choice", "parallel_tool_calls")
 def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelResponse[Any]]:
     """Ask the model to answer without tools; tool calls it makes anyway are dropped.
 
-    The instruction to the model is not written to the thread. A structured answer may still be
-    given; `asks_for_retry` says whether the model must be asked for it once more. The reason is
-    half a sentence: "3 of 3 searches are used up".
+    A structured answer may still be given; `asks_for_retry` says whether the model must be asked
+    for it once more. The reason is half a sentence: "3 of 3 searches are used up".
     """
     messages = request.messages
-    # A layer further out may have added the instruction already; one is enough.
+    # Not written to the thread. A layer further out may have added it already; one is enough.
     if not any(m.additional_kwargs.get("lc_source") == "final_answer" for m in messages):
         instruction = HumanMessage(
             _INSTRUCTION.format(reason=reason), additional_kwargs={"lc_source": "final_answer"}
@@ -66,10 +65,8 @@ def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelR
 
 def final_message(reason: str, *, source: str = "") -> AIMessage:
     """The message that ends a run without another call of the model; `source` marks it."""
-    return AIMessage(
-        _STOPPED.format(reason=reason),
-        additional_kwargs={"lc_source": source} if source else {},
-    )
+    kwargs = {"lc_source": source} if source else {}
+    return AIMessage(_STOPPED.format(reason=reason), additional_kwargs=kwargs)
 
 
 def used_up(

@@ -27,10 +27,8 @@ _CLEARED_BY = "context_editing"
 
 
 def calls_of_results(messages: Sequence[AnyMessage]) -> dict[int, tuple[int, ToolCall]]:
-    """For the index of each result: the index of the message that made the call, and the call.
-
-    Ids may recur in a thread: the nearest call before the result counts.
-    """
+    """For the index of each result: the index of the message that made the call, and the call."""
+    # Ids may recur in a thread: the nearest call before the result counts.
     called: dict[str | None, tuple[int, ToolCall]] = {}
     found: dict[int, tuple[int, ToolCall]] = {}
     for index, message in enumerate(messages):
@@ -107,11 +105,14 @@ def tool_names(
     return frozenset(names)
 
 
-def last_user_message(messages: Sequence[AnyMessage]) -> int | None:
-    """The index of the last message that the user wrote; None if there is none.
+def error_result(call: Any, text: str, **fields: Any) -> ToolMessage:
+    """The result of a call that failed or did not run, for the model to read."""
+    return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error", **fields)
 
-    Middleware that writes as the user, a summary for instance, marks its messages with `lc_source`.
-    """
+
+def last_user_message(messages: Sequence[AnyMessage]) -> int | None:
+    """The index of the last message that the user wrote; None if there is none."""
+    # Middleware that writes as the user, a summary for instance, marks its messages.
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if isinstance(message, HumanMessage) and "lc_source" not in message.additional_kwargs:
@@ -141,12 +142,7 @@ def given_up(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
     answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}
     calls = [*message.tool_calls, *message.invalid_tool_calls] if message else []
     return [
-        ToolMessage(
-            "This call did not run: the run ended here.",
-            tool_call_id=call["id"],
-            name=call["name"],
-            status="error",
-        )
+        error_result(call, "This call did not run: the run ended here.")
         for call in calls
         if call["id"] and call["id"] not in answered
     ]

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count, islice
 from typing import Final, Literal, TypeVar
 
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from tenacity import RetryCallState, Retrying, wait_exponential, wait_random_exponential
 
 from agent_factory import AgentFactoryError, Flow, Sleep
-from agent_factory.middleware._shared.errors import (
-    are_exception_types,
-    checked_text,
-    format_error,
-    is_sync_function,
-)
-from agent_factory.middleware._shared.validation import check_count, check_number
+
+from .errors import are_exception_types, checked_text, format_error, is_sync_function
+from .validation import check_count, check_number
 
 RetryOn = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
 """The exceptions that are retried: types, or a predicate."""
@@ -35,14 +30,13 @@ ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
-    """How long to wait before each retry, in seconds.
+class Retries:
+    """When to call again, how long to wait before that, and what follows the last failure."""
 
-    The wait before retry n (from 0) is `initial_delay * backoff_factor**n`, at most `max_delay`.
-    A factor of 0 keeps all waits the same. With jitter, each wait is drawn from between half of
-    that and all of it, so that clients which failed together do not retry together.
-    """
-
+    owner: str  # the name of the middleware, for messages
+    max_retries: int
+    retry_on: RetryOn
+    on_failure: OnFailure
     backoff_factor: float
     initial_delay: float
     max_delay: float
@@ -54,31 +48,6 @@ class Backoff:
         check_number("max_delay", self.max_delay, unit="seconds", required=True)
         if not isinstance(self.jitter, bool):
             raise ValueError(f"jitter must be True or False, got {self.jitter!r}.")
-
-    def delays(self) -> Iterator[float]:
-        """The waits in seconds, one for each retry, without end."""
-        base = self.backoff_factor or 1.0
-        share = 0.5 if self.jitter else 1.0
-        first, longest = self.initial_delay * share, self.max_delay * share
-        wait = wait_exponential(multiplier=first, max=longest, exp_base=base)
-        drawn = wait_random_exponential(multiplier=first, max=longest, exp_base=base)
-        state = RetryCallState(Retrying(), None, (), {})
-        for attempt in count(1):
-            state.attempt_number = attempt
-            yield wait(state) + (drawn(state) if self.jitter else 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """When to call again, how long to wait before that, and what follows the last failure."""
-
-    owner: str  # the name of the middleware, for messages
-    max_retries: int
-    retry_on: RetryOn
-    on_failure: OnFailure
-    backoff: Backoff
-
-    def __post_init__(self) -> None:
         check_count("max_retries", self.max_retries, required=True)
         if not are_exception_types(self.retry_on) and not is_sync_function(self.retry_on):
             raise ValueError(
@@ -105,11 +74,23 @@ class Retries:
                 if not self.covers(error):
                     raise
                 # Made here because most calls succeed and need no waits.
-                waits = waits or islice(self.backoff.delays(), self.max_retries)
+                waits = waits or self.delays()
                 seconds = next(waits, None)
                 if seconds is None:
                     return failed(error)
             yield Sleep(seconds)
+
+    def delays(self) -> Iterator[float]:
+        """The waits in seconds: `initial_delay * backoff_factor**n`, at most `max_delay`."""
+        base = self.backoff_factor or 1.0
+        share = 0.5 if self.jitter else 1.0
+        first, longest = self.initial_delay * share, self.max_delay * share
+        wait = wait_exponential(multiplier=first, max=longest, exp_base=base)
+        drawn = wait_random_exponential(multiplier=first, max=longest, exp_base=base)
+        state = RetryCallState(Retrying(), None, (), {})
+        for attempt in range(1, self.max_retries + 1):
+            state.attempt_number = attempt
+            yield wait(state) + (drawn(state) if self.jitter else 0.0)
 
     def covers(self, error: Exception) -> bool:
         """Whether an exception is retried."""

@@ -45,14 +45,11 @@ def tokens_sent(
 
 
 class _MessageCounts:
-    """Cache of LangChain's approximate count for each message, while the message exists.
-
-    That counter counts each message separately, so its counts can be added up, and a long
-    conversation is not counted again at each call. An entry is valid for one message object with
-    one content object.
-    """
+    """Cache of LangChain's approximate count for each message, while the message exists."""
 
     def __init__(self) -> None:
+        # An entry holds for one message object with one content object. Counts can be added up,
+        # because that counter counts each message separately.
         self._known: dict[int, tuple[ref[BaseMessage], Any, int]] = {}
 
     def total(self, messages: Sequence[BaseMessage]) -> int:
@@ -88,24 +85,24 @@ class _ToolSchemas:
         last_tools, last_texts, message = self._last
         if len(tools) == len(last_tools) and all(map(is_, tools, last_tools)):
             return message
-        texts = [self._text(tool) for tool in tools]
+        texts = []
+        for tool in tools:
+            if isinstance(tool, dict):
+                texts.append(json.dumps(tool, default=str))
+                continue
+            known = self._texts.get(id(tool))
+            if known is None:
+                known = tool, json.dumps(convert_to_openai_tool(tool), default=str)
+                self._texts[id(tool)] = known
+                if len(self._texts) > self.MAX_SIZE:
+                    self._texts.popitem(last=False)
+            texts.append(known[1])
         if texts != last_texts:
             message = SystemMessage(f"[{', '.join(texts)}]")
         # The caller may change a dict in place, so a list with one is compared by its texts.
         unchanging = all(isinstance(tool, BaseTool) for tool in tools)
         self._last = list(tools) if unchanging else [], texts, message
         return message
-
-    def _text(self, tool: BaseTool | dict[str, Any]) -> str:
-        if isinstance(tool, dict):
-            return json.dumps(tool, default=str)
-        known = self._texts.get(id(tool))
-        if known is None:
-            known = tool, json.dumps(convert_to_openai_tool(tool), default=str)
-            self._texts[id(tool)] = known
-            if len(self._texts) > self.MAX_SIZE:
-                self._texts.popitem(last=False)
-        return known[1]
 
 
 _SCHEMAS = _ToolSchemas()

@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from agent_factory.middleware._shared.messages import CALL_BLOCKS, REASONING_BLOCKS
+from .messages import CALL_BLOCKS, REASONING_BLOCKS
 
 _ROLES = {"human": "User", "ai": "Assistant", "system": "System"}
 

@@ -27,6 +27,22 @@ def check_number(
         raise ValueError(f"{name} must be {kind} of at least {least:g}, got {value!r}.")
 
 
+def check_limits(thread_limit: Any, run_limit: Any) -> None:
+    """Check the limits of a thread and of a run: counts, at least one of which is given."""
+    if thread_limit is None and run_limit is None:
+        raise ValueError(
+            "A limit is needed. Pass thread_limit, run_limit or both, such as run_limit=10."
+        )
+    check_count("thread_limit", thread_limit)
+    check_count("run_limit", run_limit)
+
+
+def check_string(name: str, value: Any) -> None:
+    """Check that an argument is a string."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {value!r}.")
+
+
 def check_choice(name: str, value: Any, choices: Collection[str]) -> None:
     """Check that an argument is one of several strings."""
     if value not in choices:

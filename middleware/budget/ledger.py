@@ -17,15 +17,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
-from agent_factory.middleware.budget.limits import Account, BudgetExceededError, Limits, Spent
-from agent_factory.middleware.budget.prices import (
-    ModelName,
-    Price,
-    PriceFunction,
-    Prices,
-    amount_of,
-    usage_of,
-)
+from .limits import Account, BudgetExceededError, Limits, Spent
+from .prices import ModelName, Price, PriceFunction, Prices, amount_of, usage_of
 
 _NOTHING = Spent()
 _MAX_RECORDED = 4096
@@ -244,11 +237,7 @@ class Reservation:
 
 
 class LedgerHandler(BaseCallbackHandler):
-    """Callback handler that records the model calls of any number of runs.
-
-    It raises UnknownPriceError before a call if the ledger limits USD and the price of the model
-    is not known.
-    """
+    """Callback handler that records the model calls of any number of runs."""
 
     # LangChain only logs errors of a handler otherwise; an unknown price must stop the call.
     raise_error = True
@@ -273,7 +262,7 @@ class LedgerHandler(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Look the price up before money is spent."""
+        """Look the price up before money is spent; UnknownPriceError if it has to be known."""
         params, name = metadata or {}, (serialized or {}).get("name") or "a chat model"
         model = ModelName(params.get("ls_model_name") or name, params.get("ls_provider"))
         if self._needs_price:

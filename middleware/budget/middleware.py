@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from time import monotonic
 from typing import Annotated, Any, Literal, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.runnables import Runnable
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic import AfterValidator, Field
@@ -23,45 +22,28 @@ from agent_factory import (
     AgentMiddleware,
     ExtendedModelResponse,
     Flow,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
     ToolCallRequest,
     hook_config,
-    init_model,
 )
 from agent_factory.middleware._shared.final_answer import final_message, request_final_answer
 from agent_factory.middleware._shared.interrupts import ask
-from agent_factory.middleware._shared.messages import last_turn, unanswered
+from agent_factory.middleware._shared.messages import error_result, last_turn, unanswered
+from agent_factory.middleware._shared.models import given_model
 from agent_factory.middleware._shared.token_counter import (
     TokenCounter,
     check_token_counter,
     tokens_sent,
 )
 from agent_factory.middleware._shared.validation import check_choice, check_number
-from agent_factory.middleware.budget.ledger import Ledger, NoLedger, Reservation
-from agent_factory.middleware.budget.limits import (
-    BOUGHT,
-    Account,
-    BudgetExceededError,
-    Limits,
-    Spent,
-)
-from agent_factory.middleware.budget.prices import (
-    Price,
-    PriceFunction,
-    Prices,
-    amount_of,
-    name_of,
-    tokens,
-    usage_of,
-)
-from agent_factory.middleware.budget.state import (
-    BudgetState,
-    CallAccounting,
-    extra_key,
-    thread_part,
-)
+
+from .ledger import Ledger, NoLedger, Reservation
+from .limits import BOUGHT, Account, BudgetExceededError, Limits, Spent
+from .prices import Price, PriceFunction, Prices, amount_of, name_of, tokens, usage_of
+from .state import BudgetState, CallAccounting, extra_key, thread_part
 
 _OVER = "the budget of this run is used up"
 _WARNING = (
@@ -221,7 +203,16 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         self.prices = Prices(prices, needed=self._limits_usd)
         self._ledger = ledger or NoLedger()
         self._warn_at = sorted(_share("warn_at", mark) for mark in marks)
-        self._cheaper = None if cheaper is None else self._cheaper_model(cheaper)
+        self._cheaper = None
+        if cheaper is not None:
+            self._cheaper = given_model("cheaper", cheaper)
+            if not self._counts_tokens:
+                raise ValueError(
+                    "cheaper saves money or tokens, and no limit of these is given. Pass "
+                    "run=Limits(usd=...) or run=Limits(total_tokens=...)."
+                )
+            if self._limits_usd:
+                self.prices.cost(name_of(self._cheaper), usage_of(1, 1))
         self._cheaper_at = _share("cheaper_at", cheaper_at)
         self._cap_output = cap_output
         limits_tools = ledger is not None or not limited.isdisjoint(("tool_calls", "seconds"))
@@ -229,19 +220,6 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         # Looking up prices takes time; without a limit, a ledger or prices nobody reads them.
         reads_usd = self._limits_usd or ledger is not None or prices is not None
         self._recorded_prices = self.prices if reads_usd else None
-
-    def _cheaper_model(self, cheaper: Any) -> BaseChatModel:
-        if not isinstance(cheaper, str | Runnable):
-            raise TypeError(f"cheaper must be a chat model or 'provider:name', got {cheaper!r}.")
-        if not self._counts_tokens:
-            raise ValueError(
-                "cheaper saves money or tokens, and no limit of these is given. Pass "
-                "run=Limits(usd=...) or run=Limits(total_tokens=...)."
-            )
-        model = init_model(cheaper)  # type: ignore[arg-type]  # a bound model is a Runnable
-        if self._limits_usd:
-            self.prices.cost(name_of(model), usage_of(1, 1))
-        return model
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread."""
@@ -272,9 +250,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         """Async variant of `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, AIMessage | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Make the call if it fits, and record its cost."""
         accounting = CallAccounting(self.name, request.state, request.runtime)
         plan = Plan(self, request, accounting)
@@ -329,15 +305,8 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             reserved = self._ledger.reserve(_ONE_TOOL_CALL)
         except BudgetExceededError as error:
             accounting.add({"refused": 1})
-            return [
-                ToolMessage(
-                    f"Error: {call['name']} did not run: {error.explanation}. Go on without it.",
-                    tool_call_id=call["id"],
-                    name=call["name"],
-                    status="error",
-                ),
-                Command(update=accounting.update()),
-            ]
+            text = f"Error: {call['name']} did not run: {error.explanation}. Go on without it."
+            return [error_result(call, text), Command(update=accounting.update())]
         with reserved as reservation:
             try:
                 result = yield request
@@ -415,17 +384,26 @@ class Plan:
                 request = self._request_to(model, last=last)
                 if last:
                     return Call(request, reserved, last_because=refusals[0].explanation)
-                return self._with_warning(request, reserved, accounts)
+                # The first call above a mark of `warn_at` warns the model.
+                marks, share = budget._warn_at, max(map(Account.share, accounts))
+                mark = max((mark for mark in marks if share >= mark), default=0.0)
+                if mark <= self._accounting.run.get("warned", 0):
+                    return Call(request, reserved)
+                used = " and ".join(
+                    account.describe(name)
+                    for account in accounts
+                    for name, share in account.shares().items()
+                    if share >= marks[0]
+                )
+                messages = [*request.messages, HumanMessage(_WARNING.format(used=used))]
+                return Call(request.override(messages=messages), reserved, mark)
         return refusals[0]
 
     def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Spent:
-        """The cost of a response: as the model reports it, by estimate if it reports no usage.
-
-        A message that another middleware made instead of the model (`lc_source` marks it) costs
-        nothing.
-        """
+        """The cost of a response: as the model reports it, by estimate if it reports no usage."""
         spent, prices = Spent(), self._budget._recorded_prices
         for message in result:
+            # `lc_source` marks what another middleware wrote instead of the model.
             if not isinstance(message, AIMessage) or "lc_source" in message.additional_kwargs:
                 continue
             usage = message.usage_metadata
@@ -442,32 +420,10 @@ class Plan:
         own = self._accounting.accounts(self._budget.run, self._budget.thread)
         return (*own, self._budget._ledger.account())
 
-    def _with_warning(
-        self, request: ModelRequest[Any], reserved: Reservation, accounts: tuple[Account, ...]
-    ) -> Call:
-        """The call; if it is the first above a mark of `warn_at`, with a warning for the model."""
-        marks = self._budget._warn_at
-        share = max(map(Account.share, accounts))
-        mark = max((mark for mark in marks if share >= mark), default=0.0)
-        if mark <= self._accounting.run.get("warned", 0):
-            return Call(request, reserved)
-        used = " and ".join(
-            account.describe(name)
-            for account in accounts
-            for name, share in account.shares().items()
-            if share >= marks[0]
-        )
-        warning = HumanMessage(_WARNING.format(used=used))
-        return Call(request.override(messages=[*request.messages, warning]), reserved, mark)
-
     def _reserve(
         self, model: Any, accounts: tuple[Account, ...], *, last: bool
     ) -> Reservation | BudgetExceededError:
-        """Reserve the least cost of a call, if it fits with what must be left after it.
-
-        If another layer has removed messages from the request, the usage of the last answer is
-        too large; then every message is counted.
-        """
+        """Reserve the least cost of a call, if it fits with what must be left after it."""
         of_run, of_thread, of_ledger = accounts
         size = self._input_size if self._budget._counts_tokens else 0
         while True:
@@ -478,6 +434,7 @@ class Plan:
                     return self._budget._ledger.reserve(least, keep=keep)
                 except BudgetExceededError as error:
                     (of_ledger,) = error.accounts
+            # If another layer has removed messages, the usage of the last answer is too large.
             is_edited = self._request.messages is not self._request.state.get("messages")
             if not size or not is_edited or self._counted_input_size >= size:
                 return BudgetExceededError((of_run, of_thread, of_ledger), need)
@@ -549,11 +506,8 @@ class Plan:
 
     @cached_property
     def _input_size(self) -> int:
-        """Tokens the model will read.
-
-        The usage of the last answer covers everything before it, so that only what came since is
-        counted, and not the whole conversation at each call.
-        """
+        """Tokens the model will read."""
+        # The usage of the last answer covers everything before it: only what came since is counted.
         message, since = self._last
         known = tokens(message.usage_metadata or {}, "total_tokens") if message else 0
         return known + since if known else self._counted_input_size

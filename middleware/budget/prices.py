@@ -17,8 +17,9 @@ from langchain_core.messages.ai import UsageMetadata
 
 from agent_factory import TurnError
 from agent_factory.middleware._shared.validation import check_number
-from agent_factory.middleware.budget.limits import Spent
 from agent_factory.upstream import model_params
+
+from .limits import Spent
 
 _PER_MILLION = 1_000_000
 _WRITTEN_FOR_1H = "ephemeral_1h_input_tokens"
@@ -115,10 +116,7 @@ class UnknownPriceError(TurnError, ValueError):
 
 
 class Prices:
-    """Price list that turns usage into US dollars: prices that the user gives before listed ones.
-
-    `needed` says whether a limit depends on prices.
-    """
+    """Price list that turns usage into US dollars; prices that the user gives come first."""
 
     def __init__(self, given: Mapping[str, Price] | PriceFunction | None, *, needed: bool) -> None:
         is_list = isinstance(given, Mapping) and all(isinstance(p, Price) for p in given.values())

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, NotRequired
 from langgraph.channels.untracked_value import UntrackedValue
 
 from agent_factory import AgentState, PrivateStateAttr
-from agent_factory.middleware.budget.limits import Account, Limits, Record
 from agent_factory.upstream import task_identity
+
+from .limits import Account, Limits, Record
 
 # A record holds the fields of Spent, and these:
 #   warned    the highest mark of `warn_at` that the model was warned at
@@ -84,16 +85,13 @@ def _node_entries(task: object) -> dict[str, _Entry]:
 
 
 class CallAccounting:
-    """What one BudgetMiddleware knows and adds during one call of a model or a tool.
-
-    `run` is the record of this run, and `added` the part of it that was added within this node.
-    """
+    """What one BudgetMiddleware knows and adds during one call of a model or a tool."""
 
     def __init__(self, name: str, state: Mapping[str, Any], runtime: object = None) -> None:
         # In a tool the runtime is None: its updates are never dropped.
         self._task = task_identity(runtime)
         added, since = _node_entries(self._task).get(name, ({}, state.get("budget_clock")))
-        self.added: Record = added
+        self.added: Record = added  # the part of the record of this run that this node adds
         self._began = monotonic()
         self._is_timed = since is not None
         self._since: float = self._began if since is None else since

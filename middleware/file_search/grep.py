@@ -18,8 +18,7 @@ from pathlib import Path
 from threading import TIMEOUT_MAX, Timer
 from typing import Any, Literal, NamedTuple
 
-from agent_factory.middleware.file_search.globs import Parts, Scope
-from agent_factory.middleware.file_search.tree import Deadline, Tree
+from .tree import Deadline, Parts, Scope, Tree
 
 Mode = Literal["files_with_matches", "content", "count"]
 
@@ -60,10 +59,7 @@ class Match(NamedTuple):
 
 
 class Grep:
-    """Search with the program `ripgrep`; without it, or for what it does not support, with `re`.
-
-    ripgrep does not support look-around and back-references.
-    """
+    """Search with the program `ripgrep`; without it, or for look-around and the like, with `re`."""
 
     def __init__(self, tree: Tree, max_bytes: int, ripgrep: str | None) -> None:
         self._tree = tree

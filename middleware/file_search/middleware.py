@@ -17,15 +17,9 @@ from pydantic import BaseModel, Field
 
 from agent_factory import AgentMiddleware, AgentState
 from agent_factory.middleware._shared.validation import check_number
-from agent_factory.middleware.file_search.globs import Parts, Scope
-from agent_factory.middleware.file_search.grep import Grep, Mode
-from agent_factory.middleware.file_search.tree import (
-    Deadline,
-    OutOfTime,
-    Tree,
-    format_path,
-    parse_path,
-)
+
+from .grep import Grep, Mode
+from .tree import Deadline, OutOfTime, Parts, Scope, Tree, format_path, parse_path
 
 MAX_RESULTS = 200
 """Lines in one result: with long lines some 25,000 tokens, usually a tenth of that."""

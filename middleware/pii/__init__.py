@@ -5,8 +5,10 @@ step, sees only the rewritten form. The output is rewritten in the model itself,
 listener of the run sees it.
 """
 
-from agent_factory.middleware._shared.redaction.detectors import (
+from agent_factory.middleware._shared.redaction import (
+    PIIDetectionError,
     PIIMatch,
+    RedactionRule,
     detect_credit_card,
     detect_email,
     detect_ip,
@@ -15,7 +17,6 @@ from agent_factory.middleware._shared.redaction.detectors import (
     detect_phone,
     detect_url,
 )
-from agent_factory.middleware._shared.redaction.rules import PIIDetectionError, RedactionRule
 
 from .middleware import PIIMiddleware, PIIState
 

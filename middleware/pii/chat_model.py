@@ -18,8 +18,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langgraph.constants import TAG_NOSTREAM
 
-from agent_factory.middleware.pii.messages import Guard
-from agent_factory.middleware.pii.stream import AnswerStream
+from .messages import AnswerStream, Guard
 
 Stop = list[str] | None
 """The words at which a model stops."""
@@ -52,10 +51,7 @@ def guard_model(model: Any, guard: Guard) -> Any:
 
 
 class GuardedChatModel(BaseChatModel):
-    """Chat model that asks another one and applies a guard to its answers.
-
-    Everything else, such as its name, its profile and its token counts, comes from the other model.
-    """
+    """Chat model that asks another one, is described as that one, and guards its answers."""
 
     inner: Any
     guard: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import takewhile
@@ -16,26 +16,24 @@ from langgraph.runtime import Runtime
 from agent_factory import (
     AgentMiddleware,
     AgentState,
-    ExtendedModelResponse,
+    Flow,
+    ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
     PrivateStateAttr,
     ToolCallRequest,
 )
-from agent_factory.middleware._shared.redaction.detectors import DetectorLike, PIIMatch
-from agent_factory.middleware._shared.redaction.rules import (
+from agent_factory.middleware._shared.redaction import (
+    DetectorLike,
     PIIDetectionError,
+    PIIMatch,
     RedactionRule,
     Strategy,
 )
-from agent_factory.middleware.pii.chat_model import guard_model
-from agent_factory.middleware.pii.messages import (
-    Guard,
-    redact_message,
-    redact_result,
-    redact_value,
-)
+
+from .chat_model import guard_model
+from .messages import Guard, redact_message, redact_result, redact_value
 
 # Guarded models to remember. The agent caches the tools it has bound to a model by identity, so
 # the same model must get the same wrapper.
@@ -172,9 +170,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         """Like `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
-    def around_model(
-        self, request: ModelRequest[Any]
-    ) -> Generator[Any, Any, ModelResponse[Any] | ExtendedModelResponse[Any]]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Guard the model that is asked, and redact answers that other layers give themselves."""
         _raise_if_blocked(request.state)
         if not (self.apply_to_output or self.apply_to_tool_calls):
@@ -190,7 +186,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         ]
         return replace(response, result=result)
 
-    def around_tool(self, request: ToolCallRequest) -> Generator[Any, Any, Any]:
+    def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Redact the arguments of a call before the tool runs, and the result of the tool."""
         if self.apply_to_tool_calls:
             call = request.tool_call

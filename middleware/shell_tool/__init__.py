@@ -6,7 +6,7 @@ again. A session ends after the agent. If the run does not get that far, the ses
 run's state, or, in a thread that may be resumed, after `idle_timeout`.
 """
 
-from agent_factory.middleware._shared.redaction.rules import RedactionRule
+from agent_factory.middleware._shared.redaction import RedactionRule
 
 from .middleware import ShellState, ShellToolMiddleware
 from .policies import (

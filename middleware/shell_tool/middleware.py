@@ -19,18 +19,11 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, model_validator
 
 from agent_factory import AgentMiddleware, AgentState, PrivateStateAttr, ToolRuntime
-from agent_factory.middleware._shared.redaction.rules import RedactionRule
-from agent_factory.middleware.shell_tool.policies import (
-    ExecutionPolicy,
-    HostExecutionPolicy,
-    check_text,
-)
-from agent_factory.middleware.shell_tool.session import Job, Sessions
-from agent_factory.middleware.shell_tool.supervisor import (
-    DESCRIPTION,
-    ShellSettings,
-    ShellSupervisor,
-)
+from agent_factory.middleware._shared.redaction import RedactionRule
+
+from .policies import ExecutionPolicy, HostExecutionPolicy, check_text
+from .session import Job, Sessions
+from .supervisor import DESCRIPTION, ShellSettings, ShellSupervisor
 
 
 class ShellInput(BaseModel):
@@ -59,10 +52,7 @@ class ShellState(AgentState[Any]):
 
 
 class _Lease(str):
-    """Session key in the state of a run that nobody can resume.
-
-    It lives as long as that state; its finalizer then discards the session.
-    """
+    """Session key in a state that nobody can resume; its finalizer discards the session."""
 
 
 class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
@@ -259,24 +249,6 @@ def _parse_settings(
         raise ValueError(f"shell_command must be a shell such as ['bash'], got {shell!r}.")
     for word in shell:
         check_text("each word of shell_command", word)
-    rules = () if rules is None else rules
-    if not isinstance(rules, Sequence) or not all(isinstance(r, RedactionRule) for r in rules):
-        raise TypeError(
-            f"redaction_rules must be a list of RedactionRule, got {rules!r}. "
-            "Pass for example redaction_rules=[RedactionRule('email')]."
-        )
-    return ShellSettings(
-        policy=policy,
-        root=root,
-        shell=tuple(shell),
-        env=_parse_env(env),
-        startup=_parse_commands("startup_commands", startup),
-        shutdown=_parse_commands("shutdown_commands", shutdown),
-        rules=tuple(rules),
-    )
-
-
-def _parse_env(env: Any) -> Mapping[str, str]:
     if env is not None and not isinstance(env, Mapping):
         raise ValueError(f"env must be a dict of strings by name, got {env!r}.")
     for key, value in (env or {}).items():
@@ -290,7 +262,21 @@ def _parse_env(env: Any) -> Mapping[str, str]:
                 f"env[{key!r}] must be a string without NUL, got {type(value).__name__}. "
                 "Convert it with str()."
             )
-    return dict(env or {})
+    rules = () if rules is None else rules
+    if not isinstance(rules, Sequence) or not all(isinstance(r, RedactionRule) for r in rules):
+        raise TypeError(
+            f"redaction_rules must be a list of RedactionRule, got {rules!r}. "
+            "Pass for example redaction_rules=[RedactionRule('email')]."
+        )
+    return ShellSettings(
+        policy=policy,
+        root=root,
+        shell=tuple(shell),
+        env=dict(env or {}),
+        startup=_parse_commands("startup_commands", startup),
+        shutdown=_parse_commands("shutdown_commands", shutdown),
+        rules=tuple(rules),
+    )
 
 
 def _parse_commands(name: str, commands: Any) -> tuple[str, ...]:

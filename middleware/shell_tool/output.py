@@ -93,10 +93,7 @@ def truncate_output(
 
 
 def decode(data: bytes, *, final: bool = True) -> str:
-    """Decode bytes as UTF-8; replace invalid bytes, and NUL, which databases reject.
-
-    With `final=False` an incomplete last character is left out.
-    """
+    """Decode UTF-8; replace invalid bytes, and NUL, which databases reject."""
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(data, final)
     return text.replace("\0", "�")
 

@@ -2,6 +2,12 @@
 
 The shell reads commands from its input. After each command it prints an end marker, which holds
 the exit code and a random token that no output can contain by chance.
+
+A process belongs to a shell if it descends from it, is in its session, or has its cookie in the
+environment. A process can leave two of these behind, but hardly all three. They are read from
+/proc; without it (macOS) only the process group is known. psutil offers the same, but does not know
+sessions and is slower: `is_larger_than` runs every 20 ms while a command runs, and reads one small
+file for each process of the shell.
 """
 
 from __future__ import annotations
@@ -18,11 +24,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
-from agent_factory.middleware.shell_tool.output import KEPT_BYTES, Output, decode
-from agent_factory.middleware.shell_tool.policies import Launch
-from agent_factory.middleware.shell_tool.process_tree import COOKIE, ProcessTree
+from .output import KEPT_BYTES, Output, decode
+from .policies import Launch
 
 POLL = 0.02  # seconds between two checks of the clock, of cancellation and of the process number
 # First line a shell reads: errors go to the output, and descriptor 9 is for the end markers.
@@ -32,6 +37,9 @@ _CONTROL = b"\x1e"
 _CHUNK = 1 << 16  # bytes read at a time
 _LAST_BYTES = 1 << 20  # bytes that are still read after a shell was killed
 _PAUSE = 0.005  # seconds between two checks whether processes have ended
+_COOKIE = "AGENT_FACTORY_SHELL"  # environment variable that marks the processes of a shell
+_PROC = "/proc"
+_KILL_TIMEOUT = 5.0  # seconds; a process that outlives this hangs in the kernel
 _REAP_TIMEOUT = 10.0  # seconds for a killed process to go, and for the cleanup program
 
 Cancelled = Callable[[], bool]  # returns whether the caller has given up
@@ -57,10 +65,7 @@ def new_token() -> str:
 
 
 def encode_command(command: str, token: str, status: int = 0) -> bytes:
-    """What to send to a shell so that it runs a command, with `status` as `$?`, and marks its end.
-
-    A ValueError means that no shell can read the command.
-    """
+    """What makes a shell run a command, with `status` as `$?`, and mark its end."""
     if "\0" in command:
         raise ValueError("the command contains a NUL character, which no shell can read")
     # The space keeps `eval` from reading a command that starts with "-" as an option.
@@ -75,10 +80,7 @@ def encode_command(command: str, token: str, status: int = 0) -> bytes:
 
 
 def split_at_marker(data: bytes, token: str) -> tuple[bytes, bytes, int | None]:
-    """Return what is certainly output, what follows or may begin the end marker, and its code.
-
-    The code is None without a complete marker.
-    """
+    """What is certainly output, what follows or may begin the end marker, and its code if known."""
     opening = _CONTROL + token.encode() + b":"
     before, found, rest = data.partition(opening)
     if found:
@@ -90,12 +92,128 @@ def split_at_marker(data: bytes, token: str) -> tuple[bytes, bytes, int | None]:
     return data, b"", None
 
 
-class ShellProcess:
-    """Running shell that takes one command at a time.
+class ProcessTree:
+    """Processes of a shell, which leads a process group and a session, and has a cookie."""
 
-    Only one thread may use it, and that thread must live as long as the shell: bubblewrap's
-    `--die-with-parent` kills the sandbox when the thread that started it ends.
-    """
+    def __init__(self, leader: int, cookie: str) -> None:
+        self.leader = leader
+        self._cookie = f"{_COOKIE}={cookie}".encode()
+        self._has_proc = os.path.exists(f"{_PROC}/self/stat")
+        process = _read_process(leader)
+        self._started = process.started if process else 0
+        self._fewest_tasks = _count_tasks()
+
+    def pids(self) -> set[int]:
+        """Return the ids of all living processes; without /proc the leader's, for its group."""
+        if not self._has_proc:
+            return {self.leader} if self._signal_group(0) else set()
+        found: set[int] = set()
+        children: dict[int, list[int]] = {}
+        names: list[str] = []
+        with suppress(OSError):  # for example too many open files: kill what is in the group
+            names = os.listdir(_PROC)
+        for name in names:
+            process = _read_process(int(name)) if name.isdigit() else None
+            # Older processes cannot belong to the shell. The leader's id is not reused as long
+            # as nobody waits for it.
+            if process is None or process.started < self._started:
+                continue
+            children.setdefault(process.parent, []).append(process.pid)
+            if self.leader in (process.pid, process.session) or (
+                self._cookie in _read_proc(f"{process.pid}/environ").split(b"\0")
+            ):
+                found.add(process.pid)
+        todo = list(found)
+        while todo:
+            new = [pid for pid in children.get(todo.pop(), ()) if pid not in found]
+            found.update(new)
+            todo += new
+        return found
+
+    def is_larger_than(self, limit: int) -> bool:
+        """Return whether there are more processes than the limit."""
+        # Descendants take few reads, and in a sandbox, whose first process adopts all orphans, that
+        # is all. On the host orphans are counted too if the whole system has enough more tasks. The
+        # process group is stopped meanwhile, because scanning takes longer than forking.
+        descendants = [self.leader]
+        for pid in descendants:  # grows while it is read
+            if len(descendants) > limit:
+                return True
+            descendants += map(int, _read_proc(f"{pid}/task/{pid}/children").split())
+        tasks = _count_tasks()
+        self._fewest_tasks = min(self._fewest_tasks, tasks)
+        if tasks - self._fewest_tasks <= limit // 2:
+            return False
+        self._signal_group(signal.SIGSTOP)
+        if len(self.pids()) > limit:
+            return True
+        self._signal_group(signal.SIGCONT)
+        return False
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to all of them."""
+        self._signal_group(number)
+        _send_signal(self.pids() - {self.leader}, number)
+
+    def kill(self) -> None:
+        """Kill all of them, repeatedly, until no fork has escaped."""
+        deadline = time.monotonic() + _KILL_TIMEOUT
+        self._signal_group(signal.SIGKILL)
+        while self._has_proc and (left := self.pids()) and time.monotonic() < deadline:
+            _send_signal(left, signal.SIGKILL)
+            time.sleep(_PAUSE)
+
+    def _signal_group(self, number: int) -> bool:
+        """Send a signal to the process group; return whether there was one."""
+        try:
+            os.killpg(self.leader, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+
+class _Process(NamedTuple):
+    """A living process; `started` is in clock ticks since the system's start."""
+
+    pid: int
+    parent: int
+    session: int
+    started: int
+
+
+def _read_process(pid: int) -> _Process | None:
+    # The process name in parentheses may contain anything, parentheses too.
+    fields = _read_proc(f"{pid}/stat").rpartition(b")")[2].split()
+    if not fields or fields[0] in (b"Z", b"X"):  # gone, or a zombie
+        return None
+    return _Process(pid, int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def _count_tasks() -> int:
+    """Number of tasks in the whole system; 0 if it is unknown."""
+    try:
+        return int(_read_proc("loadavg").split()[3].partition(b"/")[2])
+    except (IndexError, ValueError):
+        return 0
+
+
+def _read_proc(name: str) -> bytes:
+    """Content of a file in /proc; empty if the process is gone or belongs to another user."""
+    try:
+        with open(f"{_PROC}/{name}", "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _send_signal(pids: set[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+class ShellProcess:
+    """Running shell that takes one command at a time, all from the thread that started it."""
 
     def __init__(
         self, launch: Launch, timeout: float, cancelled: Cancelled, keep: int = KEPT_BYTES
@@ -105,10 +223,11 @@ class ShellProcess:
         if program is None:
             raise CannotStart(f"the program {launch.argv[0]!r} is not in the PATH")
         try:
+            # The thread must live on: bubblewrap's `--die-with-parent` ends the sandbox with it.
             self._process = subprocess.Popen(
                 launch.argv,
                 executable=program,
-                env={**launch.env, COOKIE: cookie},
+                env={**launch.env, _COOKIE: cookie},
                 cwd=launch.folder,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -148,10 +267,8 @@ class ShellProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the shell can take a command. If not, `kill()` it at once.
-
-        Reading this reaps a shell that has ended; from then on its process id may be reused.
-        """
+        """Whether the shell can take a command. If not, `kill()` it at once."""
+        # Reaps a shell that has ended; from then on its process id may be reused.
         return self._process.poll() is None
 
     def run(self, command: str, timeout: float, cancelled: Cancelled) -> CommandResult:

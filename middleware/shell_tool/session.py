@@ -20,12 +20,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
-from agent_factory.middleware.shell_tool.process import POLL, Cancelled
-from agent_factory.middleware.shell_tool.supervisor import (
-    ShellError,
-    ShellSettings,
-    ShellSupervisor,
-)
+from .process import POLL, Cancelled
+from .supervisor import ShellError, ShellSettings, ShellSupervisor
 
 T = TypeVar("T")
 Work = Callable[[ShellSupervisor, Cancelled], T]
@@ -108,11 +104,8 @@ class Session(threading.Thread):
         return self._over or not self.is_alive()
 
     def abandon(self) -> None:
-        """End soon, even during a command.
-
-        This method takes no lock and does not wait: a finalizer calls it, which may interrupt the
-        thread that holds the lock.
-        """
+        """End soon, even during a command."""
+        # Without the lock: a finalizer calls this, and may interrupt the thread that holds it.
         self._abandoned = True
         self.jobs.put(None)
 

@@ -12,16 +12,11 @@ from typing import Final
 from langchain_core.messages import ToolMessage
 
 from agent_factory import TurnError
-from agent_factory.middleware._shared.redaction.rules import PIIDetectionError, RedactionRule
-from agent_factory.middleware.shell_tool.output import KEPT_BYTES, truncate_output
-from agent_factory.middleware.shell_tool.policies import ExecutionPolicy
-from agent_factory.middleware.shell_tool.process import (
-    Cancelled,
-    CannotStart,
-    CommandResult,
-    ShellProcess,
-    new_token,
-)
+from agent_factory.middleware._shared.redaction import PIIDetectionError, RedactionRule
+
+from .output import KEPT_BYTES, truncate_output
+from .policies import ExecutionPolicy
+from .process import Cancelled, CannotStart, CommandResult, ShellProcess, new_token
 
 DESCRIPTION: Final = """\
 Run commands in a {shell} shell. It is one session: working directory, variables and functions \
@@ -166,10 +161,7 @@ class ShellSupervisor:
         return result
 
     def check_processes(self) -> bool:
-        """Kill the shell if it has too many processes; return whether to check again.
-
-        Without a background process nothing can multiply before the next command.
-        """
+        """Kill the shell if it has too many processes; return whether to check again."""
         if self._shell is None:
             return False
         if self._shell.exceeds_max_processes():
@@ -178,6 +170,7 @@ class ShellSupervisor:
                 "background, so all were killed, with the shell, and a new one was started"
             )
             return False
+        # Without a background process nothing can multiply before the next command.
         if self._has_background is None:
             self._has_background = len(self._shell.process_tree.pids()) > 1
         return self._has_background

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from agent_factory import create_agent
 from agent_factory.middleware import FilesystemFileSearchMiddleware
 from agent_factory.middleware.file_search import tree
-from agent_factory.middleware.file_search.globs import Scope
-from agent_factory.middleware.file_search.tree import Deadline, Tree
+from agent_factory.middleware.file_search.tree import Deadline, Scope, Tree
 from agent_factory.testing import ScriptedChatModel
 
 Run = Callable[..., Any]

@@ -16,8 +16,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from agent_factory import create_agent
 from agent_factory.middleware import PIIMiddleware, RedactionRule
 from agent_factory.middleware.pii.chat_model import GuardedChatModel, guard_model
-from agent_factory.middleware.pii.messages import Guard
-from agent_factory.middleware.pii.stream import TextStream
+from agent_factory.middleware.pii.messages import Guard, TextStream
 
 
 def test_a_guarded_model_forwards_everything_else_to_the_other_model() -> None:

@@ -270,7 +270,7 @@ def test_invalid_arguments_are_rejected(
 def test_a_regular_expression_that_backtracks_forever_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agent_factory.middleware._shared.redaction.detectors.TIME_LIMIT", 0.05)
+    monkeypatch.setattr("agent_factory.middleware._shared.redaction.TIME_LIMIT", 0.05)
     rule = RedactionRule("bad", detector=r"(?:a|aa|a?)+(?:b|c)$")
     with pytest.raises(TurnError, match=r"took more than 0\.05 s for a text of 60 characters"):
         rule.apply("a" * 60)

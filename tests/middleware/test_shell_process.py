@@ -16,18 +16,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_factory.middleware.shell_tool import process_tree
+from agent_factory.middleware.shell_tool import process
 from agent_factory.middleware.shell_tool.output import decode
 from agent_factory.middleware.shell_tool.policies import HostExecutionPolicy
 from agent_factory.middleware.shell_tool.process import (
     CannotStart,
     CommandResult,
+    ProcessTree,
     ShellProcess,
     encode_command,
     new_token,
     split_at_marker,
 )
-from agent_factory.middleware.shell_tool.process_tree import ProcessTree
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the shell needs a POSIX system")
 
@@ -240,7 +240,7 @@ def test_a_process_tree_below_its_limit_continues_after_it_was_counted(shell: Sh
 def test_processes_that_end_elsewhere_do_not_hide_growth(
     shell: ShellProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_tree, "_count_tasks", lambda: 0)
+    monkeypatch.setattr(process, "_count_tasks", lambda: 0)
     shell.run("for i in 1 2 3 4 5 6; do sleep 95.4 & done", 5, never)
     assert shell.process_tree.is_larger_than(6)
     assert not shell.process_tree.is_larger_than(7)
@@ -250,7 +250,7 @@ def test_without_proc_only_the_process_group_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on macOS."""
-    monkeypatch.setattr(process_tree, "_PROC", str(tmp_path / "none"))
+    monkeypatch.setattr(process, "_PROC", str(tmp_path / "none"))
     shell = start(tmp_path, max_processes=5)
     assert shell.run("sleep 95.3 & echo", 5, never).exit_code == 0
     assert not shell.exceeds_max_processes()

@@ -1,4 +1,4 @@
-"""Convert requests and messages that were made for one provider so that any provider accepts them.
+"""Models other than the request's own, and requests in a form that each of them accepts.
 
 Layers put things into a request that only the agent's own provider understands, and a thread holds
 answers in their provider's own form: signed thoughts, cache marks, ids of responses, calls of tools
@@ -9,20 +9,34 @@ text what a reader would miss.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from operator import is_
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBinding
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from agent_factory import ModelRequest
-from agent_factory.middleware._shared.messages import CALL_BLOCKS, REASONING_BLOCKS
+from agent_factory import ModelRequest, ModelResponse, init_model
 from agent_factory.structured_output.strategies import AutoStrategy, ProviderStrategy, ToolStrategy
+
+from .errors import is_sync_function
+from .messages import CALL_BLOCKS, REASONING_BLOCKS
+
+Model = str | BaseChatModel | Runnable[Any, Any]
+"""A chat model, perhaps with arguments bound to it, or "provider:name"."""
+
+RequestChange = Mapping[str, Any] | Callable[[ModelRequest[Any]], ModelRequest[Any]]
+"""`model_settings` that replace those of the request, or a function that makes the request."""
+
+ModelEntry = Model | tuple[Model, RequestChange]
+"""A model, alone or with its own settings."""
 
 WRITTEN_BY = "lc_written_by"
 """Key of `response_metadata` that names the provider of an answer that another one's model gave."""
@@ -47,6 +61,30 @@ _DATA_KEYS = {
 """
 
 
+def given_model(argument: str, model: Any) -> Any:
+    """The chat model that a user passed as an `argument`, which may be a "provider:name"."""
+    if not isinstance(model, str | Runnable):
+        raise TypeError(f"{argument} must be a chat model or 'provider:name', got {model!r}.")
+    return init_model(model)  # type: ignore[arg-type]  # a bound model is a Runnable
+
+
+def is_model(runnable: Runnable[Any, Any]) -> bool:
+    """Whether it is a chat model, also with retries, fallbacks or bound arguments."""
+    if isinstance(runnable, BaseLanguageModel):
+        return True
+    inner = getattr(runnable, "bound", None) or getattr(runnable, "runnable", None)
+    return isinstance(inner, Runnable) and is_model(inner)
+
+
+def text_of(answer: Any) -> str:
+    """The text that a summarizer returned, without reasoning."""
+    if isinstance(answer, BaseMessage):
+        answer = str(answer.text)
+    if not isinstance(answer, str):
+        raise TypeError(f"The summarizer must return a string or a message, got {answer!r}.")
+    return answer.strip()
+
+
 def unbound(model: Any) -> Any:
     """The chat model inside its bindings."""
     while isinstance(model, RunnableBinding):
@@ -61,29 +99,111 @@ def model_name(model: Any) -> str | None:
 
 
 def provider_of(model: Any) -> str | None:
-    """A name for the provider of a model; None if the model has no name.
-
-    It is the class of the chat model, with a digest of the address where one is set. The address
-    itself may hold secrets, and the name is written into the thread.
-    """
+    """The class of a model, with a digest of its address if one is set; None without a name."""
     model = unbound(model)
     if model_name(model) is None:
         return None
     cls = type(model)
     addresses = [str(value) for name in _ENDPOINTS if (value := getattr(model, name, None))]
+    # The address itself may hold secrets, and the result is written into the thread.
     digest = f"#{sha256(' '.join(addresses).encode()).hexdigest()[:8]}" if addresses else ""
     return f"{cls.__module__}.{cls.__qualname__}{digest}"
 
 
 def same_provider(one: Any, other: Any) -> bool:
-    """Whether a request that was made for one model may go to the other unchanged.
-
-    Two models have the same provider if they have the same class and address and both name their
-    model. A model without a name, such as one for tests, stands for any provider.
-    """
+    """Whether a request that was made for one model may go to the other unchanged."""
+    # The provider of a model without a name, such as one for tests, is not known.
     if one is other or unbound(one) is unbound(other):
         return True
     return provider_of(one) is not None and provider_of(one) == provider_of(other)
+
+
+def model_label(model: Any) -> str:
+    """The class of a model, and its name where it has one, for messages."""
+    if isinstance(model, AlternateModel):
+        model = model.given
+    if isinstance(model, str):
+        return model
+    model = unbound(model)
+    return f"{type(model).__name__} {model_name(model) or ''}".strip()
+
+
+class AlternateModel:
+    """A model that is made when it is first needed, and the form in which it is asked."""
+
+    def __init__(self, owner: str, entry: ModelEntry) -> None:
+        model, change = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, None)
+        is_name = isinstance(model, str) and model.strip()
+        binds_tools = isinstance(model, Runnable) and callable(getattr(model, "bind_tools", None))
+        if not (is_name or isinstance(model, BaseChatModel) or binds_tools):
+            raise TypeError(
+                f"{owner} must be a chat model or 'provider:name', or a pair of one and its "
+                f"settings, got {model!r}."
+            )
+        is_settings = isinstance(change, Mapping) and all(isinstance(key, str) for key in change)
+        if not (change is None or is_settings or is_sync_function(change)):
+            raise TypeError(
+                f"{owner} must come with a dict of model_settings, or with a plain function of the "
+                f"request that returns a request, got {change!r}."
+            )
+        self._owner = owner  # the argument it was passed as: "ModelFallbackMiddleware model 1"
+        self.given: Any = model
+        self._change = change
+
+    @cached_property
+    def model(self) -> Any:
+        """The chat model, made from its name at the first access."""
+        try:
+            return init_model(self.given)
+        except Exception as error:
+            error.add_note(f"Raised while making {self._owner}, {self.given!r}.")
+            raise
+
+    def request_for(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        """The request to send to this model."""
+        if not callable(self._change):
+            portable = portable_request(request, self.model)
+            if self._change is None:
+                return portable
+            return portable.override(model_settings=dict(self._change))
+        changed = self._change(request.override(model=self.model))
+        if isinstance(changed, ModelRequest):
+            return changed
+        raise TypeError(
+            f"The function paired with {self._owner} must return a ModelRequest, got {changed!r}. "
+            "Return the request it was passed, or request.override(...)."
+        )
+
+
+def request_to(model: Any, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    """The request to send to the request's own model, or to an AlternateModel."""
+    if isinstance(model, AlternateModel):
+        return model.request_for(request)
+    return portable_request(request, model)
+
+
+def mark_writer(
+    response: ModelResponse[Any], request: ModelRequest[Any], model: Any
+) -> ModelResponse[Any]:
+    """The response, marked if its model has another provider than the request's own model."""
+    model = model.model if isinstance(model, AlternateModel) else model
+    if same_provider(request.model, model):
+        return response
+    writer = provider_of(model) or "unknown"
+    return with_metadata(response, lambda data: {**data, WRITTEN_BY: data.get(WRITTEN_BY, writer)})
+
+
+def with_metadata(
+    response: ModelResponse[Any], change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> ModelResponse[Any]:
+    """The response with the metadata of its answers changed."""
+    result: list[Any] = []
+    for message in response.result:
+        if isinstance(message, AIMessage):
+            metadata = change(message.response_metadata)
+            message = message.model_copy(update={"response_metadata": metadata})
+        result.append(message)
+    return replace(response, result=result)
 
 
 def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any]:
@@ -93,43 +213,48 @@ def portable_request(request: ModelRequest[Any], model: Any) -> ModelRequest[Any
     the same provider, only answers of other providers change.
     """
     is_same = same_provider(request.model, model)
-    messages = _readable_messages(request.messages, model, is_same)
+    messages = request.messages
+    # The whole history is scanned at each model call, so the scan calls no function.
+    if not is_same or [m for m in messages if WRITTEN_BY in m.response_metadata]:
+        provider = provider_of(model)
+        found: list[Any] = []
+        for message in messages:
+            is_answer = isinstance(message, AIMessage)
+            writer = message.response_metadata.get(WRITTEN_BY) if is_answer else None
+            is_native = is_same if writer is None else writer == provider
+            portable = message if is_native else portable_message(message)
+            if portable is not None:
+                found.append(portable)
+        if len(found) != len(messages) or not all(map(is_, found, messages)):
+            messages = found
     if is_same:
         unchanged = model is request.model and messages is request.messages
         return request if unchanged else request.override(model=model, messages=messages)
-    tools = [portable for tool in request.tools if (portable := _portable_tool(tool)) is not None]
+    tools = [known for tool in request.tools if (known := _portable_tool(tool)) is not None]
     strategy = request.response_format
     if isinstance(strategy, ProviderStrategy):
         strategy = _auto_strategy(strategy)
     resolved = strategy.resolve(model) if isinstance(strategy, AutoStrategy) else strategy
-    output_tools = resolved.bindings if isinstance(resolved, ToolStrategy) else ()
+    names = set(resolved.bindings if isinstance(resolved, ToolStrategy) else ())
+    for tool in tools:
+        name = tool["function"]["name"] if isinstance(tool, dict) else getattr(tool, "name", None)
+        names.add(str(name or getattr(tool, "__name__", "")))
+    choice = request.tool_choice
+    if isinstance(choice, bool):
+        choice = "any" if choice else None
+    word = forced_tool(choice)
+    if not word and isinstance(choice, Mapping):
+        word = choice.get("type") or next(iter(choice), None)
+    word = "any" if word == "required" else word
     return request.override(
         model=model,
         messages=messages,
         system_message=request.system_message and portable_message(request.system_message),
         tools=tools,
-        tool_choice=_portable_choice(request.tool_choice, {*map(_tool_name, tools), *output_tools}),
+        tool_choice=word if word in ("any", "auto", "none") or word in names else None,
         response_format=strategy,
         model_settings={k: v for k, v in request.model_settings.items() if k in _COMMON_SETTINGS},
     )
-
-
-def _readable_messages(messages: list[Any], model: Any, is_same_provider: bool) -> list[Any]:
-    """The messages in the form that a model reads: those of other providers become portable."""
-    # The whole history is scanned at each model call, so the scan calls no function.
-    if is_same_provider and not [m for m in messages if WRITTEN_BY in m.response_metadata]:
-        return messages
-    provider = provider_of(model)
-    found: list[Any] = []
-    for message in messages:
-        is_answer = isinstance(message, AIMessage)
-        writer = message.response_metadata.get(WRITTEN_BY) if is_answer else None
-        is_native = is_same_provider if writer is None else writer == provider
-        portable = message if is_native else portable_message(message)
-        if portable is not None:
-            found.append(portable)
-    is_unchanged = len(found) == len(messages) and all(map(is_, found, messages))
-    return messages if is_unchanged else found
 
 
 def portable_message(message: BaseMessage) -> BaseMessage | None:
@@ -207,23 +332,6 @@ def _portable_tool(tool: Any) -> Any:
         return None
     keys = ("name", "description", "parameters")
     return {"type": "function", "function": {key: function[key] for key in keys if key in function}}
-
-
-def _tool_name(tool: Any) -> str:
-    if isinstance(tool, dict):
-        return str(tool["function"]["name"])
-    return str(getattr(tool, "name", None) or getattr(tool, "__name__", ""))
-
-
-def _portable_choice(choice: Any, names: Collection[str]) -> str | None:
-    if isinstance(choice, bool):
-        return "any" if choice else None
-    word = forced_tool(choice)
-    if not word and isinstance(choice, Mapping):
-        word = choice.get("type") or next(iter(choice), None)
-    if word in ("any", "required"):
-        return "any"
-    return word if word in ("auto", "none") or word in names else None
 
 
 def forced_tool(tool_choice: Any) -> str | None:

@@ -1,1 +1,0 @@
-"""Detect and replace personal data in text, for middleware and for shells."""
