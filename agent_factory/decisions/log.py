@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import lru_cache
 from threading import Lock
 from time import time
 from typing import Any, Final
@@ -21,7 +22,6 @@ from langgraph.config import get_stream_writer
 from langgraph.runtime import Runtime
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.state.identity_cache import IdentityCache
 from agent_factory.upstream import run_identity
 
 
@@ -253,8 +253,12 @@ class DecisionLog:
                     )
 
 
-# More runs than are likely to be under way at once.
-_run_ids = IdentityCache[str](size=1024)
+@lru_cache(maxsize=1024)  # more runs than are likely to be under way at once
+def _ids_of(run: object) -> list[str]:
+    """Return a list for the id of a run; it is empty until the id is first needed."""
+    return []
+
+
 _lock = Lock()
 
 
@@ -264,9 +268,10 @@ def _run_id(runtime: Runtime[Any] | None) -> str:
     if runtime is None or (run := run_identity(runtime)) is None:
         return given or ""
     with _lock:
-        known = _run_ids.get(run) or given or str(uuid4())
-        _run_ids.put(known, run)
-        return given or known
+        ids = _ids_of(run)
+        if not ids:
+            ids.append(given or str(uuid4()))
+        return given or ids[0]
 
 
 def decision_log(value: Any) -> DecisionLog | None:

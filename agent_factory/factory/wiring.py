@@ -18,7 +18,7 @@ from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
-from agent_factory.runtime.tools_node import StateCache, ToolsNode
+from agent_factory.runtime.tools_node import ToolsNode, sending_state
 from agent_factory.state.schema import RETRIES
 from agent_factory.topology.model import TOOLS
 
@@ -67,18 +67,18 @@ def wire(
     tools = None
     if TOOLS in plan.nodes:
         around = None if fusion is None else capture_results
-        tools = ToolsNode(spec, keys, recorder, around, _state_cache(spec, graph, keys))
+        tools = ToolsNode(spec, keys, recorder, around, _tool_state_keys(spec, graph, keys))
         nodes[TOOLS] = tools if fusion is None else BatchedToolsNode(tools)
-    # The steps of a fused run store the states of calls themselves.
-    sent = None if tools is None or fused else tools.sent
+    # The steps of a fused run add the state to calls themselves.
+    state_keys = None if tools is None or fused else tools.state_keys
     paths: dict[str, str | Path] = {}  # where each edge leads: a node, or what chooses one
     for edge in plan.edges:
         if edge.route is None:
             (paths[edge.source],) = edge.targets
             continue
         choose = ROUTES[edge.route](edge, plan, spec.rules)
-        if sent is not None and TOOLS in edge.targets:
-            choose = sent.caching(choose)
+        if state_keys is not None and TOOLS in edge.targets:
+            choose = sending_state(choose, state_keys)
         choose = recorder.route(edge.source, choose, reason_for(edge, plan, spec.rules))
         if fusion is not None and edge.source == TOOLS:
             choose = resendable(choose)
@@ -108,8 +108,10 @@ def wire(
     return graph
 
 
-def _state_cache(spec: AgentSpec, graph: AgentGraph, keys: Collection[str]) -> StateCache | None:
-    """Return a cache of what tools see of the state; None if they have to read it themselves."""
+def _tool_state_keys(
+    spec: AgentSpec, graph: AgentGraph, keys: Collection[str]
+) -> Collection[str] | None:
+    """Return the keys of the state that tools see; None if they have to read it themselves."""
     channels = {key: channel for key, channel in graph.channels.items() if key in keys}
     persistent = {key for key, channel in channels.items() if is_persistent(channel)} - {RETRIES}
     ephemeral = {key for key, channel in channels.items() if is_ephemeral(channel)}
@@ -119,4 +121,4 @@ def _state_cache(spec: AgentSpec, graph: AgentGraph, keys: Collection[str]) -> S
         or not persistent | ephemeral | {RETRIES} >= channels.keys()
     ):
         return None
-    return StateCache(persistent)
+    return persistent

@@ -89,9 +89,9 @@ def fused_nodes(
         )
     # A pause shows the calls of a turn one by one.
     batches_calls = not plan.before and not plan.after
-    sent = None if tools is None else tools.sent
+    state_keys = None if tools is None else tools.state_keys
     result: dict[str, Runnable[Any, Any]] = {
-        name: FusedNode(name, stages, channels, batches_calls, sent) for name in order
+        name: FusedNode(name, stages, channels, batches_calls, state_keys) for name in order
     }
     if tools is not None:
         stages[TOOLS] = FusedStage(nodes[TOOLS], routes[TOOLS], streams=True)

@@ -7,7 +7,7 @@ answer to an interrupt or to fail, that node does itself in the step that follow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from langgraph.types import Command, Interrupt, Send, interrupt
 from agent_factory.fused.state_view import Channel, Preview, StateView
 from agent_factory.runtime.composition import without_streaming
 from agent_factory.runtime.routing import Choice, Target
-from agent_factory.runtime.tools_node import StateCache
+from agent_factory.runtime.tools_node import with_state
 from agent_factory.state.schema import RETRIES, TOOL_SIGNALS
 from agent_factory.state.updates import Pair, pairs_of
 from agent_factory.tools.tool_node import CallsWithState
@@ -259,8 +259,8 @@ class StepRunner:
         # A batch knows its results by the ids of their calls.
         if None in ids or len(ids) < len(calls) or not self._first.batches_calls:
             return [Send(TOOLS, [call]) for call in calls]
-        if self._first.sent is not None and not preview.opaque:
-            self._first.sent.put(calls, preview.persistent)
+        if self._first.state_keys is not None and not preview.opaque:
+            calls = with_state(calls, preview.persistent, self._first.state_keys)
         return Send(TOOLS, calls)
 
     def _end(self, outcome: Any) -> None:
@@ -280,7 +280,7 @@ class FusedNode(Runnable[Any, Any]):
     stages: Mapping[str, FusedStage]
     channels: Mapping[str, Channel]
     batches_calls: bool  # the tool calls of a turn may go to one task
-    sent: StateCache | None  # None if tools read the state themselves
+    state_keys: Collection[str] | None  # of the state that calls are sent with
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         runner = self._start(input, config)

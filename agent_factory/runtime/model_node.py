@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
+from operator import is_
 from typing import Any
 from uuid import uuid4
 
@@ -48,7 +49,6 @@ from agent_factory.state.history import (
     no_repair,
     repair,
 )
-from agent_factory.state.identity_cache import IdentityCache
 from agent_factory.state.schema import RETRIES
 from agent_factory.state.updates import UpdateMerger
 from agent_factory.structured_output.strategies import (
@@ -216,28 +216,35 @@ class ModelNode(Runnable[Any, Any]):
         return self._merge(update, outcome.commands) if outcome.commands else update
 
 
+class _ByIdentity(tuple[Any, ...]):
+    """Objects as a key that compares them by identity: models and tools need not be hashable."""
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and len(self) == len(other) and all(map(is_, self, other))
+
+
 class _BoundModels:
     """Cache of models bound to tools, because binding converts each tool to a schema."""
 
     def __init__(self, known: Collection[str] | None) -> None:
         self._known = known  # tools that can run; None if a layer may run others
         # Enough for a few models and tool sets that take turns.
-        self._models = IdentityCache[Any](size=16)
+        self._bind_once = lru_cache(maxsize=16)(self._bind)
 
     def bind(self, request: ModelRequest[Any], strategy: Strategy) -> Any:
         """Return the request's model with its tools, tool choice, strategy and settings."""
-        if request.model_settings or not isinstance(request.tool_choice, str | None):
-            return self._bind(request, strategy)
-        key, choice = (request.model, strategy, *request.tools), request.tool_choice
-        model = self._models.get(*key, extra=choice)
-        if model is None:
-            model = self._bind(request, strategy)
-            self._models.put(model, *key, extra=choice)
-        return model
+        parts, choice = _ByIdentity((request.model, strategy, *request.tools)), request.tool_choice
+        if request.model_settings or not isinstance(choice, str | None):
+            return self._bind(parts, choice, request.model_settings)
+        return self._bind_once(parts, choice)
 
-    def _bind(self, request: ModelRequest[Any], strategy: Strategy) -> Any:
-        model = request.model
-        tools: list[Any] = list(request.tools)
+    def _bind(
+        self, parts: _ByIdentity, choice: Any, model_settings: Mapping[str, Any] | None = None
+    ) -> Any:
+        model, strategy, *tools = parts
         for tool in tools:
             if self._known is None or isinstance(tool, dict):
                 continue  # a layer or the provider may run it
@@ -248,15 +255,15 @@ class _BoundModels:
                     "is offered to the model, but nothing in this agent can run it.",
                     "Pass it to create_agent, or run it in a wrap_tool_call layer.",
                 )
-        settings = dict(request.model_settings)
+        settings = dict(model_settings or {})
         if isinstance(strategy, ToolStrategy):
             tools += [binding.tool for binding in strategy.bindings.values()]
         elif isinstance(strategy, ProviderStrategy):
             settings = {**strategy.to_model_kwargs(), **settings}
         if not tools:
             return model.bind(**settings) if settings else model
-        if request.tool_choice is not None:
-            settings["tool_choice"] = request.tool_choice
+        if choice is not None:
+            settings["tool_choice"] = choice
         try:
             if not hasattr(model, "bind_tools"):
                 raise NotImplementedError

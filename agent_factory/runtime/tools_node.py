@@ -42,7 +42,6 @@ from agent_factory.runtime.routing import (
 )
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.history import last_turn
-from agent_factory.state.identity_cache import IdentityCache
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.tools.error_handling import DEFAULT_HANDLER
@@ -54,39 +53,22 @@ NAMESPACE_MARK = "|"
 """Separator in a checkpoint namespace: that of a subgraph begins with its parent's."""
 
 
-class StateCache:
-    """State snapshots of dispatched calls, keyed by the identity of the list of calls.
+def with_state(calls: list[Any], state: State, keys: Collection[str]) -> CallsWithState:
+    """Return calls with what their tools see of the state, which they would read again."""
+    return CallsWithState(calls, {key: state[key] for key in keys if key in state})
 
-    A tool task would read every channel again; with the snapshot it need not.
-    """
 
-    SIZE = 256
-    """Maximum number of snapshots. A call that is interrupted before it runs leaves one."""
+def sending_state(choose: Choice, keys: Collection[str]) -> Choice:
+    """Return a route that sends calls with the state that their tools see."""
 
-    def __init__(self, keys: Collection[str]) -> None:
-        self._keys = frozenset(keys)  # what tools see: nothing that is gone after a step
-        self._states: IdentityCache[dict[str, Any]] = IdentityCache(self.SIZE)
+    def route(state: State, config: RunnableConfig | None = None) -> Target:
+        target = choose(state, config)
+        # A message that a hook added after the model gets its id only when it is written.
+        if isinstance(target, list) and isinstance(state["messages"][-1], AIMessage):
+            return [Send(send.node, with_state(send.arg, state, keys)) for send in target]
+        return target
 
-    def caching(self, choose: Choice) -> Choice:
-        """Return a routing decision that also stores the state for the calls it sends."""
-
-        def route(state: State, config: Any = None) -> Target:
-            target = choose(state)
-            # A message that a hook added after the model gets its id only when it is written.
-            if isinstance(target, list) and isinstance(state["messages"][-1], AIMessage):
-                for send in target:
-                    self.put(send.arg, state)
-            return target
-
-        return route
-
-    def put(self, calls: list[Any], state: State) -> None:
-        """Store the state for a list of calls."""
-        self._states.put({key: state[key] for key in self._keys & state.keys()}, calls)
-
-    def pop(self, calls: list[Any]) -> dict[str, Any] | None:
-        """Remove and return the state that a list of calls was sent with; None if not stored."""
-        return self._states.pop(calls)
+    return route
 
 
 class ToolsNode(Runnable[Any, Any]):
@@ -101,7 +83,7 @@ class ToolsNode(Runnable[Any, Any]):
         keys: Collection[str],
         recorder: Recorder,
         around: Callable[[Handler], Handler] | None,
-        sent: StateCache | None,
+        state_keys: Collection[str] | None,
     ) -> None:
         self.name = TOOLS
         layers = spec.tool_layers
@@ -118,7 +100,8 @@ class ToolsNode(Runnable[Any, Any]):
         self._stateless = frozenset(
             name for name, tool in tools.items() if not seen and not injection_of(tool).takes_state
         )
-        self.sent = None if self._stateless >= tools.keys() else sent
+        # Keys of the state that calls are sent with; None if tools read the state themselves.
+        self.state_keys = None if self._stateless >= tools.keys() else state_keys
         compose = partial(_compose, spec, recorder, around)
         self.node = spec.toolbox.node or layered_tool_node(
             list(tools.values()),
@@ -143,10 +126,7 @@ class ToolsNode(Runnable[Any, Any]):
             raise PathNotSupported(*sync_async_error(unsupported, asynchronous=asynchronous))
         if not isinstance(input, list):
             return (input if "__type" in input else self._view(input)), []
-        # In any case, so that the cache does not hold the state for nothing.
         state = input.state if isinstance(input, CallsWithState) else None
-        if state is None and self.sent is not None:
-            state = self.sent.pop(input)
         refused, calls = [], []
         for call in input:
             if call.get("type") == INVALID_CALL:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from agent_factory.state.identity_cache import IdentityCache
 from agent_factory.structured_output.strategies import EXPLANATION
 
 UNANSWERED = "Error: this call has no result: it did not run, or was stopped before it ended."
@@ -136,23 +136,25 @@ class ValidatedPrefix:
     """Maximum number of runs. A run that ends is forgotten; one that pauses may stay."""
 
     def __init__(self) -> None:
-        self._runs = IdentityCache[Sequence[AnyMessage]](self.SIZE)
+        @lru_cache(self.SIZE)
+        def validated(run: object) -> list[AnyMessage]:
+            return []
+
+        self._validated = validated
 
     def of(self, run: object, messages: Sequence[AnyMessage]) -> int:
         """Return how many of the first messages the run has validated and not changed since."""
-        validated = self._runs.get(run)
-        if validated and messages[: len(validated)] == validated:
-            return len(validated)
-        return 0
+        validated = self._validated(run)
+        return len(validated) if messages[: len(validated)] == validated else 0
 
     def remember(self, run: object, messages: Sequence[AnyMessage]) -> None:
         """Record that a run has validated all these messages."""
-        if run is not None and messages:
-            self._runs.put(messages, run)
+        if run is not None:
+            self._validated(run)[:] = messages
 
     def forget(self, run: object) -> None:
         """Drop the record of a run."""
-        self._runs.pop(run)
+        self._validated(run).clear()
 
 
 def is_explanation(message: BaseMessage) -> bool:

@@ -108,6 +108,9 @@ class CallsWithState(list[Any]):
         super().__init__(calls)
         self.state = state
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)  # a checkpoint holds the calls alone
+
 
 def with_context(call: Mapping[str, Any], state: Any) -> dict[str, Any]:
     """Return one call and the state that its tool sees, in the form that any ToolNode takes."""

@@ -1,22 +1,26 @@
-"""Tools get a cached state, which equals what they would read from the channels."""
+"""Calls are sent with the state, which equals what their tools would read from the channels."""
 
 from __future__ import annotations
 
 import operator
+import pickle
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Annotated, Any, NotRequired
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.channels import EphemeralValue, LastValue, NamedBarrierValue, UntrackedValue
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.managed import RemainingSteps
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command, Send, interrupt
 
 from agent_factory import AgentMiddleware, AgentState, create_agent
-from agent_factory.runtime.tools_node import StateCache
+from agent_factory.runtime.tools_node import ToolsNode, sending_state
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.tools.tool_node import CallsWithState
 
 Run = Callable[..., Any]
 ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}
@@ -114,7 +118,8 @@ def test_tools_and_layers_see_what_they_would_read(
         return looking.seen
 
     handed = run()
-    monkeypatch.setattr(StateCache, "pop", lambda *_: None)
+    for module in ("runtime.tools_node", "fused.step"):
+        monkeypatch.setattr(f"agent_factory.{module}.with_state", lambda calls, *_: calls)
     # Calls at once take turns as they like.
     assert sorted(map(repr, handed)) == sorted(map(repr, run()))
     assert handed[0]["log"] == ["before", "after"]
@@ -123,26 +128,25 @@ def test_tools_and_layers_see_what_they_would_read(
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether the state was in the cache, for each lookup."""
-    known, take = [], StateCache.pop
+def with_calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the state came with the calls, for each run of the tools node."""
+    known, read = [], ToolsNode._read
 
-    def noted(self: StateCache, calls: list[Any]) -> Any:
-        state = take(self, calls)
-        known.append(state is not None)
-        return state
+    def noted(self: ToolsNode, input: Any, **options: Any) -> Any:
+        known.append(isinstance(input, CallsWithState))
+        return read(self, input, **options)
 
-    monkeypatch.setattr(StateCache, "pop", noted)
+    monkeypatch.setattr(ToolsNode, "_read", noted)
     return known
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_the_state_is_cached_for_each_call(call: Run, taken: list[bool], fused: Any) -> None:
+def test_the_state_comes_with_each_call(call: Run, with_calls: list[bool], fused: Any) -> None:
     looking = Looking()
     model = ScriptedChatModel([asked(1), "Done."])
     agent = create_agent(model, [looking.look], checkpointer=InMemorySaver(), fused=fused)
     call(agent, ASK, THREAD)
-    assert taken == [True]
+    assert with_calls == [True]
 
 
 def blind(query: str) -> str:
@@ -151,8 +155,8 @@ def blind(query: str) -> str:
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_nothing_stays_cached_for_a_tool_that_takes_no_state(
-    call: Run, taken: list[bool], fused: Any
+def test_the_state_comes_if_one_of_the_tools_takes_it(
+    call: Run, with_calls: list[bool], fused: Any
 ) -> None:
     steps = [[{"name": "blind", "args": {"query": "x"}}], "Done."]
     agent = create_agent(
@@ -162,11 +166,11 @@ def test_nothing_stays_cached_for_a_tool_that_takes_no_state(
         fused=fused,
     )
     call(agent, ASK, THREAD)
-    assert taken == [True]
+    assert with_calls == [True]
 
 
 def test_the_state_is_read_if_a_hook_added_messages_after_the_model(
-    call: Run, taken: list[bool]
+    call: Run, with_calls: list[bool]
 ) -> None:
     looking = Looking()
     agent = create_agent(
@@ -175,7 +179,7 @@ def test_the_state_is_read_if_a_hook_added_messages_after_the_model(
         middleware=[Writes(("user", "And another thing."))],
     )
     call(agent, ASK)
-    assert taken == [False]
+    assert with_calls == [False]
 
 
 class Odd(AgentState[Any]):
@@ -184,15 +188,17 @@ class Odd(AgentState[Any]):
     met: NotRequired[Annotated[str, NamedBarrierValue(str, {"a", "b"})]]
 
 
-def test_the_state_is_read_if_a_channel_is_of_an_unknown_kind(call: Run, taken: list[bool]) -> None:
+def test_the_state_is_read_if_a_channel_is_of_an_unknown_kind(
+    call: Run, with_calls: list[bool]
+) -> None:
     looking = Looking()
     model = ScriptedChatModel([asked(1), "Done."])
     call(create_agent(model, [looking.look], state_schema=Odd), ASK)
-    assert taken == []
+    assert with_calls == [False]
     assert len(looking.seen) == 1
 
 
-def test_the_state_is_read_when_a_thread_is_resumed(call: Run, taken: list[bool]) -> None:
+def test_the_state_is_read_when_a_thread_is_resumed(call: Run, with_calls: list[bool]) -> None:
     looking, saver = Looking(), InMemorySaver()
 
     def agent(*steps: Any, **options: Any) -> Any:
@@ -201,7 +207,7 @@ def test_the_state_is_read_when_a_thread_is_resumed(call: Run, taken: list[bool]
 
     call(agent(asked(1), interrupt_before=["tools"]), ASK, THREAD)
     call(agent("Done."), None, THREAD)
-    assert taken == [False]
+    assert with_calls == [False]
     assert looking.seen[-1]["messages"] == [("human", "Well?"), ("ai", "")]
 
 
@@ -221,7 +227,7 @@ def test_tools_see_what_was_written_while_the_thread_waited(call: Run) -> None:
     assert looking.seen[0]["log"] == ["before", "after", "meanwhile"]
 
 
-def test_a_call_that_is_resumed_reads_the_state_again(call: Run, taken: list[bool]) -> None:
+def test_a_call_that_is_resumed_reads_the_state_again(call: Run, with_calls: list[bool]) -> None:
     seen = []
 
     def ask(state: Annotated[Any, InjectedState]) -> str:
@@ -234,7 +240,7 @@ def test_a_call_that_is_resumed_reads_the_state_again(call: Run, taken: list[boo
     call(agent, ASK, THREAD)
     call(agent, Command(resume="yes"), THREAD)
     assert seen[0] == seen[1]
-    assert taken == [True, False]
+    assert with_calls == [True, False]
 
 
 def test_a_layer_that_changes_its_state_does_not_change_the_thread(call: Run) -> None:
@@ -255,21 +261,17 @@ def test_a_layer_that_changes_its_state_does_not_change_the_thread(call: Run) ->
     assert outcome["log"] == ["before", "after"] * 2
 
 
-def test_the_cache_is_bounded() -> None:
-    sent = StateCache({"messages"})
-    state = {"messages": [AIMessage("", tool_calls=asked(1))], "flash": "passes"}
-    lists = [[{"id": str(i)}] for i in range(StateCache.SIZE + 1)]
-    for calls in lists:
-        assert sent.caching(lambda _, calls=calls: [Send("tools", calls)])(state)
-    assert sent.pop(lists[0]) is None
-    assert sent.pop(lists[1]) == {"messages": state["messages"]}
-    assert sent.pop(lists[1]) is None
-    assert sent.pop([{"id": "2"}]) is None
+def test_a_checkpoint_holds_the_calls_without_the_state() -> None:
+    calls = CallsWithState([{"id": "1"}], {"messages": ["kept out"]})
+    serializer = JsonPlusSerializer()
+    sent = serializer.loads_typed(serializer.dumps_typed(Send("tools", calls)))
+    for copy in (sent.arg, pickle.loads(pickle.dumps(calls)), deepcopy(calls)):
+        assert type(copy) is list
+        assert copy == [{"id": "1"}]
 
 
-def test_nothing_is_cached_if_the_last_message_is_not_from_the_model() -> None:
-    sent = StateCache({"messages"})
+def test_calls_are_sent_without_the_state_if_the_last_message_is_not_from_the_model() -> None:
     calls: list[Any] = [{"id": "1"}]
     state = {"messages": [AIMessage(""), ToolMessage("", tool_call_id="0")]}
-    sent.caching(lambda _: [Send("tools", calls)])(state)
-    assert sent.pop(calls) is None
+    (send,) = sending_state(lambda *_: [Send("tools", calls)], {"messages"})(state)
+    assert send.arg is calls
