@@ -273,5 +273,5 @@ def test_a_checkpoint_holds_the_calls_without_the_state() -> None:
 def test_calls_are_sent_without_the_state_if_the_last_message_is_not_from_the_model() -> None:
     calls: list[Any] = [{"id": "1"}]
     state = {"messages": [AIMessage(""), ToolMessage("", tool_call_id="0")]}
-    (send,) = sending_state(lambda *_: [Send("tools", calls)], {"messages"})(state)
-    assert send.arg is calls
+    sends: Any = sending_state(lambda *_: [Send("tools", calls)], {"messages"})(state)
+    assert sends[0].arg is calls
