@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -67,6 +68,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"))
         if is_hypothesis_test(getattr(item, "function", None)) or _laws_within(item.path):
             item.add_marker("law")
+    items[:] = [item for item in items if item.path.stem not in FLOWS or _is_its_turn(item)]
+
+
+FLOWS = frozenset(
+    f"test_{name}"
+    for name in (
+        "context_editing", "final_answer", "model_fallback", "model_refusal", "model_retry",
+        "model_router", "provider_conversion", "provider_tool_search", "tool_call_limit",
+        "tool_emulator", "tool_retry", "tool_selection",
+    )
+)  # fmt: skip
+"""Tests of built-ins that are flows, which cannot know whether a run is sync or async.
+
+So each test of them runs in one of the two modes, chosen by its name. `test_any_stack.py` runs all
+of them both ways, and `test_flows.py` flows themselves.
+"""
+
+
+def _is_its_turn(item: pytest.Item) -> bool:
+    """Whether a test of a flow runs in this mode; a test without modes always does."""
+    modes = getattr(getattr(item, "callspec", None), "params", {})
+    mode = modes.get("call", modes.get("collect"))
+    name = item.nodeid.partition("[")[0]
+    return mode is None or (crc32(name.encode()) % 2 == 0) == (mode == "sync")
 
 
 @pytest.hookimpl(wrapper=True)

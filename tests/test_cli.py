@@ -394,6 +394,13 @@ class Terminal:
             self._shown += os.read(self._ours, 4096).decode()
         return self._shown
 
+    def press_ctrl_c(self) -> None:
+        """Send SIGINT, and again if nothing follows: just before `input` waits, Python keeps it."""
+        for _ in range(6):
+            self.process.send_signal(signal.SIGINT)
+            if select.select([self._ours], [], [], 5)[0]:
+                return
+
     def type(self, text: str) -> None:
         os.write(self._ours, text.encode())
 
@@ -419,7 +426,7 @@ def test_ctrl_c_at_the_prompt_leaves_the_review_open(tmp_path: Path, provider: N
     place = tmp_path / "w"
     with Terminal("--model", "fake:desk", "--workspace", place) as terminal:
         terminal.read_until("[approve/reject]: ")
-        terminal.process.send_signal(signal.SIGINT)
+        terminal.press_ctrl_c()
         terminal.read_until("Stopped. The same command continues in")
         assert terminal.process.wait(30) == STOPPED
     asked = ["--ask", "Hello", "--decide", "reject", "--model", "fake:desk"]
