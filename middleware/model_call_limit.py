@@ -22,7 +22,7 @@ from agent_factory import (
 )
 
 from ._shared.final_answer import final_message, request_final_answer, used_up
-from ._shared.messages import given_up
+from ._shared.messages import results_of_pending_calls
 from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ModelCallLimitExceededError", "ModelCallLimitMiddleware", "ModelCallLimitState"]
@@ -124,7 +124,10 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
         message = self._final_message(*_counts(state))
         if message is None:
             return None
-        return {"messages": [*given_up(state["messages"]), message], "jump_to": "end"}
+        return {
+            "messages": [*results_of_pending_calls(state["messages"]), message],
+            "jump_to": "end",
+        }
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(

@@ -43,7 +43,7 @@ from agent_factory import (
 )
 
 from ._shared.final_answer import asks_for_retry, final_message, request_final_answer, used_up
-from ._shared.messages import error_result, given_up, last_turn, unanswered
+from ._shared.messages import error_result, last_turn, results_of_pending_calls, unanswered
 from ._shared.validation import check_choice, check_limits
 
 __all__ = ["ToolCallLimitExceededError", "ToolCallLimitMiddleware", "ToolCallLimitState"]
@@ -280,7 +280,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         stop = self._own_stop(state)
         if stop is None or (self.exit_behavior == "answer" and not stop["done"]):
             return None  # `around_model` asks for the last answer.
-        messages: list[Any] = given_up(state["messages"])
+        messages: list[Any] = results_of_pending_calls(state["messages"])
         if not stop["done"]:
             counts = stop["thread_count"], stop["run_count"]
             if self.exit_behavior == "error":

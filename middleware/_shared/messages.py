@@ -136,7 +136,7 @@ def unanswered(message: AIMessage | None, tail: Sequence[AnyMessage]) -> list[To
     return [call for call in calls if call["id"] not in answered]
 
 
-def given_up(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
+def results_of_pending_calls(messages: Sequence[AnyMessage]) -> list[ToolMessage]:
     """Results for the calls of the last turn that will not run because the run ends."""
     message, tail = last_turn(messages)
     answered = {m.tool_call_id for m in tail if isinstance(m, ToolMessage)}

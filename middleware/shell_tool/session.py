@@ -35,14 +35,14 @@ class Job(Future[T]):
     def __init__(self, work: Work[T]) -> None:
         super().__init__()
         self._work = work
-        self._given_up = False
+        self._stop_requested = False
 
     def run(self, supervisor: ShellSupervisor, abandoned: Cancelled) -> bool:
         """Do the work, in the session's thread; return whether the session can go on."""
         if not self.set_running_or_notify_cancel():
             return True
         try:
-            self.set_result(self._work(supervisor, lambda: self._given_up or abandoned()))
+            self.set_result(self._work(supervisor, lambda: self._stop_requested or abandoned()))
         except BaseException as error:
             self.set_exception(error)
             return False
@@ -55,7 +55,7 @@ class Job(Future[T]):
 
     def cancel(self) -> bool:
         """Do not start the work, or stop it."""
-        self._given_up = True
+        self._stop_requested = True
         return super().cancel()
 
     def result(self, timeout: float | None = None) -> T:
