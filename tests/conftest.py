@@ -60,15 +60,20 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m law` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark laws, and ignore build warnings in tests of built-ins, which try every order."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark laws, and leave out the second mode of flows.
+
+    Build warnings are ignored in tests of built-ins, which try every order.
+    """
     builtins = Path(__file__).parent / "middleware"
     for item in items:
         if builtins in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"))
         if is_hypothesis_test(getattr(item, "function", None)) or _laws_within(item.path):
             item.add_marker("law")
-    items[:] = [item for item in items if item.path.stem not in FLOWS or _is_its_turn(item)]
+    left = [item for item in items if item.path.stem in FLOWS and not _is_its_turn(item)]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 FLOWS = frozenset(

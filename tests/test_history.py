@@ -335,6 +335,21 @@ def test_without_a_run_or_messages_nothing_is_remembered() -> None:
     assert seen.of(run, []) == 0
 
 
+def test_what_another_node_of_the_run_remembers_meanwhile_does_not_count() -> None:
+    seen, run = ValidatedPrefix(), object()
+    messages = with_ids([user()])
+    seen.remember(run, messages)
+
+    class Meanwhile(list[Any]):
+        """A history during whose comparison a parallel node validates a longer one."""
+
+        def __getitem__(self, at: Any) -> Any:
+            seen.remember(run, [*messages, user(), user()])
+            return super().__getitem__(at)
+
+    assert seen.of(run, Meanwhile([*messages, ai("a")])) == 1
+
+
 def test_a_run_that_ended_is_forgotten() -> None:
     seen, run, other = ValidatedPrefix(), object(), object()
     messages = with_ids([user()])

@@ -137,24 +137,25 @@ class ValidatedPrefix:
 
     def __init__(self) -> None:
         @lru_cache(self.SIZE)
-        def validated(run: object) -> list[AnyMessage]:
-            return []
+        def record(run: object) -> list[Sequence[AnyMessage]]:
+            # Parallel nodes of a run share it, so its one item is replaced and never changed.
+            return [[]]
 
-        self._validated = validated
+        self._record = record
 
     def of(self, run: object, messages: Sequence[AnyMessage]) -> int:
         """Return how many of the first messages the run has validated and not changed since."""
-        validated = self._validated(run)
+        (validated,) = self._record(run)
         return len(validated) if messages[: len(validated)] == validated else 0
 
     def remember(self, run: object, messages: Sequence[AnyMessage]) -> None:
         """Record that a run has validated all these messages."""
         if run is not None:
-            self._validated(run)[:] = messages
+            self._record(run)[0] = messages
 
     def forget(self, run: object) -> None:
         """Drop the record of a run."""
-        self._validated(run).clear()
+        self._record(run)[0] = []
 
 
 def is_explanation(message: BaseMessage) -> bool:
