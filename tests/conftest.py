@@ -23,7 +23,7 @@ from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import Runtime
 
 import agent_factory
-from agent_factory import ToolNode
+from agent_factory import ToolNode, review
 from agent_factory.testing import ScriptedChatModel
 
 Run = Callable[..., Any]
@@ -71,8 +71,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"))
         if is_hypothesis_test(getattr(item, "function", None)) or _laws_within(item.path):
             item.add_marker("law")
-    left = [item for item in items if item.path.stem in FLOWS and not _is_its_turn(item)]
-    config.hook.pytest_deselected(items=left)
+    left = {item for item in items if item.path.stem in FLOWS and not _is_its_turn(item)}
+    config.hook.pytest_deselected(items=[*left])
     items[:] = [item for item in items if item not in left]
 
 
@@ -163,6 +163,21 @@ def call(request: pytest.FixtureRequest) -> Run:
 
     def a(agent: Any, *args: Any, **kwargs: Any) -> Any:
         return asyncio.run(agent.ainvoke(*args, **kwargs))
+
+    return sync if request.param == "sync" else a
+
+
+@pytest.fixture(params=["sync", "async"])
+def act(request: pytest.FixtureRequest) -> Run:
+    """Call a function of `review`, sync or async, on the thread "1": `act("approve", agent)`."""
+
+    thread: Any = {"configurable": {"thread_id": "1"}}
+
+    def sync(name: str, agent: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return getattr(review, name)(agent, thread, *args, **kwargs)
+
+    def a(name: str, agent: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return asyncio.run(getattr(review, f"a{name}")(agent, thread, *args, **kwargs))
 
     return sync if request.param == "sync" else a
 

@@ -1,4 +1,4 @@
-"""Tools and schemas that many tests use, and short ways to read a result.
+"""Tools, schemas and plans that many tests use, and short ways to read a result.
 
 Test files import it as `samples`: pytest puts this folder on the path (`pythonpath` in
 pyproject.toml).
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import strategies as st
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from agent_factory import AgentMiddleware, Topology, hook_config, plan_agent
+from agent_factory.topology.model import JUMPS, Call, Hook, Layer, Phase, Shape, Tool
+from agent_factory.topology.model import ToolKind as Kind
 
 
 def add(a: int, b: int) -> int:
@@ -65,3 +68,30 @@ def full_plan() -> Topology:
         middleware=[Guard(), Guard(name="other")],
         response_format={"title": "Answer", "type": "object"},
     )
+
+
+def shapes(*, unique_layers: bool = False) -> st.SearchStrategy[Shape]:
+    """Shapes of agents, with hooks, layers and tools of every kind."""
+    jumps = st.frozensets(st.sampled_from(JUMPS))
+    hooks = st.lists(
+        st.builds(Hook, st.sampled_from("ABC"), st.sampled_from(Phase), jumps),
+        unique_by=lambda hook: hook.node,
+    )
+    layers = st.lists(
+        st.builds(Layer, st.sampled_from("ABC"), st.sampled_from(Call), st.just("x")),
+        unique=unique_layers,
+    )
+    tools = st.lists(
+        st.builds(Tool, st.sampled_from("tuv"), st.sampled_from(Kind), st.booleans()),
+        unique_by=lambda tool: tool.name,
+    )
+    return st.builds(_shape, hooks, layers, tools, st.booleans())
+
+
+def _shape(hooks: list[Hook], layers: list[Layer], tools: list[Tool], provider: bool) -> Shape:
+    has_tools = any(tool.kind is Kind.CLIENT for tool in tools)
+    if not has_tools:  # what create_agent refuses
+        hooks = [Hook(h.owner, h.phase, h.can_jump_to - {"tools"}) for h in hooks]
+    structured = provider or any(tool.kind is Kind.OUTPUT for tool in tools)
+    answers = structured or any(layer.call is Call.MODEL for layer in layers)
+    return Shape(tuple(hooks), tuple(layers), has_tools, answers, structured, tuple(tools))

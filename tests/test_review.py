@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -20,19 +19,6 @@ from agent_factory.testing import ScriptedChatModel, assert_valid_history
 Act = Callable[..., Any]
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-@pytest.fixture(params=["sync", "async"])
-def act(request: pytest.FixtureRequest) -> Act:
-    """Call a helper, or its asynchronous twin: `act("approve", agent, ...)`."""
-
-    def sync(name: str, agent: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return getattr(review, name)(agent, THREAD, *args, **kwargs)
-
-    def a(name: str, agent: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return asyncio.run(getattr(review, f"a{name}")(agent, THREAD, *args, **kwargs))
-
-    return sync if request.param == "sync" else a
 
 
 @pytest.fixture(params=["batched", "per_call"])

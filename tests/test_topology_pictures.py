@@ -34,6 +34,7 @@ from agent_factory.topology.render.figure import LETTER, Figure, figure_of
 from agent_factory.topology.render.html import page
 from agent_factory.topology.render.layout import Layout, Route, read_layout, to_dot
 from agent_factory.topology.render.svg import DAY, NIGHT, Theme, draw
+from samples import Guard
 
 # Some jumps here cause warnings when the agent is built; these tests are about their targets.
 pytestmark = pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
@@ -52,21 +53,6 @@ def find(query: str) -> str:
 def answer(text: str) -> str:
     """Answer."""
     return text
-
-
-class Guard(AgentMiddleware):
-    @hook_config(can_jump_to=["end"])
-    def before_model(self, state: Any, runtime: Any) -> None:
-        """Look."""
-
-    def after_agent(self, state: Any, runtime: Any) -> None:
-        """Look."""
-
-    def around_model(self, request: Any) -> Any:
-        return (yield request)
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
 
 
 def full() -> Topology:

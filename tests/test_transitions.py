@@ -5,25 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from agent_factory import AgentMiddleware, create_agent, hook_config, plan_agent, topology_of
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Topology, plan
 from agent_factory.topology.model import (
     END,
-    JUMPS,
     MODEL,
     TOOLS,
-    Call,
     Hook,
-    Layer,
     Phase,
     Shape,
     Tool,
 )
 from agent_factory.topology.model import ToolKind as Kind
 from agent_factory.topology.transitions import Reason, TransitionReason
+from samples import shapes
 
 
 def why(plan: Topology, source: str, target: str) -> list[str]:
@@ -111,29 +108,6 @@ def test_the_edge_to_the_next_node_is_rendered_without_a_reason() -> None:
         "A.before_model -> model",
         "A.before_model -> __end__  [jump: A]",
     ]
-
-
-def shapes() -> st.SearchStrategy[Shape]:
-    jumps = st.frozensets(st.sampled_from(JUMPS))
-    hooks = st.lists(
-        st.builds(Hook, st.sampled_from("ABC"), st.sampled_from(Phase), jumps),
-        unique_by=lambda hook: hook.node,
-    )
-    layers = st.lists(st.builds(Layer, st.sampled_from("ABC"), st.sampled_from(Call), st.just("x")))
-    tools = st.lists(
-        st.builds(Tool, st.sampled_from("tuv"), st.sampled_from(Kind), st.booleans()),
-        unique_by=lambda tool: tool.name,
-    )
-    return st.builds(_shape, hooks, layers, tools, st.booleans())
-
-
-def _shape(hooks: list[Hook], layers: list[Layer], tools: list[Tool], provider: bool) -> Shape:
-    has_tools = any(tool.kind is Kind.CLIENT for tool in tools)
-    if not has_tools:  # what create_agent refuses
-        hooks = [Hook(h.owner, h.phase, h.can_jump_to - {"tools"}) for h in hooks]
-    structured = provider or any(tool.kind is Kind.OUTPUT for tool in tools)
-    answers = structured or any(layer.call is Call.MODEL for layer in layers)
-    return Shape(tuple(hooks), tuple(layers), has_tools, answers, structured, tuple(tools))
 
 
 @given(shapes())
