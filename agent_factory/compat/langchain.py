@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from operator import methodcaller
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from agent_factory.compat.conversion import (
@@ -25,11 +25,18 @@ from agent_factory.hooks.flows import then
 from agent_factory.topology.model import Phase
 from agent_factory.types import ModelRequest
 
+if TYPE_CHECKING:
+    from langchain_core.tools import BaseTool
+
 Method = Callable[..., Any]
 
 
 class LangChainMiddleware(Protocol):
     """Middleware of LangChain's base class, as far as type checkers need to know it."""
+
+    @property
+    def tools(self) -> Sequence[BaseTool]:
+        """Its tools. This library's middleware may have functions and dicts, so none matches."""
 
     @property
     def name(self) -> str:

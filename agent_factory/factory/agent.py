@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
     from langgraph.types import Checkpointer
 
-    from agent_factory.compat.langchain import AnyMiddleware
+    from agent_factory.compat.langchain import AnyMiddleware, LangChainMiddleware
+    from agent_factory.hooks.base import AgentMiddleware
     from agent_factory.structured_output.strategies import ResponseFormat
     from agent_factory.types import (
         AgentState,
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
         OutputAgentState,
         ResponseT,
     )
+
+    StackMember = (
+        AgentMiddleware[Any, ContextT, Any] | AgentMiddleware[Any, None, Any] | LangChainMiddleware
+    )
+    """A middleware for the context of the agent, or one that declares none."""
 
 CONFIG: RunnableConfig = {
     # High, so that limits with a clear message, such as ModelCallLimitMiddleware, apply before
@@ -64,7 +70,7 @@ def create_agent(
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
     *,
     system_prompt: str | SystemMessage | None = None,
-    middleware: Sequence[AnyMiddleware] = (),
+    middleware: Sequence[StackMember[ContextT]] = (),
     response_format: dict[str, Any] | UnionType | None = None,
     state_schema: type[AgentState[Any]] | None = None,
     context_schema: type[ContextT] | None = None,
@@ -89,7 +95,7 @@ def create_agent(
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
     *,
     system_prompt: str | SystemMessage | None = None,
-    middleware: Sequence[AnyMiddleware] = (),
+    middleware: Sequence[StackMember[ContextT]] = (),
     response_format: ResponseFormat[ResponseT] | type[ResponseT],
     state_schema: type[AgentState[Any]] | None = None,
     context_schema: type[ContextT] | None = None,

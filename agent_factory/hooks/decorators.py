@@ -5,18 +5,69 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from langchain_core.messages import SystemMessage
 
 from agent_factory.errors import ArgumentError, BadReturn, describe
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.types import AgentState, JumpTo, ModelRequest
+from agent_factory.types import (
+    AgentState,
+    ContextT,
+    JumpTo,
+    ModelRequest,
+    ModelResponse,
+    ResponseT,
+    StateT,
+)
+
+if TYPE_CHECKING:
+    from langchain_core.messages import ToolMessage
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.prebuilt.tool_node import ToolCallRequest
+    from langgraph.runtime import Runtime
+    from langgraph.types import Command
+
+    from agent_factory.hooks.base import HookResult
+    from agent_factory.hooks.flows import Flow
+    from agent_factory.types import ModelCallResult
+
+    HookFunction = (
+        Callable[[StateT, Runtime[ContextT]], HookResult | Awaitable[HookResult]]
+        | Callable[[StateT], HookResult | Awaitable[HookResult]]
+        | Callable[[StateT, Runtime[ContextT], RunnableConfig], HookResult | Awaitable[HookResult]]
+    )
+    """Function that can be a hook."""
+
+    ModelLayerFunction = (
+        Callable[
+            [ModelRequest[ContextT], Callable[[ModelRequest[ContextT]], ModelResponse[ResponseT]]],
+            ModelCallResult[ResponseT],
+        ]
+        | Callable[
+            [
+                ModelRequest[ContextT],
+                Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT]]],
+            ],
+            Awaitable[ModelCallResult[ResponseT]],
+        ]
+        | Callable[[ModelRequest[ContextT]], Flow[ModelCallResult[ResponseT]]]
+    )
+    """Function that can be a layer around model calls: sync, async, or a flow."""
+
+    ToolResult = ToolMessage | Command[Any]
+    ToolLayerFunction = (
+        Callable[[ToolCallRequest, Callable[[ToolCallRequest], ToolResult]], ToolResult]
+        | Callable[
+            [ToolCallRequest, Callable[[ToolCallRequest], Awaitable[ToolResult]]],
+            Awaitable[ToolResult],
+        ]
+        | Callable[[ToolCallRequest], Flow[ToolResult]]
+    )
+    """Function that can be a layer around tool calls: sync, async, or a flow."""
 
 Function = Callable[..., Any]
 Tools = Sequence[Any] | None
-
-_Decorator = Callable[[Function], AgentMiddleware[Any, Any]]
 
 _FLOW_OF = {"wrap_model_call": "around_model", "wrap_tool_call": "around_tool"}
 
@@ -81,9 +132,8 @@ def _name_of(func: Function) -> str:
 
 
 class _MiddlewareDecorator:
-    def __init__(self, slot: str, summary: str) -> None:
+    def __init__(self, slot: str) -> None:
         self._slot = slot
-        self.__doc__ = f"{summary}\n\n{type(self).__doc__}"
 
     def _decorate(self, func: Function | None, **options: Any) -> Any:
         if func is None:
@@ -94,8 +144,9 @@ class _MiddlewareDecorator:
 class HookDecorator(_MiddlewareDecorator):
     """Turn a function of `(state, runtime)` that returns a state update or None into a middleware.
 
-    A coroutine function serves async runs only. A plain function serves both; in async runs it is
-    called in a thread. Use the decorator with or without arguments:
+    The function may also take the state alone, or `config` as well. A coroutine function serves
+    async runs only. A plain function serves both; in async runs it is called in a thread. Use the
+    decorator with or without arguments:
 
     >>> @before_model(can_jump_to=["end"])
     ... def stop_when_long(state, runtime):
@@ -105,7 +156,9 @@ class HookDecorator(_MiddlewareDecorator):
     """
 
     @overload
-    def __call__(self, func: Function) -> AgentMiddleware[Any, Any]: ...
+    def __call__(
+        self, func: HookFunction[StateT, ContextT]
+    ) -> AgentMiddleware[StateT, ContextT]: ...
     @overload
     def __call__(
         self,
@@ -115,10 +168,10 @@ class HookDecorator(_MiddlewareDecorator):
         tools: Tools = None,
         can_jump_to: Sequence[JumpTo] | None = None,
         name: str | None = None,
-    ) -> _Decorator: ...
+    ) -> Callable[[HookFunction[StateT, ContextT]], AgentMiddleware[StateT, ContextT]]: ...
     def __call__(
         self,
-        func: Function | None = None,
+        func: Any = None,
         *,
         state_schema: type[Any] | None = None,
         tools: Tools = None,
@@ -139,7 +192,7 @@ class HookDecorator(_MiddlewareDecorator):
         )
 
 
-class LayerDecorator(_MiddlewareDecorator):
+class ModelLayerDecorator(_MiddlewareDecorator):
     """Turn a function of `(request, handler)` that returns a response into a middleware.
 
     A coroutine function serves async runs, a plain function sync runs. A generator function of
@@ -152,7 +205,9 @@ class LayerDecorator(_MiddlewareDecorator):
     """
 
     @overload
-    def __call__(self, func: Function) -> AgentMiddleware[Any, Any]: ...
+    def __call__(
+        self, func: ModelLayerFunction[ContextT, ResponseT]
+    ) -> AgentMiddleware[Any, ContextT, ResponseT]: ...
     @overload
     def __call__(
         self,
@@ -161,10 +216,12 @@ class LayerDecorator(_MiddlewareDecorator):
         state_schema: type[Any] | None = None,
         tools: Tools = None,
         name: str | None = None,
-    ) -> _Decorator: ...
+    ) -> Callable[
+        [ModelLayerFunction[ContextT, ResponseT]], AgentMiddleware[Any, ContextT, ResponseT]
+    ]: ...
     def __call__(
         self,
-        func: Function | None = None,
+        func: Any = None,
         *,
         state_schema: type[Any] | None = None,
         tools: Tools = None,
@@ -181,12 +238,58 @@ class LayerDecorator(_MiddlewareDecorator):
         return self._decorate(func, state_schema=state_schema, tools=tools, name=name)
 
 
-before_agent = HookDecorator("before_agent", "Run a function once when a run starts.")
-before_model = HookDecorator("before_model", "Run a function before each call of the model.")
-after_model = HookDecorator("after_model", "Run a function after each call of the model.")
-after_agent = HookDecorator("after_agent", "Run a function once when a run ends.")
-wrap_model_call = LayerDecorator("wrap_model_call", "Wrap each call of the model in a function.")
-wrap_tool_call = LayerDecorator("wrap_tool_call", "Wrap each tool call in a function.")
+class ToolLayerDecorator(_MiddlewareDecorator):
+    """Turn a function of `(request, handler)` that returns a tool's result into a middleware.
+
+    A coroutine function serves async runs, a plain function sync runs. A generator function of
+    `(request)` is a flow and serves both:
+
+    >>> @wrap_tool_call
+    ... def again(request):
+    ...     result = yield request
+    ...     return (yield request) if result.status == "error" else result
+    """
+
+    @overload
+    def __call__(self, func: ToolLayerFunction) -> AgentMiddleware[Any, Any]: ...
+    @overload
+    def __call__(
+        self,
+        func: None = None,
+        *,
+        state_schema: type[Any] | None = None,
+        tools: Tools = None,
+        name: str | None = None,
+    ) -> Callable[[ToolLayerFunction], AgentMiddleware[Any, Any]]: ...
+    def __call__(
+        self,
+        func: Any = None,
+        *,
+        state_schema: type[Any] | None = None,
+        tools: Tools = None,
+        name: str | None = None,
+    ) -> Any:
+        """Return the middleware, or a decorator if `func` is missing; see `wrap_model_call`."""
+        return self._decorate(func, state_schema=state_schema, tools=tools, name=name)
+
+
+before_agent = HookDecorator("before_agent")
+"""Turn a function of `(state, runtime)` into a middleware that runs it once when a run starts."""
+
+before_model = HookDecorator("before_model")
+"""Turn a function of `(state, runtime)` into a middleware that runs it before each model call."""
+
+after_model = HookDecorator("after_model")
+"""Turn a function of `(state, runtime)` into a middleware that runs it after each model call."""
+
+after_agent = HookDecorator("after_agent")
+"""Turn a function of `(state, runtime)` into a middleware that runs it once when a run ends."""
+
+wrap_model_call = ModelLayerDecorator("wrap_model_call")
+"""Turn a function of `(request, handler)` into a middleware that wraps each model call in it."""
+
+wrap_tool_call = ToolLayerDecorator("wrap_tool_call")
+"""Turn a function of `(request, handler)` into a middleware that wraps each tool call in it."""
 
 
 def dynamic_prompt(
