@@ -14,6 +14,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import AgentMiddleware, create_agent, hook_config, plan_agent
+from agent_factory.hooks.introspection import is_empty
 from agent_factory.middleware import (
     BudgetMiddleware,
     ContextEditingMiddleware,
@@ -100,10 +101,11 @@ def bare_hooks(stack: list[Member]) -> list[Member]:
 
     A node that may jump has an edge that looks whether it did, so the bare one declares the same.
     """
-    hooks = plan_agent([add], middleware=stack).hooks
-    return [
+    hooks = plan_agent(tools=[add], middleware=stack).hooks
+    bare = [
         _bare(member, [hook for hook in hooks if hook.owner == member.name]) for member in stack
     ]
+    return [member for member in bare if not is_empty(member)]
 
 
 def _bare(member: Member, hooks: list[Hook]) -> Member:

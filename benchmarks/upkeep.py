@@ -82,7 +82,7 @@ def _checking() -> Iterator[dict[str, Contender]]:
     """The warnings of a build alone, and the build with them."""
     factory = ours()
     members = factory.middleware(HOOKS, MANY)
-    topology = plan_agent([add], middleware=members)
+    topology = plan_agent(tools=[add], middleware=members)
     yield {
         "checks": Contender(lambda: list(collect_warnings(members, topology, None, False))),
         "all of it": Contender(lambda: _create(factory, [add], members)),

@@ -15,7 +15,7 @@ from agent_factory import (
     plan_agent,
     wrap_model_call,
 )
-from agent_factory.errors import BUILD_CODES, SpecError, SpecErrors
+from agent_factory.errors import BUILD_CODES, ArgumentError, SpecError, SpecErrors
 from agent_factory.testing import ScriptedChatModel
 from samples import add
 
@@ -270,3 +270,37 @@ def test_the_messages_of_spec_errors(snapshot: Any) -> None:
     """One look at all of it: a change of words is a change that users read."""
     prose = "\n\n".join(str(refused(arguments)) for *_, arguments in MISTAKES)
     assert re.sub(" at 0x[0-9a-f]+", "", prose) == snapshot
+
+
+UNKNOWN_ARGUMENTS = {
+    "prompt": "Write system_prompt=...",
+    "state_modifier": "Write system_prompt=...",
+    "memory": "Write checkpointer=...",
+    "output_type": "Write response_format=...",
+    "pre_model_hook": "Write middleware=[...] with a middleware with before_model.",
+    "system_promt": "Did you mean system_prompt?",
+    "flavour": "It takes model, tools, system_prompt,",
+}
+
+
+@pytest.mark.parametrize("build", [create_agent, plan_agent])
+@pytest.mark.parametrize(("name", "hint"), UNKNOWN_ARGUMENTS.items())
+def test_an_unknown_argument_is_refused_with_what_to_write(
+    build: Any, name: str, hint: str
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        build(model=ScriptedChatModel(), **{name: 1})
+    assert caught.value.reason == f"is not an argument of {build.__name__}."
+    assert caught.value.hint.startswith(hint)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_a_plan_takes_the_arguments_of_an_agent() -> None:
+    assert plan_agent(ScriptedChatModel(), [add]) == plan_agent(tools=[add])
+    assert plan_agent("openai:gpt-5", [add]) == plan_agent(tools=[add])
+
+
+@pytest.mark.parametrize("build", [create_agent, plan_agent])
+def test_tools_in_the_place_of_the_model_are_refused(build: Any) -> None:
+    with pytest.raises(ArgumentError, match="Pass the model first, then the tools"):
+        build([add])

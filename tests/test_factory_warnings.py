@@ -178,13 +178,13 @@ def test_a_misspelt_tool_gets_a_suggestion() -> None:
         expected_tools = ("fnd",)
 
     with pytest.raises(SpecError) as caught:
-        plan_agent([find], middleware=[Limit()], strict=True)
+        plan_agent(tools=[find], middleware=[Limit()], strict=True)
     assert caught.value.hint == "Did you mean 'find'?"
 
 
 def test_strict_raises_warnings_with_the_errors() -> None:
     with pytest.raises(SpecError) as caught:
-        plan_agent([find], middleware=[Reviewer(), Jumper(), Misspelt()], strict=True)
+        plan_agent(tools=[find], middleware=[Reviewer(), Jumper(), Misspelt()], strict=True)
     assert [error.code for error in caught.value.errors] == ["AF105", "AF201", "AF210"]
 
 

@@ -6,11 +6,20 @@ from typing import Any
 
 import pytest
 
-from agent_factory import AgentMiddleware, create_agent, hook_config
+from agent_factory import (
+    AgentFactoryWarning,
+    AgentMiddleware,
+    AgentState,
+    Ordering,
+    create_agent,
+    hook_config,
+    plan_agent,
+)
 from agent_factory.errors import ArgumentError, SpecError, SpecErrors
-from agent_factory.hooks.introspection import hooks_of, layers_of, validate_middleware
+from agent_factory.hooks.introspection import hooks_of, is_empty, layers_of, validate_middleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Call, Hook, Layer, Phase
+from samples import add
 
 PHASES = [str(phase) for phase in Phase]
 WRAPS = ["wrap_model_call", "wrap_tool_call"]
@@ -53,10 +62,8 @@ def test_a_middleware_without_methods_has_nothing_to_run() -> None:
     """A4: a hook that is not overridden makes no node."""
     assert hooks_of(AgentMiddleware()) == []
     assert layers_of(AgentMiddleware()) == []
-    assert list(create_agent(ScriptedChatModel(), middleware=[made()]).nodes) == [
-        "__start__",
-        "model",
-    ]
+    agent = create_agent(ScriptedChatModel(), middleware=[made()], ignore=["AF212"])
+    assert list(agent.nodes) == ["__start__", "model"]
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -347,3 +354,62 @@ def test_unused_hooks_have_to_be_known() -> None:
         create_agent(ScriptedChatModel(), middleware=[Guard("before_modle")])
     with pytest.raises(ArgumentError, match=r"Guard\.unused"):
         create_agent(ScriptedChatModel(), middleware=[Guard(1)])
+
+
+NAMES_OF_OTHERS = {
+    "beforeModel": "before_model",
+    "async_before_model": "abefore_model",
+    "a_before_model": "abefore_model",
+    "pre_model_hook": "before_model",
+    "post_model_hook": "after_model",
+    "on_tool_call": "wrap_tool_call",
+    "modify_model_request": "wrap_model_call",
+    "wrapToolCall": "wrap_tool_call",
+}
+
+
+@pytest.mark.parametrize(("name", "meant"), NAMES_OF_OTHERS.items())
+def test_a_hook_in_the_spelling_of_another_library_is_refused(name: str, meant: str) -> None:
+    (error,) = validate_middleware(made(**{name: hook}))
+    assert (error.code, error.subject) == ("AF105", f"Mine.{name}")
+    assert f"Did you mean {meant}?" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("state_shema", "state_schema"), ("need_checkpointer", "needs_checkpointer")],
+)
+def test_a_misspelt_attribute_is_refused(name: str, meant: str) -> None:
+    (error,) = validate_middleware(made(**{name: AgentState, "before_model": hook}))
+    assert (error.code, error.subject) == ("AF105", f"Mine.{name}")
+    assert f"Did you mean {meant}?" in error.hint
+
+
+def test_other_names_of_a_class_are_its_own() -> None:
+    helpers = {"tool": hook, "model": 3, "after": hook, "on_error": hook, "schema": AgentState}
+    assert list(validate_middleware(made(before_model=hook, **helpers))) == []
+
+
+def test_tools_as_a_method_are_refused_with_what_to_write() -> None:
+    made_so = made(tools=lambda self: [])
+    with pytest.raises(ArgumentError, match=r"Mine\.tools: must be .* Decorate .* with @property"):
+        create_agent(ScriptedChatModel(), middleware=[made_so])
+
+
+EMPTY_BUT_DECLARED: list[dict[str, Any]] = [
+    {"tools": [add]},
+    {"ordering": Ordering(requires=("Other",))},
+    {"expected_tools": ("add",)},
+    {"state_schema": type("Own", (AgentState,), {})},
+    {"around_tool": flow},
+]
+
+
+@pytest.mark.parametrize("namespace", EMPTY_BUT_DECLARED)
+def test_a_middleware_that_declares_something_is_not_empty(namespace: dict[str, Any]) -> None:
+    assert not is_empty(made(**namespace))
+
+
+def test_a_middleware_that_does_nothing_at_all_is_a_warning() -> None:
+    with pytest.warns(AgentFactoryWarning, match=r"^\[AF212\] Mine: does nothing"):
+        plan_agent(middleware=[made(look=hook)])

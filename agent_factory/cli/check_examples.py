@@ -284,5 +284,14 @@ check(tools=[find], middleware=[Limit()])""",
 check(middleware=[Keeps()], checkpointer=None)""",
         "Give the agent a checkpointer. Ignore this inside a graph that has one.",
     ),
+    "AF212": Example(
+        """class Empty(AgentMiddleware):
+    def look(self, state, runtime):
+        return None
+
+
+check(middleware=[Empty()])""",
+        "Define a hook such as `before_model` in its class, or remove it from the stack.",
+    ),
 }
 """The examples, by code."""

@@ -106,7 +106,7 @@ def texts(result: Any) -> list[str]:
 
 
 def test_its_hooks_and_layers_are_in_the_plan() -> None:
-    plan = plan_agent([find], middleware=[$name()])
+    plan = plan_agent(tools=[find], middleware=[$name()])
     assert [str(hook.phase) for hook in plan.hooks] == [$hooks]
     assert [layer.method for layer in plan.layers] == [$layers]
 

@@ -13,7 +13,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
 from agent_factory.errors import ArgumentError, SpecError, raise_all
-from agent_factory.factory.arguments import UNKNOWN, make_spec, wrong_type
+from agent_factory.factory.arguments import UNKNOWN, make_spec, unknown_arguments, wrong_type
 from agent_factory.factory.wiring import AgentGraph, wire
 from agent_factory.fused.agent import FusedAgent
 from agent_factory.fused.planning import plan_fusion
@@ -139,6 +139,7 @@ def create_agent(
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
     fused: bool | Literal["turn"] = False,
+    **unknown: Any,
 ) -> Any:
     """Build an agent: a model in a loop with tools, with a stack of middleware around it.
 
@@ -191,6 +192,8 @@ def create_agent(
     >>> agent.invoke({"messages": [("user", "2 + 3?")]})["messages"][-1].text
     'It is 5.'
     """
+    if unknown:
+        raise_all(unknown_arguments(create_agent, unknown))
     services = {
         "checkpointer": checkpointer,
         "store": store,
@@ -253,6 +256,7 @@ def node_names(names: Sequence[str] | Literal["*"] | None) -> list[str] | Litera
 
 
 def plan_agent(
+    model: Any = None,
     tools: Sequence[Any] | None = None,
     *,
     system_prompt: str | SystemMessage | None = None,
@@ -274,10 +278,12 @@ def plan_agent(
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
     fused: bool | Literal["turn"] = False,
+    **unknown: Any,
 ) -> Topology:
     """Return the plan of the agent that `create_agent` would build from these arguments.
 
     It makes the same checks. Those that need a checkpointer are made if `checkpointer` is given.
+    The model may be left out, because a plan does not depend on it.
 
     Raises:
         SpecError: As `create_agent`.
@@ -288,7 +294,10 @@ def plan_agent(
     >>> plan_agent().nodes
     ('model',)
     """
+    if unknown:
+        raise_all(unknown_arguments(plan_agent, unknown))
     spec = make_spec(
+        model=None if isinstance(model, str) else model,
         tools=tools,
         system_prompt=system_prompt,
         middleware=middleware,

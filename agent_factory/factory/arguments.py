@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from collections import Counter
@@ -33,7 +34,13 @@ from agent_factory.errors import (
     raise_all,
 )
 from agent_factory.hooks.base import AgentMiddleware
-from agent_factory.hooks.introspection import Bound, hooks_of, layers_of, validate_middleware
+from agent_factory.hooks.introspection import (
+    Bound,
+    hooks_of,
+    is_empty,
+    layers_of,
+    validate_middleware,
+)
 from agent_factory.hooks.ordering import check_order
 from agent_factory.runtime.routing import Rules
 from agent_factory.runtime.spec import AgentSpec
@@ -92,7 +99,7 @@ def make_spec(
         format_ = _attempt(from_langchain_format, response_format, mistakes)
     outputs = output_tools(format_)
     given: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
-    given += [(member.name, tool) for member in members for tool in member.tools or ()]
+    given += [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
     toolbox, clashes = sort_tools(given, outputs)
     hooks = tuple(bound for m in members for bound in hooks_of(m))
     layers = tuple(bound for m in members for bound in layers_of(m))
@@ -161,7 +168,10 @@ def _chat_model(model: Any) -> Any:
     can_call_tools = isinstance(model, Runnable) and callable(getattr(model, "bind_tools", None))
     if isinstance(model, BaseChatModel | None) or can_call_tools:
         return model
-    raise wrong_type("model", "a chat model", model, "Pass a chat model or 'provider:name'.")
+    hint = "Pass a chat model or 'provider:name'."
+    if _is_list(model):
+        hint = "Pass the model first, then the tools; or write tools=[...]."
+    raise wrong_type("model", "a chat model", model, hint)
 
 
 def _attempt(make: Callable[[Any], T], value: Any, mistakes: list[SpecError]) -> T | None:
@@ -226,6 +236,42 @@ def wrong_types(
         if nodes not in (None, "*") and not _is_list(nodes):
             hint = f"Pass {argument}=['model'], for example."
             yield wrong_type(argument, "a list of node names or '*'", nodes, hint)
+
+
+_OTHER_NAMES = {
+    **dict.fromkeys(("prompt", "state_modifier", "messages_modifier"), "system_prompt"),
+    **dict.fromkeys(("output_schema", "output_type", "response_schema"), "response_format"),
+    "config_schema": "context_schema",
+    "llm": "model",
+    "memory": "checkpointer",
+    "verbose": "debug",
+}
+"""Arguments of other agent builders, by the name of ours."""
+
+_MIDDLEWARE_FOR = {
+    "pre_model_hook": "a middleware with before_model",
+    "post_model_hook": "a middleware with after_model",
+    "max_iterations": "ModelCallLimitMiddleware(run_limit=...)",
+    "interrupt_on": "HumanInTheLoopMiddleware(interrupt_on=...)",
+}
+"""Arguments of other agent builders, by the middleware that does the same."""
+
+
+def unknown_arguments(function: Callable[..., Any], names: Iterable[str]) -> list[SpecError]:
+    """Return an error for each keyword argument that a function does not have."""
+    known = [name for name in inspect.signature(function).parameters if name != "unknown"]
+    mistakes: list[SpecError] = []
+    for name in names:
+        hint = f"It takes {', '.join(known)}."
+        if close := get_close_matches(name, known, n=1):
+            hint = f"Did you mean {close[0]}?"
+        if name in _OTHER_NAMES:
+            hint = f"Write {_OTHER_NAMES[name]}=..."
+        elif name in _MIDDLEWARE_FOR:
+            hint = f"Write middleware=[...] with {_MIDDLEWARE_FOR[name]}."
+        reason = f"is not an argument of {function.__name__}."
+        mistakes.append(ArgumentError(name, reason, hint))
+    return mistakes
 
 
 def _is_list(value: Any) -> bool:
@@ -391,6 +437,13 @@ def collect_warnings(
                 code="AF207",
             )
     for member in members:
+        if is_empty(member):
+            yield BuildWarning(
+                member.name,
+                "does nothing: it has no hook, layer, tool, state key or declaration.",
+                "Define a hook such as before_model in its class, or remove it from the stack.",
+                code="AF212",
+            )
         if checkpointer is None and member.needs_checkpointer:
             yield BuildWarning(
                 member.name,

@@ -132,8 +132,9 @@ def _name_of(func: Function) -> str:
 
 
 class _MiddlewareDecorator:
-    def __init__(self, slot: str) -> None:
+    def __init__(self, slot: str, summary: str) -> None:
         self._slot = slot
+        self.__doc__ = f"{summary}\n\n{type(self).__doc__}"
 
     def _decorate(self, func: Function | None, **options: Any) -> Any:
         if func is None:
@@ -273,22 +274,22 @@ class ToolLayerDecorator(_MiddlewareDecorator):
         return self._decorate(func, state_schema=state_schema, tools=tools, name=name)
 
 
-before_agent = HookDecorator("before_agent")
+before_agent = HookDecorator("before_agent", "Run a function once when a run starts.")
 """Turn a function of `(state, runtime)` into a middleware that runs it once when a run starts."""
 
-before_model = HookDecorator("before_model")
+before_model = HookDecorator("before_model", "Run a function before each call of the model.")
 """Turn a function of `(state, runtime)` into a middleware that runs it before each model call."""
 
-after_model = HookDecorator("after_model")
+after_model = HookDecorator("after_model", "Run a function after each call of the model.")
 """Turn a function of `(state, runtime)` into a middleware that runs it after each model call."""
 
-after_agent = HookDecorator("after_agent")
+after_agent = HookDecorator("after_agent", "Run a function once when a run ends.")
 """Turn a function of `(state, runtime)` into a middleware that runs it once when a run ends."""
 
-wrap_model_call = ModelLayerDecorator("wrap_model_call")
+wrap_model_call = ModelLayerDecorator("wrap_model_call", "Wrap each model call in a function.")
 """Turn a function of `(request, handler)` into a middleware that wraps each model call in it."""
 
-wrap_tool_call = ToolLayerDecorator("wrap_tool_call")
+wrap_tool_call = ToolLayerDecorator("wrap_tool_call", "Wrap each tool call in a function.")
 """Turn a function of `(request, handler)` into a middleware that wraps each tool call in it."""
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from langgraph.config import get_config
@@ -40,9 +42,19 @@ _ATTRIBUTES: dict[str, tuple[type[Any], ...]] = {
     "ordering": (Ordering,),
     "needs_checkpointer": (bool,),
 }
+_ATTRIBUTE_NAMES = (*_ATTRIBUTES, "state_schema", "expected_tools", "unused")
+"""Every attribute of a middleware that a build reads, except for its name."""
 
 _PREFIXES = ("before_", "after_", "wrap_", "around_")
 _LOOKS_LIKE_A_HOOK = (*_PREFIXES, *(f"a{prefix}" for prefix in _PREFIXES))
+_OTHER_NAMES = {
+    "pre_model_hook": "before_model",
+    "post_model_hook": "after_model",
+    "modify_model_request": "wrap_model_call",
+    "on_model_call": "wrap_model_call",
+    "on_tool_call": "wrap_tool_call",
+}
+"""Hooks of other agent builders, by the name of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +160,13 @@ def _method(middleware: AgentMiddleware[Any, Any], name: str) -> Callable[..., A
     return method
 
 
+def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
+    """Whether a middleware defines nothing that an agent uses, and misspells nothing either."""
+    cls: Any = type(middleware)
+    defaults = all(getattr(middleware, n) is getattr(AgentMiddleware, n) for n in _ATTRIBUTE_NAMES)
+    return defaults and not any(_method(middleware, n) for n in _SLOTS) and not _misspelt(cls)
+
+
 def _declared_jumps(method: Callable[..., Any] | None) -> list[Any]:
     declared = getattr(method, "__can_jump_to__", ())
     # A string is one wrong value, not one for each letter.
@@ -187,7 +206,9 @@ def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
         value = getattr(middleware, name)
         if not isinstance(value, kinds):
             expected = " or ".join(kind.__name__ for kind in kinds)
-            yield ArgumentError(f"{owner}.{name}", f"must be {expected}, got {describe(value)}.")
+            reason = f"must be {expected}, got {describe(value)}."
+            hint = f"Decorate `def {name}` with @property." if inspect.ismethod(value) else ""
+            yield ArgumentError(f"{owner}.{name}", reason, hint)
     for name in ("expected_tools", "unused"):
         value = getattr(middleware, name)
         if value != () and not is_strings(value):  # () is the default, in nearly every class
@@ -211,12 +232,29 @@ def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
             f"Define it in the class, or decorate a function with {decorators.get(name, name)}.",
             code="AF105",
         )
-    for name in sorted(set(dir(type(middleware))) - set(dir(AgentMiddleware))):
-        if name.startswith(_LOOKS_LIKE_A_HOOK) and callable(getattr(middleware, name, None)):
-            for similar in get_close_matches(name, _SLOTS, n=1, cutoff=0.75):
-                reason = "is not a hook, so it would never run."
-                hint = f"Did you mean {similar}? Start the name of a helper with an underscore."
-                yield SpecError(f"{middleware.name}.{name}", reason, hint, code="AF105")
+    cls: Any = type(middleware)  # mypy takes the __hash__ of instances for that of the class
+    for name, meant in _misspelt(cls):
+        reason = "is not a hook, so it would never run."
+        if meant in _ATTRIBUTE_NAMES:
+            reason = "is not an attribute of a middleware, so nothing would read it."
+        hint = f"Did you mean {meant}? Start the name of a helper with an underscore."
+        yield SpecError(f"{middleware.name}.{name}", reason, hint, code="AF105")
+
+
+@lru_cache(maxsize=256)  # comparing names takes longer than all other checks of a class
+def _misspelt(cls: type[Any]) -> list[tuple[str, str]]:
+    """Return names of a class that resemble a hook, a layer or an attribute, with what is meant."""
+    found = []
+    for name in sorted(set(dir(cls)) - set(dir(AgentMiddleware))):
+        if name.startswith("_"):
+            continue
+        spelling = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+        spelling = _OTHER_NAMES.get(spelling, re.sub("^(async|a)_", "a", spelling))
+        known, cutoff = list(_ATTRIBUTE_NAMES), 0.9
+        if callable(getattr(cls, name)) and spelling.startswith(_LOOKS_LIKE_A_HOOK):
+            known, cutoff = list(_SLOTS), 0.75
+        found += [(name, meant) for meant in get_close_matches(spelling, known, 1, cutoff)]
+    return found
 
 
 def _mode_error(name: str, method: Callable[..., Any]) -> tuple[str, str] | None:

@@ -60,7 +60,7 @@ def each_stack(stacks: Mapping[str, Stack]) -> pytest.MarkDecorator:
     ```python
     @each_stack({"base": [], "with retry": lambda: [ModelRetryMiddleware()]})
     def test_the_plan_stays(agent_stack, topology_snapshot):
-        assert plan_agent(tools, middleware=agent_stack) == topology_snapshot
+        assert plan_agent(tools=tools, middleware=agent_stack) == topology_snapshot
     ```
     """
     if not isinstance(stacks, Mapping) or not stacks:

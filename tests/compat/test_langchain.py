@@ -250,7 +250,7 @@ def test_members_of_both_families_stand_in_any_order(call: Any) -> None:
 
 
 def test_the_plan_names_them_as_any_member() -> None:
-    plan = plan_agent([add], middleware=[Stopping(), Loud()])
+    plan = plan_agent(tools=[add], middleware=[Stopping(), Loud()])
     assert "Stopping.before_model" in plan.nodes
     assert [layer.owner for layer in plan.layers] == ["Loud"]
     assert topology_of(create_agent(ScriptedChatModel([]), [add], middleware=[Stopping(), Loud()]))

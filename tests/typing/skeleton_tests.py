@@ -33,7 +33,7 @@ def texts(result: Any) -> list[str]:
 
 
 def test_its_hooks_and_layers_are_in_the_plan() -> None:
-    plan = plan_agent([find], middleware=[AuditTrail()])
+    plan = plan_agent(tools=[find], middleware=[AuditTrail()])
     assert [str(hook.phase) for hook in plan.hooks] == [
         "before_agent",
         "before_model",
