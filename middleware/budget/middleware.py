@@ -185,7 +185,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         self.thread = thread or Limits()
         self.ledger = ledger
         self.exit_behavior = exit_behavior
-        self.needs_checkpointer = thread is not None or exit_behavior == "ask"
+        self.needs_checkpointer = bool(self.thread.given()) or exit_behavior == "ask"
         self.token_counter = token_counter
         limited = {*self.run.given(), *self.thread.given()}
         if ledger is not None:

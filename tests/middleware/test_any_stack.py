@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,18 +108,70 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
 """Each built-in, set up so that it acts soon. The shell and file search only bring tools."""
 
 
+def built_in_classes() -> set[type[Member]]:
+    import agent_factory.middleware as package
+
+    classes = {getattr(package, name) for name in package.__all__} - {AgentMiddleware}
+    return {c for c in classes if isinstance(c, type) and issubclass(c, AgentMiddleware)}
+
+
 def test_every_built_in_takes_part(tmp_path: Path) -> None:
     made = [make() for make in BUILT_INS.values()]
     made += [ShellToolMiddleware(), FilesystemFileSearchMiddleware(root_path=tmp_path)]
-    import agent_factory.middleware as package
+    assert {type(member) for member in made} == built_in_classes()
 
-    classes = {getattr(package, name) for name in package.__all__}
-    ours = {
-        c
-        for c in classes
-        if isinstance(c, type) and issubclass(c, AgentMiddleware) and c is not AgentMiddleware
-    }
-    assert {type(member) for member in made} == ours
+
+LASTING = ("thread", "interrupt_")
+"""How the parameters begin that only make sense with what is kept between runs of a thread."""
+
+NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
+    BudgetMiddleware: [
+        {"thread": Limits(turns=4)},
+        {"run": Limits(turns=4), "exit_behavior": "ask"},
+    ],
+    HumanInTheLoopMiddleware: [
+        {"interrupt_on": {"find": True}},
+        {"interrupt_on": {"find": True}, "interrupt_mode": "per_call"},
+    ],
+    ModelCallLimitMiddleware: [{"thread_limit": 3}, {"thread_limit": 3, "run_limit": 1}],
+    ToolCallLimitMiddleware: [{"thread_limit": 3}, {"tool_name": "find", "thread_limit": 3}],
+}
+"""Arguments with which a built-in depends on what is kept between runs of a thread."""
+
+NEED_NONE: list[Callable[[], Member]] = [
+    lambda: BudgetMiddleware(run=Limits(turns=4), thread=Limits()),
+    *(make for name, make in BUILT_INS.items() if name != "review"),
+    ShellToolMiddleware,
+    lambda: FilesystemFileSearchMiddleware(root_path="."),
+]
+
+
+def checkpointer_warnings(member: Member) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        create_agent(model([]), [find, break_down], middleware=[member])
+    return [str(one.message) for one in caught if "[AF211]" in str(one.message)]
+
+
+@pytest.mark.parametrize("kind", NEED_A_CHECKPOINTER)
+def test_what_depends_on_earlier_runs_of_a_thread_asks_for_a_checkpointer(
+    kind: type[Member],
+) -> None:
+    for arguments in NEED_A_CHECKPOINTER[kind]:
+        (warning,) = checkpointer_warnings(kind(**arguments))
+        assert "needs a checkpointer" in warning
+
+
+@pytest.mark.parametrize("make", NEED_NONE)
+def test_what_depends_on_one_run_asks_for_no_checkpointer(make: Callable[[], Member]) -> None:
+    assert checkpointer_warnings(make()) == []
+
+
+def test_every_argument_about_a_thread_is_tested_for_its_checkpointer() -> None:
+    for kind in built_in_classes():
+        lasting = {n for n in inspect.signature(kind).parameters if n.startswith(LASTING)}
+        tested = {name for given in NEED_A_CHECKPOINTER.get(kind, []) for name in given}
+        assert lasting <= tested, kind
 
 
 Answer = list[tuple[str, int]] | str
