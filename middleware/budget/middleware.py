@@ -38,11 +38,11 @@ from agent_factory.middleware._shared.token_counter import (
     check_token_counter,
     tokens_sent,
 )
-from agent_factory.middleware._shared.validation import check_choice, check_number
+from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
 
 from .ledger import Ledger, NoLedger, Reservation
 from .limits import BOUGHT, Account, BudgetExceededError, Limits, Spent
-from .prices import Price, PriceFunction, Prices, amount_of, name_of, tokens, usage_of
+from .prices import Price, PriceFunction, Prices, amount_of, completed, name_of, tokens, usage_of
 from .state import BudgetState, CallAccounting, extra_key, thread_part
 
 _OVER = "the budget of this run is used up"
@@ -98,8 +98,8 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     A call of the model is made only if its least cost fits: the estimated tokens of its messages,
     its system prompt and its tools, and one token of an answer. Afterwards its actual cost is
-    recorded: by the usage that the model reports, including cache prices, or by estimate if it
-    reports none. A failed call is not recorded. So a limit is exceeded by at most one call, and
+    recorded: by the usage that the model reports, including cache prices; counts that it does not
+    report are estimated. A failed call is not recorded. So a limit is exceeded by at most one call, and
     turns and tool calls are never exceeded. On a shared ledger this holds for each agent: see
     `Ledger`.
 
@@ -187,6 +187,15 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         self.exit_behavior = exit_behavior
         self.needs_checkpointer = bool(self.thread.given()) or exit_behavior == "ask"
         self.token_counter = token_counter
+        self._count = token_counter
+        if token_counter is not count_tokens_approximately:  # whose counts are cached
+
+            def count(messages: Sequence[BaseMessage]) -> int:
+                number = token_counter(messages)
+                check_count("The result of token_counter", number, required=True)
+                return number
+
+            self._count = count
         limited = {*self.run.given(), *self.thread.given()}
         if ledger is not None:
             limited.update(ledger.limits.given())
@@ -364,7 +373,7 @@ class Plan:
         self._budget = budget
         self._request = request
         self._accounting = accounting
-        self._count = budget.token_counter
+        self._count = budget._count
 
     def choose_call(self) -> Call | BudgetExceededError:
         """The next call, with its least cost reserved; an error if none fits."""
@@ -400,15 +409,14 @@ class Plan:
         return refusals[0]
 
     def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Spent:
-        """The cost of a response: as the model reports it, by estimate if it reports no usage."""
+        """The cost of a response: as the model reports it, by estimate where it reports none."""
         spent, prices = Spent(), self._budget._recorded_prices
         for message in result:
             # `lc_source` marks what another middleware wrote instead of the model.
             if not isinstance(message, AIMessage) or "lc_source" in message.additional_kwargs:
                 continue
-            usage = message.usage_metadata
-            if not usage or not (tokens(usage, "input_tokens") or tokens(usage, "output_tokens")):
-                usage = usage_of(self._input_size, max(self._count([message]), 1))
+            count = partial(self._count, [message])
+            usage = completed(message.usage_metadata, lambda: self._input_size, count)
             usd = 0.0
             if prices:
                 asked = name_of(model, self._request.model_settings)

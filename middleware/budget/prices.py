@@ -226,6 +226,17 @@ def usage_of(read: int, written: int) -> UsageMetadata:
     return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
 
 
+def completed(
+    usage: UsageMetadata | None, read: Callable[[], int], written: Callable[[], int]
+) -> UsageMetadata:
+    """The usage that a model reports; counts that it lacks are estimated and are at least 1."""
+    known: Any = usage or {}
+    input_tokens = tokens(known, "input_tokens") or max(read(), 1)
+    output_tokens = tokens(known, "output_tokens") or max(written(), 1)
+    complete: Any = {**known, **usage_of(input_tokens, output_tokens)}
+    return complete
+
+
 def amount_of(usage: UsageMetadata, usd: float, *, turns: int = 0) -> Spent:
     """What a usage adds to a budget."""
     read, written = tokens(usage, "input_tokens"), tokens(usage, "output_tokens")

@@ -502,6 +502,15 @@ def test_a_model_that_reports_no_usage_is_recorded_by_estimate(ask: Ask) -> None
     assert ledger.spent.usd == pytest.approx(0.003)
 
 
+@pytest.mark.parametrize("count", [-1, 2.5, float("nan"), None, True])
+def test_a_token_counter_that_returns_no_amount_is_named(ask: Ask, count: Any) -> None:
+    budget = BudgetMiddleware(run=Limits(total_tokens=100), token_counter=lambda _: count)
+    model = ScriptedChatModel(["never"])
+    with pytest.raises(ValueError, match="result of token_counter must be a whole number"):
+        ask(create_agent(model, middleware=[budget]))
+    assert not model.requests
+
+
 def test_only_what_came_since_the_last_answer_is_counted(ask: Ask) -> None:
     counted: list[int] = []
 
