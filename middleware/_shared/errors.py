@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 from langgraph.errors import GraphBubbleUp
@@ -26,6 +27,28 @@ def format_error(error: Exception) -> str:
     if len(text) > MAX_ERROR_TEXT:
         text = f"{text[:MAX_ERROR_TEXT]}..."
     return f"{kind}: {text}" if text else kind
+
+
+_TIMEOUT = re.compile(r"(Timeout|TimedOut|DeadlineExceeded)(Error|Exception|Expired)?$")
+_NOT_SENT = re.compile(r"(Connect|Connection|Pool)Timeout(Error)?$")
+"""Timeouts of a client that waited for a connection, so that nothing was sent."""
+
+
+def is_timeout(kind: type[BaseException]) -> bool:
+    """Whether exceptions of a type mean that an answer did not come in time.
+
+    Types are recognized by name, so that no client library needs to be imported: `TimeoutError`,
+    `httpx.ReadTimeout`, `requests.Timeout`, `openai.APITimeoutError`, `subprocess.TimeoutExpired`.
+    """
+    names = [base.__name__ for base in kind.__mro__]
+    return any(map(_TIMEOUT.search, names)) and not any(map(_NOT_SENT.match, names))
+
+
+def outcome_unknown(error: BaseException) -> bool:
+    """Whether a call that raised may have run: it timed out, or it was cancelled."""
+    if isinstance(error, GeneratorExit) and error.__context__ is not None:
+        error = error.__context__  # the control flow because of which a flow is closed
+    return is_timeout(type(error)) or not isinstance(error, Exception)
 
 
 def is_async(function: Any) -> bool:

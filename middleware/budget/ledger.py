@@ -18,6 +18,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
 
+from agent_factory.middleware._shared.errors import outcome_unknown
+
 from .limits import Account, BudgetExceededError, Limits, Spent
 from .prices import ModelName, Price, PriceFunction, Prices, amount_of, completed, usage_of
 
@@ -88,7 +90,9 @@ class Ledger:
     def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
         """Reserve what something will cost at least; use the result in a `with` statement.
 
-        Leaving the statement without `commit`, also by an exception, releases the reservation.
+        Leaving the statement without `commit`, also by an exception, releases the reservation. If
+        it is not known whether the call ran, because it was cancelled or timed out, the reserved
+        amounts are recorded.
 
         Args:
             least: What it costs at least. Seconds in it are ignored, because the ledger measures
@@ -106,7 +110,7 @@ class Ledger:
                 self._since = monotonic()
             number = next(self._numbers)
             self._open[number] = _without_seconds(least)
-        return Reservation(self, number)
+        return Reservation(self, number, least)
 
     def raise_limits(self, extra: Mapping[str, float]) -> None:
         """Raise the limits.
@@ -195,7 +199,7 @@ class NoLedger(Ledger):
         self._empty = self._account()
 
     def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
-        return Reservation(self, 0)
+        return Reservation(self, 0, least)
 
     def account(self) -> Account:
         return self._empty
@@ -205,9 +209,14 @@ class NoLedger(Ledger):
 
 
 class Reservation:
-    """Amounts reserved for a call until its cost is known. Made by `Ledger.reserve`."""
+    """Amounts reserved for a call until its cost is known. Made by `Ledger.reserve`.
 
-    def __init__(self, ledger: Ledger, number: int) -> None:
+    Attributes:
+        least: The reserved amounts.
+    """
+
+    def __init__(self, ledger: Ledger, number: int, least: Spent) -> None:
+        self.least = least
         self._ledger = ledger
         self._number = number
 
@@ -231,7 +240,8 @@ class Reservation:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._ledger._settle(self._number, _NOTHING)
+        may_have_run = error is not None and outcome_unknown(error)
+        self._ledger._settle(self._number, self.least if may_have_run else _NOTHING)
 
     def __repr__(self) -> str:
         return f"Reservation({self._number})"

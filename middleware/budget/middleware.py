@@ -29,7 +29,12 @@ from agent_factory import (
     ToolCallRequest,
     hook_config,
 )
-from agent_factory.middleware._shared.final_answer import final_message, request_final_answer
+from agent_factory.middleware._shared.errors import outcome_unknown
+from agent_factory.middleware._shared.final_answer import (
+    final_message,
+    final_request,
+    final_response,
+)
 from agent_factory.middleware._shared.interrupts import ask
 from agent_factory.middleware._shared.messages import error_result, last_turn, unanswered
 from agent_factory.middleware._shared.models import given_model
@@ -43,7 +48,14 @@ from agent_factory.middleware._shared.validation import check_choice, check_coun
 from .ledger import Ledger, NoLedger, Reservation
 from .limits import BOUGHT, Account, BudgetExceededError, Limits, Spent
 from .prices import Price, PriceFunction, Prices, amount_of, completed, name_of, tokens, usage_of
-from .state import BudgetState, CallAccounting, extra_key, thread_part
+from .state import (
+    BudgetState,
+    CallAccounting,
+    LastUpdates,
+    add_records,
+    extra_key,
+    thread_part,
+)
 
 _OVER = "the budget of this run is used up"
 _WARNING = (
@@ -99,8 +111,9 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     A call of the model is made only if its least cost fits: the estimated tokens of its messages,
     its system prompt and its tools, and one token of an answer. Afterwards its actual cost is
     recorded: by the usage that the model reports, including cache prices; counts that it does not
-    report are estimated. A failed call is not recorded. So a limit is exceeded by at most one call, and
-    turns and tool calls are never exceeded. On a shared ledger this holds for each agent: see
+    report are estimated. A failed call is not recorded. Of a call that was cancelled or timed out,
+    the least cost is, because it may have been charged. So a limit is exceeded by at most one call,
+    and turns and tool calls are never exceeded. On a shared ledger this holds for each agent: see
     `Ledger`.
 
     Close to a limit, the model is warned once how much is left, then a cheaper model takes over,
@@ -211,6 +224,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         self._counts_tokens = not limited.isdisjoint(BOUGHT)
         self.prices = Prices(prices, needed=self._limits_usd)
         self._ledger = ledger or NoLedger()
+        self._updates = LastUpdates()
         self._warn_at = sorted(_share("warn_at", mark) for mark in marks)
         self._cheaper = None
         if cheaper is not None:
@@ -233,7 +247,9 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread."""
         update: dict[str, Any] = {"budget_clock": monotonic()}
-        if record := state.get("budget_run", {}).get(self.name):
+        record = (state.get("budget_run") or {}).get(self.name, {})
+        record = add_records(record, self._updates.missing(runtime, record, new_run=True))
+        if record:
             update["budget_thread"] = {self.name: thread_part(record)}
             update["budget_run"] = {self.name: None}
         return update
@@ -245,12 +261,13 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End a run that is over but was sent back to the model by a hook."""
-        if not (state.get("budget_run") or {}).get(self.name, {}).get("over"):
+        accounting = CallAccounting(self.name, state)
+        if not accounting.run.get("over"):
             return None
         message = state["messages"][-1]
         if isinstance(message, AIMessage) and not message.tool_calls:
             return {"jump_to": "end"}
-        return {"jump_to": "end", "messages": [final_message(_OVER, source="budget")]}
+        return {"jump_to": "end", "messages": [self._over(accounting)]}
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(
@@ -261,10 +278,10 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Make the call if it fits, and record its cost."""
-        accounting = CallAccounting(self.name, request.state, request.runtime)
+        accounting = CallAccounting(self.name, request.state, request.runtime, self._updates)
         plan = Plan(self, request, accounting)
         if accounting.run.get("over"):
-            return final_message(_OVER, source="budget")
+            return self._over(accounting)
         while isinstance(call := plan.choose_call(), BudgetExceededError):
             if self.exit_behavior == "error":
                 raise call
@@ -275,12 +292,19 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 )
         with call.reservation as reservation:
             began = monotonic()
-            response: ModelResponse[Any]
-            if call.last_because:
-                response = yield from request_final_answer(call.request, call.last_because)
-            else:
-                response = yield call.request
-            spent = plan.spent_on(call.request.model, response.result)
+            sent = call.request
+            if call.refused:
+                sent = final_request(sent, call.refused.explanation)
+            response: ModelResponse[Any] | None = None
+            try:
+                response = yield sent
+                assert response is not None
+                spent = plan.spent_on(call.request.model, response.result)
+            except BaseException as error:
+                if response is not None or outcome_unknown(error):
+                    reservation.commit(reservation.least)
+                    accounting.model_update(reservation.least.as_record(), ended=False)
+                raise
             unrecorded = spent
             if self.ledger is not None:
                 ids = [m.id for m in response.result if isinstance(m, AIMessage)]
@@ -293,9 +317,13 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             **spent.as_record(),
             "slowest": monotonic() - began,
             "warned": call.warned,
-            "over": int(bool(call.last_because)),
+            "over": int(call.refused is not None),
         }
-        return ExtendedModelResponse(response, Command(update=accounting.model_update(amounts)))
+        update = accounting.model_update(amounts)
+        if call.refused:
+            reason = BudgetExceededError(plan.accounts(), call.refused.need).explanation
+            response = final_response(call.request, response, reason)
+        return ExtendedModelResponse(response, Command(update=update))
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run the tool if its call fits, and count it; return an error message otherwise."""
@@ -319,13 +347,24 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         with reserved as reservation:
             try:
                 result = yield request
-            except Exception:
-                reservation.commit(_ONE_TOOL_CALL)  # it ran
+            except BaseException as error:
+                if outcome_unknown(error):
+                    lost = self._updates.missing(request.runtime, accounting.run)
+                    lost = add_records(lost, _ONE_TOOL_CALL.as_record())
+                    self._updates.keep(request.runtime, accounting.run, lost, ended=False)
+                elif isinstance(error, Exception):
+                    reservation.commit(_ONE_TOOL_CALL)  # it ran
                 raise
             reservation.commit(_ONE_TOOL_CALL)
         accounting.add({"tool_calls": 1})
         results = result if isinstance(result, list) else [result]
         return [*results, Command(update=accounting.tool_update())]
+
+    def _over(self, accounting: CallAccounting) -> AIMessage:
+        """The message that ends a run which was over already."""
+        accounts = (*accounting.accounts(self.run, self.thread), self._ledger.account())
+        amounts = ", ".join(a.describe(name) for a in accounts for name in a.limits.given())
+        return final_message(f"{_OVER}: {amounts}", source="budget")
 
     def _ask_to_raise(self, accounting: CallAccounting, refused: BudgetExceededError) -> bool:
         """Interrupt to ask for higher limits; whether they were raised."""
@@ -361,7 +400,7 @@ class Call(NamedTuple):
     request: ModelRequest[Any]
     reservation: Reservation
     warned: float = 0  # the mark at which it warns the model; 0 for none
-    last_because: str = ""  # why it is the last call; empty if it is not
+    refused: BudgetExceededError | None = None  # why it is the last call; None if it is not
 
 
 class Plan:
@@ -377,7 +416,7 @@ class Plan:
 
     def choose_call(self) -> Call | BudgetExceededError:
         """The next call, with its least cost reserved; an error if none fits."""
-        budget, accounts = self._budget, self._accounts()
+        budget, accounts = self._budget, self.accounts()
         models = [self._request.model]
         if budget._cheaper is not None:
             if max(account.share(BOUGHT) for account in accounts) >= budget._cheaper_at:
@@ -392,7 +431,7 @@ class Plan:
                     continue
                 request = self._request_to(model, last=last)
                 if last:
-                    return Call(request, reserved, last_because=refusals[0].explanation)
+                    return Call(request, reserved, refused=refusals[0])
                 # The first call above a mark of `warn_at` warns the model.
                 marks, share = budget._warn_at, max(map(Account.share, accounts))
                 mark = max((mark for mark in marks if share >= mark), default=0.0)
@@ -424,7 +463,8 @@ class Plan:
             spent += amount_of(usage, usd, turns=1)
         return spent
 
-    def _accounts(self) -> tuple[Account, ...]:
+    def accounts(self) -> tuple[Account, ...]:
+        """The limits of the run, the thread and the ledger, with what is spent up to now."""
         own = self._accounting.accounts(self._budget.run, self._budget.thread)
         return (*own, self._budget._ledger.account())
 
@@ -486,7 +526,7 @@ class Plan:
             # Over many tokens, because a price function may round.
             price = (self._cost(model, size, 1001).usd - self._cost(model, size, 1).usd) / 1000
         least, keep = self._needs(model, size, last)
-        *own, ledger = self._accounts()
+        *own, ledger = self.accounts()
         left = [_output_tokens_left(account, least + keep, price) for account in own]
         # The least cost is already reserved in the ledger.
         left.append(_output_tokens_left(ledger, keep, price))

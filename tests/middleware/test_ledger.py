@@ -53,6 +53,14 @@ def test_a_reservation_is_committed_or_released() -> None:
     assert (ledger.spent.usd, ledger.spent.turns, ledger.reserved) == (0.25, 1, Spent())
 
 
+@pytest.mark.parametrize("signal", [asyncio.CancelledError, KeyboardInterrupt, TimeoutError])
+def test_what_was_reserved_is_spent_if_nobody_knows_whether_the_call_ran(signal: Any) -> None:
+    ledger = Ledger(Limits(usd=1))
+    with pytest.raises(signal), ledger.reserve(Spent(usd=0.4)):
+        raise signal
+    assert (ledger.spent.usd, ledger.reserved) == (0.4, Spent())
+
+
 def test_a_reservation_is_committed_once() -> None:
     ledger = Ledger(Limits())
     with ledger.reserve(Spent(turns=1)) as reservation:
