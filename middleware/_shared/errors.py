@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from contextvars import ContextVar
 from typing import Any
 
 from langgraph.errors import GraphBubbleUp
@@ -44,6 +45,11 @@ def is_timeout(kind: type[BaseException]) -> bool:
     return any(map(_TIMEOUT.search, names)) and not any(map(_NOT_SENT.match, names))
 
 
+UNKNOWN_OUTCOME = "It is not known whether the call ran."
+UNKNOWN_ADVICE = "Find that out before you make it again, or say that it is uncertain."
+"""What a model reads about a call that raised and may have run."""
+
+
 def outcome_unknown(error: BaseException) -> bool:
     """Whether a call that raised may have run: it timed out, or it was cancelled."""
     if isinstance(error, GeneratorExit) and error.__context__ is not None:
@@ -72,6 +78,35 @@ def are_exception_types(value: Any) -> bool:
         and not issubclass(kind, GraphBubbleUp)
         for kind in kinds
     )
+
+
+class FailureRecorder:
+    """Collects the failures that layers further in report to the model, within a `with` block.
+
+    A layer further out could not know of them otherwise: it receives a message, no exception.
+
+    Attributes:
+        errors: The exceptions, by the id of the tool call that failed.
+    """
+
+    def __init__(self) -> None:
+        self.errors: dict[str | None, Exception] = {}
+
+    def __enter__(self) -> FailureRecorder:
+        self._token = _recorder.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _recorder.reset(self._token)
+
+
+_recorder: ContextVar[FailureRecorder | None] = ContextVar("failure_recorder", default=None)
+
+
+def record_failure(call_id: str | None, error: Exception) -> None:
+    """Let the layer that records failures know of one that is reported to the model."""
+    if (recorder := _recorder.get()) is not None:
+        recorder.errors[call_id] = error
 
 
 def checked_text(owner: str, argument: str, text: Any) -> str:
