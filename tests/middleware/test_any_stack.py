@@ -7,17 +7,27 @@ import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from agent_factory import AgentMiddleware, OutputError, create_agent
+from agent_factory import (
+    AgentMiddleware,
+    ModelRequest,
+    ModelResponse,
+    OutputError,
+    ToolCallRequest,
+    arun,
+    create_agent,
+    run,
+)
 from agent_factory.middleware import (
     BudgetMiddleware,
     ClearToolUsesEdit,
@@ -174,6 +184,44 @@ def test_every_argument_about_a_thread_is_tested_for_its_checkpointer() -> None:
         assert lasting <= tested, kind
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize(
+    "name",
+    "budget fallback limit refusal retry router tool_error tool_limit tool_retry".split(),
+)
+def test_the_flows_of_a_built_in_run_outside_of_an_agent(name: str, mode: str) -> None:
+    """As tests of products call them; retries call a handler again that has failed."""
+    member: Any = BUILT_INS[name]()
+    asked = ToolCall(name="find", args={"query": "x"}, id="1", type="tool_call")
+    state: Any = {"messages": [AIMessage("", tool_calls=[asked])]}
+    model_request = ModelRequest(model=words(), messages=[HumanMessage("Hi")], state=state)
+    tool_request = ToolCallRequest(asked, tool(find), state, cast("Any", None))
+    answer = AIMessage("so")
+    for flow, request, result in (
+        ("around_model", model_request, ModelResponse([answer])),
+        ("around_tool", tool_request, ToolMessage("so", tool_call_id="1", name="find")),
+    ):
+        if getattr(type(member), flow, None) in (None, getattr(AgentMiddleware, flow, None)):
+            continue
+        results: list[Any] = [ConnectionError("down"), result]
+
+        def handler(_: Any, results: list[Any] = results) -> Any:
+            given = results.pop(0 if "retry" in name else -1)
+            if isinstance(given, Exception):
+                raise given
+            return given
+
+        async def ahandler(request: Any, handler: Any = handler) -> Any:
+            return handler(request)
+
+        steps = getattr(member, flow)(request)
+        if mode == "sync":
+            returned: Any = run(steps, handler)
+        else:
+            returned = asyncio.run(arun(steps, ahandler))
+        assert "so" in str(returned)
+
+
 Answer = list[tuple[str, int]] | str
 
 
@@ -249,16 +297,16 @@ def test_any_stack_keeps_histories_valid_and_ends(
     )
     config: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 400}
 
-    def run(value: Any) -> Any:
+    def answer(value: Any) -> Any:
         if mode == "sync":
             return agent.invoke(value, config)
         return asyncio.run(agent.ainvoke(value, config))
 
     for line in ("I am ada@example.com", "And now?"):
         try:
-            result = run({"messages": [("user", line)]})
+            result = answer({"messages": [("user", line)]})
             while "__interrupt__" in result:
-                result = run(Command(resume=decisions(result["__interrupt__"][0].value)))
+                result = answer(Command(resume=decisions(result["__interrupt__"][0].value)))
             assert agent.get_state(config).next == ()
         except OutputError:  # a Talker gives no structured answer, however often it is asked
             assert structured
