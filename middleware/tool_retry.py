@@ -147,7 +147,7 @@ class _Timeout:
     seconds: float
 
     def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-        """Call the tool in a thread of its own; a call that takes too long runs on there."""
+        """Call the tool in a new thread; a call that takes too long runs on there."""
         future: Future[Any] = Future()
         context = copy_context()
 

@@ -31,7 +31,7 @@ def format_error(error: Exception) -> str:
 
 
 _TIMEOUT = re.compile(r"(Timeout|TimedOut|DeadlineExceeded)(Error|Exception|Expired)?$")
-_NOT_SENT = re.compile(r"(Connect|Connection|Pool)Timeout(Error)?$")
+_NOT_SENT = re.compile(r"(Connect|Pool)Timeout(Error)?$|ConnectionTimeoutError$")
 """Timeouts of a client that waited for a connection, so that nothing was sent."""
 
 

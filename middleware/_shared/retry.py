@@ -108,7 +108,8 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         A call that may have run is repeated if it is idempotent, or if `retry_on` names the error.
         """
         waits: Iterator[float] | None = None
-        attempts, reasons = 0, []
+        attempts = 0
+        reasons: list[str] = []
         while True:
             try:
                 result: ResultT = yield request
@@ -167,7 +168,7 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
     def _names_timeout(self, error: Exception) -> bool:
         """Whether `retry_on` covers a timeout by its own type, or by a predicate."""
         kinds = self._kinds()
-        return not kinds or isinstance(error, tuple(filter(is_timeout, kinds)))
+        return not kinds or any(isinstance(error, kind) and is_timeout(kind) for kind in kinds)
 
     def _failure_text(self, error: Exception, failed: str, reasons: list[str], advice: str) -> str:
         """The text that stands in for a result after the last attempt, or raise the error."""

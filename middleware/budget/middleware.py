@@ -246,12 +246,14 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread."""
-        update: dict[str, Any] = {"budget_clock": monotonic()}
-        record = (state.get("budget_run") or {}).get(self.name, {})
-        record = add_records(record, self._updates.missing(runtime, record, new_run=True))
+        update: dict[str, Any] = {"budget_clock": monotonic(), "budget_run": {self.name: None}}
+        records = state.get("budget_run") or {}
+        record = records.get(self.name, {})
+        missing = self._updates.missing(runtime, record, new_run=True)
+        if self.name in records:  # the thread is kept, and had a run before
+            record = add_records(record, missing)
         if record:
             update["budget_thread"] = {self.name: thread_part(record)}
-            update["budget_run"] = {self.name: None}
         return update
 
     async def abefore_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:

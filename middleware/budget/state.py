@@ -89,7 +89,7 @@ class LastUpdates:
     MAX_THREADS = 4096  # a few hundred bytes each
 
     def __init__(self) -> None:
-        self._updates: dict[str, tuple[Record, Record, bool]] = {}
+        self._updates: dict[str | None, tuple[Record, Record, bool]] = {}
 
     def keep(self, runtime: Any, before: Record, added: Record, *, ended: bool) -> None:
         """Keep what a node adds to the record that it found; `ended` unless it was cancelled."""

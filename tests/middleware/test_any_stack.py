@@ -187,7 +187,10 @@ def test_every_argument_about_a_thread_is_tested_for_its_checkpointer() -> None:
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize(
     "name",
-    "budget fallback limit refusal retry router tool_error tool_limit tool_retry".split(),
+    [
+        *("budget", "fallback", "limit", "refusal", "retry", "router"),
+        *("tool_error", "tool_limit", "tool_retry"),
+    ],
 )
 def test_the_flows_of_a_built_in_run_outside_of_an_agent(name: str, mode: str) -> None:
     """As tests of products call them; retries call a handler again that has failed."""

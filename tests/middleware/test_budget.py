@@ -576,8 +576,8 @@ class Talks(BaseChatModel):
 
     def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         for number in range(10):
-            usage = {"input_tokens": 50, "output_tokens": 10, "total_tokens": 60}
-            message = AIMessageChunk("so ", usage_metadata=usage if number == 9 else None)
+            usage: Any = {"input_tokens": 50, "output_tokens": 10, "total_tokens": 60}
+            message = AIMessageChunk(content="so ", usage_metadata=usage if number == 9 else None)
             yield ChatGenerationChunk(message=message)
 
     async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
@@ -630,13 +630,19 @@ def test_abandoned_streams_use_up_the_budget_of_their_thread(abandon: Ask, ask: 
     assert ask(agent, other)["messages"][-1].text.startswith("so so")
 
 
+def test_a_thread_without_a_checkpointer_keeps_no_record(ask: Ask) -> None:
+    budget = BudgetMiddleware(thread=Limits(turns=1), exit_behavior="end")
+    agent = create_agent(ScriptedChatModel(["a", "b", "c"]), middleware=[budget])
+    assert [ask(agent, ONE)["messages"][-1].text for _ in range(3)] == ["a", "b", "c"]
+
+
 def test_an_abandoned_run_that_goes_on_has_spent_its_first_attempt(call: Ask) -> None:
     budget = BudgetMiddleware(run=Limits(turns=9))
     agent = create_agent(Talks(), middleware=[budget], **thread())
 
     async def abandon() -> None:
         for given in (GO_ON, None):
-            stream = agent.astream(given, ONE, stream_mode="messages")
+            stream: Any = agent.astream(given, ONE, stream_mode="messages")
             await anext(stream)
             await stream.aclose()
 
@@ -656,7 +662,7 @@ def test_a_call_that_timed_out_may_have_been_paid_for_and_one_that_failed_was_no
 ) -> None:
     ledger = Ledger(Limits(turns=9))
     model = ScriptedChatModel([error, "up"])
-    stack = [
+    stack: list[Any] = [
         ModelRetryMiddleware(initial_delay=0, jitter=False),
         BudgetMiddleware(run=Limits(turns=9), ledger=ledger),
     ]

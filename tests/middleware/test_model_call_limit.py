@@ -293,7 +293,7 @@ DIRECT: Any = {"messages": [], "run_model_call_count": 1, "thread_model_call_cou
 
 
 @pytest.mark.parametrize("limits", [{"run_limit": 1}, {"thread_limit": 1}])
-def test_its_hook_works_without_a_run(limits: dict[str, int]) -> None:
+def test_its_hook_works_without_a_run(limits: Any) -> None:
     """As tests of products call it."""
     update = ModelCallLimitMiddleware(**limits).before_model(DIRECT, cast("Any", None))
     assert update is not None

@@ -466,6 +466,14 @@ def test_several_instances_serve_several_tools(call: Any) -> None:
 UNKNOWN = "It is not known whether the call ran."
 
 
+class ConnectionTimeout(Exception):
+    """As search engines call a request that took too long."""
+
+
+class ConnectionTimeoutError(TimeoutError):
+    """As aiohttp calls a connection that took too long."""
+
+
 class SlowServerError(httpx.ReadTimeout):
     """A tool's own kind of timeout."""
 
@@ -479,10 +487,11 @@ class SlowServerError(httpx.ReadTimeout):
         requests.exceptions.ReadTimeout("slow"),
         subprocess.TimeoutExpired("curl", 1),
         SlowServerError("slow"),
+        ConnectionTimeout("slow"),
     ],
     ids=repr,
 )
-def test_a_call_that_may_have_run_is_not_repeated_and_the_model_is_told(
+def test_a_call_that_may_have_run_is_not_repeated_and_its_outcome_is_unknown(
     call: Any, error: Exception
 ) -> None:
     flaky = Flaky(error)
@@ -499,6 +508,7 @@ def test_a_call_that_may_have_run_is_not_repeated_and_the_model_is_told(
         httpx.ConnectTimeout("no"),
         httpx.PoolTimeout("no"),
         requests.exceptions.ConnectTimeout("no"),
+        ConnectionTimeoutError("no"),
     ],
     ids=repr,
 )
