@@ -656,6 +656,53 @@ def test_an_abandoned_run_that_goes_on_has_spent_its_first_attempt(call: Ask) ->
     assert records["budget_run"]["BudgetMiddleware"]["turns"] == 1
 
 
+def test_tools_of_a_cancelled_turn_use_up_the_budget_of_their_thread(ask: Ask) -> None:
+    begun: list[str] = []
+
+    async def hang() -> str:
+        """Hang."""
+        begun.append("hang")
+        await asyncio.sleep(60)
+        return "never"
+
+    hangs = [{"name": "hang", "args": {}}]
+    model = ScriptedChatModel([hangs * 2, [{"name": "look", "args": {}}], "Done."])
+    budget = BudgetMiddleware(thread=Limits(tool_calls=2), exit_behavior="end")
+    agent = create_agent(model, [hang, look], middleware=[budget], **thread())
+
+    async def abandon() -> None:
+        task = asyncio.create_task(agent.ainvoke(GO_ON, ONE))
+        while len(begun) < 2:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(abandon())
+    refused = [m for m in ask(agent, ONE)["messages"] if m.type == "tool"][-1]
+    assert "look did not run: 2 of 2 tool calls in this thread are used up" in refused.text
+
+
+def test_what_abandoned_streams_spent_is_kept_for_a_bounded_number_of_threads(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_factory.middleware.budget.state.LastUpdates.MAX_THREADS", 1)
+    budget = BudgetMiddleware(thread=Limits(turns=1), exit_behavior="end")
+    agent = create_agent(Talks(), middleware=[budget], **thread())
+
+    async def abandon() -> None:
+        for name in ("1", "2"):
+            stream: Any = agent.astream(
+                GO_ON, {"configurable": {"thread_id": name}}, stream_mode="messages"
+            )
+            await anext(stream)
+            await stream.aclose()
+
+    asyncio.run(abandon())
+    assert "used up" in ask(agent, {"configurable": {"thread_id": "2"}})["messages"][-1].text
+    assert "used up" not in ask(agent, ONE)["messages"][-1].text
+
+
 @pytest.mark.parametrize("error", [TimeoutError("slow"), ConnectionError("down")])
 def test_a_call_that_timed_out_may_have_been_paid_for_and_one_that_failed_was_not(
     ask: Ask, error: Exception
