@@ -104,6 +104,11 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
         ]
         self._handle = handle
 
+    @property
+    def models(self) -> list[Any]:
+        """The models to ask after the agent's own; a name is made into a model here."""
+        return [alternate.model for alternate in self._models]
+
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Ask the agent's model, then the others, until one answers."""
         failures: list[str] = []

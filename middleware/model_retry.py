@@ -10,14 +10,14 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from agent_factory import AgentMiddleware, AgentState, Flow, ModelRequest, ModelResponse
+from agent_factory import Flow, ModelRequest, ModelResponse
 
-from ._shared.retry import OnFailure, Retries, RetryOn
+from ._shared.retry import OnFailure, RetryMiddleware, RetryOn
 
 __all__ = ["ModelRetryMiddleware"]
 
 
-class ModelRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class ModelRetryMiddleware(RetryMiddleware):
     """Calls the model again if a call raises, with growing waits.
 
     After the last attempt the run ends with a message that names the failure, or with the
@@ -44,7 +44,8 @@ class ModelRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             same.
         initial_delay: The first wait in seconds.
         max_delay: The longest wait in seconds, jitter included. The default is a minute, because
-            providers limit calls per minute.
+            providers limit calls per minute. A wait is at least as long as the provider asks for in
+            `Retry-After`. If it asks for more than `max_delay`, the model is not called again.
         jitter: Draw each wait from between half of it and all of it, so that clients which failed
             together do not retry together.
         name: The name of this instance, if a stack has several.
@@ -72,18 +73,15 @@ class ModelRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         jitter: bool = True,
         name: str | None = None,
     ) -> None:
-        super().__init__(name=name)
-        self.max_retries = max_retries
         waits = (backoff_factor, initial_delay, max_delay, jitter)
-        self._retries = Retries(self.name, max_retries, retry_on, on_failure, *waits)
+        super().__init__(max_retries, retry_on, on_failure, *waits, name)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any] | AIMessage]:
         """Call the model until it answers, or no attempt is left."""
 
-        def failed(error: Exception) -> AIMessage:
-            text = self._retries.failure_text(
-                error, "The model call", "Nothing is lost: ask again later."
-            )
+        def reported(error: Exception, text: str) -> AIMessage:
             return AIMessage(text, additional_kwargs={"lc_source": "model_retry"})
 
-        return (yield from self._retries.around(request, failed))
+        advice = "Nothing is lost: ask again later."
+        retry = self._retry(request, "The model call", advice, reported, idempotent=True)
+        return (yield from retry)

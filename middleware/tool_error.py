@@ -26,7 +26,16 @@ from agent_factory import (
     TurnError,
 )
 
-from ._shared.errors import checked_text, format_error, is_async
+from ._shared.errors import (
+    UNKNOWN_ADVICE,
+    UNKNOWN_OUTCOME,
+    FailureRecorder,
+    checked_text,
+    format_error,
+    is_async,
+    outcome_unknown,
+    record_failure,
+)
 from ._shared.messages import error_result, tool_names
 
 __all__ = ["ToolErrorMiddleware"]
@@ -39,6 +48,10 @@ AOnError = Callable[[Exception, ToolCallRequest], Awaitable[str | ToolMessage]]
 class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
     """Turns the exception of a tool into a result with status "error", which the model reads.
 
+    Outside of a ToolRetryMiddleware it handles the last failure, also if that one's `on_failure` is
+    "continue". Without a handler, or if the handler raises that failure again, the report of the
+    retries is the result.
+
     Interrupts, handoffs, cancellation and KeyboardInterrupt propagate. So do this library's own
     errors (`AgentFactoryError`), such as a limit that should end the run or a layer that returned
     an invalid value: no tool raised them, and no model could correct them.
@@ -48,7 +61,7 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
             string, or a ToolMessage, which keeps its status and becomes the result of this call.
             It may raise the exception again to let it propagate. In an asynchronous run it is
             called in a thread. Default: the type and text of the exception, without a traceback,
-            and what the model can do.
+            and what the model can do; of a timeout, that the call may have run.
         aon_error: The same as a coroutine function, for asynchronous runs. If only `aon_error` is
             given, the agent can only run asynchronously.
         tools: The tools whose exceptions are handled, as names or BaseTool instances; None: all.
@@ -109,16 +122,33 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
             # Refuses a synchronous run before the first tool call, not only after one has failed.
             yield Invoke(self._handler, None)
         try:
-            return cast("Result", (yield request))
+            with FailureRecorder() as recorder:
+                result: Result = yield request
         except AgentFactoryError:
             raise
         except Exception as error:
-            answer = yield Invoke(self._handler, (error, request))
-            if isinstance(answer, ToolMessage):
-                fields = {"tool_call_id": call["id"], "name": answer.name or call["name"]}
-                return answer.model_copy(update=fields)
-            text = checked_text(self.name, "on_error", answer)
-            return error_result(call, text)
+            return (yield from self._handled(error, request))
+        # A ToolRetryMiddleware further in reports its last failure to the model.
+        failure = recorder.errors.get(call["id"])
+        is_report = isinstance(result, ToolMessage) and result.status == "error"
+        if failure is None or not is_report or self._handler.on_error is _default_text:
+            return result
+        try:
+            return (yield from self._handled(failure, request))
+        except Exception as error:
+            if error is not failure:
+                raise
+            record_failure(call["id"], failure)  # for a layer further out
+            return result
+
+    def _handled(self, error: Exception, request: ToolCallRequest) -> Flow[Result]:
+        """The result that the handler makes of an exception."""
+        call = request.tool_call
+        answer = yield Invoke(self._handler, (error, request))
+        if isinstance(answer, ToolMessage):
+            fields = {"tool_call_id": call["id"], "name": answer.name or call["name"]}
+            return answer.model_copy(update=fields)
+        return error_result(call, checked_text(self.name, "on_error", answer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +181,11 @@ class _Handler:
 
 
 def _default_text(error: Exception, request: ToolCallRequest) -> str:
-    return (
-        f"{request.tool_call['name']} failed with {format_error(error)}\nIf the arguments are the "
+    failed = f"{request.tool_call['name']} failed with {format_error(error)}\n"
+    if outcome_unknown(error):
+        return f"{failed}{UNKNOWN_OUTCOME} {UNKNOWN_ADVICE}"
+    return failed + (
+        "If the arguments are the "
         "cause, correct them and call it again; otherwise try another way, or say what could not "
         "be done."
     )

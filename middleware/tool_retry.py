@@ -6,27 +6,40 @@ reaches the thread.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from contextvars import copy_context
+from dataclasses import dataclass
+from threading import Thread
 from typing import Any
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
-from agent_factory import AgentMiddleware, AgentState, Flow, Ordering, ToolCallRequest
+from agent_factory import Flow, Ordering, ToolCallRequest
 
+from ._shared.errors import record_failure
 from ._shared.messages import error_result, tool_names
-from ._shared.retry import OnFailure, Retries, RetryOn
+from ._shared.retry import OnFailure, RetryMiddleware, RetryOn
+from ._shared.validation import check_number
 
 __all__ = ["ToolRetryMiddleware"]
 
 _ADVICE = "It may be unavailable for a while: go on without it, or say what could not be done."
 
 
-class ToolRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
+class ToolRetryMiddleware(RetryMiddleware):
     """Runs a tool again if a call raises, with growing waits.
 
     Use it only for tools that may run twice: a failed attempt may have done half of its work.
+
+    Nobody knows whether a call that timed out has run. So it is not repeated, and the model reads
+    that its outcome is unknown, unless `retry_on` names the type of the timeout (`TimeoutError`,
+    `httpx.ReadTimeout`), `retry_on` is a predicate, or `idempotent_tools` names the tool. A call
+    that could not connect (`ConnectionRefusedError`, `httpx.ConnectTimeout`) did not run, and is
+    repeated.
 
     Only an exception that reaches this layer is retried. A ToolMessage with status "error" is a
     result, whether the tool, a layer further in or `handle_tool_errors` made it. So leave
@@ -49,14 +62,21 @@ class ToolRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         backoff_factor: How much longer each wait is than the one before; 0 keeps all waits the
             same.
         initial_delay: The first wait in seconds.
-        max_delay: The longest wait in seconds, jitter included.
+        max_delay: The longest wait in seconds, jitter included. A wait is at least as long as the
+            server asks for in `Retry-After`. If it asks for more than `max_delay`, the call is not
+            made again.
         jitter: Draw each wait from between half of it and all of it, so that calls which failed
             together do not retry together.
+        idempotent_tools: The tools that may run twice with the same arguments, as names or BaseTool
+            instances. Their calls are also repeated after a timeout.
+        timeout: How long an attempt may take, in seconds; None for no limit. Then `TimeoutError` is
+            raised. An async tool is cancelled. A sync tool cannot be stopped: it runs on in its
+            thread, and its result is dropped.
         name: The name of this instance, if a stack has several.
 
     Raises:
         ValueError: An argument has an unusable value.
-        TypeError: `tools` holds something that is neither a name nor a tool.
+        TypeError: `tools` or `idempotent_tools` holds something that is neither a name nor a tool.
 
     >>> ToolRetryMiddleware(tools=["search"], retry_on=(ConnectionError, TimeoutError)).tool_names
     frozenset({'search'})
@@ -75,14 +95,20 @@ class ToolRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         initial_delay: float = 1.0,
         max_delay: float = 60.0,
         jitter: bool = True,
+        idempotent_tools: Sequence[str | BaseTool] | None = None,
+        timeout: float | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(name=name)
-        self.tool_names = tool_names(tools)
-        self.expected_tools = self.tool_names or ()
-        self.max_retries = max_retries
         waits = (backoff_factor, initial_delay, max_delay, jitter)
-        self._retries = Retries(self.name, max_retries, retry_on, on_failure, *waits)
+        super().__init__(max_retries, retry_on, on_failure, *waits, name)
+        check_number("timeout", timeout, unit="seconds")
+        if timeout == 0:
+            raise ValueError("timeout must be more than 0, got 0. Leave it out for no timeout.")
+        self.tool_names = tool_names(tools)
+        self.idempotent_tools = tool_names(idempotent_tools, "idempotent_tools") or frozenset()
+        self.expected_tools = (self.tool_names or frozenset()) | self.idempotent_tools
+        self.timeout = timeout
+        self._timed: dict[str, tuple[BaseTool, BaseTool]] = {}
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Run the call until it returns a result, or no attempt is left."""
@@ -91,8 +117,61 @@ class ToolRetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
             result: ToolMessage | Command[Any] = yield request
             return result
 
-        def failed(error: Exception) -> ToolMessage:
-            text = self._retries.failure_text(error, call["name"], _ADVICE)
+        def reported(error: Exception, text: str) -> ToolMessage:
+            if self.on_failure == "continue":
+                record_failure(call["id"], error)
             return error_result(call, text)
 
-        return (yield from self._retries.around(request, failed))
+        idempotent = call["name"] in self.idempotent_tools
+        if self.timeout is not None and isinstance(request.tool, BaseTool):
+            request = request.override(tool=self._with_timeout(request.tool, self.timeout))
+        retry = self._retry(request, call["name"], _ADVICE, reported, idempotent=idempotent)
+        return (yield from retry)
+
+    def _with_timeout(self, tool: BaseTool, seconds: float) -> BaseTool:
+        """A copy of a tool that gives up; one for each tool, because reading signatures is slow."""
+        known = self._timed.get(tool.name)
+        if known is None or known[0] is not tool:
+            timed, limit = tool.model_copy(), _Timeout(tool, seconds)
+            # Pydantic refuses to set what is not a field. In the instance they hide the methods.
+            vars(timed).update(invoke=limit.invoke, ainvoke=limit.ainvoke)
+            known = self._timed[tool.name] = tool, timed
+        return known[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Timeout:
+    """The calls of a tool, which raise TimeoutError if there is no result in time."""
+
+    tool: BaseTool
+    seconds: float
+
+    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+        """Call the tool in a new thread; a call that takes too long runs on there."""
+        future: Future[Any] = Future()
+        context = copy_context()
+
+        def work() -> None:
+            try:
+                future.set_result(context.run(self.tool.invoke, input, config, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        # A thread of an executor would keep the process from ending.
+        Thread(target=work, name=f"{self.tool.name} with a timeout", daemon=True).start()
+        if wait([future], self.seconds).not_done:
+            raise self._error()
+        return future.result()
+
+    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+        """Call the tool, and cancel a call that takes too long."""
+        try:
+            async with asyncio.timeout(self.seconds) as limit:
+                return await self.tool.ainvoke(input, config, **kwargs)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise self._error() from None
+
+    def _error(self) -> TimeoutError:
+        return TimeoutError(f"no result after {self.seconds:g} seconds")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+from contextvars import ContextVar
 from typing import Any
 
 from langgraph.errors import GraphBubbleUp
@@ -28,6 +30,33 @@ def format_error(error: Exception) -> str:
     return f"{kind}: {text}" if text else kind
 
 
+_TIMEOUT = re.compile(r"(Timeout|TimedOut|DeadlineExceeded)(Error|Exception|Expired)?$")
+_NOT_SENT = re.compile(r"(Connect|Pool)Timeout(Error)?$|ConnectionTimeoutError$")
+"""Timeouts of a client that waited for a connection, so that nothing was sent."""
+
+
+def is_timeout(kind: type[BaseException]) -> bool:
+    """Whether exceptions of a type mean that an answer did not come in time.
+
+    Types are recognized by name, so that no client library needs to be imported: `TimeoutError`,
+    `httpx.ReadTimeout`, `requests.Timeout`, `openai.APITimeoutError`, `subprocess.TimeoutExpired`.
+    """
+    names = [base.__name__ for base in kind.__mro__]
+    return any(map(_TIMEOUT.search, names)) and not any(map(_NOT_SENT.match, names))
+
+
+UNKNOWN_OUTCOME = "It is not known whether the call ran."
+UNKNOWN_ADVICE = "Find that out before you make it again, or say that it is uncertain."
+"""What a model reads about a call that raised and may have run."""
+
+
+def outcome_unknown(error: BaseException) -> bool:
+    """Whether a call that raised may have run: it timed out, or it was cancelled."""
+    if isinstance(error, GeneratorExit) and error.__context__ is not None:
+        error = error.__context__  # the control flow because of which a flow is closed
+    return is_timeout(type(error)) or not isinstance(error, Exception)
+
+
 def is_async(function: Any) -> bool:
     """Whether calling a function, or an object with `__call__`, returns a coroutine."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
@@ -49,6 +78,35 @@ def are_exception_types(value: Any) -> bool:
         and not issubclass(kind, GraphBubbleUp)
         for kind in kinds
     )
+
+
+class FailureRecorder:
+    """Collects the failures that layers further in report to the model, within a `with` block.
+
+    A layer further out could not know of them otherwise: it receives a message, no exception.
+
+    Attributes:
+        errors: The exceptions, by the id of the tool call that failed.
+    """
+
+    def __init__(self) -> None:
+        self.errors: dict[str | None, Exception] = {}
+
+    def __enter__(self) -> FailureRecorder:
+        self._token = _recorder.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _recorder.reset(self._token)
+
+
+_recorder: ContextVar[FailureRecorder | None] = ContextVar("failure_recorder", default=None)
+
+
+def record_failure(call_id: str | None, error: Exception) -> None:
+    """Let the layer that records failures know of one that is reported to the model."""
+    if (recorder := _recorder.get()) is not None:
+        recorder.errors[call_id] = error
 
 
 def checked_text(owner: str, argument: str, text: Any) -> str:

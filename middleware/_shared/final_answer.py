@@ -30,6 +30,12 @@ def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelR
     A structured answer may still be given; `asks_for_retry` says whether the model must be asked
     for it once more. The reason is half a sentence: "3 of 3 searches are used up".
     """
+    response: ModelResponse[Any] = yield final_request(request, reason)
+    return final_response(request, response, reason)
+
+
+def final_request(request: ModelRequest[Any], reason: str) -> ModelRequest[Any]:
+    """The request for an answer without tools."""
     messages = request.messages
     # Not written to the thread. A layer further out may have added it already; one is enough.
     if not any(m.additional_kwargs.get("lc_source") == "final_answer" for m in messages):
@@ -38,12 +44,18 @@ def request_final_answer(request: ModelRequest[Any], reason: str) -> Flow[ModelR
         )
         messages = [*messages, instruction]
     settings = request.model_settings
-    response: ModelResponse[Any] = yield request.override(
+    return request.override(
         messages=messages,
         tools=[],
         tool_choice=None,
         model_settings={key: settings[key] for key in settings if key not in _TOOL_SETTINGS},
     )
+
+
+def final_response(
+    request: ModelRequest[Any], response: ModelResponse[Any], reason: str
+) -> ModelResponse[Any]:
+    """The response to a `final_request`, without tool calls; the reason replaces an empty text."""
     # An error result only says that a tool call did not run; the call is dropped with it.
     kept = [
         message

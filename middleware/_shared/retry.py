@@ -1,17 +1,29 @@
-"""Retries with growing waits, as the layers around models and around tools use them."""
+"""Retries with growing waits, as the middleware around models and around tools make them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final, Literal, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from typing import Any, Final, Literal, TypeVar
+from warnings import warn
 
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from tenacity import RetryCallState, Retrying, wait_exponential, wait_random_exponential
 
-from agent_factory import AgentFactoryError, Flow, Sleep
+from agent_factory import AgentFactoryError, AgentMiddleware, AgentState, Flow, Sleep
 
-from .errors import are_exception_types, checked_text, format_error, is_sync_function
+from .errors import (
+    UNKNOWN_ADVICE,
+    UNKNOWN_OUTCOME,
+    are_exception_types,
+    checked_text,
+    format_error,
+    is_sync_function,
+    is_timeout,
+    outcome_unknown,
+)
 from .validation import check_count, check_number
 
 RetryOn = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
@@ -25,62 +37,107 @@ NOT_TRANSIENT: Final = (AgentFactoryError, ToolInvocationError)
 that do not fit. A base class such as Exception does not cover them; naming their class, or a
 predicate, does."""
 
+_DEPRECATED: Final[Mapping[Any, Literal["continue", "error"]]] = {
+    "raise": "error",
+    "return_message": "continue",
+}
+"""Old values of langchain's `on_failure`, and what they are called now."""
+
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 
 
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """When to call again, how long to wait before that, and what follows the last failure."""
+class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
+    """Base of the middleware that call again after a failure; its arguments are those of both."""
 
-    owner: str  # the name of the middleware, for messages
-    max_retries: int
-    retry_on: RetryOn
-    on_failure: OnFailure
-    backoff_factor: float
-    initial_delay: float
-    max_delay: float
-    jitter: bool
-
-    def __post_init__(self) -> None:
-        check_number("backoff_factor", self.backoff_factor, required=True)
-        check_number("initial_delay", self.initial_delay, unit="seconds", required=True)
-        check_number("max_delay", self.max_delay, unit="seconds", required=True)
-        if not isinstance(self.jitter, bool):
-            raise ValueError(f"jitter must be True or False, got {self.jitter!r}.")
-        check_count("max_retries", self.max_retries, required=True)
-        if not are_exception_types(self.retry_on) and not is_sync_function(self.retry_on):
+    def __init__(
+        self,
+        max_retries: int,
+        retry_on: RetryOn,
+        on_failure: OnFailure,
+        backoff_factor: float,
+        initial_delay: float,
+        max_delay: float,
+        jitter: bool,
+        name: str | None,
+    ) -> None:
+        super().__init__(name=name)
+        check_number("backoff_factor", backoff_factor, required=True)
+        check_number("initial_delay", initial_delay, unit="seconds", required=True)
+        check_number("max_delay", max_delay, unit="seconds", required=True)
+        if not isinstance(jitter, bool):
+            raise ValueError(f"jitter must be True or False, got {jitter!r}.")
+        check_count("max_retries", max_retries, required=True)
+        if not are_exception_types(retry_on) and not is_sync_function(retry_on):
             raise ValueError(
                 "retry_on must be an exception type, a tuple of them, or a plain function of the "
-                f"exception that returns whether to try again, got {self.retry_on!r}. Write "
+                f"exception that returns whether to try again, got {retry_on!r}. Write "
                 "retry_on=(ConnectionError, TimeoutError). Only subclasses of Exception can be "
                 "retried: an interrupt or a cancellation never is."
             )
-        is_word = isinstance(self.on_failure, str) and self.on_failure in ("continue", "error")
-        if not is_word and not is_sync_function(self.on_failure):
+        if isinstance(on_failure, str) and on_failure in _DEPRECATED:
+            word = _DEPRECATED[on_failure]
+            text = f"on_failure={on_failure!r} is deprecated. Write on_failure={word!r}."
+            warn(text, DeprecationWarning, stacklevel=3)
+            on_failure = word
+        is_word = isinstance(on_failure, str) and on_failure in ("continue", "error")
+        if not is_word and not is_sync_function(on_failure):
             raise ValueError(
                 "on_failure must be 'continue', 'error' or a plain function of the exception that "
-                f"returns a str, got {self.on_failure!r}."
+                f"returns a str, got {on_failure!r}."
             )
+        self.max_retries = max_retries
+        self.retry_on = retry_on
+        self.on_failure = on_failure
+        self.backoff_factor = backoff_factor
+        self.initial_delay = initial_delay
+        self.max_delay = max_delay
+        self.jitter = jitter
 
-    def around(self, request: RequestT, failed: Callable[[Exception], ResultT]) -> Flow[ResultT]:
-        """Call inward until an attempt succeeds; `failed` turns the last exception to a result."""
+    def _retry(
+        self,
+        request: RequestT,
+        subject: str,
+        advice: str,
+        reported: Callable[[Exception, str], ResultT],
+        *,
+        idempotent: bool,
+    ) -> Flow[ResultT]:
+        """Call inward until an attempt succeeds; `reported` makes a result of the last failure.
+
+        A call that may have run is repeated if it is idempotent, or if `retry_on` names the error.
+        """
         waits: Iterator[float] | None = None
+        attempts = 0
+        reasons: list[str] = []
         while True:
             try:
                 result: ResultT = yield request
                 return result
             except Exception as error:
-                if not self.covers(error):
+                if not self._covers(error):
                     raise
+                attempts += 1
+                is_unknown = not idempotent and outcome_unknown(error)
+                if is_unknown and not reasons:
+                    reasons, advice = [UNKNOWN_OUTCOME], UNKNOWN_ADVICE
                 # Made here because most calls succeed and need no waits.
-                waits = waits or self.delays()
-                seconds = next(waits, None)
+                waits = waits or self._delays()
+                seconds, asked = next(waits, None), retry_after(error)
+                if is_unknown and not self._names_timeout(error):
+                    seconds = None
+                elif seconds is not None and asked > self.max_delay:
+                    seconds = None
+                    reasons.append(
+                        f"The server asks to wait {asked:g} seconds, and max_delay is "
+                        f"{self.max_delay:g}."
+                    )
                 if seconds is None:
-                    return failed(error)
-            yield Sleep(seconds)
+                    failed = f"{subject} failed after {attempts} attempt{'s'[: attempts - 1]}"
+                    return reported(error, self._failure_text(error, failed, reasons, advice))
+            yield Sleep(max(seconds, asked))
 
-    def delays(self) -> Iterator[float]:
+    def _delays(self) -> Iterator[float]:
         """The waits in seconds: `initial_delay * backoff_factor**n`, at most `max_delay`."""
         base = self.backoff_factor or 1.0
         share = 0.5 if self.jitter else 1.0
@@ -92,23 +149,61 @@ class Retries:
             state.attempt_number = attempt
             yield wait(state) + (drawn(state) if self.jitter else 0.0)
 
-    def covers(self, error: Exception) -> bool:
-        """Whether an exception is retried."""
+    def _kinds(self) -> tuple[type[Exception], ...]:
+        """The types of `retry_on`; none if it is a predicate."""
         chosen = self.retry_on
-        if not isinstance(chosen, type | tuple):
-            return bool(chosen(error))
-        kinds = chosen if isinstance(chosen, tuple) else (chosen,)
+        if isinstance(chosen, tuple):
+            return chosen
+        return (chosen,) if isinstance(chosen, type) else ()
+
+    def _covers(self, error: Exception) -> bool:
+        """Whether `retry_on` covers an exception."""
+        if not isinstance(self.retry_on, type | tuple):
+            return bool(self.retry_on(error))
+        kinds = self._kinds()
         if isinstance(error, NOT_TRANSIENT):
             kinds = tuple(kind for kind in kinds if issubclass(kind, NOT_TRANSIENT))
         return isinstance(error, kinds)
 
-    def failure_text(self, error: Exception, subject: str, advice: str) -> str:
+    def _names_timeout(self, error: Exception) -> bool:
+        """Whether `retry_on` covers a timeout by its own type, or by a predicate."""
+        kinds = self._kinds()
+        return not kinds or any(isinstance(error, kind) and is_timeout(kind) for kind in kinds)
+
+    def _failure_text(self, error: Exception, failed: str, reasons: list[str], advice: str) -> str:
         """The text that stands in for a result after the last attempt, or raise the error."""
-        number = self.max_retries + 1
-        attempts = f"{number} attempt{'s' if number > 1 else ''}"
         if self.on_failure == "error":
-            error.add_note(f"{self.owner}: {subject} failed after {attempts}.")
+            error.add_note(" ".join([f"{self.name}: {failed}.", *reasons]))
             raise error
         if self.on_failure == "continue":
-            return f"{subject} failed after {attempts} with {format_error(error)}\n{advice}"
-        return checked_text(self.owner, "on_failure", self.on_failure(error))
+            return f"{failed} with {format_error(error)}\n{' '.join([*reasons, advice])}"
+        return checked_text(self.name, "on_failure", self.on_failure(error))
+
+
+def retry_after(error: Exception) -> float:
+    """The seconds that a server asks to wait, by the headers of its response; 0 if it does not.
+
+    Clients keep the response in `error.response` (openai, anthropic, httpx, requests), or its
+    headers in `error.headers` (urllib, aiohttp).
+    """
+    response = getattr(error, "response", None)
+    headers = getattr(error if response is None else response, "headers", None)
+    try:
+        given = {str(key).lower(): str(value).strip() for key, value in headers.items()}  # type: ignore[union-attr]
+    except Exception:  # a foreign object without headers, or with others
+        return 0.0
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = given.get(name, "")
+        try:
+            seconds = float(value) * unit
+        except ValueError:
+            try:
+                until = parsedate_to_datetime(value)
+            except ValueError:
+                continue
+            seconds = (
+                until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)
+            ).total_seconds()
+        if isfinite(seconds) and seconds > 0:
+            return seconds
+    return 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import count
 from operator import add
 from threading import Lock
@@ -15,10 +15,13 @@ from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
+from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, LLMResult
 
+from agent_factory.middleware._shared.errors import outcome_unknown
+
 from .limits import Account, BudgetExceededError, Limits, Spent
-from .prices import ModelName, Price, PriceFunction, Prices, amount_of, usage_of
+from .prices import ModelName, Price, PriceFunction, Prices, amount_of, completed, usage_of
 
 _NOTHING = Spent()
 _MAX_RECORDED = 4096
@@ -87,7 +90,9 @@ class Ledger:
     def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
         """Reserve what something will cost at least; use the result in a `with` statement.
 
-        Leaving the statement without `commit`, also by an exception, releases the reservation.
+        Leaving the statement without `commit`, also by an exception, releases the reservation. If
+        it is not known whether the call ran, because it was cancelled or timed out, the reserved
+        amounts are recorded.
 
         Args:
             least: What it costs at least. Seconds in it are ignored, because the ledger measures
@@ -105,7 +110,7 @@ class Ledger:
                 self._since = monotonic()
             number = next(self._numbers)
             self._open[number] = _without_seconds(least)
-        return Reservation(self, number)
+        return Reservation(self, number, least)
 
     def raise_limits(self, extra: Mapping[str, float]) -> None:
         """Raise the limits.
@@ -194,7 +199,7 @@ class NoLedger(Ledger):
         self._empty = self._account()
 
     def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
-        return Reservation(self, 0)
+        return Reservation(self, 0, least)
 
     def account(self) -> Account:
         return self._empty
@@ -204,9 +209,14 @@ class NoLedger(Ledger):
 
 
 class Reservation:
-    """Amounts reserved for a call until its cost is known. Made by `Ledger.reserve`."""
+    """Amounts reserved for a call until its cost is known. Made by `Ledger.reserve`.
 
-    def __init__(self, ledger: Ledger, number: int) -> None:
+    Attributes:
+        least: The reserved amounts.
+    """
+
+    def __init__(self, ledger: Ledger, number: int, least: Spent) -> None:
+        self.least = least
         self._ledger = ledger
         self._number = number
 
@@ -230,7 +240,8 @@ class Reservation:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._ledger._settle(self._number, _NOTHING)
+        may_have_run = error is not None and outcome_unknown(error)
+        self._ledger._settle(self._number, self.least if may_have_run else _NOTHING)
 
     def __repr__(self) -> str:
         return f"Reservation({self._number})"
@@ -251,7 +262,7 @@ class LedgerHandler(BaseCallbackHandler):
         self._ledger = ledger
         self._needs_price = ledger.limits.usd is not None
         self._prices = Prices(prices, needed=self._needs_price)
-        self._models: dict[Any, ModelName] = {}
+        self._calls: dict[Any, tuple[ModelName, list[list[Any]]]] = {}
 
     def on_chat_model_start(
         self,
@@ -267,17 +278,23 @@ class LedgerHandler(BaseCallbackHandler):
         model = ModelName(params.get("ls_model_name") or name, params.get("ls_provider"))
         if self._needs_price:
             self._prices.cost(model, usage_of(1, 1))
-        self._models[run_id] = model
+        self._calls[run_id] = model, messages
 
     def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:
-        """Record the response."""
-        asked = self._models.pop(run_id, ModelName("", None))
+        """Record the response; counts of tokens that the model does not report are estimated."""
+        asked, sent = self._calls.pop(run_id, (ModelName("", None), []))
+        count = count_tokens_approximately
         for generation in (one for several in response.generations for one in several):
             message = generation.message if isinstance(generation, ChatGeneration) else None
-            if isinstance(message, AIMessage) and (usage := message.usage_metadata):
+            if isinstance(message, AIMessage):
+                usage = completed(
+                    message.usage_metadata,
+                    lambda: sum(map(count, sent)),
+                    partial(count, [message]),
+                )
                 usd = self._prices.cost_of_response(message.response_metadata, asked, usage)
                 self._ledger.record(amount_of(usage, usd), message.id)
 
     def on_llm_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:
         """Forget a call that failed; it is not recorded."""
-        self._models.pop(run_id, None)
+        self._calls.pop(run_id, None)

@@ -45,6 +45,10 @@ class Spent:
         turns: Answers of models.
         tool_calls: Calls of tools.
 
+    Raises:
+        ValueError: A value is not a finite number of at least 0, or tokens, turns or calls are not
+            whole numbers.
+
     >>> (Spent(turns=1, input_tokens=90) + Spent(turns=1, output_tokens=10)).total_tokens
     100
     """
@@ -55,6 +59,10 @@ class Spent:
     seconds: float = 0.0
     turns: int = 0
     tool_calls: int = 0
+
+    def __post_init__(self) -> None:
+        # NaN would fit into every limit, and a negative amount would give back what was spent.
+        _check_amounts(self, required=True)
 
     @property
     def total_tokens(self) -> int:
@@ -111,11 +119,7 @@ class Limits:
     tool_calls: int | None = None
 
     def __post_init__(self) -> None:
-        check_number("usd", self.usd, unit="US dollars")
-        check_number("seconds", self.seconds, unit="seconds")
-        for name in AMOUNTS:
-            if name not in ("usd", "seconds"):
-                check_count(name, getattr(self, name))
+        _check_amounts(self)
 
     def given(self) -> dict[str, float]:
         """The limits that are set, by name."""
@@ -131,6 +135,13 @@ class Limits:
         given = self._given
         more: Any = {n: given[n] + amount for n, amount in extra.items() if amount and n in given}
         return replace(self, **more) if more else self
+
+
+def _check_amounts(amounts: Spent | Limits, *, required: bool = False) -> None:
+    check_number("usd", amounts.usd, unit="US dollars", required=required)
+    check_number("seconds", amounts.seconds, unit="seconds", required=required)
+    for name in ("input_tokens", "output_tokens", "total_tokens", "turns", "tool_calls"):
+        check_count(name, getattr(amounts, name), required=required)
 
 
 @dataclass(frozen=True)  # without slots, so that cached_property works

@@ -29,7 +29,12 @@ from agent_factory import (
     ToolCallRequest,
     hook_config,
 )
-from agent_factory.middleware._shared.final_answer import final_message, request_final_answer
+from agent_factory.middleware._shared.errors import outcome_unknown
+from agent_factory.middleware._shared.final_answer import (
+    final_message,
+    final_request,
+    final_response,
+)
 from agent_factory.middleware._shared.interrupts import ask
 from agent_factory.middleware._shared.messages import error_result, last_turn, unanswered
 from agent_factory.middleware._shared.models import given_model
@@ -38,12 +43,19 @@ from agent_factory.middleware._shared.token_counter import (
     check_token_counter,
     tokens_sent,
 )
-from agent_factory.middleware._shared.validation import check_choice, check_number
+from agent_factory.middleware._shared.validation import check_choice, check_count, check_number
 
 from .ledger import Ledger, NoLedger, Reservation
 from .limits import BOUGHT, Account, BudgetExceededError, Limits, Spent
-from .prices import Price, PriceFunction, Prices, amount_of, name_of, tokens, usage_of
-from .state import BudgetState, CallAccounting, extra_key, thread_part
+from .prices import Price, PriceFunction, Prices, amount_of, completed, name_of, tokens, usage_of
+from .state import (
+    BudgetState,
+    CallAccounting,
+    LastUpdates,
+    add_records,
+    extra_key,
+    thread_part,
+)
 
 _OVER = "the budget of this run is used up"
 _WARNING = (
@@ -98,9 +110,10 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     A call of the model is made only if its least cost fits: the estimated tokens of its messages,
     its system prompt and its tools, and one token of an answer. Afterwards its actual cost is
-    recorded: by the usage that the model reports, including cache prices, or by estimate if it
-    reports none. A failed call is not recorded. So a limit is exceeded by at most one call, and
-    turns and tool calls are never exceeded. On a shared ledger this holds for each agent: see
+    recorded: by the usage that the model reports, including cache prices; counts that it does not
+    report are estimated. A failed call is not recorded. Of a call that was cancelled or timed out,
+    the least cost is, because it may have been charged. So a limit is exceeded by at most one call,
+    and turns and tool calls are never exceeded. On a shared ledger this holds for each agent: see
     `Ledger`.
 
     Close to a limit, the model is warned once how much is left, then a cheaper model takes over,
@@ -185,8 +198,17 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         self.thread = thread or Limits()
         self.ledger = ledger
         self.exit_behavior = exit_behavior
-        self.needs_checkpointer = thread is not None or exit_behavior == "ask"
+        self.needs_checkpointer = bool(self.thread.given()) or exit_behavior == "ask"
         self.token_counter = token_counter
+        self._count = token_counter
+        if token_counter is not count_tokens_approximately:  # whose counts are cached
+
+            def count(messages: Sequence[BaseMessage]) -> int:
+                number = token_counter(messages)
+                check_count("The result of token_counter", number, required=True)
+                return number
+
+            self._count = count
         limited = {*self.run.given(), *self.thread.given()}
         if ledger is not None:
             limited.update(ledger.limits.given())
@@ -202,6 +224,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         self._counts_tokens = not limited.isdisjoint(BOUGHT)
         self.prices = Prices(prices, needed=self._limits_usd)
         self._ledger = ledger or NoLedger()
+        self._updates = LastUpdates()
         self._warn_at = sorted(_share("warn_at", mark) for mark in marks)
         self._cheaper = None
         if cheaper is not None:
@@ -223,10 +246,14 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     def before_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Start the record of a new run, and add that of the last run to its thread."""
-        update: dict[str, Any] = {"budget_clock": monotonic()}
-        if record := state.get("budget_run", {}).get(self.name):
+        update: dict[str, Any] = {"budget_clock": monotonic(), "budget_run": {self.name: None}}
+        records = state.get("budget_run") or {}
+        record = records.get(self.name, {})
+        missing = self._updates.missing(runtime, record, new_run=True)
+        if self.name in records:  # the thread is kept, and had a run before
+            record = add_records(record, missing)
+        if record:
             update["budget_thread"] = {self.name: thread_part(record)}
-            update["budget_run"] = {self.name: None}
         return update
 
     async def abefore_agent(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any]:
@@ -236,12 +263,13 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: BudgetState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End a run that is over but was sent back to the model by a hook."""
-        if not (state.get("budget_run") or {}).get(self.name, {}).get("over"):
+        accounting = CallAccounting(self.name, state)
+        if not accounting.run.get("over"):
             return None
         message = state["messages"][-1]
         if isinstance(message, AIMessage) and not message.tool_calls:
             return {"jump_to": "end"}
-        return {"jump_to": "end", "messages": [final_message(_OVER, source="budget")]}
+        return {"jump_to": "end", "messages": [self._over(accounting)]}
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(
@@ -252,10 +280,10 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Make the call if it fits, and record its cost."""
-        accounting = CallAccounting(self.name, request.state, request.runtime)
+        accounting = CallAccounting(self.name, request.state, request.runtime, self._updates)
         plan = Plan(self, request, accounting)
         if accounting.run.get("over"):
-            return final_message(_OVER, source="budget")
+            return self._over(accounting)
         while isinstance(call := plan.choose_call(), BudgetExceededError):
             if self.exit_behavior == "error":
                 raise call
@@ -266,12 +294,19 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
                 )
         with call.reservation as reservation:
             began = monotonic()
-            response: ModelResponse[Any]
-            if call.last_because:
-                response = yield from request_final_answer(call.request, call.last_because)
-            else:
-                response = yield call.request
-            spent = plan.spent_on(call.request.model, response.result)
+            sent = call.request
+            if call.refused:
+                sent = final_request(sent, call.refused.explanation)
+            response: ModelResponse[Any] | None = None
+            try:
+                response = yield sent
+                assert response is not None
+                spent = plan.spent_on(call.request.model, response.result)
+            except BaseException as error:
+                if response is not None or outcome_unknown(error):
+                    reservation.commit(reservation.least)
+                    accounting.model_update(reservation.least.as_record(), ended=False)
+                raise
             unrecorded = spent
             if self.ledger is not None:
                 ids = [m.id for m in response.result if isinstance(m, AIMessage)]
@@ -284,9 +319,13 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
             **spent.as_record(),
             "slowest": monotonic() - began,
             "warned": call.warned,
-            "over": int(bool(call.last_because)),
+            "over": int(call.refused is not None),
         }
-        return ExtendedModelResponse(response, Command(update=accounting.model_update(amounts)))
+        update = accounting.model_update(amounts)
+        if call.refused:
+            reason = BudgetExceededError(plan.accounts(), call.refused.need).explanation
+            response = final_response(call.request, response, reason)
+        return ExtendedModelResponse(response, Command(update=update))
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Run the tool if its call fits, and count it; return an error message otherwise."""
@@ -310,13 +349,24 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         with reserved as reservation:
             try:
                 result = yield request
-            except Exception:
-                reservation.commit(_ONE_TOOL_CALL)  # it ran
+            except BaseException as error:
+                if outcome_unknown(error):
+                    lost = self._updates.missing(request.runtime, accounting.run)
+                    lost = add_records(lost, _ONE_TOOL_CALL.as_record())
+                    self._updates.keep(request.runtime, accounting.run, lost, ended=False)
+                elif isinstance(error, Exception):
+                    reservation.commit(_ONE_TOOL_CALL)  # it ran
                 raise
             reservation.commit(_ONE_TOOL_CALL)
         accounting.add({"tool_calls": 1})
         results = result if isinstance(result, list) else [result]
         return [*results, Command(update=accounting.tool_update())]
+
+    def _over(self, accounting: CallAccounting) -> AIMessage:
+        """The message that ends a run which was over already."""
+        accounts = (*accounting.accounts(self.run, self.thread), self._ledger.account())
+        amounts = ", ".join(a.describe(name) for a in accounts for name in a.limits.given())
+        return final_message(f"{_OVER}: {amounts}", source="budget")
 
     def _ask_to_raise(self, accounting: CallAccounting, refused: BudgetExceededError) -> bool:
         """Interrupt to ask for higher limits; whether they were raised."""
@@ -352,7 +402,7 @@ class Call(NamedTuple):
     request: ModelRequest[Any]
     reservation: Reservation
     warned: float = 0  # the mark at which it warns the model; 0 for none
-    last_because: str = ""  # why it is the last call; empty if it is not
+    refused: BudgetExceededError | None = None  # why it is the last call; None if it is not
 
 
 class Plan:
@@ -364,11 +414,11 @@ class Plan:
         self._budget = budget
         self._request = request
         self._accounting = accounting
-        self._count = budget.token_counter
+        self._count = budget._count
 
     def choose_call(self) -> Call | BudgetExceededError:
         """The next call, with its least cost reserved; an error if none fits."""
-        budget, accounts = self._budget, self._accounts()
+        budget, accounts = self._budget, self.accounts()
         models = [self._request.model]
         if budget._cheaper is not None:
             if max(account.share(BOUGHT) for account in accounts) >= budget._cheaper_at:
@@ -383,7 +433,7 @@ class Plan:
                     continue
                 request = self._request_to(model, last=last)
                 if last:
-                    return Call(request, reserved, last_because=refusals[0].explanation)
+                    return Call(request, reserved, refused=refusals[0])
                 # The first call above a mark of `warn_at` warns the model.
                 marks, share = budget._warn_at, max(map(Account.share, accounts))
                 mark = max((mark for mark in marks if share >= mark), default=0.0)
@@ -400,15 +450,14 @@ class Plan:
         return refusals[0]
 
     def spent_on(self, model: Any, result: Sequence[BaseMessage]) -> Spent:
-        """The cost of a response: as the model reports it, by estimate if it reports no usage."""
+        """The cost of a response: as the model reports it, by estimate where it reports none."""
         spent, prices = Spent(), self._budget._recorded_prices
         for message in result:
             # `lc_source` marks what another middleware wrote instead of the model.
             if not isinstance(message, AIMessage) or "lc_source" in message.additional_kwargs:
                 continue
-            usage = message.usage_metadata
-            if not usage or not (tokens(usage, "input_tokens") or tokens(usage, "output_tokens")):
-                usage = usage_of(self._input_size, max(self._count([message]), 1))
+            count = partial(self._count, [message])
+            usage = completed(message.usage_metadata, lambda: self._input_size, count)
             usd = 0.0
             if prices:
                 asked = name_of(model, self._request.model_settings)
@@ -416,7 +465,8 @@ class Plan:
             spent += amount_of(usage, usd, turns=1)
         return spent
 
-    def _accounts(self) -> tuple[Account, ...]:
+    def accounts(self) -> tuple[Account, ...]:
+        """The limits of the run, the thread and the ledger, with what is spent up to now."""
         own = self._accounting.accounts(self._budget.run, self._budget.thread)
         return (*own, self._budget._ledger.account())
 
@@ -478,7 +528,7 @@ class Plan:
             # Over many tokens, because a price function may round.
             price = (self._cost(model, size, 1001).usd - self._cost(model, size, 1).usd) / 1000
         least, keep = self._needs(model, size, last)
-        *own, ledger = self._accounts()
+        *own, ledger = self.accounts()
         left = [_output_tokens_left(account, least + keep, price) for account in own]
         # The least cost is already reserved in the ledger.
         left.append(_output_tokens_left(ledger, keep, price))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from langchain_core.messages.ai import UsageMetadata
 
@@ -224,6 +224,16 @@ def name_of(model: Any, settings: Mapping[str, Any] | None = None) -> ModelName:
 def usage_of(read: int, written: int) -> UsageMetadata:
     """The usage of a call that reads and writes so many tokens."""
     return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+
+
+def completed(
+    usage: UsageMetadata | None, read: Callable[[], int], written: Callable[[], int]
+) -> UsageMetadata:
+    """The usage that a model reports; counts that it lacks are estimated and are at least 1."""
+    known: Any = usage or {}
+    input_tokens = tokens(known, "input_tokens") or max(read(), 1)
+    output_tokens = tokens(known, "output_tokens") or max(written(), 1)
+    return cast("UsageMetadata", {**known, **usage_of(input_tokens, output_tokens)})
 
 
 def amount_of(usage: UsageMetadata, usd: float, *, turns: int = 0) -> Spent:

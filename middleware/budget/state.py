@@ -71,12 +71,44 @@ class BudgetState(AgentState[Any]):
     ]
 
 
-_Entry = tuple[Record, float]
+_Entry = tuple[Record, float | None]
 """What a middleware has added within one node, and until when its time is recorded."""
 
 # A layer further out may call twice, and only the update of the last call is kept. So each update
 # holds everything spent in the current execution of the node.
 _NODE: ContextVar[tuple[object, dict[str, _Entry]]] = ContextVar("budget_node", default=(None, {}))
+
+
+class LastUpdates:
+    """The last update of each thread, in case that LangGraph does not write it to the state.
+
+    A cancelled task writes nothing. What the last task of an abandoned sync stream wrote is dropped
+    when another message starts a new run. Kept in this process only.
+    """
+
+    MAX_THREADS = 4096  # a few hundred bytes each
+
+    def __init__(self) -> None:
+        self._updates: dict[str | None, tuple[Record, Record, bool]] = {}
+
+    def keep(self, runtime: Any, before: Record, added: Record, *, ended: bool) -> None:
+        """Keep what a node adds to the record that it found; `ended` unless it was cancelled."""
+        info = getattr(runtime, "execution_info", None)
+        if info is not None and info.thread_id is not None:
+            self._updates.pop(info.thread_id, None)
+            self._updates[info.thread_id] = before, added, ended
+            if len(self._updates) > self.MAX_THREADS:
+                del self._updates[next(iter(self._updates))]
+
+    def missing(self, runtime: Any, record: Record, *, new_run: bool = False) -> Record:
+        """What the record in the state lacks; a new run takes it, and it is forgotten."""
+        info = getattr(runtime, "execution_info", None)
+        thread = info.thread_id if info else None
+        before, added, ended = self._updates.get(thread, ({}, {}, True))
+        if new_run:
+            self._updates.pop(thread, None)
+        # A node that ended is not missing in the same run: it is done again after time travel.
+        return added if before == record and (new_run or not ended) else {}
 
 
 def _node_entries(task: object) -> dict[str, _Entry]:
@@ -87,16 +119,25 @@ def _node_entries(task: object) -> dict[str, _Entry]:
 class CallAccounting:
     """What one BudgetMiddleware knows and adds during one call of a model or a tool."""
 
-    def __init__(self, name: str, state: Mapping[str, Any], runtime: object = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        state: Mapping[str, Any],
+        runtime: object = None,
+        updates: LastUpdates | None = None,
+    ) -> None:
         # In a tool the runtime is None: its updates are never dropped.
         self._task = task_identity(runtime)
-        added, since = _node_entries(self._task).get(name, ({}, state.get("budget_clock")))
+        self._runtime = runtime
+        self._updates = updates or LastUpdates()
+        self._before: Record = (state.get("budget_run") or {}).get(name, {})
+        found: _Entry = self._updates.missing(runtime, self._before), state.get("budget_clock")
+        added, since = _node_entries(self._task).get(name, found)
         self.added: Record = added  # the part of the record of this run that this node adds
         self._began = monotonic()
         self._is_timed = since is not None
         self._since: float = self._began if since is None else since
         self._name = name
-        self._before: Record = (state.get("budget_run") or {}).get(name, {})
         self._thread: Record = (state.get("budget_thread") or {}).get(name, {})
         self.run = add_records(self._before, added) if added else self._before
 
@@ -119,14 +160,18 @@ class CallAccounting:
         """The state update with everything that was added within this node."""
         return {"budget_run": {self._name: self.added}}
 
-    def model_update(self, amounts: Mapping[str, float]) -> dict[str, Any]:
-        """The state update of a model's node: adds some amounts, and the time up to now."""
+    def model_update(self, amounts: Mapping[str, float], *, ended: bool = True) -> dict[str, Any]:
+        """The state update of a model's node: adds some amounts, and the time up to now.
+
+        A call that raised has not `ended`: its node may write nothing.
+        """
         now = monotonic()
         self.add({**amounts, "seconds": now - self._since})
         self._since = now
         if self._task is not None:
             entries = {**_node_entries(self._task), self._name: (self.added, self._since)}
             _NODE.set((self._task, entries))
+        self._updates.keep(self._runtime, self._before, self.added, ended=ended)
         return {**self.update(), "budget_clock": self._since}
 
     def tool_update(self) -> dict[str, Any]:

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from agent_factory import AgentMiddleware, OutputError, create_agent
+from agent_factory import (
+    AgentMiddleware,
+    ModelRequest,
+    ModelResponse,
+    OutputError,
+    ToolCallRequest,
+    arun,
+    create_agent,
+    run,
+)
 from agent_factory.middleware import (
     BudgetMiddleware,
     ClearToolUsesEdit,
@@ -106,18 +118,111 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
 """Each built-in, set up so that it acts soon. The shell and file search only bring tools."""
 
 
+def built_in_classes() -> set[type[Member]]:
+    import agent_factory.middleware as package
+
+    classes = {getattr(package, name) for name in package.__all__} - {AgentMiddleware}
+    return {c for c in classes if isinstance(c, type) and issubclass(c, AgentMiddleware)}
+
+
 def test_every_built_in_takes_part(tmp_path: Path) -> None:
     made = [make() for make in BUILT_INS.values()]
     made += [ShellToolMiddleware(), FilesystemFileSearchMiddleware(root_path=tmp_path)]
-    import agent_factory.middleware as package
+    assert {type(member) for member in made} == built_in_classes()
 
-    classes = {getattr(package, name) for name in package.__all__}
-    ours = {
-        c
-        for c in classes
-        if isinstance(c, type) and issubclass(c, AgentMiddleware) and c is not AgentMiddleware
-    }
-    assert {type(member) for member in made} == ours
+
+LASTING = ("thread", "interrupt_")
+"""How the parameters begin that only make sense with what is kept between runs of a thread."""
+
+NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
+    BudgetMiddleware: [
+        {"thread": Limits(turns=4)},
+        {"run": Limits(turns=4), "exit_behavior": "ask"},
+    ],
+    HumanInTheLoopMiddleware: [
+        {"interrupt_on": {"find": True}},
+        {"interrupt_on": {"find": True}, "interrupt_mode": "per_call"},
+    ],
+    ModelCallLimitMiddleware: [{"thread_limit": 3}, {"thread_limit": 3, "run_limit": 1}],
+    ToolCallLimitMiddleware: [{"thread_limit": 3}, {"tool_name": "find", "thread_limit": 3}],
+}
+"""Arguments with which a built-in depends on what is kept between runs of a thread."""
+
+NEED_NONE: list[Callable[[], Member]] = [
+    lambda: BudgetMiddleware(run=Limits(turns=4), thread=Limits()),
+    *(make for name, make in BUILT_INS.items() if name != "review"),
+    ShellToolMiddleware,
+    lambda: FilesystemFileSearchMiddleware(root_path="."),
+]
+
+
+def checkpointer_warnings(member: Member) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        create_agent(model([]), [find, break_down], middleware=[member])
+    return [str(one.message) for one in caught if "[AF211]" in str(one.message)]
+
+
+@pytest.mark.parametrize("kind", NEED_A_CHECKPOINTER)
+def test_what_depends_on_earlier_runs_of_a_thread_asks_for_a_checkpointer(
+    kind: type[Member],
+) -> None:
+    for arguments in NEED_A_CHECKPOINTER[kind]:
+        (warning,) = checkpointer_warnings(kind(**arguments))
+        assert "needs a checkpointer" in warning
+
+
+@pytest.mark.parametrize("make", NEED_NONE)
+def test_what_depends_on_one_run_asks_for_no_checkpointer(make: Callable[[], Member]) -> None:
+    assert checkpointer_warnings(make()) == []
+
+
+def test_every_argument_about_a_thread_is_tested_for_its_checkpointer() -> None:
+    for kind in built_in_classes():
+        lasting = {n for n in inspect.signature(kind).parameters if n.startswith(LASTING)}
+        tested = {name for given in NEED_A_CHECKPOINTER.get(kind, []) for name in given}
+        assert lasting <= tested, kind
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("budget", "fallback", "limit", "refusal", "retry", "router"),
+        *("tool_error", "tool_limit", "tool_retry"),
+    ],
+)
+def test_the_flows_of_a_built_in_run_outside_of_an_agent(name: str, mode: str) -> None:
+    """As tests of products call them; retries call a handler again that has failed."""
+    member: Any = BUILT_INS[name]()
+    asked = ToolCall(name="find", args={"query": "x"}, id="1", type="tool_call")
+    state: Any = {"messages": [AIMessage("", tool_calls=[asked])]}
+    model_request = ModelRequest(model=words(), messages=[HumanMessage("Hi")], state=state)
+    tool_request = ToolCallRequest(asked, tool(find), state, cast("Any", None))
+    answer = AIMessage("so")
+    for flow, request, result in (
+        ("around_model", model_request, ModelResponse([answer])),
+        ("around_tool", tool_request, ToolMessage("so", tool_call_id="1", name="find")),
+    ):
+        if getattr(type(member), flow, None) in (None, getattr(AgentMiddleware, flow, None)):
+            continue
+        results: list[Any] = [ConnectionError("down"), result]
+
+        def handler(_: Any, results: list[Any] = results) -> Any:
+            given = results.pop(0 if "retry" in name else -1)
+            if isinstance(given, Exception):
+                raise given
+            return given
+
+        async def ahandler(request: Any, handler: Any = handler) -> Any:
+            return handler(request)
+
+        steps = getattr(member, flow)(request)
+        if mode == "sync":
+            returned: Any = run(steps, handler)
+        else:
+            returned = asyncio.run(arun(steps, ahandler))
+        assert "so" in str(returned)
 
 
 Answer = list[tuple[str, int]] | str
@@ -195,16 +300,16 @@ def test_any_stack_keeps_histories_valid_and_ends(
     )
     config: Any = {"configurable": {"thread_id": "1"}, "recursion_limit": 400}
 
-    def run(value: Any) -> Any:
+    def answer(value: Any) -> Any:
         if mode == "sync":
             return agent.invoke(value, config)
         return asyncio.run(agent.ainvoke(value, config))
 
     for line in ("I am ada@example.com", "And now?"):
         try:
-            result = run({"messages": [("user", line)]})
+            result = answer({"messages": [("user", line)]})
             while "__interrupt__" in result:
-                result = run(Command(resume=decisions(result["__interrupt__"][0].value)))
+                result = answer(Command(resume=decisions(result["__interrupt__"][0].value)))
             assert agent.get_state(config).next == ()
         except OutputError:  # a Talker gives no structured answer, however often it is asked
             assert structured

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, ValidationError
 
 from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, hook_config
+from agent_factory.middleware import ModelRetryMiddleware
 from agent_factory.middleware.budget import (
     BudgetExceededError,
     BudgetMiddleware,
@@ -111,6 +114,25 @@ def test_calls_of_the_last_answer_are_dropped_and_the_run_ends(ask: Ask) -> None
     budget = BudgetMiddleware(run=Limits(turns=2))
     last = ask(create_agent(model, [look], middleware=[budget]))["messages"][-1]
     assert (last.text, last.tool_calls) == ("look 1", [])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(
+    ("limits", "numbers"),
+    [
+        (Limits(turns=2), "2 of 2 turns"),
+        (Limits(total_tokens=250), "200 of 250 tokens"),
+        (Limits(usd=0.25), "0.2 of 0.25 USD"),
+    ],
+)
+def test_the_last_words_of_a_run_name_what_its_last_call_has_spent_too(
+    ask: Ask, limits: Limits, numbers: str, shared: bool
+) -> None:
+    model = ScriptedChatModel([response(looks=1), response(looks=1, read=95, written=5)])
+    where: Any = {"ledger": Ledger(limits)} if shared else {"run": limits}
+    budget = BudgetMiddleware(**where, prices=PRICES, warn_at=None)
+    last = ask(create_agent(model, [look], middleware=[budget]))["messages"][-1]
+    assert last.text.startswith(f"I had to stop here: {numbers} in ")
 
 
 def test_a_run_within_its_budget_is_unchanged(ask: Ask) -> None:
@@ -249,7 +271,10 @@ def test_a_hook_that_always_jumps_back_does_not_bypass_the_budget(
     stack = [budget, NeverContent()] if first else [NeverContent(), budget]
     model = ScriptedChatModel(["1", "2", "3"])
     result = ask(create_agent(model, middleware=stack))
-    assert "the budget of this run is used up" in result["messages"][-1].text
+    text = result["messages"][-1].text
+    assert text == (
+        "I had to stop here: the budget of this run is used up: 3 of 3 turns in this run."
+    )
     model.assert_done()
 
 
@@ -502,6 +527,15 @@ def test_a_model_that_reports_no_usage_is_recorded_by_estimate(ask: Ask) -> None
     assert ledger.spent.usd == pytest.approx(0.003)
 
 
+@pytest.mark.parametrize("count", [-1, 2.5, float("nan"), None, True])
+def test_a_token_counter_that_returns_no_amount_is_named(ask: Ask, count: Any) -> None:
+    budget = BudgetMiddleware(run=Limits(total_tokens=100), token_counter=lambda _: count)
+    model = ScriptedChatModel(["never"])
+    with pytest.raises(ValueError, match="result of token_counter must be a whole number"):
+        ask(create_agent(model, middleware=[budget]))
+    assert not model.requests
+
+
 def test_only_what_came_since_the_last_answer_is_counted(ask: Ask) -> None:
     counted: list[int] = []
 
@@ -528,7 +562,198 @@ def test_an_answer_is_capped_at_the_limits(ask: Ask) -> None:
     assert model.requests[0].kwargs == {"max_tokens": 30}
 
 
-def test_a_cancelled_call_releases_its_reservation() -> None:
+class Talks(BaseChatModel):
+    """Streams ten words, in async runs one every millisecond."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "talks"
+
+    def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+        usage = {"input_tokens": 50, "output_tokens": 10, "total_tokens": 60}
+        message = AIMessage("so " * 10, usage_metadata=usage)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        for number in range(10):
+            usage: Any = {"input_tokens": 50, "output_tokens": 10, "total_tokens": 60}
+            message = AIMessageChunk(content="so ", usage_metadata=usage if number == 9 else None)
+            yield ChatGenerationChunk(message=message)
+
+    async def _astream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        for chunk in self._stream(messages):
+            await asyncio.sleep(0.001)
+            yield chunk
+
+
+@pytest.fixture(params=["sync", "async"])
+def abandon(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Stream an agent, and stop reading after the first token."""
+
+    def sync(agent: Any, given: Any, config: Any = None) -> None:
+        stream = agent.stream(given, config, stream_mode="messages")
+        next(stream)
+        stream.close()
+
+    async def a(agent: Any, given: Any, config: Any = None) -> None:
+        stream = agent.astream(given, config, stream_mode="messages")
+        await anext(stream)
+        await stream.aclose()
+
+    run = lambda *args: asyncio.run(a(*args))  # noqa: E731
+    return sync if request.param == "sync" else run
+
+
+GO_ON: Any = {"messages": [HumanMessage("Go on")]}
+
+
+def test_a_stream_that_nobody_reads_to_its_end_is_recorded(abandon: Ask) -> None:
+    """A sync run goes on and is recorded whole; of an async one, what was reserved."""
+    ledger = Ledger(Limits(usd=1))
+    budget = BudgetMiddleware(
+        ledger=ledger, prices={"Talks": Price(input=1000, output=1000)}, token_counter=lambda _: 50
+    )
+    abandon(create_agent(Talks(), middleware=[budget]), GO_ON)
+    assert ledger.reserved == Spent()
+    assert (ledger.spent.turns, ledger.spent.input_tokens) == (1, 50)
+    assert 1 <= ledger.spent.output_tokens <= 10
+    assert 0.051 <= ledger.spent.usd <= 0.060
+
+
+def test_abandoned_streams_use_up_the_budget_of_their_thread(abandon: Ask, ask: Ask) -> None:
+    budget = BudgetMiddleware(thread=Limits(turns=3), exit_behavior="end")
+    agent = create_agent(Talks(), middleware=[budget], **thread())
+    for _ in range(3):
+        abandon(agent, GO_ON, ONE)
+    assert "3 of 3 turns in this thread are used up" in ask(agent, ONE)["messages"][-1].text
+    other: Any = {"configurable": {"thread_id": "2"}}
+    assert ask(agent, other)["messages"][-1].text.startswith("so so")
+
+
+def test_a_thread_without_a_checkpointer_keeps_no_record(ask: Ask) -> None:
+    budget = BudgetMiddleware(thread=Limits(turns=1), exit_behavior="end")
+    agent = create_agent(ScriptedChatModel(["a", "b", "c"]), middleware=[budget])
+    assert [ask(agent, ONE)["messages"][-1].text for _ in range(3)] == ["a", "b", "c"]
+
+
+def test_an_abandoned_run_that_goes_on_has_spent_its_first_attempt(call: Ask) -> None:
+    budget = BudgetMiddleware(run=Limits(turns=9))
+    agent = create_agent(Talks(), middleware=[budget], **thread())
+
+    async def abandon() -> None:
+        for given in (GO_ON, None):
+            stream: Any = agent.astream(given, ONE, stream_mode="messages")
+            await anext(stream)
+            await stream.aclose()
+
+    asyncio.run(abandon())
+    call(agent, None, ONE)
+    records = agent.get_state(ONE).values
+    assert records["budget_run"]["BudgetMiddleware"]["turns"] == 3
+    call(agent, GO_ON, ONE)
+    records = agent.get_state(ONE).values
+    assert records["budget_thread"]["BudgetMiddleware"]["turns"] == 3
+    assert records["budget_run"]["BudgetMiddleware"]["turns"] == 1
+
+
+def test_tools_of_a_cancelled_turn_use_up_the_budget_of_their_thread(ask: Ask) -> None:
+    begun: list[str] = []
+
+    async def hang() -> str:
+        """Hang."""
+        begun.append("hang")
+        await asyncio.sleep(60)
+        return "never"
+
+    hangs = [{"name": "hang", "args": {}}]
+    model = ScriptedChatModel([hangs * 2, [{"name": "look", "args": {}}], "Done."])
+    budget = BudgetMiddleware(thread=Limits(tool_calls=2), exit_behavior="end")
+    agent = create_agent(model, [hang, look], middleware=[budget], **thread())
+
+    async def abandon() -> None:
+        task = asyncio.create_task(agent.ainvoke(GO_ON, ONE))
+        while len(begun) < 2:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(abandon())
+    refused = [m for m in ask(agent, ONE)["messages"] if m.type == "tool"][-1]
+    assert "look did not run: 2 of 2 tool calls in this thread are used up" in refused.text
+
+
+def test_what_abandoned_streams_spent_is_kept_for_a_bounded_number_of_threads(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_factory.middleware.budget.state.LastUpdates.MAX_THREADS", 1)
+    budget = BudgetMiddleware(thread=Limits(turns=1), exit_behavior="end")
+    agent = create_agent(Talks(), middleware=[budget], **thread())
+
+    async def abandon() -> None:
+        for name in ("1", "2"):
+            stream: Any = agent.astream(
+                GO_ON, {"configurable": {"thread_id": name}}, stream_mode="messages"
+            )
+            await anext(stream)
+            await stream.aclose()
+
+    asyncio.run(abandon())
+    assert "used up" in ask(agent, {"configurable": {"thread_id": "2"}})["messages"][-1].text
+    assert "used up" not in ask(agent, ONE)["messages"][-1].text
+
+
+@pytest.mark.parametrize("error", [TimeoutError("slow"), ConnectionError("down")])
+def test_a_call_that_timed_out_may_have_been_paid_for_and_one_that_failed_was_not(
+    ask: Ask, error: Exception
+) -> None:
+    ledger = Ledger(Limits(turns=9))
+    model = ScriptedChatModel([error, "up"])
+    stack: list[Any] = [
+        ModelRetryMiddleware(initial_delay=0, jitter=False),
+        BudgetMiddleware(run=Limits(turns=9), ledger=ledger),
+    ]
+    agent = create_agent(model, middleware=stack, **thread())
+    ask(agent, ONE)
+    spent = 2 if isinstance(error, TimeoutError) else 1
+    assert ledger.spent.turns == spent
+    assert agent.get_state(ONE).values["budget_run"]["BudgetMiddleware"]["turns"] == spent
+
+
+def test_an_answer_whose_price_cannot_be_computed_was_paid_for(ask: Ask) -> None:
+    ledger = Ledger(Limits(usd=9))
+
+    def price(model: str, usage: Any) -> float:
+        return float("nan") if usage["output_tokens"] == 10 else 0.25
+
+    agent = create_agent(
+        ScriptedChatModel([response("so")]),
+        middleware=[BudgetMiddleware(ledger=ledger, prices=price)],
+    )
+    with pytest.raises(ValueError, match="must return US dollars or None, got nan"):
+        ask(agent)
+    assert (ledger.spent.turns, ledger.spent.usd, ledger.reserved) == (1, 0.25, Spent())
+
+
+class AsksFirst(AgentMiddleware[Any, Any]):
+    """Asks a person before each call of the model."""
+
+    def around_model(self, request: ModelRequest[Any]) -> Any:
+        interrupt("May I?")
+        return (yield request)
+
+
+def test_an_interrupt_before_a_call_is_not_recorded_as_a_call(ask: Ask, call: Ask) -> None:
+    ledger = Ledger(Limits(turns=9))
+    stack = [BudgetMiddleware(ledger=ledger), AsksFirst()]
+    agent = create_agent(ScriptedChatModel([response("so")]), middleware=stack, **thread())
+    ask(agent, ONE)
+    assert (ledger.spent.turns, ledger.reserved) == (0, Spent())
+    call(agent, Command(resume="yes"), ONE)
+    assert ledger.spent.turns == 1
+
+
+def test_a_cancelled_tool_call_counts_because_it_has_begun() -> None:
     ledger = Ledger(Limits(turns=1, tool_calls=1))
 
     async def hang() -> str:
@@ -550,7 +775,7 @@ def test_a_cancelled_call_releases_its_reservation() -> None:
             await task
 
     asyncio.run(cancelled())
-    assert ledger.reserved == Spent()
+    assert (ledger.spent.tool_calls, ledger.reserved) == (1, Spent())
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,14 @@ def test_a_reservation_is_committed_or_released() -> None:
     assert (ledger.spent.usd, ledger.spent.turns, ledger.reserved) == (0.25, 1, Spent())
 
 
+@pytest.mark.parametrize("signal", [asyncio.CancelledError, KeyboardInterrupt, TimeoutError])
+def test_what_was_reserved_is_spent_if_nobody_knows_whether_the_call_ran(signal: Any) -> None:
+    ledger = Ledger(Limits(usd=1))
+    with pytest.raises(signal), ledger.reserve(Spent(usd=0.4)):
+        raise signal
+    assert (ledger.spent.usd, ledger.reserved) == (0.4, Spent())
+
+
 def test_a_reservation_is_committed_once() -> None:
     ledger = Ledger(Limits())
     with ledger.reserve(Spent(turns=1)) as reservation:
@@ -134,6 +142,66 @@ def test_errors_can_be_pickled() -> None:
 def test_a_ledger_needs_limits_and_spent(settings: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
         Ledger(**settings)
+
+
+ANY_NUMBER = st.floats() | st.integers() | st.booleans() | st.none()
+FIELDS = ("usd", "seconds", "input_tokens", "output_tokens", "turns", "tool_calls")
+
+
+@given(st.sampled_from(FIELDS), ANY_NUMBER)
+def test_what_is_spent_is_a_finite_amount_that_is_not_negative(name: str, value: Any) -> None:
+    """NaN fits into every limit, and a negative amount gives back what was spent."""
+    kinds = (int, float) if name in ("usd", "seconds") else (int,)
+    is_number = isinstance(value, kinds) and not isinstance(value, bool)
+    if is_number and 0 <= value < float("inf"):
+        assert getattr(Spent(**{name: value}), name) == value
+        return
+    with pytest.raises(ValueError, match=f"{name} must be a .* of at least 0, got"):
+        Spent(**{name: value})
+
+
+def test_a_ledger_cannot_be_switched_off_by_what_is_committed_or_recorded() -> None:
+    ledger = Ledger(Limits(usd=1))
+    for amount in (float("nan"), -5.0, float("-inf"), float("inf")):
+        with pytest.raises(ValueError, match="usd must be a number"):
+            ledger.record(Spent(usd=amount))
+        with pytest.raises(ValueError, match="usd must be a number"), ledger.reserve(Spent()) as r:
+            r.commit(Spent(usd=amount))
+    assert (ledger.spent.usd, ledger.reserved) == (0, Spent())
+
+
+COUNT = st.integers(-(10**6), 10**6) | st.sampled_from([float("nan"), float("inf"), 2.5, "9", None])
+USAGE = st.fixed_dictionaries(
+    {"input_tokens": COUNT, "output_tokens": COUNT, "total_tokens": COUNT},
+    optional={
+        "input_token_details": st.dictionaries(
+            st.sampled_from(["cache_read", "cache_creation", "audio"]), COUNT
+        )
+    },
+)
+
+
+@settings.get_profile("costly")
+@given(usage=USAGE, watched=st.booleans())
+def test_no_usage_that_a_model_reports_gives_money_back_or_makes_a_call_free(
+    usage: Any, watched: bool
+) -> None:
+    def answer(_: list[Any]) -> AIMessage:
+        message = AIMessage("done")
+        message.usage_metadata = usage  # as a model's integration could set it
+        return message
+
+    before = Spent(usd=1, input_tokens=100, output_tokens=100)
+    ledger = Ledger(Limits(usd=10**4), spent=before)
+    budget = BudgetMiddleware(ledger=ledger, prices=PRICES)
+    agent = create_agent(ScriptedChatModel([answer]), middleware=[budget])
+    callbacks = [ledger.handler(PRICES)] if watched else []
+    agent.invoke({"messages": [HumanMessage("Go on")]}, {"callbacks": callbacks})
+    spent = ledger.spent
+    assert spent.turns == 1
+    assert spent.input_tokens > before.input_tokens
+    assert spent.output_tokens > before.output_tokens
+    assert spent.usd > before.usd
 
 
 AGENTS = 8

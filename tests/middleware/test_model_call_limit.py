@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import BaseModel
 
-from agent_factory import AgentMiddleware, ModelRequest, TurnError, create_agent, hook_config
+from agent_factory import (
+    AgentMiddleware,
+    ModelRequest,
+    TurnError,
+    create_agent,
+    hook_config,
+)
 from agent_factory.middleware import ModelCallLimitExceededError, ModelCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel
 
@@ -281,3 +287,21 @@ def test_an_invalid_structured_last_answer_does_not_exceed_the_limit(ask: Ask) -
 def test_invalid_limits_raise(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         ModelCallLimitMiddleware(**settings)
+
+
+DIRECT: Any = {"messages": [], "run_model_call_count": 1, "thread_model_call_count": 1}
+
+
+@pytest.mark.parametrize("limits", [{"run_limit": 1}, {"thread_limit": 1}])
+def test_its_hook_works_without_a_run(limits: Any) -> None:
+    """As tests of products call it."""
+    update = ModelCallLimitMiddleware(**limits).before_model(DIRECT, cast("Any", None))
+    assert update is not None
+    assert update["jump_to"] == "end"
+    (message,) = update["messages"]
+    assert "1 of 1 model calls are used up" in message.text
+    failing = ModelCallLimitMiddleware(**limits, exit_behavior="error")
+    with pytest.raises(ModelCallLimitExceededError):
+        failing.before_model(DIRECT, cast("Any", None))
+    fresh: Any = {"messages": []}
+    assert ModelCallLimitMiddleware(**limits).before_model(fresh, cast("Any", None)) is None

@@ -454,3 +454,8 @@ async def test_an_async_predicate_is_refused() -> None:
 
     with pytest.raises(TypeError, match="plain function"):
         ModelFallbackMiddleware(ScriptedChatModel(), handle=handle)  # type: ignore[arg-type]
+
+
+def test_the_models_that_are_asked_are_public() -> None:
+    one, two = ScriptedChatModel([]), ScriptedChatModel([])
+    assert ModelFallbackMiddleware(one, (two, {"temperature": 0})).models == [one, two]

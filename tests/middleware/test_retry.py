@@ -7,19 +7,26 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from types import SimpleNamespace
 from typing import Any, cast
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolCall
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
-from agent_factory import Flow, ModelRequest, Sleep, arun, run
+from agent_factory import Flow, ModelRequest, Sleep, ToolCallRequest, arun, run
 from agent_factory.middleware import ModelRetryMiddleware, ToolRetryMiddleware
 from agent_factory.testing import ScriptedChatModel
 
 REQUEST: ModelRequest[Any] = ModelRequest(model=ScriptedChatModel(), messages=[])
+TOOL_REQUEST: Any = ToolCallRequest(
+    ToolCall(name="fetch", args={}, id="f"), None, {"messages": []}, cast("Any", None)
+)
 KINDS: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, KeyError)
 
 seconds = st.floats(0, 100)
@@ -223,3 +230,108 @@ def test_waits_are_drawn_one_by_one() -> None:
         assert isinstance(flow.throw(ConnectionError()), Sleep)
         assert next(flow) is REQUEST
     flow.close()
+
+
+class Busy(Exception):
+    """What a client raises with the response that it got."""
+
+    def __init__(self, headers: Any, *, response: bool = True) -> None:
+        super().__init__("busy")
+        holder: Any = httpx.Response(429, headers=headers)
+        if response:
+            self.response = holder
+        else:
+            self.headers = holder.headers
+
+
+def in_seconds(seconds: float) -> str:
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+
+def waits_after(error: Exception, kind: Any = ModelRetryMiddleware, **settings: Any) -> Any:
+    """How a call ends that fails once with this error, and what it waited."""
+    failures = iter([error])
+
+    def inner(request: Any) -> Any:
+        if (failure := next(failures, None)) is not None:
+            raise failure
+        return "answer"
+
+    settings = {"initial_delay": 2, "jitter": False, **settings}
+    with recorded() as waits:
+        if kind is ModelRetryMiddleware:
+            outcome = run(kind(**settings).around_model(REQUEST), inner)
+        else:
+            outcome = run(kind(**settings).around_tool(TOOL_REQUEST), inner)
+    return outcome, waits
+
+
+@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@pytest.mark.parametrize(
+    ("headers", "least"),
+    [
+        ({"retry-after": "7"}, 7),
+        ({"Retry-After": "7.5"}, 7.5),
+        ({"retry-after-ms": "7500", "retry-after": "9"}, 7.5),
+        ({"retry-after": in_seconds(3000)}, 2900),
+        ({"retry-after": "1"}, 2),
+        ({"retry-after": in_seconds(-60)}, 2),
+        ({"retry-after": "soon"}, 2),
+        ({"retry-after": "nan"}, 2),
+        ({"retry-after": "-5"}, 2),
+        ({"retry-after-ms": "inf"}, 2),
+        ({}, 2),
+    ],
+)
+def test_a_wait_is_at_least_what_the_server_asks_for(kind: Any, headers: Any, least: Any) -> None:
+    outcome, (waited,) = waits_after(Busy(headers), kind, max_delay=3600)
+    assert outcome == "answer"
+    assert least <= waited <= least * 1.1
+
+
+def test_the_headers_may_be_those_of_the_exception_or_a_plain_dict() -> None:
+    assert waits_after(Busy({"Retry-After": "7"}, response=False))[1] == [7]
+    error = ConnectionError("busy")
+    error.response = SimpleNamespace(headers={"Retry-After": "7"})  # type: ignore[attr-defined]
+    assert waits_after(error)[1] == [7]
+    error.response = None  # type: ignore[attr-defined]
+    assert waits_after(error)[1] == [2]
+
+
+def test_a_server_that_asks_for_a_longer_wait_than_allowed_is_not_asked_again() -> None:
+    message, waits = waits_after(Busy({"retry-after": "120"}))
+    assert waits == []
+    assert message.text.startswith(
+        "The model call failed after 1 attempt with Busy: busy\n"
+        "The server asks to wait 120 seconds, and max_delay is 60."
+    )
+    message, waits = waits_after(Busy({"retry-after": "120"}), ToolRetryMiddleware)
+    assert waits == []
+    assert "The server asks to wait 120 seconds, and max_delay is 60." in message.text
+    with pytest.raises(Busy) as caught:
+        waits_after(Busy({"retry-after": "120"}), on_failure="error")
+    assert "asks to wait 120 seconds" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+@pytest.mark.parametrize(("old", "new"), [("raise", "error"), ("return_message", "continue")])
+def test_old_spellings_of_langchain_are_taken_with_a_warning(kind: Any, old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"Write on_failure='{new}'") as caught:
+        middleware = kind(on_failure=old)
+    assert middleware.on_failure == new
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize("kind", [ModelRetryMiddleware, ToolRetryMiddleware])
+def test_the_settings_are_public_attributes(kind: Any) -> None:
+    chosen: dict[str, Any] = {
+        "max_retries": 5,
+        "retry_on": (KeyError,),
+        "on_failure": "error",
+        "backoff_factor": 3.0,
+        "initial_delay": 0.5,
+        "max_delay": 9.0,
+        "jitter": False,
+    }
+    middleware = kind(**chosen)
+    assert {name: getattr(middleware, name) for name in chosen} == chosen

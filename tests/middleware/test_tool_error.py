@@ -304,3 +304,84 @@ def test_invalid_arguments_are_refused(settings: Any, problem: str) -> None:
 def test_tools_must_be_a_list() -> None:
     with pytest.raises(TypeError, match="write tools="):
         ToolErrorMiddleware(tools="fail")
+
+
+def reported(*errors: Exception, on_error: Any = None, **settings: Any) -> Any:
+    """An agent whose tool raises, behind retries and, outside of them, a ToolErrorMiddleware."""
+    left = list(errors)
+
+    @tool("fail")
+    def fails(why: str) -> str:
+        """Fail."""
+        if left:
+            raise left.pop(0)
+        return "worked"
+
+    retry = ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False, **settings)
+    return agent(ToolErrorMiddleware(on_error), retry, tools=[fails])
+
+
+def test_it_hears_of_a_failure_that_retries_inside_of_it_report(call: Any) -> None:
+    heard: list[Exception] = []
+
+    def words(error: Exception, request: Any) -> str:
+        heard.append(error)
+        return f"sorry: {error}"
+
+    errors = [ConnectionError("first"), ConnectionError("last")]
+    assert tool_results(call(reported(*errors, on_error=words), GO)) == [("sorry: last", "error")]
+    assert heard == errors[1:]
+    heard.clear()
+    once = reported(errors[0], on_error=words)
+    assert tool_results(call(once, GO)) == [("worked", "success")]
+    assert heard == []
+
+
+def test_without_on_error_the_report_of_the_retries_stays(call: Any) -> None:
+    ((text, _),) = tool_results(call(reported(KeyError(1), KeyError(2)), GO))
+    assert text.startswith("fail failed after 2 attempts with KeyError: 2")
+
+
+def test_if_on_error_raises_the_report_of_the_retries_stays(call: Any) -> None:
+    def pass_on(error: Exception, request: Any) -> str:
+        raise error
+
+    errors = [KeyError(1), KeyError(2)]
+    ((text, _),) = tool_results(call(reported(*errors, on_error=pass_on), GO))
+    assert text.startswith("fail failed after 2 attempts")
+
+
+def test_if_on_error_itself_fails_its_error_is_raised(call: Any) -> None:
+    def broken(error: Exception, request: Any) -> str:
+        raise LookupError("no such text")
+
+    with pytest.raises(LookupError, match="no such text"):
+        call(reported(KeyError(1), KeyError(2), on_error=broken), GO)
+
+
+def test_a_text_that_on_failure_chose_stays(call: Any) -> None:
+    settings = {"on_failure": lambda error: f"given up: {error}"}
+    stack = reported(OSError(1), OSError(2), on_error=lambda *_: "heard", **settings)
+    assert tool_results(call(stack, GO)) == [("given up: 2", "error")]
+
+
+def test_a_failure_inside_an_agent_in_a_tool_is_not_the_tools_failure(call: Any) -> None:
+    inner = reported(OSError(1), OSError(2))
+
+    @tool("fail")
+    def delegate(why: str) -> str:
+        """Ask another agent."""
+        return str(inner.invoke(GO)["messages"][-1].text)
+
+    outer = agent(ToolErrorMiddleware(lambda *_: "heard"), tools=[delegate])
+    assert tool_results(call(outer, GO)) == [("Done.", "success")]
+
+
+def test_by_default_the_model_reads_that_a_timed_out_call_may_have_run(call: Any) -> None:
+    @tool("fail")
+    def slow(why: str) -> str:
+        """Fail."""
+        raise TimeoutError(why)
+
+    ((text, _),) = tool_results(call(agent(ToolErrorMiddleware(), tools=[slow]), GO))
+    assert text.startswith("fail failed with TimeoutError: rain\nIt is not known whether the call")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import operator
+import subprocess
 import threading
+import time
 from typing import Annotated, Any
 
+import httpx
 import pytest
+import requests
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import (
     BaseTool,
@@ -19,6 +23,7 @@ from langchain_core.tools import (
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import ParentCommand
 from langgraph.graph import START, StateGraph
+from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
@@ -423,7 +428,7 @@ def test_async_tools_are_retried_in_async_runs() -> None:
         """Fetch a page."""
         tries.append(page)
         if len(tries) < 3:
-            raise TimeoutError
+            raise ConnectionError
         return "at last"
 
     agent = create_agent(ScriptedChatModel([FETCH, "Done."]), [fetch], middleware=[retry()])
@@ -456,3 +461,197 @@ def test_several_instances_serve_several_tools(call: Any) -> None:
         retry(tools=["other"], max_retries=0, name="quick"),
     ]
     assert tool_results(call(agent(flaky, *stack), GO)) == [("page 1", "success")]
+
+
+UNKNOWN = "It is not known whether the call ran."
+
+
+class ConnectionTimeout(Exception):
+    """As search engines call a request that took too long."""
+
+
+class ConnectionTimeoutError(TimeoutError):
+    """As aiohttp calls a connection that took too long."""
+
+
+class SlowServerError(httpx.ReadTimeout):
+    """A tool's own kind of timeout."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimeoutError("slow"),
+        httpx.ReadTimeout("slow"),
+        httpx.WriteTimeout("slow"),
+        requests.exceptions.ReadTimeout("slow"),
+        subprocess.TimeoutExpired("curl", 1),
+        SlowServerError("slow"),
+        ConnectionTimeout("slow"),
+    ],
+    ids=repr,
+)
+def test_a_call_that_may_have_run_is_not_repeated_and_its_outcome_is_unknown(
+    call: Any, error: Exception
+) -> None:
+    flaky = Flaky(error)
+    ((text, status),) = tool_results(call(agent(flaky, retry()), GO))
+    assert text.startswith(f"fetch failed after 1 attempt with {type(error).__name__}")
+    assert UNKNOWN in text
+    assert (flaky.runs, status) == (1, "error")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError("no"),
+        httpx.ConnectTimeout("no"),
+        httpx.PoolTimeout("no"),
+        requests.exceptions.ConnectTimeout("no"),
+        ConnectionTimeoutError("no"),
+    ],
+    ids=repr,
+)
+def test_a_call_that_did_not_reach_the_server_is_repeated(call: Any, error: Exception) -> None:
+    flaky = Flaky(error)
+    assert tool_results(call(agent(flaky, retry()), GO)) == [("page 1", "success")]
+    assert flaky.runs == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"retry_on": (ConnectionError, TimeoutError)},
+        {"retry_on": lambda error: isinstance(error, TimeoutError)},
+        {"idempotent_tools": ["fetch"]},
+        {"idempotent_tools": [Flaky().tool()]},
+    ],
+)
+def test_a_timeout_is_retried_if_it_is_named_or_the_tool_may_run_twice(
+    call: Any, settings: Any
+) -> None:
+    flaky = Flaky(TimeoutError("slow"), TimeoutError("slow"))
+    assert tool_results(call(agent(flaky, retry(**settings)), GO)) == [("page 1", "success")]
+    assert flaky.runs == 3
+
+
+def test_a_broad_type_does_not_name_a_timeout(call: Any) -> None:
+    for kind in (OSError, (Exception, ConnectionError)):
+        flaky = Flaky(TimeoutError("slow"))
+        ((text, _),) = tool_results(call(agent(flaky, retry(retry_on=kind)), GO))
+        assert UNKNOWN in text
+        assert flaky.runs == 1
+
+
+def test_a_timeout_that_retry_on_does_not_cover_is_raised(call: Any) -> None:
+    with pytest.raises(TimeoutError, match="slow"):
+        call(agent(Flaky(TimeoutError("slow")), retry(retry_on=ConnectionError)), GO)
+
+
+def test_one_attempt_that_may_have_run_makes_the_outcome_unknown(call: Any) -> None:
+    settings = {"retry_on": (ConnectionError, TimeoutError), "max_retries": 1}
+    flaky = Flaky(TimeoutError("slow"), ConnectionError("down"))
+    ((text, _),) = tool_results(call(agent(flaky, retry(**settings)), GO))
+    assert "after 2 attempts with ConnectionError: down" in text
+    assert UNKNOWN in text
+    settings = {"idempotent_tools": ["fetch"], "max_retries": 0}
+    ((text, _),) = tool_results(call(agent(Flaky(TimeoutError()), retry(**settings)), GO))
+    assert UNKNOWN not in text
+
+
+def test_an_unknown_outcome_is_noted_on_an_exception_that_is_raised(call: Any) -> None:
+    with pytest.raises(TimeoutError) as caught:
+        call(agent(Flaky(TimeoutError("slow")), retry(on_failure="error")), GO)
+    (note,) = (note for note in caught.value.__notes__ if "attempt" in note)
+    assert note == f"ToolRetryMiddleware: fetch failed after 1 attempt. {UNKNOWN}"
+
+
+@pytest.fixture(params=["sync", "async"])
+def both(request: pytest.FixtureRequest) -> Any:
+    """`call`, in both modes: how long a tool takes is not measured by a flow."""
+    if request.param == "sync":
+        return lambda agent, *args: agent.invoke(*args)
+    return lambda agent, *args: asyncio.run(agent.ainvoke(*args))
+
+
+def wait(seconds: float) -> str:
+    """Wait."""
+    time.sleep(seconds)
+    return f"waited {interrupt('Enough?') if seconds == 0 else seconds}"
+
+
+async def await_(seconds: float) -> str:
+    """Wait."""
+    await asyncio.sleep(seconds)
+    return f"waited {seconds}"
+
+
+def waiting(*seconds: float, tool: Any = wait, **settings: Any) -> Any:
+    calls = [{"name": tool.__name__, "args": {"seconds": s}, "id": str(s)} for s in seconds]
+    model = ScriptedChatModel([calls, "Done."])
+    stack = [ToolRetryMiddleware(**settings)]
+    return create_agent(model, [tool], middleware=stack, checkpointer=InMemorySaver())
+
+
+def test_a_tool_that_takes_too_long_is_abandoned_and_its_outcome_is_unknown(both: Any) -> None:
+    started = time.monotonic()
+    slow, fast = tool_results(both(waiting(0.3, 0.001, timeout=0.1), GO, ONE))
+    assert slow[0].startswith("wait failed after 1 attempt with TimeoutError: no result after 0.1")
+    assert UNKNOWN in slow[0]
+    assert fast == ("waited 0.001", "success")
+    assert time.monotonic() - started < 5
+
+
+def test_an_async_tool_that_takes_too_long_is_cancelled() -> None:
+    agent = waiting(30, tool=await_, timeout=0.05)
+    ((text, _),) = tool_results(asyncio.run(agent.ainvoke(GO, ONE)))
+    assert "TimeoutError: no result after 0.05 seconds" in text
+
+
+def test_a_timeout_holds_for_each_attempt(both: Any) -> None:
+    settings = {"timeout": 0.02, "retry_on": TimeoutError, "max_retries": 1, "initial_delay": 0}
+    ((text, _),) = tool_results(both(waiting(0.1, **settings), GO, ONE))
+    assert "after 2 attempts" in text
+
+
+def test_a_tool_with_a_timeout_may_interrupt_and_raise(both: Any) -> None:
+    agent = waiting(0, timeout=9)
+    assert [i.value for i in both(agent, GO, ONE)["__interrupt__"]] == ["Enough?"]
+    result = both(agent, Command(resume="yes"), ONE)
+    assert tool_results(result) == [("waited yes", "success")]
+    flaky = down(1)
+    retried = create_agent(
+        ScriptedChatModel([FETCH, "Done."]), [flaky.tool()], middleware=[retry(timeout=9)]
+    )
+    assert tool_results(both(retried, GO)) == [("page 1", "success")]
+
+
+def test_a_tool_with_a_timeout_gets_what_is_injected(both: Any) -> None:
+    @tool
+    def peek(runtime: ToolRuntime, state: Annotated[Any, InjectedState]) -> str:
+        """Peek."""
+        return f"{runtime.tool_call_id} {len(state['messages'])}"
+
+    model = ScriptedChatModel([[{"name": "peek", "id": "p"}], "Done."])
+    agent = create_agent(model, [peek], middleware=[retry(timeout=9)])
+    assert tool_results(both(agent, GO)) == [("p 2", "success")]
+
+
+def test_a_timeout_is_for_the_tools_that_are_named(call: Any) -> None:
+    agent = waiting(0.05, timeout=0.01, tools=["other"])
+    assert tool_results(call(agent, GO, ONE)) == [("waited 0.05", "success")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"timeout": 0}, "timeout must be more than 0"),
+        ({"timeout": -1}, "timeout must be a number of seconds"),
+        ({"timeout": float("nan")}, "timeout must be a number of seconds"),
+        ({"timeout": "1"}, "timeout must be a number of seconds"),
+        ({"idempotent_tools": []}, "idempotent_tools is empty"),
+    ],
+)
+def test_invalid_settings_are_refused(settings: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        ToolRetryMiddleware(**settings)
