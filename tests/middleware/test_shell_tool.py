@@ -215,6 +215,18 @@ def test_a_background_process_does_not_delay_a_command_and_ends_with_the_run(run
     assert not running("sleep 98.7")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to a subreaper")
+@pytest.mark.parametrize("end", [":", "exit", "kill -9 0", "sleep 9", "exec sleep 0.1"])
+def test_a_daemon_ends_with_the_session_however_it_ends(run: Run, end: str) -> None:
+    """In its own session, with another parent and without a variable that shows its origin."""
+    shell = ShellToolMiddleware(execution_policy=short_limits(command_timeout=0.5))
+    daemons = "env -i setsid -f sleep 98.6; (env -i setsid sh -c 'sleep 98.6 & exit' &); sleep 0.1"
+    outputs = run(shell, f"{daemons}; pgrep -cf '^sleep 98.6'; {end}", "echo on")
+    assert outputs[0].text.startswith("2\n")
+    assert outputs[1].text.endswith("on\n[exit code 0]")
+    assert not running("^sleep 98.6")
+
+
 def test_a_background_process_that_floods_the_output_ends_with_the_run(run: Run) -> None:
     assert (
         run(ShellToolMiddleware(execution_policy=short_limits()), "yes &")[0].artifact["exit_code"]
