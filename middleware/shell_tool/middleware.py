@@ -71,8 +71,8 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
     none.
 
     Args:
-        workspace_root: The folder to work in. None: a temporary one for each run, removed at its
-            end.
+        workspace_root: The folder to work in. It is made when the shell starts, with its parents,
+            if it does not exist. None: a temporary one for each run, removed at its end.
         startup_commands: Commands to run in each new shell, in order. With them the shell starts
             with the run, otherwise with its first command.
         shutdown_commands: Commands to run in the shell when the run ends without an error. A
@@ -88,7 +88,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         name: Distinguishes several instances; give them different tool names, too.
 
     Raises:
-        ValueError: The folder does not exist, a command is empty, or a name or a variable is
+        ValueError: The folder is a file, a command is empty, or a name or a variable is
             invalid.
         TypeError: The policy or a rule has the wrong type.
         OSError: The system is not POSIX.
@@ -238,12 +238,16 @@ def _parse_settings(
             f"BubblewrapExecutionPolicy or CodexSandboxExecutionPolicy, got {policy!r}."
         )
     if root is not None:
-        if not isinstance(root, str | os.PathLike) or not str(root) or not Path(root).is_dir():
+        problem = "workspace_root must be the path of a folder, got"
+        if not isinstance(root, str | os.PathLike) or not str(root):
+            raise ValueError(f"{problem} {root!r}. Leave it out for a temporary one.")
+        given, root = root, Path(root).resolve()
+        nearest = next(path for path in (root, *root.parents) if path.exists())
+        if not nearest.is_dir():
             raise ValueError(
-                f"workspace_root must be an existing folder, got {str(root)!r}. Create it first, "
-                "or leave it out for a temporary one."
+                f"{problem} {str(given)!r}, and {str(nearest)!r} is a file. Pass another path, or "
+                "leave it out for a temporary one."
             )
-        root = Path(root).resolve()
     shell = ["bash"] if shell is None else shlex.split(shell) if isinstance(shell, str) else shell
     if not isinstance(shell, Sequence) or not shell:
         raise ValueError(f"shell_command must be a shell such as ['bash'], got {shell!r}.")

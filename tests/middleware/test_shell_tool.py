@@ -575,12 +575,20 @@ def test_a_shell_that_cannot_be_started_is_an_error_that_says_why(
         call(agent_with(shell, "echo"), GO)
 
 
-def test_a_missing_workspace_is_an_error(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
+def test_a_missing_workspace_is_made_when_the_shell_starts(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "some" / "root"
     shell = ShellToolMiddleware(root)
+    assert not root.parent.exists()
+    assert run(shell, "pwd")[0].text == f"{root}\n[exit code 0]"
     root.rmdir()
-    with pytest.raises(ShellError, match="no longer exists"):
+    assert run(shell, "pwd")[0].text.endswith(f"{root}\n[exit code 0]")
+
+
+def test_a_workspace_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shell = ShellToolMiddleware(root)
+    root.touch()
+    with pytest.raises(ShellError, match=f"its folder {str(root)!r} cannot be made: File exists"):
         agent_with(shell, "echo").invoke(GO)
 
 
@@ -760,13 +768,17 @@ def test_windows_is_rejected() -> None:
     ("settings", "error", "problem"),
     [
         (
-            {"workspace_root": "/no/such/folder"},
+            {"workspace_root": __file__},
             ValueError,
-            "workspace_root must be an existing folder",
+            f"workspace_root must be the path of a folder, got {__file__!r}, and .* is a file",
         ),
-        ({"workspace_root": __file__}, ValueError, "workspace_root must be an existing folder"),
-        ({"workspace_root": 3}, ValueError, "workspace_root must be an existing folder"),
-        ({"workspace_root": ""}, ValueError, "workspace_root must be an existing folder"),
+        (
+            {"workspace_root": f"{__file__}/w"},
+            ValueError,
+            f"got '{__file__}/w', and {__file__!r} is a file. Pass another path",
+        ),
+        ({"workspace_root": 3}, ValueError, "workspace_root must be the path of a folder, got 3."),
+        ({"workspace_root": ""}, ValueError, "workspace_root must be the path of a folder, got ''"),
         (
             {"startup_commands": ["ls", ""]},
             ValueError,
