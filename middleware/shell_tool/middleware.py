@@ -14,7 +14,7 @@ from uuid import uuid4
 from weakref import finalize
 
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import InjectedToolArg, StructuredTool
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, model_validator
 
@@ -24,6 +24,9 @@ from agent_factory.middleware._shared.redaction import RedactionRule
 from .policies import ExecutionPolicy, HostExecutionPolicy, check_text
 from .session import Job, Sessions
 from .supervisor import DESCRIPTION, ShellSettings, ShellSupervisor
+
+# Not a parameter of the model. None: the tool is called outside of a run.
+CallRuntime = Annotated[ToolRuntime[Any, Any] | None, InjectedToolArg]
 
 
 class ShellInput(BaseModel):
@@ -198,33 +201,39 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         sessions = state.get("shell_sessions") or {} if isinstance(state, Mapping) else {}
         return str(sessions.get(self.name) or _thread_id(runtime) or "")
 
-    def _run_command(self, runtime: ToolRuntime[Any, Any], **arguments: Any) -> ToolMessage:
-        return self._submit(runtime, **arguments).result()
+    def _run_command(
+        self, command: str | None = None, restart: bool = False, runtime: CallRuntime = None
+    ) -> ToolMessage | str:
+        return self._submit(command, restart, runtime).result()
 
-    async def _arun_command(self, runtime: ToolRuntime[Any, Any], **arguments: Any) -> ToolMessage:
-        return await self._submit(runtime, **arguments).aresult()
+    async def _arun_command(
+        self, command: str | None = None, restart: bool = False, runtime: CallRuntime = None
+    ) -> ToolMessage | str:
+        return await self._submit(command, restart, runtime).aresult()
 
     def _submit(
-        self, runtime: ToolRuntime[Any, Any], command: str | None = None, restart: bool = False
-    ) -> Job[ToolMessage]:
-        state = runtime.state
+        self, command: str | None, restart: bool, runtime: CallRuntime
+    ) -> Job[ToolMessage | str]:
+        state = getattr(runtime, "state", None)
         messages = state.get("messages", ()) if isinstance(state, Mapping) else ()
         results = (m for m in messages if isinstance(m, ToolMessage) and m.name == self.tool_name)
-        call_id = str(runtime.tool_call_id)
+        call_id = getattr(runtime, "tool_call_id", None)
         work = partial(
             ShellSupervisor.execute,
             command=command,
             restart=restart,
             # An error without an artifact is a rejected call: no shell has run it.
             seen_before=any(result.artifact or result.status != "error" for result in results),
-            reply=partial(ToolMessage, name=self.tool_name, tool_call_id=call_id, artifact={}),
+            reply=partial(ToolMessage, name=self.tool_name, tool_call_id=call_id, artifact={})
+            if call_id is not None
+            else lambda content, **_: content,
         )
         return self._sessions.submit(self._session_key(state, runtime), work)
 
 
 def _thread_id(runtime: Any) -> str | None:
-    """The thread of a run. A run without a thread cannot be resumed."""
-    info = runtime.execution_info
+    """The thread of a run. A run without a thread, or no run at all, cannot be resumed."""
+    info = getattr(runtime, "execution_info", None)
     return info.thread_id if info else None
 
 

@@ -43,7 +43,11 @@ def main() -> None:
     os.write(report, b"%d\n" % shell)  # fails if the parent has ended before it was watched
 
     # The shell itself is not reaped: nobody else can get its id, which is that of its group.
-    while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)).si_pid != shell:
+    while True:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        assert ended is not None  # it would be with WNOHANG
+        if ended.si_pid == shell:
+            break
         os.waitpid(ended.si_pid, 0)
     code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
     os.write(report, b"%d\n" % code)

@@ -98,8 +98,8 @@ class ShellSupervisor:
         command: str | None,
         restart: bool,
         seen_before: bool,
-        reply: Callable[..., ToolMessage],
-    ) -> ToolMessage:
+        reply: Callable[..., ToolMessage | str],
+    ) -> ToolMessage | str:
         """Execute a call of the tool; `seen_before`: the model knows results of another shell."""
         if command is not None and not command.strip():
             command = None

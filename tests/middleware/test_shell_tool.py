@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -590,6 +591,50 @@ def test_a_workspace_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     root.touch()
     with pytest.raises(ShellError, match=f"its folder {str(root)!r} cannot be made: File exists"):
         agent_with(shell, "echo").invoke(GO)
+
+
+@pytest.fixture(params=["sync", "async"])
+def direct(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Call a hook by its name, or invoke a tool."""
+
+    def call(target: Any, *args: Any, hook: str = "invoke") -> Any:
+        if request.param == "sync":
+            return getattr(target, hook)(*args)
+        return asyncio.run(getattr(target, f"a{hook}")(*args))
+
+    return call
+
+
+def test_the_hooks_and_the_tool_can_be_called_outside_of_a_run(
+    direct: Callable[..., Any], tmp_path: Path
+) -> None:
+    root = tmp_path / "w"
+    shell = ShellToolMiddleware(root, startup_commands="touch up", shutdown_commands="rm up")
+    (tool,) = shell.tools
+    assert direct(shell, {"messages": []}, None, hook="before_agent")
+    assert (root / "up").exists()
+    assert direct(tool, {"command": "x=1; ls"}) == "up\n[exit code 0]"
+    assert tool.func(command="echo $x") == "1\n[exit code 0]"
+    call = {"type": "tool_call", "id": "1", "name": "shell", "args": {"command": "echo $x"}}
+    assert direct(tool, call).tool_call_id == "1"
+    assert direct(shell, {"messages": []}, None, hook="after_agent") is None
+    assert not (root / "up").exists()
+
+
+def test_a_tool_called_outside_of_a_run_finds_the_session_in_the_state(
+    direct: Callable[..., Any],
+) -> None:
+    shell = ShellToolMiddleware(startup_commands="x=1")
+    state = {"messages": [], **direct(shell, {"messages": []}, None, hook="before_agent")}
+    runtime = SimpleNamespace(state=state, tool_call_id="7")
+    (tool,) = shell.tools
+    assert tool.func(command="x=2; echo on", runtime=runtime).tool_call_id == "7"
+    assert tool.func(command="echo $x", runtime=SimpleNamespace(state=state)) == (
+        "2\n[exit code 0]"
+    )
+    assert tool.func(command="echo $x") == "1\n[exit code 0]"
+    for each in (state, {"messages": []}):
+        direct(shell, each, None, hook="after_agent")
 
 
 def test_start_up_commands_run_although_the_model_never_calls_the_shell(
