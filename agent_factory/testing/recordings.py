@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import builtins
 import json
-import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -40,38 +39,16 @@ from agent_factory.testing.fake_model import (
     tool_name,
 )
 from agent_factory.testing.harness import Middleware
+from agent_factory.testing.redaction import Redact, Redaction
 
 FORMAT = "agent_factory.cassette"
 VERSION = 1
 """The version of the format. It is raised when an older reader would misread a file."""
 
-REDACTED = "[redacted]"
-
-SECRET_KEYS = (
-    r"api[-_]?key",
-    r"authorization",
-    r"cookie",
-    r"credential",
-    r"passw(or)?d",
-    r"private[-_]?key",
-    r"secret",
-    r"(^|access|auth|bearer|refresh|session)[-_]?token$",
-)
-"""Patterns of keys whose values are never written, in lower and upper case."""
-
-# Forms of API keys as their issuers document them: OpenAI and Anthropic (sk-), Google, GitHub,
-# Slack, AWS.
-_SECRET_TEXTS = re.compile(
-    r"\b(sk-[\w-]{16,}|AIza[\w-]{30,}|gh[pousr]_\w{20,}|xox[a-z]-[\w-]{10,}|AKIA[0-9A-Z]{16})"
-    r"|(?i:\bbearer\s+[\w.~+/-]{8,}=*)"
-)
-
 # Providers also put ids, times, fingerprints and headers there, which change with each call.
 _RECORDED_METADATA = ("finish_reason", "stop_reason", "model_name", "model", "model_provider")
 
 _HINT = "Record it again with record(model, path)."
-
-Redact = Callable[[str], str]
 
 
 class CassetteError(ValueError):
@@ -92,35 +69,6 @@ class ReplayedError(RuntimeError):
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
         self.kind = kind
-
-
-class Redaction:
-    """Removes secrets from plain data: given texts, and values of given keys and `SECRET_KEYS`."""
-
-    def __init__(
-        self, keys: Sequence[str] = (), redact: Redact | None = None, secrets: Sequence[str] = ()
-    ) -> None:
-        self.keys = tuple(keys)
-        self._pattern = re.compile("|".join([*SECRET_KEYS, *keys]), re.IGNORECASE)
-        self._redact = redact
-        # The longest first, because one secret may be part of another.
-        self._secrets = sorted(filter(None, secrets), key=len, reverse=True)
-
-    def __call__(self, value: Any) -> Any:
-        """The value without its secrets."""
-        if isinstance(value, dict):
-            return {
-                key: REDACTED if item and self._pattern.search(str(key)) else self(item)
-                for key, item in value.items()
-            }
-        if isinstance(value, list):
-            return [self(item) for item in value]
-        if not isinstance(value, str):
-            return value
-        for secret in self._secrets:
-            value = value.replace(secret, REDACTED)
-        value = _SECRET_TEXTS.sub(REDACTED, value)
-        return value if self._redact is None else self._redact(value)
 
 
 def _json_line(data: dict[str, Any]) -> str:
@@ -354,8 +302,11 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
             f"{path}: was redacted by {name}. Pass it here too: replay(path, redact={name})."
         )
     model = ReplayChatModel(path=path, profile=header.get("profile") or None)
+    keys = header.get("redacted_keys", ())
+    for line in rest:  # a version that knew fewer forms of secrets may have written one
+        line["request"] = Redaction(keys)(line["request"])
     model._left = dict(enumerate(rest, 1))
-    model._redaction = Redaction(header.get("redacted_keys", ()), redact)
+    model._redaction = Redaction(keys, redact)
     model._model_name = header.get("model_name")
     return model
 
