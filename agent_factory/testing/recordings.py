@@ -79,6 +79,18 @@ def _json_line(data: dict[str, Any]) -> str:
     return json.dumps(data, sort_keys=True, ensure_ascii=False, default=default) + "\n"
 
 
+@contextmanager
+def _nesting_reported(subject: str) -> Iterator[None]:
+    """Report what is nested too deeply in the words of this module."""
+    try:
+        yield
+    except RecursionError:
+        raise CassetteError(
+            f"{subject} is nested too deeply. Lists and dicts in a cassette may be nested some "
+            "hundred levels deep."
+        ) from None
+
+
 def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dict[str, Any]:
     """A request as plain data. Of each tool it holds the name and a digest of its schema."""
     settings = {key: value for key, value in kwargs.items() if key != "tools"}
@@ -221,9 +233,9 @@ class RecordingChatModel(BaseChatModel):
 
     def _write(self, messages: Messages, stop: Stop, kwargs: dict[str, Any], answer: Any) -> None:
         """Append a request and its answer, a message or an exception, to the file."""
-        data = dict(normalize(answer))
-        request = self._redaction(_request_data(messages, stop, kwargs))
-        with self._lock:
+        with self._lock, _nesting_reported(f"{self.path}: a request or its answer"):
+            data = dict(normalize(answer))
+            request = self._redaction(_request_data(messages, stop, kwargs))
             if not self._count:
                 header = {
                     "format": FORMAT,
@@ -246,7 +258,8 @@ class RecordingChatModel(BaseChatModel):
                 # The number of the answer makes the ids unique in the file.
                 ids = {call["id"]: f"call_{self._count}_{n}" for n, call in enumerate(calls, 1)}
                 data = replace_strings(data, ids)
-            with self.path.open("a", encoding="utf-8") as file:
+            # Half of a surrogate pair, which UTF-8 cannot encode, is written as JSON escapes it.
+            with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(_json_line({"request": request, "answer": self._redaction(data)}))
 
 
@@ -268,17 +281,21 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
     if not path.exists():
         raise FileNotFoundError(f"{path}: the cassette does not exist. {_HINT}")
     try:
-        texts = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines(), which breaks lines at characters that JSON need not escape, as U+2028.
+        texts = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise CassetteError(f"{path}: cannot be read: {error}. {_HINT}") from None
     lines: list[dict[str, Any]] = []
     for number, text in enumerate(texts, 1):
         if not text.strip():
             continue
-        try:
-            data = json.loads(text)
-        except ValueError as error:
-            raise CassetteError(f"{path}:{number}: is not valid JSON: {error}. {_HINT}") from None
+        with _nesting_reported(f"{path}:{number}:"):
+            try:
+                data = json.loads(text)
+            except ValueError as error:
+                raise CassetteError(
+                    f"{path}:{number}: is not valid JSON: {error}. {_HINT}"
+                ) from None
         if not isinstance(data, dict):
             raise CassetteError(
                 f"{path}:{number}: must be a JSON object, got {describe(data)}. {_HINT}"
@@ -293,18 +310,19 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
             f"{path}: has version {version} of the format, and this agent_factory reads up to "
             f"{VERSION}. Upgrade agent-factory, or record it again."
         )
+    keys = header.get("redacted_keys", ())
     for number, line in enumerate(rest, 2):
         if not all(isinstance(line.get(key), dict) for key in ("request", "answer")):
             raise CassetteError(f"{path}:{number}: lacks a request or its answer. {_HINT}")
+        with _nesting_reported(f"{path}:{number}:"):
+            # A version that knew fewer forms of secrets may have written one.
+            line["request"] = Redaction(keys)(line["request"])
     name = header.get("redacted_by")
     if name and redact is None:
         raise CassetteError(
             f"{path}: was redacted by {name}. Pass it here too: replay(path, redact={name})."
         )
     model = ReplayChatModel(path=path, profile=header.get("profile") or None)
-    keys = header.get("redacted_keys", ())
-    for line in rest:  # a version that knew fewer forms of secrets may have written one
-        line["request"] = Redaction(keys)(line["request"])
     model._left = dict(enumerate(rest, 1))
     model._redaction = Redaction(keys, redact)
     model._model_name = header.get("model_name")
@@ -357,7 +375,8 @@ class ReplayChatModel(FakeChatModel):
         )
 
     def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
-        request = self._redaction(_request_data(messages, stop, kwargs))
+        with _nesting_reported(f"{self.path}: a request"):
+            request = self._redaction(_request_data(messages, stop, kwargs))
         with self._lock:
             entries = self._left.items()
             number = next((n for n, entry in entries if entry["request"] == request), None)
