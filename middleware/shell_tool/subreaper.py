@@ -20,7 +20,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> None:
-    """Run the shell in a session of its own, and reap what it leaves behind."""
+    """Run the shell in a new session, and reap what it leaves behind."""
     report, program, argv = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     os.set_inheritable(report, False)
     prctl = ctypes.CDLL(None).prctl
