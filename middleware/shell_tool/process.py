@@ -164,10 +164,12 @@ class ProcessTree:
     def kill(self) -> None:
         """Kill all of them, repeatedly, until no fork has escaped."""
         deadline = time.monotonic() + _KILL_TIMEOUT
+        left = self.pids()  # first, because without a subreaper the shell's orphans are not found
         self._signal_group(signal.SIGKILL)
-        while self._has_proc and (left := self.pids()) and time.monotonic() < deadline:
+        while self._has_proc and left and time.monotonic() < deadline:
             _send_signal(left, signal.SIGKILL)
             time.sleep(_PAUSE)
+            left = self.pids()
 
     def _signal_group(self, number: int) -> bool:
         """Send a signal to the process group; return whether there was one."""

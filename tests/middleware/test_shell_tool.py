@@ -610,7 +610,7 @@ def test_the_hooks_and_the_tool_can_be_called_outside_of_a_run(
 ) -> None:
     root = tmp_path / "w"
     shell = ShellToolMiddleware(root, startup_commands="touch up", shutdown_commands="rm up")
-    (tool,) = shell.tools
+    tool: Any = shell.tools[0]
     assert direct(shell, {"messages": []}, None, hook="before_agent")
     assert (root / "up").exists()
     assert direct(tool, {"command": "x=1; ls"}) == "up\n[exit code 0]"
@@ -625,16 +625,16 @@ def test_a_tool_called_outside_of_a_run_finds_the_session_in_the_state(
     direct: Callable[..., Any],
 ) -> None:
     shell = ShellToolMiddleware(startup_commands="x=1")
-    state = {"messages": [], **direct(shell, {"messages": []}, None, hook="before_agent")}
+    state: Any = {"messages": [], **direct(shell, {"messages": []}, None, hook="before_agent")}
     runtime = SimpleNamespace(state=state, tool_call_id="7")
-    (tool,) = shell.tools
+    tool: Any = shell.tools[0]
     assert tool.func(command="x=2; echo on", runtime=runtime).tool_call_id == "7"
     assert tool.func(command="echo $x", runtime=SimpleNamespace(state=state)) == (
         "2\n[exit code 0]"
     )
     assert tool.func(command="echo $x") == "1\n[exit code 0]"
-    for each in (state, {"messages": []}):
-        direct(shell, each, None, hook="after_agent")
+    direct(shell, state, None, hook="after_agent")
+    direct(shell, {"messages": []}, None, hook="after_agent")
 
 
 def test_start_up_commands_run_although_the_model_never_calls_the_shell(
