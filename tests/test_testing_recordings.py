@@ -140,6 +140,39 @@ def test_the_profile_of_the_model_is_kept(path: Path) -> None:
     assert (played.model_name, played.profile) == ("gpt-5", {"structured_output": True})
 
 
+@pytest.mark.parametrize(
+    "end", ["\u2028", "\u2029", "\u0085", "\x0b\x0c\x1c\x1d\x1e", "\r\n", "\ud83d"]
+)
+def test_a_text_with_any_line_break_is_replayed(path: Path, end: str) -> None:
+    text = f"One{end}two"
+    assert record(ScriptedChatModel([text]), path).invoke(text).text == text
+    with replay(path) as model:
+        assert model.invoke(text).text == text
+
+
+def deep(levels: int) -> Any:
+    value: Any = "bottom"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("levels", [600, 100_000])
+def test_what_is_nested_too_deeply_is_an_error_that_says_so(path: Path, levels: int) -> None:
+    asked = HumanMessage("Hi", additional_kwargs={"data": deep(levels)})
+    with pytest.raises(CassetteError, match=r"sum.jsonl: a request or its answer is nested too"):
+        record(ScriptedChatModel(["One."]), path).invoke([asked])
+    assert not path.exists()
+
+    record(ScriptedChatModel(["One."]), path).invoke("Hi")
+    with pytest.raises(CassetteError, match=r"sum.jsonl: a request is nested too deeply"):
+        replay(path).invoke([asked])
+    text = path.read_text().replace('"Hi"', "[" * levels + "]" * levels)
+    path.write_text(text)
+    with pytest.raises(CassetteError, match=r"sum.jsonl:2: is nested too deeply"):
+        replay(path)
+
+
 # --- what differs ---------------------------------------------------------------------------------
 
 
@@ -236,6 +269,7 @@ HEAD = '{"format": "agent_factory.cassette", "version": 1}\n'
         (b"{}\n", "is not a cassette"),
         (b"[]\n", ":1: must be a JSON object, got list"),
         (b"hello\n", ":1: is not valid JSON"),
+        (b"1" * 5_000, ":1: is not valid JSON: Exceeds the limit"),
         (b"\xff\xfe", "cannot be read"),
         (HEAD.replace("1}", "99}").encode(), "has version 99"),
         ((HEAD + "{}\n").encode(), ":2: lacks a request or its answer"),

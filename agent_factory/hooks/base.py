@@ -84,6 +84,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     def __init__(self, *, name: str | None = None) -> None:
         if name:
             self.name = str(name)
+        if type(self).tools == ():  # a list may be added to, so no two instances share one
+            self.tools = []
 
     @cached_property
     def name(self) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import builtins
 import json
-import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -40,38 +39,16 @@ from agent_factory.testing.fake_model import (
     tool_name,
 )
 from agent_factory.testing.harness import Middleware
+from agent_factory.testing.redaction import Redact, Redaction
 
 FORMAT = "agent_factory.cassette"
 VERSION = 1
 """The version of the format. It is raised when an older reader would misread a file."""
 
-REDACTED = "[redacted]"
-
-SECRET_KEYS = (
-    r"api[-_]?key",
-    r"authorization",
-    r"cookie",
-    r"credential",
-    r"passw(or)?d",
-    r"private[-_]?key",
-    r"secret",
-    r"(^|access|auth|bearer|refresh|session)[-_]?token$",
-)
-"""Patterns of keys whose values are never written, in lower and upper case."""
-
-# Forms of API keys as their issuers document them: OpenAI and Anthropic (sk-), Google, GitHub,
-# Slack, AWS.
-_SECRET_TEXTS = re.compile(
-    r"\b(sk-[\w-]{16,}|AIza[\w-]{30,}|gh[pousr]_\w{20,}|xox[a-z]-[\w-]{10,}|AKIA[0-9A-Z]{16})"
-    r"|(?i:\bbearer\s+[\w.~+/-]{8,}=*)"
-)
-
 # Providers also put ids, times, fingerprints and headers there, which change with each call.
 _RECORDED_METADATA = ("finish_reason", "stop_reason", "model_name", "model", "model_provider")
 
 _HINT = "Record it again with record(model, path)."
-
-Redact = Callable[[str], str]
 
 
 class CassetteError(ValueError):
@@ -94,41 +71,24 @@ class ReplayedError(RuntimeError):
         self.kind = kind
 
 
-class Redaction:
-    """Removes secrets from plain data: given texts, and values of given keys and `SECRET_KEYS`."""
-
-    def __init__(
-        self, keys: Sequence[str] = (), redact: Redact | None = None, secrets: Sequence[str] = ()
-    ) -> None:
-        self.keys = tuple(keys)
-        self._pattern = re.compile("|".join([*SECRET_KEYS, *keys]), re.IGNORECASE)
-        self._redact = redact
-        # The longest first, because one secret may be part of another.
-        self._secrets = sorted(filter(None, secrets), key=len, reverse=True)
-
-    def __call__(self, value: Any) -> Any:
-        """The value without its secrets."""
-        if isinstance(value, dict):
-            return {
-                key: REDACTED if item and self._pattern.search(str(key)) else self(item)
-                for key, item in value.items()
-            }
-        if isinstance(value, list):
-            return [self(item) for item in value]
-        if not isinstance(value, str):
-            return value
-        for secret in self._secrets:
-            value = value.replace(secret, REDACTED)
-        value = _SECRET_TEXTS.sub(REDACTED, value)
-        return value if self._redact is None else self._redact(value)
-
-
 def _json_line(data: dict[str, Any]) -> str:
     # The repr of an object would hold its address in memory, which differs from run to run.
     def default(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
     return json.dumps(data, sort_keys=True, ensure_ascii=False, default=default) + "\n"
+
+
+@contextmanager
+def _nesting_reported(subject: str) -> Iterator[None]:
+    """Report what is nested too deeply in the words of this module."""
+    try:
+        yield
+    except RecursionError:
+        raise CassetteError(
+            f"{subject} is nested too deeply. Lists and dicts in a cassette may be nested some "
+            "hundred levels deep."
+        ) from None
 
 
 def _request_data(messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -273,9 +233,9 @@ class RecordingChatModel(BaseChatModel):
 
     def _write(self, messages: Messages, stop: Stop, kwargs: dict[str, Any], answer: Any) -> None:
         """Append a request and its answer, a message or an exception, to the file."""
-        data = dict(normalize(answer))
-        request = self._redaction(_request_data(messages, stop, kwargs))
-        with self._lock:
+        with self._lock, _nesting_reported(f"{self.path}: a request or its answer"):
+            data = dict(normalize(answer))
+            request = self._redaction(_request_data(messages, stop, kwargs))
             if not self._count:
                 header = {
                     "format": FORMAT,
@@ -298,7 +258,8 @@ class RecordingChatModel(BaseChatModel):
                 # The number of the answer makes the ids unique in the file.
                 ids = {call["id"]: f"call_{self._count}_{n}" for n, call in enumerate(calls, 1)}
                 data = replace_strings(data, ids)
-            with self.path.open("a", encoding="utf-8") as file:
+            # Half of a surrogate pair, which UTF-8 cannot encode, is written as JSON escapes it.
+            with self.path.open("a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(_json_line({"request": request, "answer": self._redaction(data)}))
 
 
@@ -320,17 +281,21 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
     if not path.exists():
         raise FileNotFoundError(f"{path}: the cassette does not exist. {_HINT}")
     try:
-        texts = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines(), which breaks lines at characters that JSON need not escape, as U+2028.
+        texts = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise CassetteError(f"{path}: cannot be read: {error}. {_HINT}") from None
     lines: list[dict[str, Any]] = []
     for number, text in enumerate(texts, 1):
         if not text.strip():
             continue
-        try:
-            data = json.loads(text)
-        except ValueError as error:
-            raise CassetteError(f"{path}:{number}: is not valid JSON: {error}. {_HINT}") from None
+        with _nesting_reported(f"{path}:{number}:"):
+            try:
+                data = json.loads(text)
+            except ValueError as error:
+                raise CassetteError(
+                    f"{path}:{number}: is not valid JSON: {error}. {_HINT}"
+                ) from None
         if not isinstance(data, dict):
             raise CassetteError(
                 f"{path}:{number}: must be a JSON object, got {describe(data)}. {_HINT}"
@@ -345,9 +310,13 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
             f"{path}: has version {version} of the format, and this agent_factory reads up to "
             f"{VERSION}. Upgrade agent-factory, or record it again."
         )
+    keys = header.get("redacted_keys", ())
     for number, line in enumerate(rest, 2):
         if not all(isinstance(line.get(key), dict) for key in ("request", "answer")):
             raise CassetteError(f"{path}:{number}: lacks a request or its answer. {_HINT}")
+        with _nesting_reported(f"{path}:{number}:"):
+            # A version that knew fewer forms of secrets may have written one.
+            line["request"] = Redaction(keys)(line["request"])
     name = header.get("redacted_by")
     if name and redact is None:
         raise CassetteError(
@@ -355,7 +324,7 @@ def replay(path: str | Path, *, redact: Redact | None = None) -> ReplayChatModel
         )
     model = ReplayChatModel(path=path, profile=header.get("profile") or None)
     model._left = dict(enumerate(rest, 1))
-    model._redaction = Redaction(header.get("redacted_keys", ()), redact)
+    model._redaction = Redaction(keys, redact)
     model._model_name = header.get("model_name")
     return model
 
@@ -406,7 +375,8 @@ class ReplayChatModel(FakeChatModel):
         )
 
     def _respond(self, messages: Messages, stop: Stop, kwargs: dict[str, Any]) -> FakeResponse:
-        request = self._redaction(_request_data(messages, stop, kwargs))
+        with _nesting_reported(f"{self.path}: a request"):
+            request = self._redaction(_request_data(messages, stop, kwargs))
         with self._lock:
             entries = self._left.items()
             number = next((n for n, entry in entries if entry["request"] == request), None)

@@ -77,6 +77,8 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
     outside. Set `use_ripgrep=False` if that is a risk. A hard link to a file outside is a file
     inside.
 
+    Both tools are attributes too, `glob_search` and `grep_search`, whatever their names are.
+
     Args:
         root_path: The folder. Links in this path itself are followed, once, at construction.
         use_ripgrep: Use `rg` if it is on the PATH at construction.
@@ -97,7 +99,7 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
     >>> search = FilesystemFileSearchMiddleware(root_path=folder.name)
     >>> [tool.name for tool in search.tools]
     ['glob_search', 'grep_search']
-    >>> search.tools[0].invoke({"pattern": "**/*.py"})
+    >>> search.glob_search.invoke({"pattern": "**/*.py"})
     'No files found.'
     >>> folder.cleanup()
     """
@@ -136,16 +138,20 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.timeout = timeout
         self._tree = Tree(root_path)
         self.root_path = self._tree.root
-        max_bytes = int(max_file_size_mb * 2**20)
+        self.max_file_size_bytes = int(max_file_size_mb * 2**20)
         ripgrep = shutil.which("rg") if use_ripgrep else None
         # An absolute path: rg is started in the folder, which may contain another `rg`.
-        self._grep = Grep(self._tree, max_bytes, ripgrep and os.path.abspath(ripgrep))
-        self.tools = [
-            _make_tool(f"{tool_prefix}glob_search", self._glob_search, _GLOB, GlobArguments),
-            _make_tool(f"{tool_prefix}grep_search", self._grep_search, _GREP, GrepArguments),
-        ]
+        program = ripgrep and os.path.abspath(ripgrep)
+        self._grep = Grep(self._tree, self.max_file_size_bytes, program)
+        self.glob_search = _make_tool(
+            f"{tool_prefix}glob_search", self._find_files, _GLOB, GlobArguments
+        )
+        self.grep_search = _make_tool(
+            f"{tool_prefix}grep_search", self._find_lines, _GREP, GrepArguments
+        )
+        self.tools = [self.glob_search, self.grep_search]
 
-    def _glob_search(self, pattern: str, path: str = "/") -> str:
+    def _find_files(self, pattern: str, path: str = "/") -> str:
         scope = Scope(pattern, self._resolve(path, "folder"))
         files = _Results(self._tree.walk(scope, Deadline(monotonic() + self.timeout)))
         newest = nsmallest(MAX_RESULTS, files, key=lambda file: (-file.changed, file.parts))
@@ -153,7 +159,7 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         notice = f"{MAX_RESULTS} of {files.count} files are shown."
         return self._format(lines, notice if files.count > MAX_RESULTS else "", files.late)
 
-    def _grep_search(
+    def _find_lines(
         self,
         pattern: str,
         path: str = "/",
@@ -228,9 +234,9 @@ class _Results(Generic[T]):
 def _make_tool(
     name: str, function: Callable[..., str], description: str, arguments: type[BaseModel]
 ) -> StructuredTool:
-    def call(**values: Any) -> str:
+    def call(*args: Any, **values: Any) -> str:
         try:
-            return function(**values)
+            return function(*args, **values)
         except OutOfTime:
             raise ToolException("Error: the search took too long.") from None
         except (ValueError, OSError) as error:

@@ -14,7 +14,7 @@ from uuid import uuid4
 from weakref import finalize
 
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import StructuredTool
+from langchain_core.tools import InjectedToolArg, StructuredTool
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field, model_validator
 
@@ -24,6 +24,9 @@ from agent_factory.middleware._shared.redaction import RedactionRule
 from .policies import ExecutionPolicy, HostExecutionPolicy, check_text
 from .session import Job, Sessions
 from .supervisor import DESCRIPTION, ShellSettings, ShellSupervisor
+
+# Not a parameter of the model. None: the tool is called outside of a run.
+CallRuntime = Annotated[ToolRuntime[Any, Any] | None, InjectedToolArg]
 
 
 class ShellInput(BaseModel):
@@ -71,8 +74,8 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
     none.
 
     Args:
-        workspace_root: The folder to work in. None: a temporary one for each run, removed at its
-            end.
+        workspace_root: The folder to work in. It is made when the shell starts, with its parents,
+            if it does not exist. None: a temporary one for each run, removed at its end.
         startup_commands: Commands to run in each new shell, in order. With them the shell starts
             with the run, otherwise with its first command.
         shutdown_commands: Commands to run in the shell when the run ends without an error. A
@@ -88,7 +91,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         name: Distinguishes several instances; give them different tool names, too.
 
     Raises:
-        ValueError: The folder does not exist, a command is empty, or a name or a variable is
+        ValueError: The folder is a file, a command is empty, or a name or a variable is
             invalid.
         TypeError: The policy or a rule has the wrong type.
         OSError: The system is not POSIX.
@@ -198,33 +201,39 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
         sessions = state.get("shell_sessions") or {} if isinstance(state, Mapping) else {}
         return str(sessions.get(self.name) or _thread_id(runtime) or "")
 
-    def _run_command(self, runtime: ToolRuntime[Any, Any], **arguments: Any) -> ToolMessage:
-        return self._submit(runtime, **arguments).result()
+    def _run_command(
+        self, command: str | None = None, restart: bool = False, runtime: CallRuntime = None
+    ) -> ToolMessage | str:
+        return self._submit(command, restart, runtime).result()
 
-    async def _arun_command(self, runtime: ToolRuntime[Any, Any], **arguments: Any) -> ToolMessage:
-        return await self._submit(runtime, **arguments).aresult()
+    async def _arun_command(
+        self, command: str | None = None, restart: bool = False, runtime: CallRuntime = None
+    ) -> ToolMessage | str:
+        return await self._submit(command, restart, runtime).aresult()
 
     def _submit(
-        self, runtime: ToolRuntime[Any, Any], command: str | None = None, restart: bool = False
-    ) -> Job[ToolMessage]:
-        state = runtime.state
+        self, command: str | None, restart: bool, runtime: CallRuntime
+    ) -> Job[ToolMessage | str]:
+        state = getattr(runtime, "state", None)
         messages = state.get("messages", ()) if isinstance(state, Mapping) else ()
         results = (m for m in messages if isinstance(m, ToolMessage) and m.name == self.tool_name)
-        call_id = str(runtime.tool_call_id)
+        call_id = getattr(runtime, "tool_call_id", None)
         work = partial(
             ShellSupervisor.execute,
             command=command,
             restart=restart,
             # An error without an artifact is a rejected call: no shell has run it.
             seen_before=any(result.artifact or result.status != "error" for result in results),
-            reply=partial(ToolMessage, name=self.tool_name, tool_call_id=call_id, artifact={}),
+            reply=partial(ToolMessage, name=self.tool_name, tool_call_id=call_id, artifact={})
+            if call_id is not None
+            else lambda content, **_: content,
         )
         return self._sessions.submit(self._session_key(state, runtime), work)
 
 
 def _thread_id(runtime: Any) -> str | None:
-    """The thread of a run. A run without a thread cannot be resumed."""
-    info = runtime.execution_info
+    """The thread of a run. A run without a thread, or no run at all, cannot be resumed."""
+    info = getattr(runtime, "execution_info", None)
     return info.thread_id if info else None
 
 
@@ -238,12 +247,16 @@ def _parse_settings(
             f"BubblewrapExecutionPolicy or CodexSandboxExecutionPolicy, got {policy!r}."
         )
     if root is not None:
-        if not isinstance(root, str | os.PathLike) or not str(root) or not Path(root).is_dir():
+        problem = "workspace_root must be the path of a folder, got"
+        if not isinstance(root, str | os.PathLike) or not str(root):
+            raise ValueError(f"{problem} {root!r}. Leave it out for a temporary one.")
+        given, root = root, Path(root).resolve()
+        nearest = next(path for path in (root, *root.parents) if path.exists())
+        if not nearest.is_dir():
             raise ValueError(
-                f"workspace_root must be an existing folder, got {str(root)!r}. Create it first, "
-                "or leave it out for a temporary one."
+                f"{problem} {str(given)!r}, and {str(nearest)!r} is a file. Pass another path, or "
+                "leave it out for a temporary one."
             )
-        root = Path(root).resolve()
     shell = ["bash"] if shell is None else shlex.split(shell) if isinstance(shell, str) else shell
     if not isinstance(shell, Sequence) or not shell:
         raise ValueError(f"shell_command must be a shell such as ['bash'], got {shell!r}.")

@@ -213,9 +213,10 @@ class BubblewrapExecutionPolicy(ExecutionPolicy):
     """Runs the shell in a sandbox of Linux namespaces, made by `bwrap` (Debian: bubblewrap).
 
     The sandbox has this machine's programs, read-only; the workspace as /workspace, writable; an
-    empty /tmp; only its own processes; and no network. Nothing else of the machine is visible: no
-    home folders, no /etc/shadow, none of this process's environment variables. The shell has no
-    capabilities, even if root starts it, and it ends with this process, however this process ends.
+    empty /tmp; only its own processes, in a /proc that is read-only; and no network. Nothing else
+    of the machine is visible: no home folders, no /etc/shadow, none of this process's environment
+    variables. The shell has no capabilities, even if root starts it, and it ends with this process,
+    however this process ends.
 
     The system must let this user create namespaces; many containers do not. The kernel is the
     boundary, not a virtual machine.
@@ -279,8 +280,11 @@ class BubblewrapExecutionPolicy(ExecutionPolicy):
         for path in self.read_only_paths:
             argv += ("--ro-bind", str(path), str(path))
         argv += ("--bind", str(workspace), _WORKSPACE, "--chdir", _WORKSPACE)
-        # Without this, everything that is not a mount is a writable file system in memory.
-        argv += ("--remount-ro", "/dev", "--remount-ro", "/")
+        # /proc/sys and others in /proc belong to the whole machine. The files there check for the
+        # user root and not for capabilities, so a sandbox that root starts could change them.
+        # Whatever in / and /dev is not a mount would be a writable file system in memory.
+        for folder in ("/dev", "/proc", "/"):
+            argv += ("--remount-ro", folder)
         return self._local_launch([*argv, "--", *shell], workspace, {})
 
 

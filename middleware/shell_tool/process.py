@@ -3,11 +3,11 @@
 The shell reads commands from its input. After each command it prints an end marker, which holds
 the exit code and a random token that no output can contain by chance.
 
-A process belongs to a shell if it descends from it, is in its session, or has its cookie in the
-environment. A process can leave two of these behind, but hardly all three. They are read from
-/proc; without it (macOS) only the process group is known. psutil offers the same, but does not know
-sessions and is slower: `is_larger_than` runs every 20 ms while a command runs, and reads one small
-file for each process of the shell.
+On Linux each shell has a parent process, subreaper.py, which adopts the orphans of the shell. So
+the processes of a shell are the descendants of that process, which /proc lists. Without a Python
+interpreter to run it (a frozen program) orphans are not found, and without /proc (macOS) only the
+process group is known. psutil offers the same, but is slower: `is_larger_than` runs every 20 ms
+while a command runs, and reads one small file for each thread of the shell.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
-from typing import Literal, NamedTuple, cast
+from pathlib import Path
+from typing import Literal, cast
 
 from .output import KEPT_BYTES, Output, decode
 from .policies import Launch
@@ -37,10 +39,15 @@ _CONTROL = b"\x1e"
 _CHUNK = 1 << 16  # bytes read at a time
 _LAST_BYTES = 1 << 20  # bytes that are still read after a shell was killed
 _PAUSE = 0.005  # seconds between two checks whether processes have ended
-_COOKIE = "AGENT_FACTORY_SHELL"  # environment variable that marks the processes of a shell
 _PROC = "/proc"
 _KILL_TIMEOUT = 5.0  # seconds; a process that outlives this hangs in the kernel
 _REAP_TIMEOUT = 10.0  # seconds for a killed process to go, and for the cleanup program
+
+# What runs a shell below a process that adopts its orphans; empty where there is no such thing.
+_SUBREAPER: tuple[str, ...] = ()
+if sys.platform == "linux" and sys.executable and not getattr(sys, "frozen", False):
+    # -I and -S ignore the environment and site-packages, and save time at the start.
+    _SUBREAPER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("subreaper.py")))
 
 Cancelled = Callable[[], bool]  # returns whether the caller has given up
 Ending = Literal["finished", "exited", "timeout", "processes", "cancelled"]
@@ -93,37 +100,38 @@ def split_at_marker(data: bytes, token: str) -> tuple[bytes, bytes, int | None]:
 
 
 class ProcessTree:
-    """Processes of a shell, which leads a process group and a session, and has a cookie."""
+    """Processes of a shell, which leads a process group.
 
-    def __init__(self, leader: int, cookie: str) -> None:
-        self.leader = leader
-        self._cookie = f"{_COOKIE}={cookie}".encode()
+    Args:
+        group: The shell.
+        root: The process whose descendants belong to the shell; the shell itself if there is no
+            subreaper.
+    """
+
+    def __init__(self, group: int, root: int) -> None:
+        self._group = group
+        self._root = root
         self._has_proc = os.path.exists(f"{_PROC}/self/stat")
-        process = _read_process(leader)
-        self._started = process.started if process else 0
-        self._fewest_tasks = _count_tasks()
+        self._lists_children = os.path.exists(f"{_PROC}/thread-self/children")
 
     def pids(self) -> set[int]:
-        """Return the ids of all living processes; without /proc the leader's, for its group."""
+        """Return the ids of all living processes; without /proc the shell's, for its group."""
         if not self._has_proc:
-            return {self.leader} if self._signal_group(0) else set()
+            return {self._group} if self._signal_group(0) else set()
         found: set[int] = set()
         children: dict[int, list[int]] = {}
         names: list[str] = []
         with suppress(OSError):  # for example too many open files: kill what is in the group
             names = os.listdir(_PROC)
-        for name in names:
-            process = _read_process(int(name)) if name.isdigit() else None
-            # Older processes cannot belong to the shell. The leader's id is not reused as long
-            # as nobody waits for it.
-            if process is None or process.started < self._started:
+        for pid in (int(name) for name in names if name.isdigit()):
+            # The process name in parentheses may contain anything, parentheses too.
+            fields = _read_proc(f"{pid}/stat").rpartition(b")")[2].split()
+            if not fields or fields[0] in (b"Z", b"X"):  # gone, or a zombie
                 continue
-            children.setdefault(process.parent, []).append(process.pid)
-            if self.leader in (process.pid, process.session) or (
-                self._cookie in _read_proc(f"{process.pid}/environ").split(b"\0")
-            ):
-                found.add(process.pid)
-        todo = list(found)
+            children.setdefault(int(fields[1]), []).append(pid)
+            if pid == self._group:
+                found.add(pid)
+        todo = [self._root, self._group]
         while todo:
             new = [pid for pid in children.get(todo.pop(), ()) if pid not in found]
             found.update(new)
@@ -132,69 +140,44 @@ class ProcessTree:
 
     def is_larger_than(self, limit: int) -> bool:
         """Return whether there are more processes than the limit."""
-        # Descendants take few reads, and in a sandbox, whose first process adopts all orphans, that
-        # is all. On the host orphans are counted too if the whole system has enough more tasks. The
-        # process group is stopped meanwhile, because scanning takes longer than forking.
-        descendants = [self.leader]
-        for pid in descendants:  # grows while it is read
-            if len(descendants) > limit:
-                return True
-            descendants += map(int, _read_proc(f"{pid}/task/{pid}/children").split())
-        tasks = _count_tasks()
-        self._fewest_tasks = min(self._fewest_tasks, tasks)
-        if tasks - self._fewest_tasks <= limit // 2:
-            return False
-        self._signal_group(signal.SIGSTOP)
-        if len(self.pids()) > limit:
-            return True
-        self._signal_group(signal.SIGCONT)
-        return False
+        if not self._lists_children:
+            return self._has_proc and len(self.pids()) > limit
+        # `pids` reads what does not belong to the shell, too, and would take too long.
+        found, todo = {self._group}, [self._root, self._group]
+        while todo and len(found) <= limit:
+            pid = todo.pop()
+            threads: list[str] = []
+            with suppress(OSError):  # the process is gone
+                threads = os.listdir(f"{_PROC}/{pid}/task")
+            for thread in threads:
+                listed = _read_proc(f"{pid}/task/{thread}/children").split()
+                new = set(map(int, listed)) - found
+                found |= new
+                todo += new
+        return len(found) > limit
 
     def send_signal(self, number: int) -> None:
         """Send a signal to all of them."""
         self._signal_group(number)
-        _send_signal(self.pids() - {self.leader}, number)
+        _send_signal(self.pids() - {self._group}, number)
 
     def kill(self) -> None:
         """Kill all of them, repeatedly, until no fork has escaped."""
         deadline = time.monotonic() + _KILL_TIMEOUT
+        left = self.pids()  # first, because without a subreaper the shell's orphans are not found
         self._signal_group(signal.SIGKILL)
-        while self._has_proc and (left := self.pids()) and time.monotonic() < deadline:
+        while self._has_proc and left and time.monotonic() < deadline:
             _send_signal(left, signal.SIGKILL)
             time.sleep(_PAUSE)
+            left = self.pids()
 
     def _signal_group(self, number: int) -> bool:
         """Send a signal to the process group; return whether there was one."""
         try:
-            os.killpg(self.leader, number)
+            os.killpg(self._group, number)
         except (ProcessLookupError, PermissionError):
             return False
         return True
-
-
-class _Process(NamedTuple):
-    """A living process; `started` is in clock ticks since the system's start."""
-
-    pid: int
-    parent: int
-    session: int
-    started: int
-
-
-def _read_process(pid: int) -> _Process | None:
-    # The process name in parentheses may contain anything, parentheses too.
-    fields = _read_proc(f"{pid}/stat").rpartition(b")")[2].split()
-    if not fields or fields[0] in (b"Z", b"X"):  # gone, or a zombie
-        return None
-    return _Process(pid, int(fields[1]), int(fields[3]), int(fields[19]))
-
-
-def _count_tasks() -> int:
-    """Number of tasks in the whole system; 0 if it is unknown."""
-    try:
-        return int(_read_proc("loadavg").split()[3].partition(b"/")[2])
-    except (IndexError, ValueError):
-        return 0
 
 
 def _read_proc(name: str) -> bytes:
@@ -218,32 +201,39 @@ class ShellProcess:
     def __init__(
         self, launch: Launch, timeout: float, cancelled: Cancelled, keep: int = KEPT_BYTES
     ) -> None:
-        cookie = new_token()
         program = shutil.which(launch.argv[0], path=launch.env.get("PATH"))
         if program is None:
             raise CannotStart(f"the program {launch.argv[0]!r} is not in the PATH")
+        reports, report = os.pipe()
+        self._reports = FileIO(reports)
         try:
-            # The thread must live on: bubblewrap's `--die-with-parent` ends the sandbox with it.
+            # The thread must live on: the subreaper, and so bubblewrap's sandbox, ends with it.
             self._process = subprocess.Popen(
-                launch.argv,
-                executable=program,
-                env={**launch.env, _COOKIE: cookie},
+                [*_SUBREAPER, str(report), program, *launch.argv] if _SUBREAPER else launch.argv,
+                executable=None if _SUBREAPER else program,
+                env=launch.env,
                 cwd=launch.folder,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 bufsize=0,
                 start_new_session=True,
+                pass_fds=(report,) if _SUBREAPER else (),
             )
         except (OSError, ValueError) as error:
+            self._reports.close()
             raise CannotStart(str(error)) from error
+        finally:
+            os.close(report)
         self._launch = launch
         self._keep = keep
-        self.process_tree = ProcessTree(self._process.pid, cookie)
+        root = self._process.pid
+        self.process_tree = ProcessTree(int(self._reports.readline() or root), root)
+        self._exit_code: int | None = None
         # Unbuffered and non-blocking: `read` and `write` return None if they would have to wait.
         self._stdin = cast("FileIO", self._process.stdin)
         self._stdout = cast("FileIO", self._process.stdout)
-        for pipe in (self._stdin, self._stdout):
+        for pipe in (self._stdin, self._stdout, self._reports):
             os.set_blocking(pipe.fileno(), False)
         self._to_write = memoryview(_SETUP)
         self._unread = b""
@@ -268,8 +258,7 @@ class ShellProcess:
     @property
     def alive(self) -> bool:
         """Whether the shell can take a command. If not, `kill()` it at once."""
-        # Reaps a shell that has ended; from then on its process id may be reused.
-        return self._process.poll() is None
+        return not self._reports.closed and self._poll() is None
 
     def run(self, command: str, timeout: float, cancelled: Cancelled) -> CommandResult:
         """Run a command until it ends or has to be ended; in the latter case the shell is gone."""
@@ -293,7 +282,7 @@ class ShellProcess:
             elif not self._exchange() and not self.alive:
                 ending = "exited"
 
-        code = self._process.poll()
+        code = self._poll()
         self.process_tree.kill()
         while len(self._unread) < _LAST_BYTES and (data := self._read()):
             self._unread += data
@@ -363,11 +352,23 @@ class ShellProcess:
         self._output_closed = not data
         return data
 
+    def _poll(self) -> int | None:
+        """The exit code of the shell if it has ended; minus the signal's number if killed."""
+        if self._exit_code is None:
+            if not _SUBREAPER:
+                # Reaps the shell; from then on its process id may be reused.
+                self._exit_code = self._process.poll()
+            elif (line := self._reports.read(_CHUNK)) is not None:
+                # The end without a line means that a command killed the subreaper.
+                self._exit_code = int(line) if line else self._process.wait()
+        return self._exit_code
+
     def _reap(self) -> None:
         """Wait for the killed process, close its pipes, and run the cleanup program."""
+        self._process.kill()  # the subreaper; a shell without one is dead
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_REAP_TIMEOUT)
-        for pipe in (self._stdin, self._stdout):
+        for pipe in (self._stdin, self._stdout, self._reports):
             with suppress(OSError):
                 pipe.close()
         if self._launch.cleanup:

@@ -98,8 +98,8 @@ class ShellSupervisor:
         command: str | None,
         restart: bool,
         seen_before: bool,
-        reply: Callable[..., ToolMessage],
-    ) -> ToolMessage:
+        reply: Callable[..., ToolMessage | str],
+    ) -> ToolMessage | str:
         """Execute a call of the tool; `seen_before`: the model knows results of another shell."""
         if command is not None and not command.strip():
             command = None
@@ -211,8 +211,13 @@ class ShellSupervisor:
                 prefix="agent-factory-shell-", ignore_cleanup_errors=True
             )
             folder = Path(self._folder.name)
-        elif not folder.is_dir():
-            raise ShellError(f"its folder {str(folder)!r} no longer exists.", "Create it again.")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ShellError(
+                f"its folder {str(folder)!r} cannot be made: {error.strerror}.",
+                "Pass a workspace_root that this user may write to.",
+            ) from error
         launch = policy.launch(settings.shell, folder, settings.env, new_token())
         keep = max(KEPT_BYTES, policy.max_output_bytes or 0)
         try:

@@ -77,6 +77,25 @@ def test_an_agent_finds_files_and_lines(call: Run, root: Path, rg: bool) -> None
     assert [found[i].status for i in "1234"] == ["success", "success", "error", "error"]
 
 
+def test_the_tools_are_attributes_and_can_be_called_directly(root: Path) -> None:
+    search = FilesystemFileSearchMiddleware(root_path=str(root), tool_prefix="my_")
+    glob: Any = search.glob_search
+    grep: Any = search.grep_search
+    assert search.tools == [glob, grep]
+    assert (glob.name, grep.name) == ("my_glob_search", "my_grep_search")
+    for found in (
+        glob.func("*.py", "/src"),
+        glob.func(pattern="src/*.py"),
+        glob.invoke({"pattern": "/src/*.py"}),
+        asyncio.run(grep.ainvoke({"pattern": "TOP", "path": "/src/a.py"})),
+    ):
+        assert found == "/src/a.py"
+    assert grep.func("TOP", path="/src", output_mode="count") == (
+        "/src/.hidden/c.py:1\n/src/a.py:1\n/src/deep/b.py:1"
+    )
+    assert search.max_file_size_bytes == 10 * 2**20
+
+
 @pytest.mark.parametrize(
     ("pattern", "path", "found"),
     [

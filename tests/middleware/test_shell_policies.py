@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import stat
@@ -183,7 +184,7 @@ def test_bubblewrap_shares_only_the_system_and_the_workspace() -> None:
         "--setenv A b",
         "--ro-bind-try /usr /usr",
         "--size 268435456 --tmpfs /tmp --ro-bind /opt /opt --bind /srv/w /workspace",
-        "--remount-ro /",
+        "--remount-ro /dev --remount-ro /proc --remount-ro /",
     ):
         assert part in text
     for part in ("--share-net", "resolv.conf", "/home", "/etc/shadow", "--dev-bind"):
@@ -240,6 +241,25 @@ def test_bubblewrap_confines_commands(
     assert "Operation not permitted" in outputs[6]
     assert outputs[-1].count("No such file or directory") == 2
     assert outputs[-1].endswith("directory\n[exit code 0]")
+
+
+@needs_bubblewrap
+def test_bubblewrap_does_not_let_root_change_the_kernel_settings(run: Run, tmp_path: Path) -> None:
+    """Settings such as kernel.core_pattern name a program that the kernel runs outside."""
+    setting = "/proc/sys/kernel/core_pattern"
+    outputs = run(
+        BubblewrapExecutionPolicy(),
+        tmp_path,
+        f": >>{setting}",  # opens it and writes nothing
+        f"unshare --user bash -c 'mount -o remount,rw /proc; : >>{setting}'",
+        "find /proc /sys -not -type d -not -type l -writable 2>/dev/null",
+        f"cat {setting} /proc/self/comm; echo on | tee /dev/stderr >/dev/stdout",
+    )
+    for output in outputs[:2]:  # a user other than root has no permission in the first place
+        assert re.search("Read-only file system|Permission denied|not permitted", output)
+        assert output.endswith("[exit code 1]")
+    assert outputs[2].startswith("[no output]")
+    assert outputs[3] == f"{Path(setting).read_text()}cat\non\non\n[exit code 0]"
 
 
 @needs_bubblewrap

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -204,12 +206,16 @@ def test_a_session_continues_after_a_syntax_error(shell: ShellProcess, error: st
 # The process tree
 
 
-def test_processes_are_found_by_descent_session_and_cookie(tmp_path: Path) -> None:
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+
+
+@on_linux
+def test_every_process_that_a_shell_started_is_found(tmp_path: Path) -> None:
     shell = start(tmp_path)
     try:
         shell.run("sleep 95.1 & setsid sleep 95.1 & (setsid sleep 95.1 &); sleep 0.05", 5, never)
         assert len(shell.process_tree.pids()) == 4
-        shell.run("env -i setsid sleep 95.1 & sleep 0.05", 5, never)
+        shell.run("env -i setsid -f sleep 95.1; sleep 0.05", 5, never)
         assert len(shell.process_tree.pids()) == 5
     finally:
         shell.kill()
@@ -221,29 +227,54 @@ def test_zombies_and_unrelated_processes_are_not_found() -> None:
     zombie = subprocess.Popen(["true"], start_new_session=True)
     try:
         os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
-        assert ProcessTree(zombie.pid, "no such cookie").pids() == set()
+        assert ProcessTree(zombie.pid, zombie.pid).pids() == set()
     finally:
         stranger.kill()
         stranger.wait()
         zombie.wait()
 
 
-def test_a_process_tree_below_its_limit_continues_after_it_was_counted(shell: ShellProcess) -> None:
-    shell.run("for i in 1 2 3 4 5 6; do sleep 95.2 & done; x=kept", 5, never)
-    shell.process_tree._fewest_tasks = 0  # the system looks crowded
-    assert not shell.process_tree.is_larger_than(20)
+@on_linux
+@pytest.mark.parametrize("lists_children", [True, False])
+def test_all_processes_of_a_shell_are_counted(shell: ShellProcess, lists_children: bool) -> None:
+    """Orphans and the children of threads, too, and on a kernel without lists of children."""
+    shell.process_tree._lists_children = lists_children
+    threads = "import subprocess as s, threading as t, time"
+    threads += "; [t.Thread(target=s.run, args=(['sleep', '95.2'],)).start() for _ in range(3)]"
+    threads = f"{shlex.quote(sys.executable)} -c {shlex.quote(threads)}"
+    shell.run("for i in 1 2; do (setsid sleep 95.2 &); sleep 95.2 & done; x=kept", 5, never)
+    shell.run(f"{threads} & while [ $(pgrep -cxf 'sleep 95.2') != 7 ]; do :; done", 5, never)
+    assert shell.process_tree.is_larger_than(8)
+    assert not shell.process_tree.is_larger_than(9)
     assert text_of(shell.run("echo $x", 5, never)) == "kept\n"
-    shell.process_tree._fewest_tasks = 0
-    assert shell.process_tree.is_larger_than(6)
 
 
-def test_processes_that_end_elsewhere_do_not_hide_growth(
-    shell: ShellProcess, monkeypatch: pytest.MonkeyPatch
+def test_a_command_may_kill_the_process_that_adopts_its_orphans(shell: ShellProcess) -> None:
+    outcome = shell.run("sleep 95.5 & kill -9 $PPID; sleep 4", 5, never)
+    assert (outcome.ending, outcome.exit_code) == ("exited", 137)
+    assert subprocess.run(["pgrep", "-f", "sleep 95.5"], capture_output=True).returncode
+
+
+def test_a_shell_that_the_system_cannot_execute_does_not_start(tmp_path: Path) -> None:
+    program = tmp_path / "shell"
+    program.write_text("no program")
+    program.chmod(0o755)
+    launch = HostExecutionPolicy().launch([str(program)], tmp_path, {}, "t")
+    with pytest.raises(CannotStart, match="Exec format error"):
+        ShellProcess(launch, 5, never)
+
+
+def test_without_an_interpreter_a_shell_runs_without_a_subreaper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_count_tasks", lambda: 0)
-    shell.run("for i in 1 2 3 4 5 6; do sleep 95.4 & done", 5, never)
-    assert shell.process_tree.is_larger_than(6)
-    assert not shell.process_tree.is_larger_than(7)
+    """As in a frozen program."""
+    monkeypatch.setattr(process, "_SUBREAPER", ())
+    shell = start(tmp_path, max_processes=20)
+    assert text_of(shell.run("sleep 95.6 & setsid sleep 95.6 & echo on", 5, never)) == "on\n"
+    assert shell.process_tree.is_larger_than(2)
+    shell.kill()
+    assert subprocess.run(["pgrep", "-f", "^sleep 95.6"], capture_output=True).returncode
+    assert start(tmp_path).run("exit 4", 5, never).exit_code == 4
 
 
 def test_without_proc_only_the_process_group_is_known(

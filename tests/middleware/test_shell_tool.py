@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -213,6 +214,18 @@ def test_a_background_process_does_not_delay_a_command_and_ends_with_the_run(run
     )
     assert outputs[1].text.endswith("on\n[exit code 0]")
     assert not running("sleep 98.7")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to a subreaper")
+@pytest.mark.parametrize("end", [":", "exit", "kill -9 0", "sleep 9", "exec sleep 0.1"])
+def test_a_daemon_ends_with_the_session_however_it_ends(run: Run, end: str) -> None:
+    """In its own session, with another parent and without a variable that shows its origin."""
+    shell = ShellToolMiddleware(execution_policy=short_limits(command_timeout=0.5))
+    daemons = "env -i setsid -f sleep 98.6; (env -i setsid sh -c 'sleep 98.6 & exit' &); sleep 0.1"
+    outputs = run(shell, f"{daemons}; pgrep -cf '^sleep 98.6'; {end}", "echo on")
+    assert outputs[0].text.startswith("2\n")
+    assert outputs[1].text.endswith("on\n[exit code 0]")
+    assert not running("^sleep 98.6")
 
 
 def test_a_background_process_that_floods_the_output_ends_with_the_run(run: Run) -> None:
@@ -563,13 +576,65 @@ def test_a_shell_that_cannot_be_started_is_an_error_that_says_why(
         call(agent_with(shell, "echo"), GO)
 
 
-def test_a_missing_workspace_is_an_error(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
+def test_a_missing_workspace_is_made_when_the_shell_starts(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "some" / "root"
     shell = ShellToolMiddleware(root)
+    assert not root.parent.exists()
+    assert run(shell, "pwd")[0].text == f"{root}\n[exit code 0]"
     root.rmdir()
-    with pytest.raises(ShellError, match="no longer exists"):
+    assert run(shell, "pwd")[0].text.endswith(f"{root}\n[exit code 0]")
+
+
+def test_a_workspace_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    shell = ShellToolMiddleware(root)
+    root.touch()
+    with pytest.raises(ShellError, match=f"its folder {str(root)!r} cannot be made: File exists"):
         agent_with(shell, "echo").invoke(GO)
+
+
+@pytest.fixture(params=["sync", "async"])
+def direct(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Call a hook by its name, or invoke a tool."""
+
+    def call(target: Any, *args: Any, hook: str = "invoke") -> Any:
+        if request.param == "sync":
+            return getattr(target, hook)(*args)
+        return asyncio.run(getattr(target, f"a{hook}")(*args))
+
+    return call
+
+
+def test_the_hooks_and_the_tool_can_be_called_outside_of_a_run(
+    direct: Callable[..., Any], tmp_path: Path
+) -> None:
+    root = tmp_path / "w"
+    shell = ShellToolMiddleware(root, startup_commands="touch up", shutdown_commands="rm up")
+    tool: Any = shell.tools[0]
+    assert direct(shell, {"messages": []}, None, hook="before_agent")
+    assert (root / "up").exists()
+    assert direct(tool, {"command": "x=1; ls"}) == "up\n[exit code 0]"
+    assert tool.func(command="echo $x") == "1\n[exit code 0]"
+    call = {"type": "tool_call", "id": "1", "name": "shell", "args": {"command": "echo $x"}}
+    assert direct(tool, call).tool_call_id == "1"
+    assert direct(shell, {"messages": []}, None, hook="after_agent") is None
+    assert not (root / "up").exists()
+
+
+def test_a_tool_called_outside_of_a_run_finds_the_session_in_the_state(
+    direct: Callable[..., Any],
+) -> None:
+    shell = ShellToolMiddleware(startup_commands="x=1")
+    state: Any = {"messages": [], **direct(shell, {"messages": []}, None, hook="before_agent")}
+    runtime = SimpleNamespace(state=state, tool_call_id="7")
+    tool: Any = shell.tools[0]
+    assert tool.func(command="x=2; echo on", runtime=runtime).tool_call_id == "7"
+    assert tool.func(command="echo $x", runtime=SimpleNamespace(state=state)) == (
+        "2\n[exit code 0]"
+    )
+    assert tool.func(command="echo $x") == "1\n[exit code 0]"
+    direct(shell, state, None, hook="after_agent")
+    direct(shell, {"messages": []}, None, hook="after_agent")
 
 
 def test_start_up_commands_run_although_the_model_never_calls_the_shell(
@@ -748,13 +813,17 @@ def test_windows_is_rejected() -> None:
     ("settings", "error", "problem"),
     [
         (
-            {"workspace_root": "/no/such/folder"},
+            {"workspace_root": __file__},
             ValueError,
-            "workspace_root must be an existing folder",
+            f"workspace_root must be the path of a folder, got {__file__!r}, and .* is a file",
         ),
-        ({"workspace_root": __file__}, ValueError, "workspace_root must be an existing folder"),
-        ({"workspace_root": 3}, ValueError, "workspace_root must be an existing folder"),
-        ({"workspace_root": ""}, ValueError, "workspace_root must be an existing folder"),
+        (
+            {"workspace_root": f"{__file__}/w"},
+            ValueError,
+            f"got '{__file__}/w', and {__file__!r} is a file. Pass another path",
+        ),
+        ({"workspace_root": 3}, ValueError, "workspace_root must be the path of a folder, got 3."),
+        ({"workspace_root": ""}, ValueError, "workspace_root must be the path of a folder, got ''"),
         (
             {"startup_commands": ["ls", ""]},
             ValueError,

@@ -1,0 +1,59 @@
+"""Parent process of a shell, which adopts every process that the shell leaves behind.
+
+Linux gives an orphan to its nearest ancestor that is a "child subreaper". So whatever a shell
+starts stays below this process, and can be found, in whatever session or environment it runs. A
+library must not make the user's process a subreaper, which would adopt other orphans too, so each
+shell has one. It is started as a script, so it imports nothing of this package.
+
+Arguments: a descriptor, the path of the shell, and the shell's arguments from `argv[0]` on. To the
+descriptor it writes a line with the shell's process id, and one with the exit code when the shell
+has ended. Then it waits to be killed.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main() -> None:
+    """Run the shell in a new session, and reap what it leaves behind."""
+    report, program, argv = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    os.set_inheritable(report, False)
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # bubblewrap's `--die-with-parent` means this process, so this one has to end with its parent.
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    shell = os.fork()
+    if not shell:
+        os.setsid()
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, and across exec
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            os.execv(program, argv)
+        except OSError as error:
+            os.write(2, f"{program}: {error.strerror}".encode())
+            os._exit(127)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):  # only the shell's copies of its pipes stay open
+        os.dup2(null, descriptor)
+    os.write(report, b"%d\n" % shell)  # fails if the parent has ended before it was watched
+
+    # The shell itself is not reaped: nobody else can get its id, which is that of its group.
+    while True:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        assert ended is not None  # it would be with WNOHANG
+        if ended.si_pid == shell:
+            break
+        os.waitpid(ended.si_pid, 0)
+    code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+    os.write(report, b"%d\n" % code)
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()
