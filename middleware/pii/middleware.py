@@ -33,7 +33,7 @@ from agent_factory.middleware._shared.redaction import (
 )
 
 from .chat_model import guard_model
-from .messages import Guard, redact_message, redact_result, redact_value
+from .messages import Guard, redact_message, redact_value
 
 # Guarded models to remember. The agent caches the tools it has bound to a model by identity, so
 # the same model must get the same wrapper.
@@ -117,9 +117,9 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         # Hooks and layers that this instance does not need.
         self.unused = (
             *(() if apply_to_input else ("before_agent", "before_model")),
-            *(() if any((*places[:2], apply_to_tool_calls)) else ("around_model",)),
             *(() if apply_to_tool_results or apply_to_tool_calls else ("around_tool",)),
         )
+        self._results = Guard(self.rule, text=True)
         self._models: OrderedDict[Any, tuple[Any, Any]] = OrderedDict()
 
     @property
@@ -173,14 +173,16 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Guard the model that is asked, and redact answers that other layers give themselves."""
         _raise_if_blocked(request.state)
-        if not (self.apply_to_output or self.apply_to_tool_calls):
+        if not (self.apply_to_output or self.apply_to_tool_calls or self.apply_to_tool_results):
             response: ModelResponse[Any] = yield request
             return response
         # A structured answer is a call of one of these tools.
         by_tool = getattr(request.response_format, "by_tool", request.response_format)
         output_tools = frozenset(getattr(by_tool, "bindings", ()) if self.apply_to_output else ())
         guard = Guard(self.rule, self.apply_to_output, self.apply_to_tool_calls, output_tools)
-        response = yield _GuardedRequest.of(request, self, guard)
+        if self.apply_to_output or self.apply_to_tool_calls:
+            request = _GuardedRequest.of(request, self, guard)
+        response = yield request
         result = [
             guard.redact_answer(m) if isinstance(m, AIMessage) else m for m in response.result
         ]
@@ -193,7 +195,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             arguments = redact_value(call["args"], self.rule.apply)
             request = request.override(tool_call={**call, "args": arguments})
         result = yield request
-        return redact_result(result, self.rule.apply) if self.apply_to_tool_results else result
+        return self._results.redact_result(result) if self.apply_to_tool_results else result
 
     def guarded_model(self, model: Any, guard: Guard) -> Any:
         """Return the model with the guard; the same object for the same model."""

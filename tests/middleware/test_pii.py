@@ -14,6 +14,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Overwrite
@@ -316,6 +317,93 @@ def test_arguments_are_redacted_before_a_tool_gets_them(call: Call) -> None:
     decision = {"type": "edit", "edited_action": edit}
     call(agent, Command(resume={"decisions": [decision]}), ONE)
     assert got == [(MARK, [{MARK: MARK}], True)]
+
+
+CUT = '{"to": "ada@x.org", "note": '
+
+
+def invalid_answer() -> AIMessage:
+    """A call that cannot be read, as a provider repeats it in several places."""
+    broken = invalid_tool_call(name="send", args=CUT, id="c1", error="no value after ada@x.org")
+    raw = {"id": "c1", "type": "function", "function": {"name": "send", "arguments": CUT}}
+    block: Any = {"type": "function_call", "call_id": "c1", "name": "send", "arguments": CUT}
+    return AIMessage(
+        [{**broken}, block],
+        invalid_tool_calls=[broken],
+        additional_kwargs={
+            "tool_calls": [raw],
+            "function_call": {"name": "send", "arguments": CUT},
+        },
+    )
+
+
+def send(to: str, note: str) -> str:
+    """Send."""
+    raise AssertionError("a call that cannot be read runs no tool")
+
+
+PLACES = ("apply_to_output", "apply_to_tool_calls", "apply_to_tool_results")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("strategy", ["redact", "mask", "hash"])
+def test_a_call_that_cannot_be_read_is_redacted_with_its_error(
+    call: Call, place: str, strategy: Any
+) -> None:
+    """In the answer, and in the error message by which the model learns of it."""
+    options = {"apply_to_input": False, place: True}
+    model = ScriptedChatModel([invalid_answer(), "ok"])
+    guard = PIIMiddleware("email", strategy=strategy, **options)
+    messages = call(create_agent(model, [send], middleware=[guard]), hello("hi"))["messages"]
+    assert "ada@" not in repr(messages)
+    assert "ada@" not in repr(model.requests)
+    mark = guard.rule.apply("ada@x.org")
+    (invalid,) = messages[1].invalid_tool_calls
+    assert invalid["args"] == CUT.replace("ada@x.org", mark)
+    assert invalid["error"] == f"no value after {mark}"
+    assert messages[2].status == "error"
+    assert mark in messages[2].text
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_data_in_a_call_that_cannot_be_read_is_blocked(call: Call, place: str) -> None:
+    model = ScriptedChatModel([invalid_answer(), "ok"])
+    guard = PIIMiddleware("email", strategy="block", **{place: True})
+    agent = create_agent(model, [send], middleware=[guard], checkpointer=InMemorySaver())
+    with pytest.raises(PIIDetectionError):
+        call(agent, hello("hi"), ONE)
+    assert "ada@" not in str(agent.get_state(ONE))
+
+
+def test_a_valid_call_next_to_one_that_cannot_be_read_is_unchanged(call: Call) -> None:
+    got: list[str] = []
+
+    def tell(who: str) -> str:
+        """Tell."""
+        got.append(who)
+        return "done"
+
+    answer = invalid_answer()
+    valid: Any = {"name": "tell", "args": {"who": "bob@x.org"}, "id": "c2"}
+    answer = answer.model_copy(update={"tool_calls": [valid]})
+    guard = PIIMiddleware("email", apply_to_output=True)
+    agent = create_agent(ScriptedChatModel([answer, "ok"]), [send, tell], middleware=[guard])
+    call(agent, hello("hi"))
+    assert got == ["bob@x.org"]
+
+
+def test_a_call_that_cannot_be_read_in_the_result_of_a_tool_is_redacted(call: Call) -> None:
+    @tool
+    def history() -> Any:
+        """History."""
+        written = [ToolMessage("ok", tool_call_id="c1"), HumanMessage("hi"), invalid_answer()]
+        return Command(update={"messages": [*written, ToolMessage("no", tool_call_id="c1")]})
+
+    model = ScriptedChatModel([[{"name": "history", "args": {}, "id": "c1"}], "ok"])
+    guard = PIIMiddleware("email", apply_to_tool_results=True)
+    result = call(create_agent(model, [history], middleware=[guard]), hello("hi"))
+    assert "invalid_tool_call" in repr(result)
+    assert "ada@" not in repr(result)
 
 
 def test_forged_marks_are_plain_text(call: Call) -> None:

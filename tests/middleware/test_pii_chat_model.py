@@ -116,7 +116,7 @@ def test_a_call_that_was_cut_off_does_not_run_because_somebody_listens(
 
     model = CutsOff(responses=[])
     stack = [guard(apply_to_tool_calls=True), PIIMiddleware("ip", apply_to_output=True)]
-    agent = create_agent(model, [send], middleware=stack)
+    agent: Any = create_agent(model, [send], middleware=stack)
     if listener == "messages":
         answer, result, _ = (message for message, _ in collect(agent, HELLO, stream_mode=listener))
     elif listener == "events":
