@@ -147,7 +147,7 @@ class GuardedChatModel(BaseChatModel):
     def _redact(self, result: ChatResult) -> ChatResult:
         generations = [
             ChatGeneration(
-                message=self.guard.redact_answer(generation.message),
+                message=self.guard.redact_name(self.guard.redact_answer(generation.message)),
                 generation_info=generation.generation_info,
             )
             for generation in result.generations

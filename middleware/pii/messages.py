@@ -11,7 +11,15 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    ToolMessage,
+    convert_to_messages,
+)
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.messages.tool import InvalidToolCall
 from langchain_core.outputs import ChatGenerationChunk
@@ -28,6 +36,12 @@ EXTRAS = "additional_kwargs"
 Redact = Callable[[str], str]
 
 MessageT = TypeVar("MessageT", bound=BaseMessage)
+
+_ROLES: Mapping[type[BaseMessage], Sequence[str]] = {
+    HumanMessage: ("user", "human"),
+    AIMessage: ("assistant", "ai"),
+    ToolMessage: ("tool", "function"),
+}
 
 # Types of content blocks that are calls. Their strings are arguments, not text.
 _CALL_TYPES = (
@@ -92,12 +106,23 @@ def map_text(
     }
 
 
+def has_role(message: BaseMessage, kind: type[BaseMessage]) -> bool:
+    """Whether a message is of a class, or a ChatMessage in the role of that class."""
+    if isinstance(message, ChatMessage):
+        return message.role.lower() in _ROLES[kind]
+    return isinstance(message, kind)
+
+
 def redact_message(message: MessageT, redact: Redact) -> MessageT:
-    """Return the message with its text redacted, or itself if nothing changes; calls stay."""
-    content = map_text(message.content, lambda _, text: redact(text))
-    if content == message.content:
-        return message
-    return message.model_copy(update={"content": content})
+    """Return the message with its text redacted, or itself if nothing changes; calls stay.
+
+    The name of a user is redacted too. Other messages have the name of a tool or of an agent.
+    """
+    update = {"content": map_text(message.content, lambda _, text: redact(text))}
+    if message.name and has_role(message, HumanMessage):
+        update["name"] = redact(message.name)
+    changed = {key: value for key, value in update.items() if getattr(message, key) != value}
+    return message.model_copy(update=changed) if changed else message
 
 
 def redact_value(value: Any, redact: Redact) -> Any:
@@ -161,6 +186,20 @@ class Guard:
             }
         changed = {key: value for key, value in update.items() if getattr(message, key) != value}
         return message.model_copy(update=changed) if changed else message
+
+    def redact_output(self, message: BaseMessage) -> BaseMessage:
+        """Redact a message of the model; other messages stay."""
+        if isinstance(message, AIMessage):
+            return self.redact_answer(message)
+        if self.text and has_role(message, AIMessage):
+            return redact_message(message, self.rule.apply)
+        return message
+
+    def redact_name(self, message: MessageT) -> MessageT:
+        """Redact the name that a model gave to its answer."""
+        if not (self.text and message.name):
+            return message
+        return message.model_copy(update={"name": self.rule.apply(message.name)})
 
     def redact_result(self, result: Any) -> Any:
         """Redact the messages in the result of a tool: a message, a Command, or a list of these."""
@@ -307,7 +346,7 @@ class AnswerStream:
             position = message.chunk_position
             self._last = [AIMessageChunk(content=empty, id=message.id, chunk_position=position)]
             message = message.model_copy(update={"chunk_position": None})
-        message = self._without_calls(message)
+        message = self._without_calls(self._guard.redact_name(message))
         if self._guard.text:
             update = map_answer(message, self._redact_piece)
             update[EXTRAS] = {key: value for key, value in update[EXTRAS].items() if value != ""}

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from itertools import takewhile
 from typing import Annotated, Any, Literal, NotRequired
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.runtime import Runtime
 
@@ -33,7 +33,7 @@ from agent_factory.middleware._shared.redaction import (
 )
 
 from .chat_model import guard_model
-from .messages import Guard, redact_message, redact_value
+from .messages import Guard, has_role, redact_message, redact_value
 
 # Guarded models to remember. The agent caches the tools it has bound to a model by identity, so
 # the same model must get the same wrapper.
@@ -64,7 +64,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             `<email_hash:9f86d081>`, the same for the same value; "block" raises an error.
         detector: A regular expression, or a function of a text that returns a list of `PIIMatch`,
             of which only `start` and `end` are read. Default: the built-in one of the type.
-        apply_to_input: Redact what users write: every HumanMessage, once.
+        apply_to_input: Redact what users write: every message of theirs and its name, once.
         apply_to_output: Redact what the model writes: text, reasoning, and a structured answer;
             streamed tokens, too.
         apply_to_tool_results: Redact what tools return, before the model and the thread get it.
@@ -136,7 +136,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         """Redact the user's messages before any later hook reads them."""
         if not self.apply_to_input:
             return None
-        users = [m for m in state["messages"] if isinstance(m, HumanMessage)]
+        users = [m for m in state["messages"] if has_role(m, HumanMessage)]
         last_id, digest = state.get("pii_looked_at", {}).get(self.name, (None, ""))
         checked = next((n for n, message in enumerate(users, 1) if message.id == last_id), 0)
         # Skip the checked messages, unless one of them has been replaced.
@@ -157,12 +157,12 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         last_id, _ = marks.get(self.name, (None, ""))
         latest_first = reversed(state["messages"])
         unchecked = takewhile(lambda m: last_id is None or m.id != last_id, latest_first)
-        new = [message for message in unchecked if isinstance(message, HumanMessage)]
+        new = [message for message in unchecked if has_role(message, HumanMessage)]
         if not new:
             return None
         update = self._redact_input(state, new[::-1])
         redacted = {message.id: message for message in update.get("messages", ())}
-        users = [redacted.get(m.id, m) for m in state["messages"] if isinstance(m, HumanMessage)]
+        users = [redacted.get(m.id, m) for m in state["messages"] if has_role(m, HumanMessage)]
         mark = [users[-1].id, _digest(users)]
         return {**update, "pii_looked_at": {**marks, self.name: mark}}
 
@@ -183,10 +183,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         if self.apply_to_output or self.apply_to_tool_calls:
             request = _GuardedRequest.of(request, self, guard)
         response = yield request
-        result = [
-            guard.redact_answer(m) if isinstance(m, AIMessage) else m for m in response.result
-        ]
-        return replace(response, result=result)
+        return replace(response, result=[guard.redact_output(m) for m in response.result])
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Redact the arguments of a call before the tool runs, and the result of the tool."""
@@ -207,7 +204,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
                 self._models.popitem(last=False)
         return self._models[key][1]
 
-    def _redact_input(self, state: PIIState, messages: Sequence[HumanMessage]) -> dict[str, Any]:
+    def _redact_input(self, state: PIIState, messages: Sequence[BaseMessage]) -> dict[str, Any]:
         """The update for messages of the user; with "block", `before_model` raises its error."""
         found: list[PIIMatch] = []
         redact = self.rule.apply
@@ -256,8 +253,10 @@ def _raise_if_blocked(state: Any) -> None:
         raise error
 
 
-def _digest(messages: Sequence[HumanMessage]) -> str:
+def _digest(messages: Sequence[BaseMessage]) -> str:
     digest = blake2b(digest_size=16)
     for message in messages:
-        digest.update(f"{message.id} {message.content!r}\n".encode("utf-8", "surrogatepass"))
+        digest.update(
+            f"{message.id} {message.name!r} {message.content!r}\n".encode("utf-8", "surrogatepass")
+        )
     return digest.hexdigest()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
+    ChatMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
@@ -133,6 +135,67 @@ def test_all_messages_are_checked_if_the_last_checked_one_is_missing(call: Call)
     looked.clear()
     call(agent, {"messages": [RemoveMessage(id="2"), HumanMessage("three")]}, ONE)
     assert set(looked) == {"one", "three"}
+
+
+@pytest.mark.parametrize("role", ["user", "human", "User"])
+def test_a_chat_message_in_the_role_of_the_user_is_checked(call: Call, role: str) -> None:
+    """In the input, and added during the run."""
+
+    class Injects(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [ChatMessage("bob@x.org", role=role)]}
+
+    model = ScriptedChatModel(["ok"])
+    agent = create_agent(model, middleware=[Injects(), PIIMiddleware("email")])
+    written = [ChatMessage("ada@x.org", role=role), ChatMessage("eve@x.org", role="assistant")]
+    call(agent, {"messages": [*written, HumanMessage("hi")]})
+    assert seen(model) == [MARK, "eve@x.org", "hi", MARK]
+    blocking = PIIMiddleware("email", strategy="block")
+    with pytest.raises(PIIDetectionError):
+        call(create_agent(ScriptedChatModel([]), middleware=[blocking]), {"messages": written})
+
+
+@pytest.mark.parametrize("role", ["assistant", "AI"])
+def test_a_chat_message_in_the_role_of_the_model_is_an_answer(call: Call, role: str) -> None:
+    class Adds(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            response = yield request
+            said = [ChatMessage("ada@x.org", role=role), ChatMessage("eve@x.org", role="critic")]
+            return replace(response, result=[*said, *response.result])
+
+    guard = PIIMiddleware("email", apply_to_output=True)
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[guard, Adds()])
+    messages = call(agent, hello("hi"))["messages"]
+    assert [message.content for message in messages] == ["hi", MARK, "eve@x.org", "ok"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [HumanMessage("hi", name="ada@x.org"), ChatMessage("hi", role="user", name="a@x.org")],
+)
+def test_the_name_of_a_user_is_redacted(call: Call, message: Any) -> None:
+    model = ScriptedChatModel(["ok"])
+    result = call(create_agent(model, middleware=[PIIMiddleware("email")]), {"messages": [message]})
+    assert result["messages"][0].name == model.requests[0].messages[0].name == MARK
+    blocking = PIIMiddleware("email", strategy="block")
+    with pytest.raises(PIIDetectionError):
+        call(create_agent(model, middleware=[blocking]), {"messages": [message]})
+
+
+def test_names_of_tools_and_agents_are_unchanged(call: Call) -> None:
+    @tool
+    def ada_1() -> Any:
+        """Ada."""
+        written = [HumanMessage("hi", name="ada_2"), AIMessage("hi", name="ada_2")]
+        return Command(update={"messages": [ToolMessage("ok", tool_call_id="c1"), *written]})
+
+    places: Any = {"apply_to_output": True, "apply_to_tool_results": True}
+    guard = PIIMiddleware("who", detector=r"ada_\d", **places)
+    model = ScriptedChatModel([[{"name": "ada_1", "args": {}, "id": "c1"}], "ok"])
+    agent = create_agent(model, [ada_1], middleware=[guard], name="ada_3")
+    messages = call(agent, hello("hi"))["messages"]
+    names = [None, "ada_3", "ada_1", "[REDACTED_WHO]", "ada_2", "ada_3"]
+    assert [message.name for message in messages] == names
 
 
 def test_a_user_message_from_a_tool_is_checked(call: Call) -> None:
@@ -351,7 +414,7 @@ def test_a_call_that_cannot_be_read_is_redacted_with_its_error(
     call: Call, place: str, strategy: Any
 ) -> None:
     """In the answer, and in the error message by which the model learns of it."""
-    options = {"apply_to_input": False, place: True}
+    options: Any = {"apply_to_input": False, place: True}
     model = ScriptedChatModel([invalid_answer(), "ok"])
     guard = PIIMiddleware("email", strategy=strategy, **options)
     messages = call(create_agent(model, [send], middleware=[guard]), hello("hi"))["messages"]
@@ -368,7 +431,8 @@ def test_a_call_that_cannot_be_read_is_redacted_with_its_error(
 @pytest.mark.parametrize("place", PLACES)
 def test_data_in_a_call_that_cannot_be_read_is_blocked(call: Call, place: str) -> None:
     model = ScriptedChatModel([invalid_answer(), "ok"])
-    guard = PIIMiddleware("email", strategy="block", **{place: True})
+    options: Any = {"strategy": "block", place: True}
+    guard = PIIMiddleware("email", **options)
     agent = create_agent(model, [send], middleware=[guard], checkpointer=InMemorySaver())
     with pytest.raises(PIIDetectionError):
         call(agent, hello("hi"), ONE)

@@ -149,6 +149,23 @@ def test_the_response_metadata_of_a_provider_are_kept(collect: Callable[..., Any
     assert message.response_metadata["finish_reason"] == "stop"
 
 
+def test_a_name_in_an_answer_is_redacted(collect: Callable[..., Any]) -> None:
+    class Named(FakeListChatModel):
+        def _generate(self, *_: Any, **kwargs: Any) -> ChatResult:
+            message = AIMessage("Hi there", name="ada@x.org")
+            return ChatResult(generations=[ChatGeneration(message=message)])
+
+        def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+            yield ChatGenerationChunk(message=AIMessageChunk(content="Hi there", name="ada@x.org"))
+
+        _astream = BaseChatModel._astream
+
+    for streams in (True, False):
+        model = Named(responses=[], disable_streaming=not streams)
+        parts = collect(create_agent(model, middleware=[guard()]), HELLO, stream_mode="messages")
+        assert parts[0][0].name == "[REDACTED_EMAIL]"
+
+
 class RecordingCache(InMemoryCache):
     """A cache that records what it stores."""
 
