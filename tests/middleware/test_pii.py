@@ -143,11 +143,14 @@ def test_a_chat_message_in_the_role_of_the_user_is_checked(call: Call, role: str
 
     class Injects(AgentMiddleware):
         def before_model(self, state: Any, runtime: Any) -> Any:
-            return {"messages": [ChatMessage("bob@x.org", role=role)]}
+            return {"messages": [ChatMessage(content="bob@x.org", role=role)]}
 
     model = ScriptedChatModel(["ok"])
     agent = create_agent(model, middleware=[Injects(), PIIMiddleware("email")])
-    written = [ChatMessage("ada@x.org", role=role), ChatMessage("eve@x.org", role="assistant")]
+    written = [
+        ChatMessage(content="ada@x.org", role=role),
+        ChatMessage(content="eve@x.org", role="assistant"),
+    ]
     call(agent, {"messages": [*written, HumanMessage("hi")]})
     assert seen(model) == [MARK, "eve@x.org", "hi", MARK]
     blocking = PIIMiddleware("email", strategy="block")
@@ -160,7 +163,10 @@ def test_a_chat_message_in_the_role_of_the_model_is_an_answer(call: Call, role: 
     class Adds(AgentMiddleware):
         def around_model(self, request: Any) -> Any:
             response = yield request
-            said = [ChatMessage("ada@x.org", role=role), ChatMessage("eve@x.org", role="critic")]
+            said = [
+                ChatMessage(content="ada@x.org", role=role),
+                ChatMessage(content="eve@x.org", role="critic"),
+            ]
             return replace(response, result=[*said, *response.result])
 
     guard = PIIMiddleware("email", apply_to_output=True)
@@ -171,7 +177,7 @@ def test_a_chat_message_in_the_role_of_the_model_is_an_answer(call: Call, role: 
 
 @pytest.mark.parametrize(
     "message",
-    [HumanMessage("hi", name="ada@x.org"), ChatMessage("hi", role="user", name="a@x.org")],
+    [HumanMessage("hi", name="ada@x.org"), ChatMessage(content="hi", role="user", name="a@x.org")],
 )
 def test_the_name_of_a_user_is_redacted(call: Call, message: Any) -> None:
     model = ScriptedChatModel(["ok"])

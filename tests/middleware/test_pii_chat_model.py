@@ -208,6 +208,7 @@ MORE = (
     " e",
     "sk-abcd",
     *" .,:@-/()\n\t%",
+    *("4242\t4242\u200942\u200b42\u30004242", "a\uff20x\u3002org", "\u200b", "\u2009", "\u3002"),
 )
 RULES = [
     *(RedactionRule(kind, "mask") for kind in ("email", "credit_card", "ip", "mac_address", "url")),
@@ -220,7 +221,7 @@ RULES = [
 
 @example(" 4242 4242 4242 4242@+1 650 253 0000ada@x.org%", [1])
 @given(
-    st.lists(st.sampled_from(PIECES), max_size=14).map("".join),
+    st.lists(st.sampled_from((*PIECES, *MORE)), max_size=14).map("".join),
     st.lists(st.integers(1, 9), min_size=1, max_size=9),
 )
 def test_the_pieces_of_a_text_joined_are_the_redacted_whole(text: str, sizes: list[int]) -> None:
