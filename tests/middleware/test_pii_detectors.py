@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -266,6 +267,23 @@ def test_an_error_of_a_function_propagates() -> None:
     rule = RedactionRule("mine", detector=lambda text: {"a": 1}["b"])  # type: ignore[arg-type,return-value]
     with pytest.raises(KeyError, match="b"):
         rule.apply("text")
+
+
+def test_only_what_needs_an_extra_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("stdnum", "phonenumbers", "presidio_analyzer", "regex"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for kind in set(BUILT_IN) - {"phone"}:
+        RedactionRule(kind)
+    RedactionRule("mine", detector=lambda text: [])
+    assert RedactionRule("credit_card").apply("4242 4242 4242 4242") == "[REDACTED_CREDIT_CARD]"
+    for arguments, feature, package in (
+        (("phone",), "detect_phone", "phonenumbers"),
+        (("name",), "detect_name", "presidio_analyzer"),
+        (("key", "redact", r"sk-\w+"), "A regular expression as a detector", "regex"),
+    ):
+        install = r"pip install 'agent-factory\[pii\]'"
+        with pytest.raises(ImportError, match=f"^{feature} needs the package {package}.*{install}"):
+            RedactionRule(*arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
