@@ -605,10 +605,14 @@ class RedactionRule:
             PIIDetectionError: There is a match, and the strategy is "block".
             TurnError: A regular expression took too long.
         """
-        matches = self.find(text)
-        if not matches:
-            return text
-        if self.strategy == "block":
+        return self._replace(text, self.find(text))
+
+    def resolve(self) -> ResolvedRedactionRule:
+        """Return the rule in the form that also returns its matches."""
+        return ResolvedRedactionRule(self)
+
+    def _replace(self, text: str, matches: Sequence[PIIMatch]) -> str:
+        if matches and self.strategy == "block":
             raise PIIDetectionError(self.pii_type, matches)
         mask = _MASKS.get(self.pii_type)
         pieces: list[str] = []
@@ -652,6 +656,46 @@ class RedactionRule:
     def _label(self) -> str:
         # Without spaces, so that a stream never splits a mark.
         return self.pii_type.replace(" ", "_")
+
+
+@dataclass(frozen=True)
+class ResolvedRedactionRule:
+    """Redaction rule that returns the matches along with the text, as LangChain's do.
+
+    Args:
+        rule: The rule that it applies.
+
+    Attributes:
+        pii_type: The kind of data.
+        strategy: What replaces it.
+
+    >>> RedactionRule("email").resolve().apply("Nobody wrote.")
+    ('Nobody wrote.', [])
+    """
+
+    rule: RedactionRule
+
+    @property
+    def pii_type(self) -> str:
+        return self.rule.pii_type
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.rule.strategy
+
+    def detector(self, text: str) -> list[PIIMatch]:
+        """Return the matches in order and without overlap, except in marks that the rule wrote."""
+        return self.rule.find(text)
+
+    def apply(self, text: str) -> tuple[str, list[PIIMatch]]:
+        """Return the text with each match replaced, and the matches.
+
+        Raises:
+            PIIDetectionError: There is a match, and the strategy is "block".
+            TurnError: A regular expression took too long.
+        """
+        matches = self.rule.find(text)
+        return self.rule._replace(text, matches), matches
 
 
 def _mask_digits(value: str) -> str:

@@ -17,11 +17,11 @@ from langchain_core.messages import (
     BaseMessage,
     ChatMessage,
     HumanMessage,
+    InvalidToolCall,
     ToolMessage,
     convert_to_messages,
 )
 from langchain_core.messages.ai import add_ai_message_chunks
-from langchain_core.messages.tool import InvalidToolCall
 from langchain_core.outputs import ChatGenerationChunk
 from langgraph.types import Command, Overwrite
 

@@ -245,6 +245,20 @@ def test_block_raises_without_showing_the_data() -> None:
     assert RedactionRule("email", "block").apply("ask me") == "ask me"
 
 
+def test_a_resolved_rule_returns_the_matches_with_the_text() -> None:
+    """As code that is written for LangChain's rules expects."""
+    rule = RedactionRule(pii_type="email", strategy="mask", detector=None)
+    resolved = rule.resolve()
+    match = {"type": "email", "value": "ada@x.org", "start": 4, "end": 13}
+    assert resolved.apply("ask ada@x.org") == ("ask a***@****.org", [match])
+    assert resolved.apply("ask me") == ("ask me", [])
+    assert resolved.detector("ask ada@x.org") == [match]
+    assert (resolved.pii_type, resolved.strategy) == ("email", "mask")
+    assert resolved == RedactionRule("email", "mask").resolve()
+    with pytest.raises(PIIDetectionError):
+        RedactionRule("email", "block").resolve().apply("ask ada@x.org")
+
+
 def test_a_regular_expression_or_a_function_is_a_detector() -> None:
     assert RedactionRule("key", "mask", r"\bsk-\w+").apply("sk-abcd1234") == "****1234"
     compiled = re.compile(r"SK-\w+", re.IGNORECASE)
@@ -283,7 +297,7 @@ def test_only_what_needs_an_extra_asks_for_it(monkeypatch: pytest.MonkeyPatch) -
     ):
         install = r"pip install 'agent-factory\[pii\]'"
         with pytest.raises(ImportError, match=f"^{feature} needs the package {package}.*{install}"):
-            RedactionRule(*arguments)  # type: ignore[arg-type]
+            RedactionRule(*arguments)
 
 
 @pytest.mark.parametrize(
