@@ -636,6 +636,13 @@ class RedactionRule:
     def find(self, text: str) -> list[PIIMatch]:
         """Return the matches in order and without overlap, except in marks that the rule wrote."""
         found = self._detector.find(text)
+        if self.strategy == "mask" and self.pii_type not in _MASKS:
+            # The last characters of a value that has been masked may look like another value.
+            found = [
+                m
+                for m in found
+                if m["end"] - m["start"] != 4 or not text.endswith("****", 0, m["start"])
+            ]
         if not found or self._label.lower() not in text.lower():
             return found
         label = re.escape(self._label)

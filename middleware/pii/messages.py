@@ -16,6 +16,7 @@ from langchain_core.messages import (
     AIMessageChunk,
     BaseMessage,
     ChatMessage,
+    FunctionMessage,
     HumanMessage,
     InvalidToolCall,
     ToolMessage,
@@ -36,6 +37,7 @@ EXTRAS = "additional_kwargs"
 Redact = Callable[[str], str]
 
 MessageT = TypeVar("MessageT", bound=BaseMessage)
+AnswerT = TypeVar("AnswerT", bound=AIMessage)
 
 _ROLES: Mapping[type[BaseMessage], Sequence[str]] = {
     HumanMessage: ("user", "human"),
@@ -107,9 +109,11 @@ def map_text(
 
 
 def has_role(message: BaseMessage, kind: type[BaseMessage]) -> bool:
-    """Whether a message is of a class, or a ChatMessage in the role of that class."""
+    """Whether a message is of a class, or of an older one in the role of that class."""
     if isinstance(message, ChatMessage):
         return message.role.lower() in _ROLES[kind]
+    if kind is ToolMessage:
+        return isinstance(message, ToolMessage | FunctionMessage)
     return isinstance(message, kind)
 
 
@@ -167,7 +171,7 @@ class Guard:
         """Whether any valid calls are redacted."""
         return self.all_calls or bool(self.calls)
 
-    def redact_answer(self, message: AIMessage) -> AIMessage:
+    def redact_answer(self, message: AnswerT) -> AnswerT:
         """Return a complete answer with the rule applied.
 
         Calls that cannot be read, and the errors in them, are redacted by every guard: they reach
@@ -187,7 +191,7 @@ class Guard:
         changed = {key: value for key, value in update.items() if getattr(message, key) != value}
         return message.model_copy(update=changed) if changed else message
 
-    def redact_output(self, message: BaseMessage) -> BaseMessage:
+    def redact_output(self, message: MessageT) -> MessageT:
         """Redact a message of the model; other messages stay."""
         if isinstance(message, AIMessage):
             return self.redact_answer(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from langchain_core.messages import (
     AIMessage,
     AnyMessage,
     ChatMessage,
+    FunctionMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
@@ -21,7 +23,13 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Overwrite
 
-from agent_factory import AgentMiddleware, TurnError, create_agent
+from agent_factory import (
+    AgentMiddleware,
+    ModelRequest,
+    ModelResponse,
+    TurnError,
+    create_agent,
+)
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
     PIIDetectionError,
@@ -238,6 +246,170 @@ def test_a_summary_model_after_the_guard_reads_redacted_messages(call: Call) -> 
     assert f"Eve is {MARK}" in str(seen(writer))
     assert "@x.org" not in str(seen(writer))
     assert "@x.org" not in str(seen(model))
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        ToolMessage("ada@x.org", tool_call_id="c1"),
+        FunctionMessage(content="ada@x.org", name="look_up"),
+        ChatMessage(content="ada@x.org", role="tool"),
+        ChatMessage(content="ada@x.org", role="function"),
+    ],
+)
+def test_a_result_that_a_client_sends_is_redacted(call: Call, result: Any) -> None:
+    """A tool that runs at the client's is not called by the agent."""
+    asked = AIMessage("", tool_calls=[{"name": "look_up", "args": {}, "id": "c1"}])
+    if not isinstance(result, ToolMessage):
+        asked = AIMessage("Look up.")
+    results = PIIMiddleware("email", apply_to_input=False, apply_to_tool_results=True)
+    model = ScriptedChatModel(["ok"])
+    messages = [HumanMessage("eve@x.org"), asked, result]
+    call(create_agent(model, middleware=[results]), {"messages": messages})
+    assert seen(model) == ["eve@x.org", asked.content, MARK]
+    blocking = PIIMiddleware("email", strategy="block", apply_to_tool_results=True)
+    agent = create_agent(model, middleware=[blocking], checkpointer=InMemorySaver())
+    with pytest.raises(PIIDetectionError):
+        call(agent, {"messages": [asked, result]}, ONE)
+    assert "ada@" not in str(agent.get_state(ONE))
+
+
+class TestWithoutARun:
+    """Hooks that are called on their own, as unit tests do, and by subclasses."""
+
+    @pytest.fixture(params=["sync", "async"])
+    def hook(self, request: pytest.FixtureRequest) -> Call:
+        """Call a hook of a middleware: `hook(guard, "before_model", messages)`."""
+
+        def sync(guard: Any, name: str, messages: list[Any]) -> Any:
+            return getattr(guard, name)({"messages": messages}, None)
+
+        def a(guard: Any, name: str, messages: list[Any]) -> Any:
+            return asyncio.run(getattr(guard, f"a{name}")({"messages": messages}, None))
+
+        return sync if request.param == "sync" else a
+
+    def test_before_model_redacts_users_and_the_last_results(self, hook: Call) -> None:
+        asked = AIMessage("bob@x.org", tool_calls=[{"name": "f", "args": {}, "id": "1"}])
+        result = ToolMessage("eve@x.org", tool_call_id="1")
+        messages = [HumanMessage("ada@x.org"), asked, result]
+        update = hook(PIIMiddleware("email"), "before_model", messages)
+        assert update == {"messages": [HumanMessage(MARK), asked, result]}
+        guard = PIIMiddleware("email", apply_to_tool_results=True)
+        update = hook(guard, "before_model", messages)
+        cleaned = ToolMessage(MARK, tool_call_id="1")
+        assert update == {"messages": [HumanMessage(MARK), asked, cleaned]}
+        assert hook(guard, "before_model", update["messages"]) is None
+        assert messages[0].content == "ada@x.org"
+
+    def test_after_model_redacts_the_last_answer(self, hook: Call) -> None:
+        asked = HumanMessage("ada@x.org")
+        messages = [asked, AIMessage("bob@x.org", id="1"), asked]
+        guard = PIIMiddleware("email", apply_to_output=True)
+        update = hook(guard, "after_model", messages)
+        assert update == {"messages": [asked, AIMessage(MARK, id="1"), asked]}
+        assert hook(guard, "after_model", update["messages"]) is None
+        assert hook(PIIMiddleware("email"), "after_model", messages) is None
+        (broken,) = hook(guard, "after_model", [invalid_answer()])["messages"]
+        assert "ada@" not in repr(broken)
+
+    def test_nothing_to_redact_is_no_update(self, hook: Call) -> None:
+        guard = PIIMiddleware("email", apply_to_output=True, apply_to_tool_results=True)
+        for messages in ([], [HumanMessage("hi"), AIMessage("hi")]):
+            assert hook(guard, "before_model", messages) is None
+            assert hook(guard, "after_model", messages) is None
+
+    def test_blocked_data_raises_at_once(self, hook: Call) -> None:
+        guard = PIIMiddleware("email", strategy="block", apply_to_output=True)
+        with pytest.raises(PIIDetectionError):
+            hook(guard, "before_model", [HumanMessage("ada@x.org")])
+        with pytest.raises(PIIDetectionError):
+            hook(guard, "after_model", [AIMessage("ada@x.org")])
+
+    def test_a_flow_guards_what_is_sent_into_it(self) -> None:
+        guard = PIIMiddleware("email", apply_to_output=True, apply_to_tool_results=True)
+        model: Any = guard.around_model(
+            ModelRequest(model=ScriptedChatModel([]), messages=[HumanMessage("hi")])
+        )
+        next(model)
+        with pytest.raises(StopIteration) as answered:
+            model.send(ModelResponse([AIMessage("ada@x.org")]))
+        assert answered.value.value.result[0].text == MARK
+        around: Any = guard.around_tool(None)  # type: ignore[arg-type]  # it is only passed on
+        next(around)
+        with pytest.raises(StopIteration) as returned:
+            around.send(ToolMessage("ada@x.org", tool_call_id="1"))
+        assert returned.value.value.content == MARK
+
+
+@pytest.mark.parametrize("strategy", ["redact", "mask", "hash"])
+@pytest.mark.parametrize("apply_to_input", [True, False])
+def test_a_subclass_that_overrides_hooks_guards_once(
+    call: Call, strategy: Any, apply_to_input: bool
+) -> None:
+    ran: list[str] = []
+
+    class Counting(PIIMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            ran.append("before_model")
+            return super().before_model(state, runtime)
+
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            ran.append("after_model")
+            return super().after_model(state, runtime)
+
+    guard = Counting(
+        "order",
+        strategy=strategy,
+        detector=r"\d{3,}",
+        apply_to_input=apply_to_input,
+        apply_to_output=True,
+        apply_to_tool_results=True,
+    )
+
+    def look_up() -> str:
+        """Look up."""
+        return "20261122"
+
+    model = ScriptedChatModel([[{"name": "look_up", "args": {}}], "It is 20261122."])
+    agent = create_agent(model, [look_up], middleware=[guard], checkpointer=InMemorySaver())
+    messages = call(agent, hello("order 20261122"), ONE)["messages"]
+    once = guard.rule.apply("20261122")
+    asked = once if apply_to_input else "20261122"
+    assert [m.text for m in messages] == [f"order {asked}", "", once, f"It is {once}."]
+    assert ran == ["before_model", "after_model"] * 2
+
+
+def test_a_subclass_blocks_as_its_base_does(call: Call) -> None:
+    class Quiet(PIIMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return super().before_model(state, runtime)
+
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            return super().after_model(state, runtime)
+
+    guard = Quiet("email", strategy="block", apply_to_output=True)
+    agent = create_agent(ScriptedChatModel(["ada@x.org", "ok"]), middleware=[guard])
+    for text in ("ada@x.org", "hi"):
+        with pytest.raises(PIIDetectionError):
+            call(agent, hello(text))
+    assert call(agent, hello("hi"))["messages"][-1].text == "ok"
+
+
+def test_the_hooks_of_a_guard_that_is_part_of_another_middleware_work(call: Call) -> None:
+    inner = PIIMiddleware("email", apply_to_output=True)
+
+    class Outer(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return inner.before_model(state, runtime)
+
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            return inner.after_model(state, runtime)
+
+    model = ScriptedChatModel(["bob@x.org"])
+    messages = call(create_agent(model, middleware=[Outer()]), hello("ada@x.org"))["messages"]
+    assert [m.text for m in messages] == [MARK, MARK]
+    assert seen(model) == [MARK]
 
 
 class TestBlock:
