@@ -67,8 +67,10 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         apply_to_input: Redact what users write: every message of theirs and its name, once.
         apply_to_output: Redact what the model writes: text, reasoning, and a structured answer;
             streamed tokens, too.
-        apply_to_tool_results: Redact what tools return, before the model and the thread get it.
-        apply_to_tool_calls: Redact the arguments of tool calls, before the tools get them.
+        apply_to_tool_results: Redact what tools return, before the model and the thread get it, and
+            results in the input.
+        apply_to_tool_calls: Redact the arguments of tool calls, before the tools get them. Calls
+            that cannot be read reach no tool: the two arguments above apply to them, too.
         hash_key: Secret key for "hash", as bytes or str. Default: a random key of this process, so
             that hashes differ between processes.
         name: Default: `PIIMiddleware[pii_type]`, so that guards of several types need no names.
@@ -211,15 +213,14 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Guard the model that is asked, and redact answers that other layers give themselves."""
         _raise_if_blocked(request.state)
+        if not self._guards_answers:
+            response: ModelResponse[Any] = yield request
+            return response
         # A structured answer is a call of one of these tools.
         by_tool = getattr(request.response_format, "by_tool", request.response_format)
         output_tools = frozenset(getattr(by_tool, "bindings", ()) if self.apply_to_output else ())
         guard = replace(self._answers, calls=output_tools)
-        if self.apply_to_output or self.apply_to_tool_calls:
-            request = _GuardedRequest.of(request, self, guard)
-        response: ModelResponse[Any] = yield request
-        if not self._guards_answers:
-            return response
+        response = yield _GuardedRequest.of(request, self, guard)
         return replace(response, result=[guard.redact_output(m) for m in response.result])
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:

@@ -22,6 +22,7 @@ from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Overwrite
+from pydantic import BaseModel
 
 from agent_factory import (
     AgentMiddleware,
@@ -36,6 +37,7 @@ from agent_factory.middleware import (
     PIIMiddleware,
     SummarizationMiddleware,
 )
+from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 
 Call = Callable[..., Any]
@@ -604,6 +606,26 @@ def test_a_call_that_cannot_be_read_is_redacted_with_its_error(
     assert invalid["error"] == f"no value after {mark}"
     assert messages[2].status == "error"
     assert mark in messages[2].text
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_structured_answer_that_cannot_be_read_is_redacted(call: Call, place: str) -> None:
+    class Contact(BaseModel):
+        mail: str
+
+    broken = invalid_tool_call(name="Contact", args=CUT, id="c1", error=None)
+    model = ScriptedChatModel(
+        [AIMessage("", invalid_tool_calls=[broken]), Contact(mail="eve@x.org")]
+    )
+    options: Any = {"apply_to_input": False, place: True}
+    agent = create_agent(
+        model,
+        middleware=[PIIMiddleware("email", **options)],
+        response_format=ToolStrategy(Contact),
+    )
+    messages = call(agent, hello("hi"))["messages"]
+    assert CUT.strip().replace("ada@x.org", MARK) in messages[2].text
+    assert "ada@" not in repr(messages)
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -287,11 +287,18 @@ def test_arguments_that_are_not_json_are_redacted_as_text(collect: Callable[...,
     assert "[REDACTED_EMAIL]" in str(whole.tool_calls + whole.invalid_tool_calls)
 
 
-@pytest.mark.parametrize("options", [{}, {"apply_to_output": False, "apply_to_tool_calls": True}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"apply_to_output": False, "apply_to_tool_calls": True},
+        {"apply_to_output": False, "apply_to_tool_results": True},
+    ],
+)
 def test_a_call_that_cannot_be_read_is_redacted_in_streams(
     collect: Callable[..., Any], options: dict[str, bool]
 ) -> None:
-    """Also by a guard of the text alone, because no tool gets such a call."""
+    """Also by a guard of text or results alone, because no tool gets such a call."""
     chunks = call_chunks('{"to": "ada@x.org", "note": [}')[1:]
     agent = create_agent(
         Chunked(chunks=chunks), [send], middleware=[guard(**options)], interrupt_before=["tools"]
