@@ -91,8 +91,8 @@ _HOME = {
     ".model_retry": "ModelRetryMiddleware",
     ".model_router": "ModelChoice ModelRouterMiddleware ModelRouterState RoutingError",
     ".pii": (
-        "PIIDetectionError PIIMatch PIIMiddleware detect_credit_card detect_email detect_ip "
-        "detect_mac_address detect_name detect_phone detect_url"
+        "PIIDetectionError PIIMatch PIIMiddleware ResolvedRedactionRule detect_credit_card "
+        "detect_email detect_ip detect_mac_address detect_name detect_phone detect_url"
     ),
     ".provider_tool_search": "ProviderToolSearchMiddleware",
     ".shell_tool": (

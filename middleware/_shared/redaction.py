@@ -1,8 +1,8 @@
 """Personal data in a text: how it is found, and what replaces it.
 
 The built-in patterns look at each character a bounded number of times, so that they take time
-proportional to the text. What they find is validated by the standard library's `ipaddress`, by
-python-stdnum, phonenumbers or presidio.
+proportional to the text. What they find is validated by a check digit, by the standard library's
+`ipaddress`, by phonenumbers or presidio.
 
 A text that is still being written can be redacted only up to where nothing that follows can change
 a match. A `Detector` knows that place: if its matches contain no white space, after the last space;
@@ -65,20 +65,39 @@ class Detector(NamedTuple):
 
 # Mail addresses, URLs, IP and MAC addresses
 
-# Quotation marks, and the punctuation of scripts that put no space after it.
-_FOREIGN = "\u2018-\u201f\u3001-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+_AT = "@\uff20\ufe6b"
+_DOT = ".\uff0e"
+_STOP = (
+    "\u3002\uff61"  # the full stop of Chinese and Japanese, which input methods also put for a dot
+)
+_WIDE = "\uff10-\uff19\uff21-\uff3a\uff41-\uff5a"
+_TO_ASCII = {code: chr(code - 0xFEE0) for code in range(0xFF10, 0xFF5B) if chr(code).isalnum()}
+_DOTS_TO_ASCII = dict.fromkeys(map(ord, _DOT + _STOP), ".")
 
-_LOCAL = rf"[^\s@\uff20<>()\[\],;:\"\\/=?&{{}}|`{_FOREIGN}]"
-_LABEL = rf"[^\s@\uff20<>()\[\],;:\"'\\/=?&{{}}|`!#$%*+^~.{_FOREIGN}]"
-_DOMAIN = rf"[@\uff20](?:{_LABEL}++(?:\.{_LABEL}++)++|\[[0-9A-Za-z:.]{{2,64}}\])"
+# Quotation marks, and the punctuation of scripts that put no space after it.
+_FOREIGN = "\u2018-\u201f\u3001-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f\uff61"
+
+_LOCAL = rf"[^\s{_AT}<>()\[\],;:\"\\/=?&{{}}|`{_FOREIGN}]"
+_LABEL = rf"[^\s{_AT}<>()\[\],;:\"'\\/=?&{{}}|`!#$%*+^~{_DOT}{_FOREIGN}]"
+_PLAIN_LABEL = rf"[0-9A-Za-z{_WIDE}-]"
+# A full stop ends a sentence, unless the domain has no dot before it and goes on in Latin letters.
+_DOMAIN = (
+    rf"[{_AT}](?:{_LABEL}++(?:[{_DOT}]{_LABEL}++)++"
+    rf"|{_LABEL}++(?:[{_STOP}{_DOT}]{_PLAIN_LABEL}++)++|\[[0-9A-Za-z:.]{{2,64}}\])"
+)
 # The lookbehind starts a match only where a run of such characters starts, so that a run without
 # an address is read once.
 _EMAIL = re.compile(rf'(?:"[^"\s]{{1,64}}"|(?<!{_LOCAL}){_LOCAL}++){_DOMAIN}')
 _NEXT_EMAIL = re.compile(rf"{_LOCAL}++{_DOMAIN}")  # one that begins where another has ended
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}\Z")
-_ADDRESS = re.compile(rf"[^\s<>\"`|\\^{{}}{_FOREIGN}]++")
-_WWW = re.compile(r"(?<![\w.-])www\.(?=\w)", re.IGNORECASE)
-_IPV4 = re.compile(r"(?<![^\W_])(?<!\d\.)[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![^\W_])(?!\.\d)")
+_AFTER_SCHEME = re.compile("[:\uff1a][/\uff0f]{2}")
+_ADDRESS = re.compile(
+    rf"(?:{_PLAIN_LABEL}++[{_STOP}](?={_PLAIN_LABEL}))*+[^\s<>\"`|\\^{{}}{_FOREIGN}]++"
+)
+_WWW = re.compile(rf"(?<![\w.-])www[{_DOT}{_STOP}](?=\w)", re.IGNORECASE)
+_IPV4 = re.compile(
+    rf"(?<![^\W_])(?<!\d\.)[0-9]{{1,3}}(?:[{_DOT}{_STOP}][0-9]{{1,3}}){{3}}(?![^\W_])(?!\.\d)"
+)
 _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:.]{2,45}+(?![\w:])")
 _ZONE = re.compile(r"%[\w.-]{1,32}")
 _MAC = re.compile(
@@ -102,7 +121,7 @@ def detect_email(text: str) -> list[PIIMatch]:
         start, end = _skip_escape(text, found.start()), found.end()
         start += len(text[start:end]) - len(text[start:end].lstrip("'.*-_~+"))
         end -= len(found[0]) - len(found[0].rstrip("-_"))
-        if text[start] not in "@\uff20":
+        if text[start] not in _AT:
             spans.append((start, end))
         found = _NEXT_EMAIL.match(text, found.end()) or _EMAIL.search(text, found.end())
     return _to_matches("email", text, spans)
@@ -115,9 +134,10 @@ def detect_url(text: str) -> list[PIIMatch]:
     ['https://example.com/a?b=c', 'www.example.org']
     """
     # Pairs: where the URL begins, and where the part after its scheme begins.
-    starts = [found.span() for found in _WWW.finditer(text)]
-    for mark in re.finditer("://", text):
-        before = text[max(0, mark.start() - 31) : mark.start()]
+    plain = text.translate(_TO_ASCII)
+    starts = [found.span() for found in _WWW.finditer(plain)]
+    for mark in _AFTER_SCHEME.finditer(text):
+        before = plain[max(0, mark.start() - 31) : mark.start()]
         if scheme := _SCHEME.search(before):
             starts.append((_skip_escape(text, mark.start() - len(scheme[0])), mark.end()))
     spans, done = [], 0
@@ -142,8 +162,9 @@ def detect_ip(text: str) -> list[PIIMatch]:
     >>> [match["value"] for match in detect_ip("192.168.0.7 and fe80::1, not 300.1.1.1")]
     ['192.168.0.7', 'fe80::1']
     """
-    spans = [f.span() for f in _IPV4.finditer(text) if _is_address(IPv4Address, f[0])]
-    for found in _IPV6.finditer(text):
+    plain = text.translate(_TO_ASCII)
+    spans = [f.span() for f in _IPV4.finditer(plain) if _is_address(IPv4Address, f[0])]
+    for found in _IPV6.finditer(plain):
         bare = found[0].rstrip(".")
         bare = bare if bare.endswith("::") else bare.rstrip(":")
         # "a::b" is also a name in a program; require a digit or more colons.
@@ -157,7 +178,7 @@ def detect_ip(text: str) -> list[PIIMatch]:
 
 def _is_address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> bool:
     try:
-        kind(text)
+        kind(text.translate(_DOTS_TO_ASCII))
     except AddressValueError:
         return False
     return True
@@ -174,9 +195,17 @@ def detect_mac_address(text: str) -> list[PIIMatch]:
 
 # Card and telephone numbers
 
+_SPACES = "\t \xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+_HYPHENS = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
+_INVISIBLE = "\xad\u180e\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"
 _CARD_RUN = re.compile(r"(?<![^\W_])\d++(?:[ \xa0\u202f.\-\u2010-\u2015]{1,3}\d++)*+")
-_DIGITS = re.compile(r"\d++")
-_CARD_SIZES = range(13, 20)
+_CARD_GROUP = rf"\d++(?:[{_INVISIBLE}]++\d++)*+"
+_CARD_GAP = (
+    rf"(?:[{_INVISIBLE}]*+[{_SPACES}{_DOT}{_STOP}{re.escape(_HYPHENS)}]){{1,3}}+[{_INVISIBLE}]*+"
+)
+_ODD_CARD_RUN = re.compile(rf"(?<![^\W_]){_CARD_GROUP}(?:{_CARD_GAP}{_CARD_GROUP})*+")
+_DIGITS = re.compile(_CARD_GROUP)
+_CARD_SIZES = range(12, 20)
 _SHORTEST_GROUP = 4  # digits of every group but the last: 4-4-4-4, 4-6-5 and similar
 
 _PHONE_RUN = re.compile(
@@ -192,47 +221,54 @@ _FEWEST_DIGITS = 6
 def detect_credit_card(text: str) -> list[PIIMatch]:
     """Find payment card numbers: 13 to 19 digits (ISO/IEC 7812) with a valid check digit.
 
-    The digits may be in groups, separated by spaces, hyphens or dots.
-
-    Raises:
-        ImportError: python-stdnum is not installed.
+    Those of Maestro may have 12. The digits may be in groups, separated by spaces of any width,
+    tabs, hyphens or dots, and invisible characters may stand between any two of them.
 
     >>> [match["value"] for match in detect_credit_card("4242 4242 4242 4242, not ...4243")]
     ['4242 4242 4242 4242']
     """
-    is_valid = require("stdnum.luhn", "detect_credit_card").is_valid
     spans = []
-    for run in _CARD_RUN.finditer(text):
+    runs = list(_CARD_RUN.finditer(text))
+    if "\t" in text or not text.isascii():
+        # In addition, so that a number next to a tab is not hidden by what is behind the tab.
+        runs += _ODD_CARD_RUN.finditer(text)
+    for run in runs:
         if run.end() - run.start() < _CARD_SIZES.start:
             continue
-        groups = [group.span() for group in _DIGITS.finditer(text, *run.span())]
+        groups = list(_DIGITS.finditer(text, *run.span()))
         if text[run.end() : run.end() + 1].isalpha():
             groups.pop()  # it is the beginning of a word
         index = 0
         while index < len(groups):
             # A group has at least one digit: no more groups than digits can belong to a card.
-            window = groups[index : index + _CARD_SIZES.stop]
-            count = _count_card_groups(text, window, is_valid)
+            count = _count_card_groups(groups[index : index + _CARD_SIZES.stop])
             if count:
-                spans.append((groups[index][0], groups[index + count - 1][1]))
+                spans.append((groups[index].start(), groups[index + count - 1].end()))
             index += count or 1
-    return _to_matches("credit_card", text, spans)
+    return _to_matches("credit_card", text, sorted(spans))
 
 
-def _count_card_groups(text: str, groups: Sequence[Span], is_valid: Any) -> int:
+def _count_card_groups(groups: Sequence[re.Match[str]]) -> int:
     """How many of the first groups form a card number; the largest number that does, or 0."""
     digits, found = "", 0
-    if groups[0][1] - groups[0][0] < _SHORTEST_GROUP:
-        return 0
-    for count, (start, end) in enumerate(groups, 1):
-        if len(digits) + end - start >= _CARD_SIZES.stop:
+    for count, group in enumerate(groups, 1):
+        new = [str(int(char)) for char in group[0] if char not in _INVISIBLE]
+        digits += "".join(new)
+        if len(digits) >= _CARD_SIZES.stop or (count == 1 and len(new) < _SHORTEST_GROUP):
             break
-        digits += "".join(str(int(digit)) for digit in text[start:end])
-        if len(digits) in _CARD_SIZES and digits[0] != "0" and is_valid(digits):
+        # Only Maestro issues numbers of 12 digits, which also begin many that are longer.
+        maestro = count == len(groups) and re.match("50|5[6-9]|6", digits)
+        if len(digits) >= _CARD_SIZES.start + (not maestro) and _is_card(digits):
             found = count
-        if end - start < _SHORTEST_GROUP:
+        if len(new) < _SHORTEST_GROUP:
             break
     return found
+
+
+def _is_card(digits: str) -> bool:
+    """Whether digits begin as a card number does, and have its check digit (Luhn)."""
+    doubled = "".join(str(2 * int(digit)) for digit in digits[-2::-2])
+    return digits[0] != "0" and sum(map(int, doubled + digits[-1::-2])) % 10 == 0
 
 
 def detect_phone(text: str, region: str | None = "US") -> list[PIIMatch]:
@@ -345,9 +381,8 @@ def _skip_escape(text: str, start: int) -> int:
 
 # Characters within a number written in groups, or between it and its extension.
 _IN_NUMBERS = (
-    "0123456789 \t()[]+./~-#;:=,extnsioEXTNSIO"
-    "\xa0\xad\u200b\u202f\u2010\u2011\u2012\u2013\u2014\u2015\u2060\u2212\u3000\u30fc"
-    "\uff08\uff09\uff0b\uff0d\uff0e"
+    "0123456789()[]+/~#;:=,extnsioEXTNSIO\u30fc\uff08\uff09\uff0b"
+    f"{_SPACES}{_HYPHENS}{_DOT}{_STOP}{_INVISIBLE}"
 )
 _NUMBER_START = re.compile(r"[\d+(\[\uff08\uff0b]")
 
@@ -386,7 +421,7 @@ def _is_in_number(char: str) -> bool:
 
 _BUILT_IN: Mapping[str, tuple[Callable[..., list[PIIMatch]], Callable[[str], int], str]] = {
     "email": (detect_email, _settled_words, ""),
-    "credit_card": (detect_credit_card, _settled_numbers, "stdnum"),
+    "credit_card": (detect_credit_card, _settled_numbers, ""),
     "ip": (detect_ip, _settled_words, ""),
     "mac_address": (detect_mac_address, _settled_words, ""),
     "url": (detect_url, _settled_words, ""),
@@ -570,10 +605,14 @@ class RedactionRule:
             PIIDetectionError: There is a match, and the strategy is "block".
             TurnError: A regular expression took too long.
         """
-        matches = self.find(text)
-        if not matches:
-            return text
-        if self.strategy == "block":
+        return self._replace(text, self.find(text))
+
+    def resolve(self) -> ResolvedRedactionRule:
+        """Return the rule in the form that also returns its matches."""
+        return ResolvedRedactionRule(self)
+
+    def _replace(self, text: str, matches: Sequence[PIIMatch]) -> str:
+        if matches and self.strategy == "block":
             raise PIIDetectionError(self.pii_type, matches)
         mask = _MASKS.get(self.pii_type)
         pieces: list[str] = []
@@ -597,6 +636,13 @@ class RedactionRule:
     def find(self, text: str) -> list[PIIMatch]:
         """Return the matches in order and without overlap, except in marks that the rule wrote."""
         found = self._detector.find(text)
+        if self.strategy == "mask" and self.pii_type not in _MASKS:
+            # The last characters of a value that has been masked may look like another value.
+            found = [
+                m
+                for m in found
+                if m["end"] - m["start"] != 4 or not text.endswith("****", 0, m["start"])
+            ]
         if not found or self._label.lower() not in text.lower():
             return found
         label = re.escape(self._label)
@@ -619,19 +665,63 @@ class RedactionRule:
         return self.pii_type.replace(" ", "_")
 
 
+@dataclass(frozen=True)
+class ResolvedRedactionRule:
+    """Redaction rule that returns the matches along with the text, as LangChain's do.
+
+    Args:
+        rule: The rule that it applies.
+
+    Attributes:
+        pii_type: The kind of data.
+        strategy: What replaces it.
+
+    >>> RedactionRule("email").resolve().apply("Nobody wrote.")
+    ('Nobody wrote.', [])
+    """
+
+    rule: RedactionRule
+
+    @property
+    def pii_type(self) -> str:
+        return self.rule.pii_type
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.rule.strategy
+
+    def detector(self, text: str) -> list[PIIMatch]:
+        """Return the matches in order and without overlap, except in marks that the rule wrote."""
+        return self.rule.find(text)
+
+    def apply(self, text: str) -> tuple[str, list[PIIMatch]]:
+        """Return the text with each match replaced, and the matches.
+
+        Raises:
+            PIIDetectionError: There is a match, and the strategy is "block".
+            TurnError: A regular expression took too long.
+        """
+        matches = self.rule.find(text)
+        return self.rule._replace(text, matches), matches
+
+
 def _mask_digits(value: str) -> str:
     """Mask all digits but the last four."""
     hidden = [at for at, char in enumerate(value) if char.isdigit()][:-4]
     return "".join("*" if at in hidden else char for at, char in enumerate(value))
 
 
+def _after_last_dot(value: str) -> str:
+    return value.translate(_DOTS_TO_ASCII).rpartition(".")[2]
+
+
 _MASKS: Mapping[str, Callable[[str], str]] = {
     # The first letter and the top-level domain: not a mail address, so it is not found again.
-    "email": lambda value: f"{value[0]}***@****.{value.rpartition('.')[2]}",
+    "email": lambda value: f"{value[0]}***@****.{_after_last_dot(value)}",
     "credit_card": _mask_digits,
     "phone": _mask_digits,
     "ip": lambda value: (
-        f"*:*:{value.rpartition(':')[2]}" if ":" in value else f"*.*.*.{value.rpartition('.')[2]}"
+        f"*:*:{value.rpartition(':')[2]}" if ":" in value else f"*.*.*.{_after_last_dot(value)}"
     ),
     "mac_address": lambda value: re.sub(r"[0-9A-Fa-f](?=.{2})", "*", value),
     "url": lambda value: "[MASKED_URL]",

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
@@ -89,7 +89,7 @@ class GuardedChatModel(BaseChatModel):
         """Whatever describes the model to LangChain: another kind of model has no description."""
         return self.inner if isinstance(self.inner, BaseChatModel) else super()
 
-    # The next three are not documented (langchain-core 1.7, language_models/chat_models.py).
+    # The next four are not documented (langchain-core 1.7, language_models/chat_models.py).
     # A test in test_pii_chat_model.py fails if BaseChatModel loses one of them.
 
     @property
@@ -97,9 +97,19 @@ class GuardedChatModel(BaseChatModel):
         # Traces and events show the model that the user chose, not this wrapper.
         return dict(getattr(self.inner, "_serialized", None) or super()._serialized)
 
-    def _streaming_disabled(self, **kwargs: Any) -> bool:
-        # BaseChatModel asks this before it streams; the answer depends on the other model's fields.
-        return bool(self._described._streaming_disabled(**kwargs))
+    def _should_stream(self, *, async_api: bool, run_manager: Any = None, **kwargs: Any) -> bool:
+        # A model that does not stream answers with a message. As a chunk, arguments that were cut
+        # off would turn into a valid call, because LangChain completes the JSON of chunks.
+        return isinstance(self.inner, BaseChatModel) and self.inner._should_stream(
+            async_api=async_api, run_manager=run_manager, **kwargs
+        )
+
+    def _should_use_protocol_streaming(
+        self, *, async_api: bool, run_manager: Any = None, **kwargs: Any
+    ) -> bool:
+        return super()._should_use_protocol_streaming(
+            async_api=async_api, run_manager=run_manager, **kwargs
+        ) and self._should_stream(async_api=async_api, **{"stream": True, **kwargs})
 
     def _get_llm_string(self, stop: Stop = None, **kwargs: Any) -> str:
         # The key of a cache: another guard makes other answers.
@@ -137,7 +147,7 @@ class GuardedChatModel(BaseChatModel):
     def _redact(self, result: ChatResult) -> ChatResult:
         generations = [
             ChatGeneration(
-                message=self.guard.redact_answer(generation.message),
+                message=self.guard.redact_name(self.guard.redact_answer(generation.message)),
                 generation_info=generation.generation_info,
             )
             for generation in result.generations
@@ -147,9 +157,6 @@ class GuardedChatModel(BaseChatModel):
     def _stream(
         self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
-        if not _overrides(self.inner, "_stream"):
-            yield from map(_to_chunk, self._generate(messages, stop, **kwargs).generations)
-            return
         answer = AnswerStream(self.guard)
         for chunk in self.inner._stream(messages, stop=stop, **kwargs):
             yield from answer.feed(chunk)
@@ -158,29 +165,9 @@ class GuardedChatModel(BaseChatModel):
     async def _astream(
         self, messages: list[BaseMessage], stop: Stop = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncIterator[ChatGenerationChunk]:
-        if not _overrides(self.inner, "_stream", "_astream"):
-            result = await self._agenerate(messages, stop, **kwargs)
-            for generation in result.generations:
-                yield _to_chunk(generation)
-            return
         answer = AnswerStream(self.guard)
         async for chunk in self.inner._astream(messages, stop=stop, **kwargs):
             for part in answer.feed(chunk):
                 yield part
         for part in answer.close():
             yield part
-
-
-def _overrides(model: Any, *methods: str) -> bool:
-    """Whether a model overrides one of the methods by which LangChain's models stream."""
-    if not isinstance(model, BaseChatModel):
-        return False
-    return any(getattr(type(model), name) is not getattr(BaseChatModel, name) for name in methods)
-
-
-def _to_chunk(generation: ChatGeneration) -> ChatGenerationChunk:
-    """The whole answer of a model that does not stream, as one chunk."""
-    message = generation.message
-    if not isinstance(message, AIMessageChunk):
-        message = AIMessageChunk(**message.model_dump(exclude={"type"}))
-    return ChatGenerationChunk(message=message, generation_info=generation.generation_info)

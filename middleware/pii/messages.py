@@ -11,7 +11,17 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    InvalidToolCall,
+    ToolMessage,
+    convert_to_messages,
+)
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.outputs import ChatGenerationChunk
 from langgraph.types import Command, Overwrite
@@ -27,6 +37,13 @@ EXTRAS = "additional_kwargs"
 Redact = Callable[[str], str]
 
 MessageT = TypeVar("MessageT", bound=BaseMessage)
+AnswerT = TypeVar("AnswerT", bound=AIMessage)
+
+_ROLES: Mapping[type[BaseMessage], Sequence[str]] = {
+    HumanMessage: ("user", "human"),
+    AIMessage: ("assistant", "ai"),
+    ToolMessage: ("tool", "function"),
+}
 
 # Types of content blocks that are calls. Their strings are arguments, not text.
 _CALL_TYPES = (
@@ -91,12 +108,25 @@ def map_text(
     }
 
 
+def has_role(message: BaseMessage, kind: type[BaseMessage]) -> bool:
+    """Whether a message is of a class, or of an older one in the role of that class."""
+    if isinstance(message, ChatMessage):
+        return message.role.lower() in _ROLES[kind]
+    if kind is ToolMessage:
+        return isinstance(message, ToolMessage | FunctionMessage)
+    return isinstance(message, kind)
+
+
 def redact_message(message: MessageT, redact: Redact) -> MessageT:
-    """Return the message with its text redacted, or itself if nothing changes; calls stay."""
-    content = map_text(message.content, lambda _, text: redact(text))
-    if content == message.content:
-        return message
-    return message.model_copy(update={"content": content})
+    """Return the message with its text redacted, or itself if nothing changes; calls stay.
+
+    The name of a user is redacted too. Other messages have the name of a tool or of an agent.
+    """
+    update = {"content": map_text(message.content, lambda _, text: redact(text))}
+    if message.name and has_role(message, HumanMessage):
+        update["name"] = redact(message.name)
+    changed = {key: value for key, value in update.items() if getattr(message, key) != value}
+    return message.model_copy(update=changed) if changed else message
 
 
 def redact_value(value: Any, redact: Redact) -> Any:
@@ -110,36 +140,13 @@ def redact_value(value: Any, redact: Redact) -> Any:
     return value
 
 
-def redact_result(result: Any, redact: Redact) -> Any:
-    """Redact the messages in the result of a tool: a message, a Command, or a list of these."""
-    if isinstance(result, list):
-        return [redact_result(item, redact) for item in result]
-    if isinstance(result, BaseMessage):
-        return redact_message(result, redact)
-    if not isinstance(result, Command):
-        return result
-
-    def redact_messages(key: str, value: Any) -> Any:
-        if key != "messages" or value is None:
-            return value
-        if isinstance(value, Overwrite):
-            return Overwrite(redact_messages(key, value.value))
-        messages = convert_to_messages(value if isinstance(value, list) else [value])
-        return [redact_message(message, redact) for message in messages]
-
-    update: Any = result.update
-    if isinstance(update, Mapping):
-        update = {key: redact_messages(key, value) for key, value in update.items()}
-    elif isinstance(update, Sequence) and not isinstance(update, str):
-        update = [(key, redact_messages(key, value)) for key, value in update]
-    else:
-        return result
-    return replace(result, update=update)
-
-
 def is_call(block: Any) -> bool:
     """Return whether a content block is a call."""
     return isinstance(block, dict) and block.get("type") in _CALL_TYPES
+
+
+def _is_client_call(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") in CALL_BLOCKS
 
 
 def map_answer(message: AIMessage, replace_text: Callable[[TextPath, str], str]) -> dict[str, Any]:
@@ -161,47 +168,115 @@ class Guard:
 
     @property
     def redacts_calls(self) -> bool:
-        """Whether any calls are redacted."""
+        """Whether any valid calls are redacted."""
         return self.all_calls or bool(self.calls)
 
-    def redact_answer(self, message: AIMessage) -> AIMessage:
-        """Return a complete answer with the rule applied."""
+    def redact_answer(self, message: AnswerT) -> AnswerT:
+        """Return a complete answer with the rule applied.
+
+        Calls that cannot be read, and the errors in them, are redacted by every guard: they reach
+        the model, and no tool.
+        """
         update: dict[str, Any] = {"content": message.content, EXTRAS: message.additional_kwargs}
         if self.text:
             update = map_answer(message, lambda _, text: self.rule.apply(text))
-        if self.redacts_calls:
+        invalid = message.invalid_tool_calls
+        if self.redacts_calls or invalid:
             update = {
-                "content": self.redact_calls(update["content"]),
-                EXTRAS: self.redact_raw_calls(update[EXTRAS]),
-                "tool_calls": self.redact_calls(message.tool_calls),
-                "invalid_tool_calls": self.redact_calls(message.invalid_tool_calls),
+                "content": self.redact_calls(update["content"], invalid),
+                EXTRAS: self.redact_raw_calls(update[EXTRAS], invalid),
+                "tool_calls": self.redact_calls(message.tool_calls, invalid),
+                "invalid_tool_calls": self.redact_calls(invalid, invalid),
             }
         changed = {key: value for key, value in update.items() if getattr(message, key) != value}
         return message.model_copy(update=changed) if changed else message
 
-    def redact_calls(self, blocks: Any) -> Any:
-        """Redact the calls among content blocks or tool calls."""
+    def redact_output(self, message: MessageT) -> MessageT:
+        """Redact a message of the model; other messages stay."""
+        if isinstance(message, AIMessage):
+            return self.redact_answer(message)
+        if self.text and has_role(message, AIMessage):
+            return redact_message(message, self.rule.apply)
+        return message
+
+    def redact_name(self, message: MessageT) -> MessageT:
+        """Redact the name that a model gave to its answer."""
+        if not (self.text and message.name):
+            return message
+        return message.model_copy(update={"name": self.rule.apply(message.name)})
+
+    def redact_result(self, result: Any) -> Any:
+        """Redact the messages in the result of a tool: a message, a Command, or a list of these."""
+        if isinstance(result, list):
+            return [self.redact_result(item) for item in result]
+        if isinstance(result, AIMessage):
+            return self.redact_answer(result)
+        if isinstance(result, BaseMessage):
+            return redact_message(result, self.rule.apply)
+        if not isinstance(result, Command):
+            return result
+
+        def redact_messages(key: str, value: Any) -> Any:
+            if key != "messages" or value is None:
+                return value
+            if isinstance(value, Overwrite):
+                return Overwrite(redact_messages(key, value.value))
+            return self.redact_result(
+                convert_to_messages(value if isinstance(value, list) else [value])
+            )
+
+        update: Any = result.update
+        if isinstance(update, Mapping):
+            update = {key: redact_messages(key, value) for key, value in update.items()}
+        elif isinstance(update, Sequence) and not isinstance(update, str):
+            update = [(key, redact_messages(key, value)) for key, value in update]
+        else:
+            return result
+        return replace(result, update=update)
+
+    def redact_calls(self, blocks: Any, invalid: Sequence[InvalidToolCall]) -> Any:
+        """Redact the calls among content blocks or tool calls; `invalid` are those of the message.
+
+        Calls that are not among `invalid` are redacted as the guard says.
+        """
         if not isinstance(blocks, list):
             return blocks
-        return [self._redact_call(block) if is_call(block) else block for block in blocks]
+        return [
+            self._redact_call(block, self._covers(block, invalid)) if is_call(block) else block
+            for block in blocks
+        ]
 
-    def redact_raw_calls(self, extras: Mapping[str, Any]) -> dict[str, Any]:
+    def redact_raw_calls(
+        self, extras: Mapping[str, Any], invalid: Sequence[InvalidToolCall]
+    ) -> dict[str, Any]:
         """Redact the calls in `additional_kwargs`."""
 
         def redact(calls: Any) -> Any:
             if isinstance(calls, list):
                 return [redact(call) for call in calls]
-            if isinstance(calls, dict) and isinstance(calls.get("function"), dict):
-                return {**calls, "function": self._redact_call(calls["function"])}
-            return self._redact_call(calls) if isinstance(calls, dict) else calls
+            if not isinstance(calls, dict):
+                return calls
+            function = calls.get("function")
+            if not isinstance(function, dict):
+                return self._redact_call(calls, self._covers(calls, invalid))
+            covered = self._covers({**calls, **function}, invalid)
+            return {**calls, "function": self._redact_call(function, covered)}
 
         return {key: redact(value) if key in _CALL_KEYS else value for key, value in extras.items()}
 
-    def _redact_call(self, call: Mapping[str, Any]) -> dict[str, Any]:
+    def _covers(self, call: Mapping[str, Any], invalid: Sequence[InvalidToolCall]) -> bool:
+        """Whether a call, in any form, is redacted."""
+        # Some forms have no id.
+        identity = call.get("call_id") or call.get("id") or call.get("name")
+        return (
+            self.all_calls
+            or call.get("name") in self.calls
+            or any(identity in (broken["id"], broken["name"]) for broken in invalid)
+        )
+
+    def _redact_call(self, call: Mapping[str, Any], covered: bool) -> dict[str, Any]:
         redacted = dict(call)
-        if not (self.all_calls or call.get("name") in self.calls):
-            return redacted
-        for key in INPUT_KEYS & call.keys():
+        for key in (INPUT_KEYS | {"error"}) & call.keys() if covered else ():
             arguments = call[key]
             if not isinstance(arguments, str):
                 redacted[key] = redact_value(arguments, self.rule.apply)
@@ -275,8 +350,7 @@ class AnswerStream:
             position = message.chunk_position
             self._last = [AIMessageChunk(content=empty, id=message.id, chunk_position=position)]
             message = message.model_copy(update={"chunk_position": None})
-        if self._guard.redacts_calls:
-            message = self._without_calls(message)
+        message = self._without_calls(self._guard.redact_name(message))
         if self._guard.text:
             update = map_answer(message, self._redact_piece)
             update[EXTRAS] = {key: value for key, value in update[EXTRAS].items() if value != ""}
@@ -305,12 +379,13 @@ class AnswerStream:
         released = self._released
         if self._calls:
             calls, guard = add_ai_message_chunks(*self._calls), self._guard
+            invalid = calls.invalid_tool_calls
             released.append(
                 AIMessageChunk(
                     id=self._id,
-                    content=guard.redact_calls(calls.content),
-                    additional_kwargs=guard.redact_raw_calls(calls.additional_kwargs),
-                    tool_call_chunks=guard.redact_calls(calls.tool_call_chunks),
+                    content=guard.redact_calls(calls.content, invalid),
+                    additional_kwargs=guard.redact_raw_calls(calls.additional_kwargs, invalid),
+                    tool_call_chunks=guard.redact_calls(calls.tool_call_chunks, invalid),
                 )
             )
         return (ChatGenerationChunk(message=part) for part in [*released, *self._last])
@@ -338,12 +413,17 @@ class AnswerStream:
         self._texts.clear()
 
     def _without_calls(self, message: AIMessageChunk) -> AIMessageChunk:
-        """Keep the parts of calls for the end; return the chunk without them."""
+        """Keep the parts of calls for the end; return the chunk without them.
+
+        Only at the end it is known which of them cannot be read.
+        """
         calls: Any = ""
         content: Any = message.content
         if isinstance(content, list):
-            calls = [block for block in content if is_call(block)]
-            content = [block for block in content if not is_call(block)]
+            # Calls that the provider runs stay before their results if the guard may leave them.
+            held = is_call if self._guard.redacts_calls else _is_client_call
+            calls = [block for block in content if held(block)]
+            content = [block for block in content if not held(block)]
         extras = message.additional_kwargs
         raw_calls = {key: value for key, value in extras.items() if key in _CALL_KEYS}
         if not (calls or raw_calls or message.tool_call_chunks):

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from itertools import takewhile
 from typing import Annotated, Any, Literal, NotRequired
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.runtime import Runtime
 
@@ -33,7 +33,7 @@ from agent_factory.middleware._shared.redaction import (
 )
 
 from .chat_model import guard_model
-from .messages import Guard, redact_message, redact_result, redact_value
+from .messages import Guard, has_role, redact_message, redact_value
 
 # Guarded models to remember. The agent caches the tools it has bound to a model by identity, so
 # the same model must get the same wrapper.
@@ -64,11 +64,13 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             `<email_hash:9f86d081>`, the same for the same value; "block" raises an error.
         detector: A regular expression, or a function of a text that returns a list of `PIIMatch`,
             of which only `start` and `end` are read. Default: the built-in one of the type.
-        apply_to_input: Redact what users write: every HumanMessage, once.
+        apply_to_input: Redact what users write: every message of theirs and its name, once.
         apply_to_output: Redact what the model writes: text, reasoning, and a structured answer;
             streamed tokens, too.
-        apply_to_tool_results: Redact what tools return, before the model and the thread get it.
-        apply_to_tool_calls: Redact the arguments of tool calls, before the tools get them.
+        apply_to_tool_results: Redact what tools return, before the model and the thread get it, and
+            results in the input.
+        apply_to_tool_calls: Redact the arguments of tool calls, before the tools get them. Calls
+            that cannot be read reach no tool: the two arguments above apply to them, too.
         hash_key: Secret key for "hash", as bytes or str. Default: a random key of this process, so
             that hashes differ between processes.
         name: Default: `PIIMiddleware[pii_type]`, so that guards of several types need no names.
@@ -114,12 +116,25 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             ("user_messages", "answers", "tool_results", "tool_calls"), places, strict=True
         )
         self.ordering = Ordering(sanitizes=[aspect for aspect, applies in aspects if applies])
-        # Hooks and layers that this instance does not need.
-        self.unused = (
-            *(() if apply_to_input else ("before_agent", "before_model")),
-            *(() if any((*places[:2], apply_to_tool_calls)) else ("around_model",)),
-            *(() if apply_to_tool_results or apply_to_tool_calls else ("around_tool",)),
-        )
+        # Hooks and layers that this instance does not need, unless a subclass overrides them.
+        used = {
+            "before_agent": apply_to_input or apply_to_tool_results,
+            "before_model": apply_to_input,
+            "after_model": False,
+            "around_tool": apply_to_tool_results or apply_to_tool_calls,
+        }
+        self.unused = [
+            name
+            for name, is_used in used.items()
+            if not is_used
+            and all(
+                getattr(type(self), method, None) is getattr(PIIMiddleware, method, None)
+                for method in (name, f"a{name}")
+            )
+        ]
+        self._answers = Guard(self.rule, apply_to_output, apply_to_tool_calls)
+        self._guards_answers = any(places[1:])
+        self._results = Guard(self.rule, text=True)
         self._models: OrderedDict[Any, tuple[Any, Any]] = OrderedDict()
 
     @property
@@ -133,36 +148,44 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         return self.rule.strategy
 
     def before_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Redact the user's messages before any later hook reads them."""
-        if not self.apply_to_input:
-            return None
-        users = [m for m in state["messages"] if isinstance(m, HumanMessage)]
-        last_id, digest = state.get("pii_looked_at", {}).get(self.name, (None, ""))
+        """Redact the user's messages, and results of tools in the input, before any later hook."""
+        marks = state.get("pii_looked_at", {})
+        users = self._users(state)
+        last_id, digest = marks.get(self.name, ("", ""))
         checked = next((n for n, message in enumerate(users, 1) if message.id == last_id), 0)
         # Skip the checked messages, unless one of them has been replaced.
         if checked and _digest(users[:checked]) == digest:
             users = users[checked:]
-        return self._redact_input(state, users) or None
+        update = self._redact_input(state, [*users, *self._last_results(state)])
+        if self.apply_to_input and self.name not in marks:
+            update["pii_looked_at"] = {**marks, self.name: ["", ""]}
+        return update or None
 
     async def abefore_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Like `before_agent`; nothing is awaited."""
         return self.before_agent(state, runtime)
 
     def before_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Raise if input was blocked; redact user messages that were added during the run."""
-        if not self.apply_to_input:
-            return None
+        """Raise if input was blocked; redact user messages that were added during the run.
+
+        Called without a run, it redacts all messages of the user and the last results of tools,
+        and returns the whole list of messages if one of them changes.
+        """
         _raise_if_blocked(state)
         marks = state.get("pii_looked_at", {})
-        last_id, _ = marks.get(self.name, (None, ""))
+        if self.name not in marks:  # `before_agent` has not run
+            given = [*self._users(state), *self._last_results(state)]
+            new = {id(message): redact_message(message, self.rule.apply) for message in given}
+            return _changed(state, [new.get(id(m), m) for m in state["messages"]])
+        last_id, _ = marks[self.name]
         latest_first = reversed(state["messages"])
-        unchecked = takewhile(lambda m: last_id is None or m.id != last_id, latest_first)
-        new = [message for message in unchecked if isinstance(message, HumanMessage)]
-        if not new:
+        unchecked = list(takewhile(lambda m: m.id != last_id, latest_first))
+        new_users = [message for message in unchecked[::-1] if has_role(message, HumanMessage)]
+        if not new_users:
             return None
-        update = self._redact_input(state, new[::-1])
+        update = self._redact_input(state, new_users)
         redacted = {message.id: message for message in update.get("messages", ())}
-        users = [redacted.get(m.id, m) for m in state["messages"] if isinstance(m, HumanMessage)]
+        users = [redacted.get(message.id, message) for message in self._users(state)]
         mark = [users[-1].id, _digest(users)]
         return {**update, "pii_looked_at": {**marks, self.name: mark}}
 
@@ -170,21 +193,35 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         """Like `before_model`; nothing is awaited."""
         return self.before_model(state, runtime)
 
+    def after_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Redact the last answer of the model.
+
+        In an agent `around_model` has done so, before anybody saw the answer. Therefore an agent
+        calls this hook only in a subclass that overrides it.
+        """
+        messages = list(state["messages"])
+        for index in range(len(messages) - 1, -1, -1):
+            if self._guards_answers and has_role(messages[index], AIMessage):
+                messages[index] = self._answers.redact_output(messages[index])
+                break
+        return _changed(state, messages)
+
+    async def aafter_model(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Like `after_model`; nothing is awaited."""
+        return self.after_model(state, runtime)
+
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Guard the model that is asked, and redact answers that other layers give themselves."""
         _raise_if_blocked(request.state)
-        if not (self.apply_to_output or self.apply_to_tool_calls):
+        if not self._guards_answers:
             response: ModelResponse[Any] = yield request
             return response
         # A structured answer is a call of one of these tools.
         by_tool = getattr(request.response_format, "by_tool", request.response_format)
         output_tools = frozenset(getattr(by_tool, "bindings", ()) if self.apply_to_output else ())
-        guard = Guard(self.rule, self.apply_to_output, self.apply_to_tool_calls, output_tools)
+        guard = replace(self._answers, calls=output_tools)
         response = yield _GuardedRequest.of(request, self, guard)
-        result = [
-            guard.redact_answer(m) if isinstance(m, AIMessage) else m for m in response.result
-        ]
-        return replace(response, result=result)
+        return replace(response, result=[guard.redact_output(m) for m in response.result])
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Any]:
         """Redact the arguments of a call before the tool runs, and the result of the tool."""
@@ -193,7 +230,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             arguments = redact_value(call["args"], self.rule.apply)
             request = request.override(tool_call={**call, "args": arguments})
         result = yield request
-        return redact_result(result, self.rule.apply) if self.apply_to_tool_results else result
+        return self._results.redact_result(result) if self.apply_to_tool_results else result
 
     def guarded_model(self, model: Any, guard: Guard) -> Any:
         """Return the model with the guard; the same object for the same model."""
@@ -205,7 +242,20 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
                 self._models.popitem(last=False)
         return self._models[key][1]
 
-    def _redact_input(self, state: PIIState, messages: Sequence[HumanMessage]) -> dict[str, Any]:
+    def _users(self, state: PIIState) -> list[AnyMessage]:
+        """The messages of the user, if they are guarded."""
+        if not self.apply_to_input:
+            return []
+        return [message for message in state["messages"] if has_role(message, HumanMessage)]
+
+    def _last_results(self, state: PIIState) -> list[AnyMessage]:
+        """The results after the last answer of the model, if results are guarded."""
+        if not self.apply_to_tool_results:
+            return []
+        tail = takewhile(lambda m: not has_role(m, AIMessage), reversed(state["messages"]))
+        return [message for message in tail if has_role(message, ToolMessage)]
+
+    def _redact_input(self, state: PIIState, messages: Sequence[AnyMessage]) -> dict[str, Any]:
         """The update for messages of the user; with "block", `before_model` raises its error."""
         found: list[PIIMatch] = []
         redact = self.rule.apply
@@ -248,14 +298,22 @@ class _GuardedRequest(ModelRequest[Any]):
         return super().override(**changes)
 
 
+def _changed(state: PIIState, messages: list[AnyMessage]) -> dict[str, Any] | None:
+    """The update for messages that were redacted outside of a run, where they may have no ids."""
+    same = all(new is old for new, old in zip(messages, state["messages"], strict=True))
+    return None if same else {"messages": messages}
+
+
 def _raise_if_blocked(state: Any) -> None:
     error = state.get("pii_refused")
     if error is not None:
         raise error
 
 
-def _digest(messages: Sequence[HumanMessage]) -> str:
+def _digest(messages: Sequence[AnyMessage]) -> str:
     digest = blake2b(digest_size=16)
     for message in messages:
-        digest.update(f"{message.id} {message.content!r}\n".encode("utf-8", "surrogatepass"))
+        digest.update(
+            f"{message.id} {message.name!r} {message.content!r}\n".encode("utf-8", "surrogatepass")
+        )
     return digest.hexdigest()

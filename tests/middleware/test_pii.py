@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from langchain_core.messages import (
     AIMessage,
     AnyMessage,
+    ChatMessage,
+    FunctionMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
     ToolMessage,
 )
+from langchain_core.messages.tool import invalid_tool_call
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Overwrite
+from pydantic import BaseModel
 
-from agent_factory import AgentMiddleware, TurnError, create_agent
+from agent_factory import (
+    AgentMiddleware,
+    ModelRequest,
+    ModelResponse,
+    TurnError,
+    create_agent,
+)
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
     PIIDetectionError,
     PIIMiddleware,
     SummarizationMiddleware,
 )
+from agent_factory.structured_output import ToolStrategy
 from agent_factory.testing import ScriptedChatModel
 
 Call = Callable[..., Any]
@@ -134,6 +147,73 @@ def test_all_messages_are_checked_if_the_last_checked_one_is_missing(call: Call)
     assert set(looked) == {"one", "three"}
 
 
+@pytest.mark.parametrize("role", ["user", "human", "User"])
+def test_a_chat_message_in_the_role_of_the_user_is_checked(call: Call, role: str) -> None:
+    """In the input, and added during the run."""
+
+    class Injects(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [ChatMessage(content="bob@x.org", role=role)]}
+
+    model = ScriptedChatModel(["ok"])
+    agent = create_agent(model, middleware=[Injects(), PIIMiddleware("email")])
+    written = [
+        ChatMessage(content="ada@x.org", role=role),
+        ChatMessage(content="eve@x.org", role="assistant"),
+    ]
+    call(agent, {"messages": [*written, HumanMessage("hi")]})
+    assert seen(model) == [MARK, "eve@x.org", "hi", MARK]
+    blocking = PIIMiddleware("email", strategy="block")
+    with pytest.raises(PIIDetectionError):
+        call(create_agent(ScriptedChatModel([]), middleware=[blocking]), {"messages": written})
+
+
+@pytest.mark.parametrize("role", ["assistant", "AI"])
+def test_a_chat_message_in_the_role_of_the_model_is_an_answer(call: Call, role: str) -> None:
+    class Adds(AgentMiddleware):
+        def around_model(self, request: Any) -> Any:
+            response = yield request
+            said = [
+                ChatMessage(content="ada@x.org", role=role),
+                ChatMessage(content="eve@x.org", role="critic"),
+            ]
+            return replace(response, result=[*said, *response.result])
+
+    guard = PIIMiddleware("email", apply_to_output=True)
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[guard, Adds()])
+    messages = call(agent, hello("hi"))["messages"]
+    assert [message.content for message in messages] == ["hi", MARK, "eve@x.org", "ok"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [HumanMessage("hi", name="ada@x.org"), ChatMessage(content="hi", role="user", name="a@x.org")],
+)
+def test_the_name_of_a_user_is_redacted(call: Call, message: Any) -> None:
+    model = ScriptedChatModel(["ok"])
+    result = call(create_agent(model, middleware=[PIIMiddleware("email")]), {"messages": [message]})
+    assert result["messages"][0].name == model.requests[0].messages[0].name == MARK
+    blocking = PIIMiddleware("email", strategy="block")
+    with pytest.raises(PIIDetectionError):
+        call(create_agent(model, middleware=[blocking]), {"messages": [message]})
+
+
+def test_names_of_tools_and_agents_are_unchanged(call: Call) -> None:
+    @tool
+    def ada_1() -> Any:
+        """Ada."""
+        written = [HumanMessage("hi", name="ada_2"), AIMessage("hi", name="ada_2")]
+        return Command(update={"messages": [ToolMessage("ok", tool_call_id="c1"), *written]})
+
+    places: Any = {"apply_to_output": True, "apply_to_tool_results": True}
+    guard = PIIMiddleware("who", detector=r"ada_\d", **places)
+    model = ScriptedChatModel([[{"name": "ada_1", "args": {}, "id": "c1"}], "ok"])
+    agent = create_agent(model, [ada_1], middleware=[guard], name="ada_3")
+    messages = call(agent, hello("hi"))["messages"]
+    names = [None, "ada_3", "ada_1", "[REDACTED_WHO]", "ada_2", "ada_3"]
+    assert [message.name for message in messages] == names
+
+
 def test_a_user_message_from_a_tool_is_checked(call: Call) -> None:
     @tool
     def ask(tool_call_id: str = "c1") -> Any:
@@ -168,6 +248,170 @@ def test_a_summary_model_after_the_guard_reads_redacted_messages(call: Call) -> 
     assert f"Eve is {MARK}" in str(seen(writer))
     assert "@x.org" not in str(seen(writer))
     assert "@x.org" not in str(seen(model))
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        ToolMessage("ada@x.org", tool_call_id="c1"),
+        FunctionMessage(content="ada@x.org", name="look_up"),
+        ChatMessage(content="ada@x.org", role="tool"),
+        ChatMessage(content="ada@x.org", role="function"),
+    ],
+)
+def test_a_result_that_a_client_sends_is_redacted(call: Call, result: Any) -> None:
+    """A tool that runs at the client's is not called by the agent."""
+    asked = AIMessage("", tool_calls=[{"name": "look_up", "args": {}, "id": "c1"}])
+    if not isinstance(result, ToolMessage):
+        asked = AIMessage("Look up.")
+    results = PIIMiddleware("email", apply_to_input=False, apply_to_tool_results=True)
+    model = ScriptedChatModel(["ok"])
+    messages = [HumanMessage("eve@x.org"), asked, result]
+    call(create_agent(model, middleware=[results]), {"messages": messages})
+    assert seen(model) == ["eve@x.org", asked.content, MARK]
+    blocking = PIIMiddleware("email", strategy="block", apply_to_tool_results=True)
+    agent = create_agent(model, middleware=[blocking], checkpointer=InMemorySaver())
+    with pytest.raises(PIIDetectionError):
+        call(agent, {"messages": [asked, result]}, ONE)
+    assert "ada@" not in str(agent.get_state(ONE))
+
+
+class TestWithoutARun:
+    """Hooks that are called on their own, as unit tests do, and by subclasses."""
+
+    @pytest.fixture(params=["sync", "async"])
+    def hook(self, request: pytest.FixtureRequest) -> Call:
+        """Call a hook of a middleware: `hook(guard, "before_model", messages)`."""
+
+        def sync(guard: Any, name: str, messages: list[Any]) -> Any:
+            return getattr(guard, name)({"messages": messages}, None)
+
+        def a(guard: Any, name: str, messages: list[Any]) -> Any:
+            return asyncio.run(getattr(guard, f"a{name}")({"messages": messages}, None))
+
+        return sync if request.param == "sync" else a
+
+    def test_before_model_redacts_users_and_the_last_results(self, hook: Call) -> None:
+        asked = AIMessage("bob@x.org", tool_calls=[{"name": "f", "args": {}, "id": "1"}])
+        result = ToolMessage("eve@x.org", tool_call_id="1")
+        messages = [HumanMessage("ada@x.org"), asked, result]
+        update = hook(PIIMiddleware("email"), "before_model", messages)
+        assert update == {"messages": [HumanMessage(MARK), asked, result]}
+        guard = PIIMiddleware("email", apply_to_tool_results=True)
+        update = hook(guard, "before_model", messages)
+        cleaned = ToolMessage(MARK, tool_call_id="1")
+        assert update == {"messages": [HumanMessage(MARK), asked, cleaned]}
+        assert hook(guard, "before_model", update["messages"]) is None
+        assert messages[0].content == "ada@x.org"
+
+    def test_after_model_redacts_the_last_answer(self, hook: Call) -> None:
+        asked = HumanMessage("ada@x.org")
+        messages = [asked, AIMessage("bob@x.org", id="1"), asked]
+        guard = PIIMiddleware("email", apply_to_output=True)
+        update = hook(guard, "after_model", messages)
+        assert update == {"messages": [asked, AIMessage(MARK, id="1"), asked]}
+        assert hook(guard, "after_model", update["messages"]) is None
+        assert hook(PIIMiddleware("email"), "after_model", messages) is None
+        (broken,) = hook(guard, "after_model", [invalid_answer()])["messages"]
+        assert "ada@" not in repr(broken)
+
+    def test_nothing_to_redact_is_no_update(self, hook: Call) -> None:
+        guard = PIIMiddleware("email", apply_to_output=True, apply_to_tool_results=True)
+        for messages in ([], [HumanMessage("hi"), AIMessage("hi")]):
+            assert hook(guard, "before_model", messages) is None
+            assert hook(guard, "after_model", messages) is None
+
+    def test_blocked_data_raises_at_once(self, hook: Call) -> None:
+        guard = PIIMiddleware("email", strategy="block", apply_to_output=True)
+        with pytest.raises(PIIDetectionError):
+            hook(guard, "before_model", [HumanMessage("ada@x.org")])
+        with pytest.raises(PIIDetectionError):
+            hook(guard, "after_model", [AIMessage("ada@x.org")])
+
+    def test_a_flow_guards_what_is_sent_into_it(self) -> None:
+        guard = PIIMiddleware("email", apply_to_output=True, apply_to_tool_results=True)
+        model: Any = guard.around_model(
+            ModelRequest(model=ScriptedChatModel([]), messages=[HumanMessage("hi")])
+        )
+        next(model)
+        with pytest.raises(StopIteration) as answered:
+            model.send(ModelResponse([AIMessage("ada@x.org")]))
+        assert answered.value.value.result[0].text == MARK
+        around: Any = guard.around_tool(None)  # type: ignore[arg-type]  # it is only passed on
+        next(around)
+        with pytest.raises(StopIteration) as returned:
+            around.send(ToolMessage("ada@x.org", tool_call_id="1"))
+        assert returned.value.value.content == MARK
+
+
+@pytest.mark.parametrize("strategy", ["redact", "mask", "hash"])
+@pytest.mark.parametrize("apply_to_input", [True, False])
+def test_a_subclass_that_overrides_hooks_guards_once(
+    call: Call, strategy: Any, apply_to_input: bool
+) -> None:
+    ran: list[str] = []
+
+    class Counting(PIIMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            ran.append("before_model")
+            return super().before_model(state, runtime)
+
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            ran.append("after_model")
+            return super().after_model(state, runtime)
+
+    guard = Counting(
+        "order",
+        strategy=strategy,
+        detector=r"\d{3,}",
+        apply_to_input=apply_to_input,
+        apply_to_output=True,
+        apply_to_tool_results=True,
+    )
+
+    def look_up() -> str:
+        """Look up."""
+        return "20261122"
+
+    model = ScriptedChatModel([[{"name": "look_up", "args": {}}], "It is 20261122."])
+    agent = create_agent(model, [look_up], middleware=[guard], checkpointer=InMemorySaver())
+    messages = call(agent, hello("order 20261122"), ONE)["messages"]
+    once = guard.rule.apply("20261122")
+    asked = once if apply_to_input else "20261122"
+    assert [m.text for m in messages] == [f"order {asked}", "", once, f"It is {once}."]
+    assert ran == ["before_model", "after_model"] * 2
+
+
+def test_a_subclass_blocks_as_its_base_does(call: Call) -> None:
+    class Quiet(PIIMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return super().before_model(state, runtime)
+
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            return super().after_model(state, runtime)
+
+    guard = Quiet("email", strategy="block", apply_to_output=True)
+    agent = create_agent(ScriptedChatModel(["ada@x.org", "ok"]), middleware=[guard])
+    for text in ("ada@x.org", "hi"):
+        with pytest.raises(PIIDetectionError):
+            call(agent, hello(text))
+    assert call(agent, hello("hi"))["messages"][-1].text == "ok"
+
+
+def test_the_hooks_of_a_guard_that_is_part_of_another_middleware_work(call: Call) -> None:
+    inner = PIIMiddleware("email", apply_to_output=True)
+
+    class Outer(AgentMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return inner.before_model(state, runtime)
+
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            return inner.after_model(state, runtime)
+
+    model = ScriptedChatModel(["bob@x.org"])
+    messages = call(create_agent(model, middleware=[Outer()]), hello("ada@x.org"))["messages"]
+    assert [m.text for m in messages] == [MARK, MARK]
+    assert seen(model) == [MARK]
 
 
 class TestBlock:
@@ -316,6 +560,114 @@ def test_arguments_are_redacted_before_a_tool_gets_them(call: Call) -> None:
     decision = {"type": "edit", "edited_action": edit}
     call(agent, Command(resume={"decisions": [decision]}), ONE)
     assert got == [(MARK, [{MARK: MARK}], True)]
+
+
+CUT = '{"to": "ada@x.org", "note": '
+
+
+def invalid_answer() -> AIMessage:
+    """A call that cannot be read, as a provider repeats it in several places."""
+    broken = invalid_tool_call(name="send", args=CUT, id="c1", error="no value after ada@x.org")
+    raw = {"id": "c1", "type": "function", "function": {"name": "send", "arguments": CUT}}
+    block: Any = {"type": "function_call", "call_id": "c1", "name": "send", "arguments": CUT}
+    return AIMessage(
+        [{**broken}, block],
+        invalid_tool_calls=[broken],
+        additional_kwargs={
+            "tool_calls": [raw],
+            "function_call": {"name": "send", "arguments": CUT},
+        },
+    )
+
+
+def send(to: str, note: str) -> str:
+    """Send."""
+    raise AssertionError("a call that cannot be read runs no tool")
+
+
+PLACES = ("apply_to_output", "apply_to_tool_calls", "apply_to_tool_results")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("strategy", ["redact", "mask", "hash"])
+def test_a_call_that_cannot_be_read_is_redacted_with_its_error(
+    call: Call, place: str, strategy: Any
+) -> None:
+    """In the answer, and in the error message by which the model learns of it."""
+    options: Any = {"apply_to_input": False, place: True}
+    model = ScriptedChatModel([invalid_answer(), "ok"])
+    guard = PIIMiddleware("email", strategy=strategy, **options)
+    messages = call(create_agent(model, [send], middleware=[guard]), hello("hi"))["messages"]
+    assert "ada@" not in repr(messages)
+    assert "ada@" not in repr(model.requests)
+    mark = guard.rule.apply("ada@x.org")
+    (invalid,) = messages[1].invalid_tool_calls
+    assert invalid["args"] == CUT.replace("ada@x.org", mark)
+    assert invalid["error"] == f"no value after {mark}"
+    assert messages[2].status == "error"
+    assert mark in messages[2].text
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_structured_answer_that_cannot_be_read_is_redacted(call: Call, place: str) -> None:
+    class Contact(BaseModel):
+        mail: str
+
+    broken = invalid_tool_call(name="Contact", args=CUT, id="c1", error=None)
+    model = ScriptedChatModel(
+        [AIMessage("", invalid_tool_calls=[broken]), Contact(mail="eve@x.org")]
+    )
+    options: Any = {"apply_to_input": False, place: True}
+    agent = create_agent(
+        model,
+        middleware=[PIIMiddleware("email", **options)],
+        response_format=ToolStrategy(Contact),
+    )
+    messages = call(agent, hello("hi"))["messages"]
+    assert CUT.strip().replace("ada@x.org", MARK) in messages[2].text
+    assert "ada@" not in repr(messages)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_data_in_a_call_that_cannot_be_read_is_blocked(call: Call, place: str) -> None:
+    model = ScriptedChatModel([invalid_answer(), "ok"])
+    options: Any = {"strategy": "block", place: True}
+    guard = PIIMiddleware("email", **options)
+    agent = create_agent(model, [send], middleware=[guard], checkpointer=InMemorySaver())
+    with pytest.raises(PIIDetectionError):
+        call(agent, hello("hi"), ONE)
+    assert "ada@" not in str(agent.get_state(ONE))
+
+
+def test_a_valid_call_next_to_one_that_cannot_be_read_is_unchanged(call: Call) -> None:
+    got: list[str] = []
+
+    def tell(who: str) -> str:
+        """Tell."""
+        got.append(who)
+        return "done"
+
+    answer = invalid_answer()
+    valid: Any = {"name": "tell", "args": {"who": "bob@x.org"}, "id": "c2"}
+    answer = answer.model_copy(update={"tool_calls": [valid]})
+    guard = PIIMiddleware("email", apply_to_output=True)
+    agent = create_agent(ScriptedChatModel([answer, "ok"]), [send, tell], middleware=[guard])
+    call(agent, hello("hi"))
+    assert got == ["bob@x.org"]
+
+
+def test_a_call_that_cannot_be_read_in_the_result_of_a_tool_is_redacted(call: Call) -> None:
+    @tool
+    def history() -> Any:
+        """History."""
+        written = [ToolMessage("ok", tool_call_id="c1"), HumanMessage("hi"), invalid_answer()]
+        return Command(update={"messages": [*written, ToolMessage("no", tool_call_id="c1")]})
+
+    model = ScriptedChatModel([[{"name": "history", "args": {}, "id": "c1"}], "ok"])
+    guard = PIIMiddleware("email", apply_to_tool_results=True)
+    result = call(create_agent(model, [history], middleware=[guard]), hello("hi"))
+    assert "invalid_tool_call" in repr(result)
+    assert "ada@" not in repr(result)
 
 
 def test_forged_marks_are_plain_text(call: Call) -> None:

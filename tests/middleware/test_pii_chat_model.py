@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,8 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.caches import InMemoryCache
 from langchain_core.language_models import BaseChatModel, FakeListChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.tool import invalid_tool_call
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from agent_factory import create_agent
 from agent_factory.middleware import PIIMiddleware, RedactionRule
@@ -46,7 +48,10 @@ def test_a_guarded_model_forwards_everything_else_to_the_other_model() -> None:
     assert model.invoke("hi").text == "x"
 
 
-@pytest.mark.parametrize("hook", ["_serialized", "_streaming_disabled", "_get_llm_string"])
+@pytest.mark.parametrize(
+    "hook",
+    ["_serialized", "_should_stream", "_should_use_protocol_streaming", "_get_llm_string"],
+)
 def test_langchain_still_has_the_unpublished_methods_that_a_guarded_model_overrides(
     hook: str,
 ) -> None:
@@ -68,13 +73,63 @@ class NotStreaming(FakeListChatModel):
     _astream = BaseChatModel._astream
 
 
-def test_a_model_that_cannot_stream_answers_in_one_chunk(collect: Callable[..., Any]) -> None:
+def test_a_model_that_cannot_stream_answers_in_one_piece(collect: Callable[..., Any]) -> None:
     agent = create_agent(
         NotStreaming(responses=["Ask ada@x.org!"]),
         middleware=[guard()],
     )
     parts = collect(agent, HELLO, stream_mode="messages")
     assert [chunk.text for chunk, _ in parts if chunk.text] == ["Ask [REDACTED_EMAIL]!"]
+
+
+CUT = '{"to": "Ada", "text": "cut o'
+
+
+class CutsOff(NotStreaming):
+    """A model that cannot stream, and whose first answer ends within the arguments of a call."""
+
+    def _call(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> str:
+        return "Sorry."
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
+        message = AIMessage("Sorry.")
+        if len(messages) == 1:
+            cut = invalid_tool_call(name="send", args=CUT, id="c1", error="cut off")
+            message = AIMessage("", invalid_tool_calls=[cut])
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+@pytest.mark.parametrize("listener", ["messages", "events", "v3"])
+def test_a_call_that_was_cut_off_does_not_run_because_somebody_listens(
+    collect: Callable[..., Any], listener: str
+) -> None:
+    ran = []
+
+    def send(to: str, text: str) -> str:
+        """Send."""
+        ran.append((to, text))
+        return "sent"
+
+    model = CutsOff(responses=[])
+    stack = [guard(apply_to_tool_calls=True), PIIMiddleware("ip", apply_to_output=True)]
+    agent: Any = create_agent(model, [send], middleware=stack)
+    if listener == "messages":
+        answer, result, _ = (message for message, _ in collect(agent, HELLO, stream_mode=listener))
+    elif listener == "events":
+        answer, result = asyncio.run(last_event(agent))["data"]["output"]["messages"][1:3]
+    else:
+        answer, result = agent.stream_events(HELLO, version="v3").output["messages"][1:3]
+    assert not ran
+    assert [call["args"] for call in answer.invalid_tool_calls] == [CUT]
+    assert result.status == "error"
+
+
+async def last_event(agent: Any) -> Any:
+    return [event async for event in agent.astream_events(HELLO)][-1]
 
 
 def test_the_response_metadata_of_a_provider_are_kept(collect: Callable[..., Any]) -> None:
@@ -92,6 +147,23 @@ def test_the_response_metadata_of_a_provider_are_kept(collect: Callable[..., Any
     message = parts[-1][1]["messages"][-1]
     assert message.text == "[REDACTED_EMAIL]"
     assert message.response_metadata["finish_reason"] == "stop"
+
+
+def test_a_name_in_an_answer_is_redacted(collect: Callable[..., Any]) -> None:
+    class Named(FakeListChatModel):
+        def _generate(self, *_: Any, **kwargs: Any) -> ChatResult:
+            message = AIMessage("Hi there", name="ada@x.org")
+            return ChatResult(generations=[ChatGeneration(message=message)])
+
+        def _stream(self, *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+            yield ChatGenerationChunk(message=AIMessageChunk(content="Hi there", name="ada@x.org"))
+
+        _astream = BaseChatModel._astream
+
+    for streams in (True, False):
+        model = Named(responses=[], disable_streaming=not streams)
+        parts = collect(create_agent(model, middleware=[guard()]), HELLO, stream_mode="messages")
+        assert parts[0][0].name == "[REDACTED_EMAIL]"
 
 
 class RecordingCache(InMemoryCache):
@@ -136,6 +208,7 @@ MORE = (
     " e",
     "sk-abcd",
     *" .,:@-/()\n\t%",
+    *("4242\t4242\u200942\u200b42\u30004242", "a\uff20x\u3002org", "\u200b", "\u2009", "\u3002"),
 )
 RULES = [
     *(RedactionRule(kind, "mask") for kind in ("email", "credit_card", "ip", "mac_address", "url")),
@@ -148,7 +221,7 @@ RULES = [
 
 @example(" 4242 4242 4242 4242@+1 650 253 0000ada@x.org%", [1])
 @given(
-    st.lists(st.sampled_from(PIECES), max_size=14).map("".join),
+    st.lists(st.sampled_from((*PIECES, *MORE)), max_size=14).map("".join),
     st.lists(st.integers(1, 9), min_size=1, max_size=9),
 )
 def test_the_pieces_of_a_text_joined_are_the_redacted_whole(text: str, sizes: list[int]) -> None:

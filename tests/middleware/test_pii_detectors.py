@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -46,6 +47,12 @@ def values(detect: Callable[[str], Any], text: str) -> list[str]:
         ('"john.doe"@x.com root@[192.168.0.1]', ['"john.doe"@x.com', "root@[192.168.0.1]"]),
         (r"{\"a\": \"\nbob@x.com\"}", ["bob@x.com"]),
         ("bob\uff20x.com", ["bob\uff20x.com"]),
+        (
+            "a\uff20\uff58\uff0eorg b\ufe6bx\uff0eorg.",
+            ["a\uff20\uff58\uff0eorg", "b\ufe6bx\uff0eorg"],
+        ),
+        ("a@x\u3002org, a@x\uff61co\u3002uk\u3002", ["a@x\u3002org", "a@x\uff61co\u3002uk"]),
+        ("写信给a@x.org\u3002谢谢\u3002请@小明\u3002谢谢", ["写信给a@x.org"]),
         ("@scope/pkg a@b b***@****.com [REDACTED_EMAIL]", []),
     ],
 )
@@ -61,7 +68,16 @@ def test_mail_addresses(text: str, expected: list[str]) -> None:
         ("card:378282246310005, 3782 822463 10005", ["378282246310005", "3782 822463 10005"]),
         ("No 12: 4242424242424242", ["4242424242424242"]),
         ("\uff14\uff12" * 8, ["\uff14\uff12" * 8]),
+        ("6304\u20090000\u20090000, 6304 0000 0001", ["6304\u20090000\u20090000"]),
+        ("4242\t4242\xa04242\u20024242", ["4242\t4242\xa04242\u20024242"]),
+        (
+            "4242\u200b42\u200d42 4242\ufeff - \u20604242!",
+            ["4242\u200b42\u200d42 4242\ufeff - \u20604242"],
+        ),
+        ("4242\uff0d4242\uff0e4242\u30024242\u3002", ["4242\uff0d4242\uff0e4242\u30024242"]),
         ("4242 4242 4242 4243", []),
+        ("4200 0000 0000, 0400 0000 0008", []),
+        ("1111\t4242 4242 4242 4242\t1111", ["4242 4242 4242 4242"]),
         ("a4242424242424242 4242424242424242x 0000 0000 0000 0000", []),
     ],
 )
@@ -76,6 +92,11 @@ def test_card_numbers(text: str, expected: list[str]) -> None:
         ("[2001:db8::1]:80 ::ffff:1.2.3.4", ["2001:db8::1", "::ffff:1.2.3.4"]),
         ("fe80::1%eth0", ["fe80::1%eth0"]),
         ("::1.", ["::1"]),
+        (
+            "\uff11\uff0e\uff12\u30023\uff614\u3002 1.2.3.4\u3002",
+            ["\uff11\uff0e\uff12\u30023\uff614", "1.2.3.4"],
+        ),
+        ("fe80::\uff11\uff21, \uff12\uff15\uff16.1.1.1", ["fe80::\uff11\uff21"]),
         ("v1.2.3.4 1.2.3.4.5 256.1.1.1 01.2.3.4 10:20:30 std::vector a::b ::", []),
     ],
 )
@@ -104,6 +125,16 @@ def test_mac_addresses(text: str, expected: list[str]) -> None:
         ("postgres://u:p@db:5432/x", ["postgres://u:p@db:5432/x"]),
         (r'{"a": "\nhttps://x.y"}', ["https://x.y"]),
         ("http:// a.b/c ://x", []),
+        (
+            "https://a\u3002org/b\u3002 http://a\uff0eorg",
+            ["https://a\u3002org/b", "http://a\uff0eorg"],
+        ),
+        (
+            "www\uff0ea\uff0ede www\u3002a\u3002de\u3002",
+            ["www\uff0ea\uff0ede", "www\u3002a\u3002de"],
+        ),
+        ("\uff48ttp\uff1a\uff0f\uff0fa.b/c", ["\uff48ttp\uff1a\uff0f\uff0fa.b/c"]),
+        ("见https://a.org/b\u3002谢谢", ["https://a.org/b"]),
     ],
 )
 def test_urls(text: str, expected: list[str]) -> None:
@@ -214,6 +245,20 @@ def test_block_raises_without_showing_the_data() -> None:
     assert RedactionRule("email", "block").apply("ask me") == "ask me"
 
 
+def test_a_resolved_rule_returns_the_matches_with_the_text() -> None:
+    """As code that is written for LangChain's rules expects."""
+    rule = RedactionRule(pii_type="email", strategy="mask", detector=None)
+    resolved = rule.resolve()
+    match = {"type": "email", "value": "ada@x.org", "start": 4, "end": 13}
+    assert resolved.apply("ask ada@x.org") == ("ask a***@****.org", [match])
+    assert resolved.apply("ask me") == ("ask me", [])
+    assert resolved.detector("ask ada@x.org") == [match]
+    assert (resolved.pii_type, resolved.strategy) == ("email", "mask")
+    assert resolved == RedactionRule("email", "mask").resolve()
+    with pytest.raises(PIIDetectionError):
+        RedactionRule("email", "block").resolve().apply("ask ada@x.org")
+
+
 def test_a_regular_expression_or_a_function_is_a_detector() -> None:
     assert RedactionRule("key", "mask", r"\bsk-\w+").apply("sk-abcd1234") == "****1234"
     compiled = re.compile(r"SK-\w+", re.IGNORECASE)
@@ -236,6 +281,23 @@ def test_an_error_of_a_function_propagates() -> None:
     rule = RedactionRule("mine", detector=lambda text: {"a": 1}["b"])  # type: ignore[arg-type,return-value]
     with pytest.raises(KeyError, match="b"):
         rule.apply("text")
+
+
+def test_only_what_needs_an_extra_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("stdnum", "phonenumbers", "presidio_analyzer", "regex"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for kind in set(BUILT_IN) - {"phone"}:
+        RedactionRule(kind)
+    RedactionRule("mine", detector=lambda text: [])
+    assert RedactionRule("credit_card").apply("4242 4242 4242 4242") == "[REDACTED_CREDIT_CARD]"
+    for arguments, feature, package in (
+        (("phone",), "detect_phone", "phonenumbers"),
+        (("name",), "detect_name", "presidio_analyzer"),
+        (("key", "redact", r"sk-\w+"), "A regular expression as a detector", "regex"),
+    ):
+        install = r"pip install 'agent-factory\[pii\]'"
+        with pytest.raises(ImportError, match=f"^{feature} needs the package {package}.*{install}"):
+            RedactionRule(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -278,6 +340,7 @@ def test_a_regular_expression_that_backtracks_forever_is_stopped(
 
 HOSTILE = (
     *("a", "a@", "@", "a.", "x@a.", "'", '"a', "1", ":", "a:", "1.", "aa:", "://", "a://"),
+    *("1\u200b", "1\u2009", "a@x\u3002", "http://a\u3002", "1\u3002", "\u200b"),
     *(")", "(", "+", "\\n", "www.", "http://(", "\ud800", " ", "sk-"),
 )
 
@@ -312,10 +375,64 @@ def test_endless_digits_take_linear_time(piece: str) -> None:
     assert time.process_time() - started < 5
 
 
+FULL_WIDTH = {ord(char): chr(ord(char) + 0xFEE0) for char in "0123456789abcdef@."}
+VALUES = {
+    "email": "ada@x1.org",
+    "ip": "192.168.0.71",
+    "url": "www.a1.org",
+    "credit_card": "4242424242424242",
+}
+
+
+@given(
+    st.sampled_from(sorted(VALUES)),
+    st.lists(st.integers(0, 2), min_size=16, max_size=16),
+    st.data(),
+)
+def test_a_value_is_found_in_any_width_at_its_place(
+    kind: str, widths: list[int], data: st.DataObject
+) -> None:
+    """Each character plain or in full width; a dot may be the full stop of Chinese, too."""
+    value = VALUES[kind]
+    host = value.find("@") + 1
+    stops = "." not in value[host:] or data.draw(st.booleans())
+    written = ""
+    for char, width in zip(value, widths, strict=False):
+        wide = char.translate(FULL_WIDTH) if width else char
+        written += "\u3002" if char == "." and stops else wide
+    text = f"\u4f60\u597d\uff1a {written}\u3002 \u8c22\u8c22"
+    (found,) = RedactionRule(kind).find(text)
+    assert (found["value"], found["start"]) == (written, 4)
+    assert RedactionRule(kind).apply(text) == text.replace(written, f"[REDACTED_{kind.upper()}]")
+    masked = RedactionRule(kind, "mask").apply(text)
+    assert written not in masked
+    assert RedactionRule(kind, "mask").apply(masked) == masked
+
+
+GAPS = st.text(" \t\xa0\u2009\u202f\u3000-\u2010\u2212\uff0d.\uff0e", min_size=1, max_size=1)
+INVISIBLE = st.text("\u200b\u200c\u200d\u2060\ufeff\xad", max_size=2)
+
+
+@given(st.text("0123456789", min_size=12, max_size=18), GAPS, st.lists(INVISIBLE, max_size=30))
+def test_a_card_number_is_found_however_it_is_written(
+    digits: str, gap: str, invisible: list[str]
+) -> None:
+    """One check digit of ten is valid."""
+    digits = f"4{digits[1:]}"
+    valid = [f"{digits}{check}" for check in range(10) if detect_credit_card(f"{digits}{check}")]
+    (number,) = valid
+    written = ""
+    for at, digit in enumerate(number):
+        written += gap if at and at % 4 == 0 else ""
+        written += digit + (invisible[at] if at + 1 < len(number) and at < len(invisible) else "")
+    assert values(detect_credit_card, f"My card: {written}, ok") == [written]
+
+
 PIECES = (
     *("ada@x.org", "4242 4242 4242 4242", "+1 650 253 0000", "650-253-0000", "1.2.3.4", "fe80::1"),
     *("00:1a:2b:3c:4d:5e", "https://a.b/c", "www.a.de", " ext. 12", " e", "x", "4242", "7", "12"),
     *(*" .,:;@-/()[]%$\n\t\\", "\u3002", "\ud800", "é", "3/10/2011", "sk-ab", "\xa0"),
+    *("\uff20", "\uff0e", "\uff11", "\u200b", "\u2009", "org", "\u3002org"),
 )
 TEXT = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 

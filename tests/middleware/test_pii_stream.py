@@ -287,6 +287,40 @@ def test_arguments_that_are_not_json_are_redacted_as_text(collect: Callable[...,
     assert "[REDACTED_EMAIL]" in str(whole.tool_calls + whole.invalid_tool_calls)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"apply_to_output": False, "apply_to_tool_calls": True},
+        {"apply_to_output": False, "apply_to_tool_results": True},
+    ],
+)
+def test_a_call_that_cannot_be_read_is_redacted_in_streams(
+    collect: Callable[..., Any], options: dict[str, bool]
+) -> None:
+    """Also by a guard of text or results alone, because no tool gets such a call."""
+    chunks = call_chunks('{"to": "ada@x.org", "note": [}')[1:]
+    agent = create_agent(
+        Chunked(chunks=chunks), [send], middleware=[guard(**options)], interrupt_before=["tools"]
+    )
+    parts = collect(agent, HELLO, stream_mode=["messages", "values"])
+    assert "ada@" not in repr(parts)
+    (invalid,) = parts[-1][1]["messages"][-1].invalid_tool_calls
+    assert (invalid["name"], invalid["id"]) == ("send", "c1")
+    assert invalid["args"] == '{"to": "[REDACTED_EMAIL]", "note": [}'
+
+
+def test_calls_of_the_provider_stay_before_their_results_in_a_stream(
+    collect: Callable[..., Any],
+) -> None:
+    searched = {"type": "server_tool_use", "id": "s1", "name": "web", "input": {}, "index": 0}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [], "index": 1}
+    text = {"type": "text", "text": "Done.", "index": 2}
+    chunks = text_chunks([searched], [found], [text])
+    parts = collect(create_agent(Chunked(chunks=chunks), middleware=[guard()]), HELLO)
+    assert parts[-1]["model"]["messages"][-1].content == [searched, found, text]
+
+
 class Contact(BaseModel):
     """A contact."""
 
