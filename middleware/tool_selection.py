@@ -9,7 +9,6 @@ for each task instead of one for each turn.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import or_
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
@@ -124,11 +123,13 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         system_prompt: The prompt of the choosing model. The tools and the limit are added to it.
         max_tools: The most tools it may choose, at least 1. None: no limit.
         always_include: Names of tools that are always offered.
-        max_retries: How often it is asked again, with the problem, if its answer names unknown
-            tools, repeats a name, exceeds the limit, or is not a list of names.
-        on_parsing_failure: What follows the last invalid answer. "error" raises ToolSelectionError;
-            "all" offers all tools; "none" offers only those that are always offered; a list offers
-            the tools it names; a function receives the last answer and returns such a list.
+        max_retries: How often it is asked again, with the problem, if its answer is not a list of
+            names, or names unknown tools only. Of other answers the known tools are offered, the
+            first `max_tools` of them.
+        on_parsing_failure: What follows the last invalid answer. "all" offers all tools; "none"
+            offers only those that are always offered; a list offers the tools it names; a function
+            receives the last answer and returns such a list; "error" raises ToolSelectionError,
+            which ends the run.
         name: The name of this instance, if a stack has several.
 
     Raises:
@@ -154,7 +155,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         max_tools: int | None = None,
         always_include: Sequence[str] | None = None,
         max_retries: int = 1,
-        on_parsing_failure: OnParsingFailure = "error",
+        on_parsing_failure: OnParsingFailure = "all",
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
@@ -217,6 +218,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     ) -> Flow[list[str]]:
         """The names of the tools that the choosing model chooses for the message at `asked`."""
         names = [tool.name for tool in options]
+        offered = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
         model: Any = self.model or request.model
         try:
             chooser = model.with_structured_output(
@@ -236,10 +238,9 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         answer: Any = None
         for _ in range(self.max_retries + 1):
             answer = yield Invoke(chooser, [system, HumanMessage(text)], _MODEL_CONFIG)
-            chosen = parsed_names(answer)
-            problem = problem_with(chosen, names, self.max_tools)
+            chosen, problem = choice_among(parsed_names(answer), names, offered, self.max_tools)
             if not problem:
-                return list(chosen)
+                return chosen
             given = answer_text(answer)
             text = f"{task}\n\n[Your answer was {given!r}. It cannot be used: {problem}]"
         instead = self.on_parsing_failure
@@ -248,12 +249,10 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         if instead == "none":
             return []
         if instead != "error":
-            # The list may also name tools that are offered in any case.
             wanted = instead(answer) if callable(instead) else instead
-            chosen = [name for name in wanted if name not in self.always_include]
-            problem = problem_with(chosen, names, None)
+            chosen, problem = choice_among(list(wanted), names, offered, None)
             if not problem:
-                return list(chosen)
+                return chosen
         raise ToolSelectionError(
             self.name,
             f"got no valid choice of tools: {problem}",
@@ -305,17 +304,17 @@ def parsed_names(answer: Any) -> Any:
     return parsed.get("tools") if isinstance(parsed, Mapping) else parsed
 
 
-def problem_with(names: Any, options: Sequence[str], most: int | None) -> str:
-    """Why a choice cannot be used; an empty string if it can."""
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        return "it does not contain a list of names of tools."
-    if unknown := sorted(set(names) - set(options)):
-        return f"there is no {', '.join(map(repr, unknown))} among {', '.join(options)}."
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        return f"{', '.join(map(repr, repeated))} was chosen more than once."
-    if most is not None and len(names) > most:
-        return f"{len(names)} tools were chosen, and {most} at most may be."
-    return ""
+def choice_among(
+    names: Any, options: Sequence[str], offered: Sequence[str], most: int | None
+) -> tuple[list[str], str]:
+    """The options that an answer names, the first `most` of them; or why it cannot be used."""
+    if not isinstance(names, list):
+        return [], "it does not contain a list of names of tools."
+    known = [name for name in names if isinstance(name, str) and name in offered]
+    if names and not known:
+        unknown = _shortened(", ".join(map(repr, names)))
+        return [], f"there is no {unknown} among {', '.join(options)}."
+    return [name for name in dict.fromkeys(known) if name in options][:most], ""
 
 
 def _shortened(text: str) -> str:
