@@ -262,7 +262,7 @@ def test_a_hook_with_other_arguments_is_refused_at_build(decorate: Decorate) -> 
     """wanted 17."""
 
     @decorate
-    def note(state: Any) -> None:
+    def note(state: Any, runtime: Any, user: Any) -> None:
         return None
 
     with pytest.raises(ArgumentError, match=r"^\[AF106\] .*is called with \(state, runtime\)"):

@@ -38,8 +38,8 @@ class Misspelt(AgentMiddleware):
         return None
 
 
-class ShortOfArguments(AgentMiddleware):
-    def before_model(self, state: Any) -> None:  # type: ignore[override]
+class WithUser(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any, user: Any) -> None:  # type: ignore[override]
         return None
 
 
@@ -119,9 +119,9 @@ MISTAKES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("AF105", "Misspelt.before_modle", "before_model", {"middleware": [Misspelt()]}),
     (
         "AF106",
-        "ShortOfArguments.before_model",
+        "WithUser.before_model",
         "def before_model(self, state, runtime)",
-        {"middleware": [ShortOfArguments()]},
+        {"middleware": [WithUser()]},
     ),
     (
         "AF107",
@@ -221,7 +221,7 @@ def test_all_mistakes_of_a_build_arrive_together() -> None:
     error = refused(
         {
             "tools": [3, add, other_add],
-            "middleware": [Misspelt(), ShortOfArguments(), JumpsAway(), Counting()],
+            "middleware": [Misspelt(), WithUser(), JumpsAway(), Counting()],
             "state_schema": Count,
             "response_format": 3,
             "interrupt_before": ["tolos"],

@@ -44,14 +44,14 @@ check(middleware=[Misspelt()])""",
         "Spell the hook as the message suggests. Start the name of a helper with an underscore.",
     ),
     "AF106": Example(
-        """class OneArgument(AgentMiddleware):
-    def before_model(self, state):
+        """class WithUser(AgentMiddleware):
+    def before_model(self, state, runtime, user):
         return None
 
 
-check(middleware=[OneArgument()])""",
+check(middleware=[WithUser()])""",
         "Write `(self, state, runtime)` for hooks, `(self, request, handler)` for wraps, "
-        "`(self, request)` for flows.",
+        "`(self, request)` for flows. A hook may also take `config`, `store` and `writer`.",
     ),
     "AF107": Example(
         """class WrongMode(AgentMiddleware):

@@ -14,8 +14,6 @@ from operator import methodcaller
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from langgraph.config import get_config
-
 from agent_factory.compat.conversion import (
     from_langchain_request,
     from_langchain_response,
@@ -82,11 +80,9 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
     def adapted(self, name: str) -> Method:
         """Return a method of the inner middleware, adapted."""
         method: Method = getattr(self.inner, name)
-        if name in _HOOKS:
-            return _adapt_hook(method)
         if name in _MODEL_LAYERS:
             return _adapt_model_layer(method, self)
-        return method  # Requests of tool calls are LangGraph's own.
+        return method  # Hooks are the same, and requests of tool calls are LangGraph's own.
 
 
 _adapter_classes: WeakKeyDictionary[type[Any], type[LangChainAdapter]] = WeakKeyDictionary()
@@ -127,34 +123,3 @@ def _adapt_model_layer(method: Method, member: LangChainAdapter) -> Method:
 
     # A build checks whether a method is a coroutine function.
     return wraps(method)(alayer if inspect.iscoroutinefunction(method) else layer)
-
-
-_INJECTED: dict[str, Callable[[Any], Any]] = {
-    "runtime": lambda runtime: runtime,
-    "config": lambda _: get_config(),
-    "store": lambda runtime: runtime.store,
-    "writer": lambda runtime: runtime.stream_writer,
-}
-"""Parameters by which LangGraph nodes, and therefore hooks of LangChain, receive values."""
-
-
-def _adapt_hook(method: Method) -> Method:
-    """Return a hook of `(state, runtime)` that passes on the parameters the method names."""
-    try:
-        signature = inspect.signature(method)
-        wanted = [name for name in list(signature.parameters)[1:] if name in _INJECTED]
-        signature.bind("state", **dict.fromkeys(wanted))
-    except (TypeError, ValueError):
-        return method  # A build reports its signature.
-    if wanted == ["runtime"]:
-        return method
-
-    def hook(state: Any, runtime: Any) -> Any:
-        return method(state, **{name: _INJECTED[name](runtime) for name in wanted})
-
-    async def ahook(state: Any, runtime: Any) -> Any:
-        return await hook(state, runtime)
-
-    adapted = wraps(method)(ahook if inspect.iscoroutinefunction(method) else hook)
-    del adapted.__wrapped__  # Otherwise its signature would be that of the method.
-    return adapted

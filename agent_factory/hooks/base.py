@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from agent_factory.hooks.flows import arun, run
 from agent_factory.hooks.ordering import Ordering
-from agent_factory.types import AgentState, ContextT, JumpTo, ModelRequest, StateT
+from agent_factory.types import AgentState, ContextT, JumpTo, ModelRequest, ResponseT, StateT
 
 if TYPE_CHECKING:
     from langchain_core.messages import ToolMessage
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-class AgentMiddleware(Generic[StateT, ContextT]):
+class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     """Base class of middleware. Subclass it and define the hooks, layers or flows you need.
 
     - Node hooks `before_agent`, `before_model`, `after_model`, `after_agent` take the state and
@@ -34,7 +35,14 @@ class AgentMiddleware(Generic[StateT, ContextT]):
       whether, when and with what to call the handler.
     - Flows `around_model`, `around_tool` are layers that are written once for sync and async runs.
 
-    Hooks and layers have variants for async runs, whose names begin with `a`.
+    Hooks and layers have variants for async runs, whose names begin with `a`. A hook may also take
+    `config`, `store` and `writer`, as a LangGraph node may.
+
+    A subclass may override either form of a layer, and the form of the most derived class runs.
+    Where a class defines a flow, `wrap_model_call` and `wrap_tool_call` run that flow, so a
+    subclass can call `super().wrap_model_call(request, handler)`, and a test can call it directly.
+
+    The type parameters are the state, the context and the structured response; all have defaults.
 
     The first middleware of a list is the outermost: before hooks run in the order of the list,
     after hooks in reverse.
@@ -52,7 +60,8 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         expected_tools: Names of tools it is configured for; a build warns if one is missing.
         needs_checkpointer: Whether it depends on state that is kept between runs of a thread.
         unused: Names of hooks, layers and flows of this class that do nothing as configured. The
-            plan leaves them out, because each node costs a step in every run.
+            plan leaves them out, because each node costs a step in every run. Where a class defines
+            it as a property, the methods that a subclass overrides are used all the same.
 
     >>> class Greeter(AgentMiddleware):
     ...     def before_model(self, state, runtime):
@@ -108,23 +117,23 @@ class AgentMiddleware(Generic[StateT, ContextT]):
     def wrap_model_call(
         self,
         request: ModelRequest[ContextT],
-        handler: Callable[[ModelRequest[ContextT]], ModelResponse[Any]],
-    ) -> ModelCallResult[Any]:
+        handler: Callable[[ModelRequest[ContextT]], ModelResponse[ResponseT]],
+    ) -> ModelCallResult[ResponseT]:
         """Wrap each model call; call `handler(request)` never, once or several times.
 
         `except Exception` around the handler also catches LangGraph's control flow, because an
         interrupt is an Exception. Re-raise `langgraph.errors.GraphBubbleUp`, or write a flow,
         into which control flow is never thrown.
         """
-        raise NotImplementedError
+        return run(self.around_model(request), handler)
 
     async def awrap_model_call(
         self,
         request: ModelRequest[ContextT],
-        handler: Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[Any]]],
-    ) -> ModelCallResult[Any]:
+        handler: Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT]]],
+    ) -> ModelCallResult[ResponseT]:
         """`wrap_model_call` for async runs; await the handler."""
-        raise NotImplementedError
+        return await arun(self.around_model(request), handler)
 
     def wrap_tool_call(
         self,
@@ -132,7 +141,7 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
     ) -> ToolMessage | Command[Any]:
         """Wrap each tool call; `request.tool` is None for a tool that is not registered."""
-        raise NotImplementedError
+        return run(self.around_tool(request), handler)
 
     async def awrap_tool_call(
         self,
@@ -140,19 +149,25 @@ class AgentMiddleware(Generic[StateT, ContextT]):
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
         """`wrap_tool_call` for async runs; await the handler."""
-        raise NotImplementedError
+        return await arun(self.around_tool(request), handler)
 
-    def around_model(self, request: ModelRequest[ContextT]) -> Flow[ModelCallResult[Any]]:
+    def around_model(self, request: ModelRequest[ContextT]) -> Flow[ModelCallResult[ResponseT]]:
         """Wrap each model call; `response = yield request` calls the inner layer.
 
         It serves sync and async runs. It may also yield `Sleep(seconds)` and
         `Invoke(runnable, input)`.
         """
-        raise NotImplementedError
+        raise self._not_implemented("model")
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Wrap each tool call; `message = yield request` calls the inner layer."""
-        raise NotImplementedError
+        raise self._not_implemented("tool")
+
+    def _not_implemented(self, call: str) -> NotImplementedError:
+        return NotImplementedError(
+            f"{type(self).__name__} has no layer of this form around {call} calls. Define "
+            f"around_{call}, or both wrap_{call}_call and awrap_{call}_call."
+        )
 
 
 def hook_config(*, can_jump_to: Sequence[JumpTo] | None = None) -> Callable[[FunctionT], FunctionT]:

@@ -39,11 +39,11 @@ def _make(
     """Return a middleware with one method: that for `slot`, or its async variant, or its flow."""
     _check_function(slot, func)
 
-    def method(_self: Any, *args: Any) -> Any:
-        return func(*args)
+    def method(_self: Any, *args: Any, **injected: Any) -> Any:
+        return func(*args, **injected)
 
-    async def amethod(_self: Any, *args: Any) -> Any:
-        return await func(*args)
+    async def amethod(_self: Any, *args: Any, **injected: Any) -> Any:
+        return await func(*args, **injected)
 
     def flow(_self: Any, *args: Any) -> Any:
         return (yield from func(*args))

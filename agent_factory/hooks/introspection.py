@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
+from langgraph.config import get_config
 from langgraph.types import TracePolicy
 
 from agent_factory.errors import ArgumentError, SpecError, describe
@@ -20,8 +21,9 @@ DefinitionT = TypeVar("DefinitionT", Hook, Layer)
 
 _WRAP = {Call.MODEL: "wrap_model_call", Call.TOOL: "wrap_tool_call"}
 _FLOW = {Call.MODEL: "around_model", Call.TOOL: "around_tool"}
+_HOOK_ARGUMENTS = ("state", "runtime")
 _ARGUMENTS = {
-    **{phase.value: ("state", "runtime") for phase in Phase},
+    **{phase.value: _HOOK_ARGUMENTS for phase in Phase},
     **dict.fromkeys(_WRAP.values(), ("request", "handler")),
 }
 _SLOTS = {
@@ -58,22 +60,84 @@ def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
     found = []
     for phase in Phase:
         func, afunc = _method(middleware, phase), _method(middleware, f"a{phase}")
-        if (func or afunc) and phase not in middleware.unused:
+        if (func or afunc) and not _is_unused(middleware, phase, f"a{phase}"):
             jumps = frozenset(map(str, (*_declared_jumps(func), *_declared_jumps(afunc))))
-            found.append(Bound(Hook(middleware.name, phase, jumps), middleware, func, afunc))
+            hook = Hook(middleware.name, phase, jumps)
+            found.append(Bound(hook, middleware, func and inject(func), afunc and inject(afunc)))
     return found
 
 
 def layers_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Layer]]:
-    """Layers that the class of a middleware defines: its wraps and its flows."""
+    """Layers that a middleware defines, each in the form of the most derived class.
+
+    Wraps of the base class drive the flow, so a class that overrides one of the two wraps of a
+    flow has both.
+    """
     found = []
-    for call, name in _WRAP.items():
-        func, afunc = _method(middleware, name), _method(middleware, f"a{name}")
-        if flow := _method(middleware, _FLOW[call]):
-            name, func, afunc = _FLOW[call], FlowLayer(flow, drive), FlowLayer(flow, adrive)
-        if (func or afunc) and name not in middleware.unused:
-            found.append(Bound(Layer(middleware.name, call, name), middleware, func, afunc))
+    for call, wrap in _WRAP.items():
+        forms = (_FLOW[call], wrap, f"a{wrap}")
+        flow, func, afunc = (_method(middleware, name) for name in forms)
+        if not (flow or func or afunc) or _is_unused(middleware, *forms):
+            continue
+        method = wrap
+        if _FLOW[call] in _definer(type(middleware), *forms).__dict__:
+            assert flow is not None
+            method, func, afunc = _FLOW[call], FlowLayer(flow, drive), FlowLayer(flow, adrive)
+        elif flow:
+            func, afunc = getattr(middleware, wrap), getattr(middleware, f"a{wrap}")
+        found.append(Bound(Layer(middleware.name, call, method), middleware, func, afunc))
     return found
+
+
+def _definer(cls: type[Any], *names: str) -> type[Any]:
+    """Return the most derived class that defines one of the names."""
+    return next(base for base in cls.__mro__ if not base.__dict__.keys().isdisjoint(names))
+
+
+def _is_unused(middleware: AgentMiddleware[Any, Any], *names: str) -> bool:
+    """Whether a middleware leaves a method out. One that a subclass overrides is used."""
+    if not middleware.unused or set(names).isdisjoint(middleware.unused):
+        return False
+    mro = type(middleware).__mro__
+    declares = _definer(type(middleware), "unused")
+    set_by_instance = declares is AgentMiddleware
+    return set_by_instance or mro.index(declares) <= mro.index(_definer(mro[0], *names))
+
+
+_INJECTED: dict[str, Callable[[Any], Any]] = {
+    "runtime": lambda runtime: runtime,
+    "config": lambda _: get_config(),
+    "store": lambda runtime: runtime.store,
+    "writer": lambda runtime: runtime.stream_writer,
+}
+"""Parameters by which LangGraph nodes, and therefore hooks, receive values."""
+
+
+def inject(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a hook as a function of `(state, runtime)`; it receives the parameters it names.
+
+    A method with other parameters is returned as it is, so that a build reports its signature.
+    """
+    code = getattr(getattr(method, "__func__", None), "__code__", None)
+    # inspect.signature takes much longer than reading the common case from the code object.
+    if code and code.co_argcount == 3 and code.co_varnames[1:3] == _HOOK_ARGUMENTS:
+        return method
+    try:
+        parameters = list(inspect.signature(method).parameters.values())
+        wanted = [parameter.name for parameter in parameters[1:] if parameter.name in _INJECTED]
+        inspect.signature(method).bind("state", **dict.fromkeys(wanted))
+    except (TypeError, ValueError):  # e.g. the second parameter has a name of its own
+        return method
+    if parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
+        return method
+
+    def hook(state: Any, runtime: Any) -> Any:
+        return method(state, **{name: _INJECTED[name](runtime) for name in wanted})
+
+    async def ahook(state: Any, runtime: Any) -> Any:
+        return await hook(state, runtime)
+
+    return ahook if inspect.iscoroutinefunction(method) else hook
 
 
 def _method(middleware: AgentMiddleware[Any, Any], name: str) -> Callable[..., Any] | None:
@@ -95,9 +159,12 @@ def validate_middleware(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecE
     yield from _attribute_errors(middleware)
     yield from _name_errors(middleware)
     for call, flow in _FLOW.items():
-        wraps = [n for n in (_WRAP[call], f"a{_WRAP[call]}") if _method(middleware, n)]
-        if wraps and _method(middleware, flow):
-            reason = f"defines both {flow} and {' and '.join(wraps)} for the same call."
+        names = (_WRAP[call], f"a{_WRAP[call]}")
+        # A subclass may override either form; only one class with both is ambiguous.
+        defined = _definer(type(middleware), flow, *names).__dict__
+        both = [name for name in names if name in defined]
+        if both and flow in defined and _method(middleware, flow):
+            reason = f"defines both {flow} and {' and '.join(both)} for the same call."
             hint = f"Keep {flow} only; it works in sync and async runs."
             yield SpecError(middleware.name, reason, hint, code="AF108")
     for name, arguments in _SLOTS.items():
@@ -105,7 +172,8 @@ def validate_middleware(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecE
             subject = f"{middleware.name}.{name}"
             if wrong_mode := _mode_error(name, method):
                 yield ArgumentError(subject, *wrong_mode, code="AF107")
-            yield from _signature_errors(subject, arguments, method)
+            called = inject(method) if arguments == _HOOK_ARGUMENTS else method
+            yield from _signature_errors(subject, arguments, called)
             for jump in _declared_jumps(method):
                 if jump not in JUMPS:
                     hint = f"A hook can jump to {', '.join(map(repr, JUMPS))}."
