@@ -145,26 +145,27 @@ class ClearToolUsesEdit:
         least = later if marked else self.clear_at_least
         position = 0
         while position < len(ends):
-            end = ends[position]
-            position += 1
-            seen = count_tokens(edited[:end])
-            if seen <= self.trigger:  # a conversation only grows until something is cleared
-                position = bisect_right(
-                    ends, self.trigger, position, key=lambda end: count_tokens(edited[:end])
-                )
-                continue
-            shorter = edited[:end]
-            for index in clearable(end):
-                result = cast(ToolMessage, messages[index])
-                shorter[index] = without_result(result, self.placeholder)
-                if self.clear_tool_inputs and index in calls:
-                    caller, call = calls[index]
-                    calling = cast(AIMessage, shorter[caller])
-                    shorter[caller] = without_inputs(calling, {call["id"]})
-            if seen - count_tokens(shorter) >= least:
-                edited[:end] = shorter
-                left = left[len(clearable(end)) :]
-                least = later
+            # Between two edits a conversation only grows.
+            position = bisect_right(
+                ends, self.trigger, position, key=lambda end: count_tokens(edited[:end])
+            )
+            for end in ends[position:]:
+                position += 1
+                if not (old := clearable(end)):
+                    continue
+                start = min([*old[:1], *(calls[i][0] for i in old if i in calls)])
+                shorter = edited[start:end]
+                for index in old:
+                    result = cast(ToolMessage, messages[index])
+                    shorter[index - start] = without_result(result, self.placeholder)
+                    if self.clear_tool_inputs and index in calls:
+                        caller, call = calls[index]
+                        calling = cast(AIMessage, shorter[caller - start])
+                        shorter[caller - start] = without_inputs(calling, {call["id"]})
+                if count_tokens(edited[start:end]) - count_tokens(shorter) >= least:
+                    edited[start:end] = shorter
+                    left, least = left[len(old) :], later
+                    break
         return edited
 
 
