@@ -16,12 +16,10 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langgraph.types import Command
 
 from agent_factory import (
     AgentMiddleware,
     AgentState,
-    ExtendedModelResponse,
     Flow,
     ModelCallResult,
     ModelRequest,
@@ -30,6 +28,7 @@ from agent_factory import (
 )
 
 from ._shared.messages import calls_of_results, is_cleared, without_inputs, without_result
+from ._shared.models import with_update
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
 from ._shared.validation import check_choice, check_count
 
@@ -111,13 +110,12 @@ class ClearToolUsesEdit:
             raise ValueError(f"placeholder must be a string, got {self.placeholder!r}.")
 
     def apply(
-        self, messages: Sequence[AnyMessage], *, count_tokens: Callable[[Sequence[AnyMessage]], int]
+        self, messages: list[AnyMessage], *, count_tokens: Callable[[Sequence[AnyMessage]], int]
     ) -> list[AnyMessage]:
-        """Clear old results if the request is larger than the trigger."""
-        edited = list(messages)
+        """Clear old results in the list, which is returned, if the request is too large."""
         results = [i for i, message in enumerate(messages) if isinstance(message, ToolMessage)]
         if len(results) <= self.keep or count_tokens(messages) <= self.trigger:
-            return edited
+            return messages
         calls = calls_of_results(messages)
         marked = {i for i in results if is_cleared(cast(ToolMessage, messages[i]))}
         left = [
@@ -147,14 +145,14 @@ class ClearToolUsesEdit:
         while position < len(ends):
             # Between two edits a conversation only grows.
             position = bisect_right(
-                ends, self.trigger, position, key=lambda end: count_tokens(edited[:end])
+                ends, self.trigger, position, key=lambda end: count_tokens(messages[:end])
             )
             for end in ends[position:]:
                 position += 1
                 if not (old := clearable(end)):
                     continue
                 start = min([*old[:1], *(calls[i][0] for i in old if i in calls)])
-                shorter = edited[start:end]
+                shorter = messages[start:end]
                 for index in old:
                     result = cast(ToolMessage, messages[index])
                     shorter[index - start] = without_result(result, self.placeholder)
@@ -162,11 +160,11 @@ class ClearToolUsesEdit:
                         caller, call = calls[index]
                         calling = cast(AIMessage, shorter[caller - start])
                         shorter[caller - start] = without_inputs(calling, {call["id"]})
-                if count_tokens(edited[start:end]) - count_tokens(shorter) >= least:
-                    edited[start:end] = shorter
+                if count_tokens(messages[start:end]) - count_tokens(shorter) >= least:
+                    messages[start:end] = shorter
                     left, least = left[len(old) :], later
                     break
-        return edited
+        return messages
 
 
 class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
@@ -228,7 +226,7 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     "edits must contain objects with apply(messages, *, count_tokens), got "
                     f"{edit!r}. Pass [ClearToolUsesEdit()]."
                 )
-        self.edits = tuple(edits)
+        self.edits = list(edits)
         self.token_count_method = token_count_method
         self.token_counter = token_counter
 
@@ -268,7 +266,7 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         after = {message.id: message for message in messages}
         changed = [m for key, m in after.items() if key in before and m is not before[key]]
         removed = [RemoveMessage(id=str(key)) for key in before if key not in after]
-        return ExtendedModelResponse(response, Command(update={"messages": [*changed, *removed]}))
+        return with_update(request, response, {"messages": [*changed, *removed]})
 
 
 def _is_same(messages: list[AnyMessage], others: list[AnyMessage]) -> bool:

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
+from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
@@ -27,24 +28,25 @@ from langchain_core.messages import (
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable, RunnableLambda
 from langgraph.constants import TAG_NOSTREAM
-from langgraph.types import Command
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentMiddleware,
     AgentState,
-    ExtendedModelResponse,
     Flow,
     Invoke,
     ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
+    arun,
     init_model,
+    run,
 )
 
 from ._shared.errors import is_async
-from ._shared.models import given_model, is_model, text_of
+from ._shared.models import given_model, is_model, text_of, with_update
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
 from ._shared.transcript import pages, render
 from ._shared.validation import check_count, check_string
@@ -163,6 +165,8 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
     ('messages', 20)
     """
 
+    unused = ("before_model", "abefore_model")
+
     ordering = Ordering(
         before=("ModelRetryMiddleware", "ModelFallbackMiddleware", "ModelRefusalMiddleware"),
         sends_to_model=("user_messages", "answers", "tool_calls", "tool_results"),
@@ -185,7 +189,10 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
     ) -> None:
         super().__init__(name=name)
         deprecated = {
-            "max_tokens_before_summary": (max_tokens_before_summary, "Write trigger=('tokens', {})."),
+            "max_tokens_before_summary": (
+                max_tokens_before_summary,
+                "Write trigger=('tokens', {}).",
+            ),
             "messages_to_keep": (messages_to_keep, "Write keep=('messages', {})."),
             "summary_prefix": (summary_prefix, "It has no effect: leave it out."),
         }
@@ -219,13 +226,41 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 'a model with profile={"max_input_tokens": ...}.'
             )
 
+    def before_model(self, state: Any, runtime: Any = None) -> dict[str, Any] | None:
+        """Return the update that shortens the conversation, or None below the trigger.
+
+        Agents leave this hook to `around_model`, unless a subclass overrides it. It serves direct
+        calls, and `super().before_model(...)`.
+        """
+        return run(self._update(state))
+
+    async def abefore_model(self, state: Any, runtime: Any = None) -> dict[str, Any] | None:
+        """`before_model` for async runs."""
+        return await arun(self._update(state))
+
+    def _update(self, state: Any) -> Flow[dict[str, Any] | None]:
+        messages = [
+            message if message.id else message.model_copy(update={"id": str(uuid4())})
+            for message in state["messages"]
+        ]
+        request: ModelRequest[Any] = ModelRequest(model=self.model, messages=messages)
+        made = yield from self._shorten(request)
+        return made and {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *made[0]]}
+
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Summarize if the trigger is reached, and call the model with the shorter conversation."""
+        made = yield from self._shorten(request)
+        response: ModelResponse[Any] = yield request.override(messages=made[0]) if made else request
+        return with_update(request, response, {"messages": made[1]}) if made else response
+
+    def _shorten(
+        self, request: ModelRequest[Any]
+    ) -> Flow[tuple[list[AnyMessage], list[BaseMessage]] | None]:
+        """The conversation with a summary, and what to write to the thread; None without one."""
         old = self._messages_to_summarize(request)
         text = (yield from self._summarize(old)) if old else ""
         if not text:
-            response: ModelResponse[Any] = yield request
-            return response
+            return None
         # Another layer may have added messages that the thread does not hold.
         in_thread = _thread_messages(request)
         ids = [message.id for message in old if message.id in in_thread]
@@ -235,17 +270,16 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
             additional_kwargs={"lc_source": _SOURCE},
         )
         removed = {id(message) for message in old[1:]}
-        response = yield request.override(
-            messages=[
-                summary if message is old[0] else message
-                for message in request.messages
-                if id(message) not in removed
-            ]
-        )
+        shorter = [
+            summary if message is old[0] else message
+            for message in request.messages
+            if id(message) not in removed
+        ]
         # The summary takes the id, and so the position, of the first message. Replacing the whole
         # list instead would drop what others write to the thread in this step.
+        written: list[BaseMessage]
         written = [summary, *(RemoveMessage(id=str(id_)) for id_ in ids[1:])] if ids else []
-        return ExtendedModelResponse(response, Command(update={"messages": written}))
+        return shorter, written
 
     def _messages_to_summarize(self, request: ModelRequest[Any]) -> list[AnyMessage]:
         """The messages to replace by a summary; none if the trigger is not reached."""

@@ -17,12 +17,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
-from langgraph.types import Command
 
 from agent_factory import (
     AgentMiddleware,
     AgentState,
-    ExtendedModelResponse,
     Flow,
     Invoke,
     ModelCallResult,
@@ -34,7 +32,7 @@ from agent_factory import (
 )
 
 from ._shared.messages import last_user_message, tool_names
-from ._shared.models import forced_tool, given_model
+from ._shared.models import forced_tool, given_model, with_update
 from ._shared.transcript import render
 from ._shared.validation import check_choice, check_count, check_string
 
@@ -169,8 +167,9 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
             tool_names(on_parsing_failure, "on_parsing_failure")
         self.system_prompt = system_prompt
         self.max_tools = max_tools
-        names = tool_names(always_include, "always_include") if always_include else None
-        self.always_include: frozenset[str] = names or frozenset()
+        if always_include:
+            tool_names(always_include, "always_include")
+        self.always_include: list[str] = list(always_include or ())
         self.expected_tools = tuple(self.always_include)
         self.max_retries = max_retries
         self.on_parsing_failure = on_parsing_failure
@@ -184,7 +183,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
             return response
         client = [tool for tool in request.tools if isinstance(tool, BaseTool)]
         offered = [tool.name for tool in client]
-        if missing := sorted(self.always_include - set(offered)):
+        if missing := sorted(set(self.always_include).difference(offered)):
             raise ToolSelectionError(
                 self.name,
                 f"always includes {', '.join(map(repr, missing))}, and no such tool is offered; "
@@ -210,8 +209,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         dropped = set(names) - set(selection["tools"])
         tools = [tool for tool in request.tools if getattr(tool, "name", None) not in dropped]
         response = yield request.override(tools=tools)
-        update = {"tool_selections": {self.name: selection}}
-        return ExtendedModelResponse(response, Command(update=update))
+        return with_update(request, response, {"tool_selections": {self.name: selection}})
 
     def _choose(
         self, request: ModelRequest[Any], options: list[BaseTool], asked: int

@@ -65,7 +65,7 @@ def clearing(**settings: Any) -> ContextEditingMiddleware:
 
 
 def edited(edit: ClearToolUsesEdit, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    return edit.apply(messages, count_tokens=lambda some: sum(len(m.text) for m in some))
+    return edit.apply(list(messages), count_tokens=lambda some: sum(len(m.text) for m in some))
 
 
 def test_older_results_are_cleared_in_the_prompt_and_in_the_thread(ask: Ask) -> None:
@@ -146,7 +146,7 @@ def test_a_cleared_result_keeps_everything_but_its_content() -> None:
         AIMessage("so"),
     ]
     before = history[1].model_copy(deep=True)
-    made = ClearToolUsesEdit(trigger=0, keep=0).apply(history, count_tokens=len)
+    made = ClearToolUsesEdit(trigger=0, keep=0).apply(list(history), count_tokens=len)
     assert made[1].content == CLEARED
     assert made[1].model_copy(update={"content": picture, "response_metadata": {}}) == before
     assert history[1] == before
@@ -413,7 +413,7 @@ def test_invalid_arguments_raise(
 
 
 def test_without_arguments_there_is_one_edit() -> None:
-    assert ContextEditingMiddleware().edits == (ClearToolUsesEdit(),)
+    assert ContextEditingMiddleware().edits == [ClearToolUsesEdit()]
 
 
 @st.composite
@@ -505,7 +505,7 @@ def test_a_request_outside_an_agent_is_edited_for_the_call_only() -> None:
     )
     made: Any = run(clearing(keep=0).around_model(request), handler)
     assert results(seen) == [CLEARED]
-    assert made.command.update == {"messages": []}
+    assert made == "response"
 
 
 def calls_of_the_model(messages: Sequence[AnyMessage]) -> list[int]:
