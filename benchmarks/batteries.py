@@ -15,6 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from agent_factory import AgentMiddleware, create_agent, hook_config, plan_agent
 from agent_factory.middleware import (
+    AutoModeMiddleware,
     BudgetMiddleware,
     ContextEditingMiddleware,
     FilesystemFileSearchMiddleware,
@@ -79,6 +80,7 @@ def built_ins(model: ReportingModel, folder: str) -> list[Member]:
         TodoListMiddleware(),
         HumanInTheLoopMiddleware({"write_todos": True}),
         ToolCallLimitMiddleware(run_limit=10_000),
+        AutoModeMiddleware(tools=["write_todos"], classifier=model),
         ToolErrorMiddleware(),
         ToolRetryMiddleware(),
         LLMToolEmulator(tools=[], model=model),

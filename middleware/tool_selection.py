@@ -8,7 +8,6 @@ for each task instead of one for each turn.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from operator import or_
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
@@ -33,6 +32,7 @@ from agent_factory import (
 
 from ._shared.messages import last_user_message, tool_names
 from ._shared.models import forced_tool, given_model, with_update
+from ._shared.structured import structured_answer, structured_model
 from ._shared.transcript import render
 from ._shared.validation import check_choice, check_count, check_string
 
@@ -217,14 +217,9 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         """The names of the tools that the choosing model chooses for the message at `asked`."""
         names = [tool.name for tool in options]
         offered = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
-        model: Any = self.model or request.model
-        try:
-            chooser = model.with_structured_output(
-                selection_schema(names, self.max_tools), include_raw=True
-            )
-            text_format = ""
-        except (AttributeError, NotImplementedError):  # the model has no structured output
-            chooser, text_format = model, _TEXT_FORMAT
+        schema = selection_schema(names, self.max_tools)
+        chooser, has_structure = structured_model(self.model or request.model, schema)
+        text_format = "" if has_structure else _TEXT_FORMAT
         listed = "\n".join(f"- {tool.name}: {_shortened(tool.description)}" for tool in options)
         limit = "" if self.max_tools is None else f"\n\nChoose {self.max_tools} at most."
         system = SystemMessage(f"{self.system_prompt}\n\nThe tools:\n{listed}{limit}{text_format}")
@@ -289,16 +284,7 @@ def answer_text(answer: Any) -> str:
 
 def parsed_names(answer: Any) -> Any:
     """The names in an answer, not validated; None if there are none."""
-    parsed = answer
-    if isinstance(answer, Mapping) and "raw" in answer:
-        parsed, answer = answer.get("parsed"), answer["raw"]
-    if parsed is None or isinstance(parsed, BaseMessage):
-        text = str(getattr(answer, "text", ""))
-        start, end = text.find("["), text.rfind("]")
-        try:
-            parsed = json.loads(text[start : end + 1]) if 0 <= start < end else None
-        except (ValueError, RecursionError):
-            return None
+    parsed = structured_answer(answer, "[]")
     return parsed.get("tools") if isinstance(parsed, Mapping) else parsed
 
 

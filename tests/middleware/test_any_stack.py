@@ -17,6 +17,7 @@ from langgraph.types import Command
 
 from agent_factory import AgentMiddleware, OutputError, create_agent
 from agent_factory.middleware import (
+    AutoModeMiddleware,
     BudgetMiddleware,
     ClearToolUsesEdit,
     ContextEditingMiddleware,
@@ -68,6 +69,7 @@ def words() -> Talker:
 
 
 BUILT_INS: dict[str, Callable[[], Member]] = {
+    "auto_mode": lambda: AutoModeMiddleware(tools=["find"], classifier=words()),
     "budget": lambda: BudgetMiddleware(run=Limits(turns=4, tool_calls=3)),
     "budget_end": lambda: BudgetMiddleware(
         run=Limits(total_tokens=4000), exit_behavior="end", name="tokens"
