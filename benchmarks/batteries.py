@@ -16,6 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from agent_factory import AgentMiddleware, create_agent, hook_config, plan_agent
 from agent_factory.hooks.introspection import is_empty
 from agent_factory.middleware import (
+    AutoModeMiddleware,
     BudgetMiddleware,
     ContextEditingMiddleware,
     FilesystemFileSearchMiddleware,
@@ -80,6 +81,7 @@ def built_ins(model: ReportingModel, folder: str) -> list[Member]:
         TodoListMiddleware(),
         HumanInTheLoopMiddleware({"write_todos": True}),
         ToolCallLimitMiddleware(run_limit=10_000),
+        AutoModeMiddleware(tools=["write_todos"], classifier=model),
         ToolErrorMiddleware(),
         ToolRetryMiddleware(),
         LLMToolEmulator(tools=[], model=model),

@@ -64,7 +64,7 @@ def main(model: BaseChatModel) -> None:
         [find_order],
         system_prompt="You help customers of a shop.",
         middleware=[
-            ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=100, keep=0)]),
+            ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=40, keep=0)]),
             SummarizationMiddleware(
                 model, trigger=("messages", 7), keep=("messages", 3), summarizer=gist
             ),

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from agent_factory import wrap_model_call as wrap_model_call
     from agent_factory import wrap_tool_call as wrap_tool_call
 
+    from .auto_mode import AutoModeMiddleware as AutoModeMiddleware
     from .budget import *
     from .context_editing import *
     from .file_search import *
@@ -74,6 +75,7 @@ _HOME = {
         f"{HOMES['agent_factory.types']} {HOMES['agent_factory.hooks.decorators']} "
         "AgentMiddleware Runtime ToolCallRequest hook_config"
     ),
+    ".auto_mode": "AutoModeMiddleware",
     ".budget": (
         "BudgetExceededError BudgetMiddleware BudgetRequest BudgetResponse BudgetState Ledger "
         "Limits Price RaiseBudget Reservation Spent StopRun UnknownPriceError"

@@ -8,19 +8,18 @@ cache serves it, and results are not cleared again in each turn.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from operator import is_
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langgraph.types import Command
 
 from agent_factory import (
     AgentMiddleware,
     AgentState,
-    ExtendedModelResponse,
     Flow,
     ModelCallResult,
     ModelRequest,
@@ -29,6 +28,7 @@ from agent_factory import (
 )
 
 from ._shared.messages import calls_of_results, is_cleared, without_inputs, without_result
+from ._shared.models import with_update
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
 from ._shared.validation import check_choice, check_count
 
@@ -61,7 +61,12 @@ class ContextEdit(Protocol):
 
 @dataclass(frozen=True)
 class ClearToolUsesEdit:
-    """Replace the older tool results by a placeholder, all at once.
+    """Replace the older tool results by a placeholder, in few and large steps.
+
+    When the request is larger than the trigger, all older results are cleared at once. Then the
+    conversation stays unchanged until it reaches the trigger again. The steps follow from the
+    history alone, so a history that is sent again with all its results is cleared at the same
+    places.
 
     Calls and results stay paired, and keep their ids, names, statuses and artifacts. Results that
     the model has not read yet, those after its last message, always stay.
@@ -70,8 +75,8 @@ class ClearToolUsesEdit:
         trigger: Tokens of the whole request, including system prompt and tool schemas, above which
             results are cleared. The default leaves half of a window of 200,000 for other things.
         clear_at_least: Tokens that must be freed, or nothing is cleared. Each edit makes the
-            provider read the prompt again from the first cleared result on. With a tenth of the
-            trigger that happens rarely; with 0 it happens in each turn of a large conversation.
+            provider read the prompt again from the first cleared result on. So once something is
+            cleared, a further edit frees at least a quarter of the trigger.
         keep: How many of the newest results stay.
         clear_tool_inputs: Whether the arguments of the cleared calls are removed too.
         exclude_tools: Names of tools whose results stay.
@@ -105,35 +110,61 @@ class ClearToolUsesEdit:
             raise ValueError(f"placeholder must be a string, got {self.placeholder!r}.")
 
     def apply(
-        self, messages: Sequence[AnyMessage], *, count_tokens: Callable[[Sequence[AnyMessage]], int]
+        self, messages: list[AnyMessage], *, count_tokens: Callable[[Sequence[AnyMessage]], int]
     ) -> list[AnyMessage]:
-        """Clear old results if the request is larger than the trigger."""
-        messages = list(messages)
-        results = [(i, m) for i, m in enumerate(messages) if isinstance(m, ToolMessage)]
-        older = results[: max(0, len(results) - self.keep)]
-        if not older:
+        """Clear old results in the list, which is returned, if the request is too large."""
+        results = [i for i, message in enumerate(messages) if isinstance(message, ToolMessage)]
+        if len(results) <= self.keep or count_tokens(messages) <= self.trigger:
             return messages
-        backwards = range(len(messages) - 1, -1, -1)
-        last_answer = next((i for i in backwards if isinstance(messages[i], AIMessage)), 0)
-        calls = calls_of_results(messages) if self.exclude_tools else {}
-        old = {
-            index: message
-            for index, message in older
-            if index < last_answer
-            and not is_cleared(message)
-            and message.name not in self.exclude_tools
-            and not (index in calls and calls[index][1]["name"] in self.exclude_tools)
-        }
-        if not old or (tokens := count_tokens(messages)) <= self.trigger:
-            return messages
-        edited = list(messages)
-        for index, message in old.items():
-            edited[index] = without_result(message, self.placeholder)
-        calls = calls_of_results(messages) if self.clear_tool_inputs else {}
-        for index, (caller, call) in calls.items():
-            if index in old and isinstance(calling := edited[caller], AIMessage):
-                edited[caller] = without_inputs(calling, {call["id"]})
-        return edited if tokens - count_tokens(edited) >= self.clear_at_least else messages
+        calls = calls_of_results(messages)
+        marked = {i for i in results if is_cleared(cast(ToolMessage, messages[i]))}
+        left = [
+            i
+            for i in results
+            if i not in marked
+            and messages[i].name not in self.exclude_tools
+            and not (i in calls and calls[i][1]["name"] in self.exclude_tools)
+        ]
+        answers = [i for i, message in enumerate(messages) if isinstance(message, AIMessage)]
+
+        def clearable(end: int) -> list[int]:
+            """The results that may be cleared before a call with the messages before `end`."""
+            older = bisect_left(results, end) - self.keep
+            read = bisect_left(answers, end)
+            if older <= 0 or not read:
+                return []
+            return left[: bisect_left(left, min(results[older - 1] + 1, answers[read - 1]))]
+
+        # Each call so far is decided once more, in order: a history that is sent again, without the
+        # marks of cleared results, is cleared at the same places. What is before a mark is settled.
+        settled = max(marked, default=-1)
+        ends = [i for i in (*answers, len(messages)) if i > settled and clearable(i)]
+        later = max(self.clear_at_least, self.trigger // 4)
+        least = later if marked else self.clear_at_least
+        position = 0
+        while position < len(ends):
+            # Between two edits a conversation only grows.
+            position = bisect_right(
+                ends, self.trigger, position, key=lambda end: count_tokens(messages[:end])
+            )
+            for end in ends[position:]:
+                position += 1
+                if not (old := clearable(end)):
+                    continue
+                start = min([*old[:1], *(calls[i][0] for i in old if i in calls)])
+                shorter = messages[start:end]
+                for index in old:
+                    result = cast(ToolMessage, messages[index])
+                    shorter[index - start] = without_result(result, self.placeholder)
+                    if self.clear_tool_inputs and index in calls:
+                        caller, call = calls[index]
+                        calling = cast(AIMessage, shorter[caller - start])
+                        shorter[caller - start] = without_inputs(calling, {call["id"]})
+                if count_tokens(messages[start:end]) - count_tokens(shorter) >= least:
+                    messages[start:end] = shorter
+                    left, least = left[len(old) :], later
+                    break
+        return messages
 
 
 class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
@@ -195,7 +226,7 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     "edits must contain objects with apply(messages, *, count_tokens), got "
                     f"{edit!r}. Pass [ClearToolUsesEdit()]."
                 )
-        self.edits = tuple(edits)
+        self.edits = list(edits)
         self.token_count_method = token_count_method
         self.token_counter = token_counter
 
@@ -235,7 +266,7 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
         after = {message.id: message for message in messages}
         changed = [m for key, m in after.items() if key in before and m is not before[key]]
         removed = [RemoveMessage(id=str(key)) for key in before if key not in after]
-        return ExtendedModelResponse(response, Command(update={"messages": [*changed, *removed]}))
+        return with_update(request, response, {"messages": [*changed, *removed]})
 
 
 def _is_same(messages: list[AnyMessage], others: list[AnyMessage]) -> bool:

@@ -8,10 +8,12 @@ nothing.
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
+from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
@@ -26,24 +28,25 @@ from langchain_core.messages import (
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import Runnable, RunnableLambda
 from langgraph.constants import TAG_NOSTREAM
-from langgraph.types import Command
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from typing_extensions import TypedDict
 
 from agent_factory import (
     AgentMiddleware,
     AgentState,
-    ExtendedModelResponse,
     Flow,
     Invoke,
     ModelCallResult,
     ModelRequest,
     ModelResponse,
     Ordering,
+    arun,
     init_model,
+    run,
 )
 
 from ._shared.errors import is_async
-from ._shared.models import given_model, is_model, text_of
+from ._shared.models import given_model, is_model, text_of, with_update
 from ._shared.token_counter import TokenCounter, check_token_counter, tokens_sent
 from ._shared.transcript import pages, render
 from ._shared.validation import check_count, check_string
@@ -101,8 +104,7 @@ Summarizer = (
 )
 """A model by name or object, a runnable, or a function on a list of messages."""
 
-_DEFAULT_TRIGGER = {"fraction": 0.8}
-"""Leaves a fifth of the window to the answer and to errors of the token counter."""
+_DEFAULT_KEEP: Final = ("messages", 20)
 
 _UNITS = ("fraction", "tokens", "messages")
 
@@ -129,8 +131,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
         model: Writes the summaries: a chat model or "provider:name".
         trigger: When to summarize: a `ContextSize`, a `TriggerClause` whose thresholds must all
             be reached, or a list of them, of which one must be reached. Tokens and fraction
-            include the system prompt and the tool schemas. None: at 80 % of the model's window if
-            its profile says how large that is, and never otherwise.
+            include the system prompt and the tool schemas. None or an empty list: never.
         keep: How much of the newest conversation stays: at least so many messages, or at most so
             many tokens or such a fraction of the window of the model that is called (of the
             summary model, if the profile of the former does not say it). The last message and
@@ -146,6 +147,9 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
             the list of messages to summarize, an earlier summary first, and returns a string or a
             message.
         name: Distinguishes several instances.
+        max_tokens_before_summary: Deprecated. Write `trigger=("tokens", ...)`.
+        messages_to_keep: Deprecated. Write `keep=("messages", ...)`.
+        summary_prefix: Deprecated, and has no effect. Leave it out.
 
     Raises:
         ValueError: A number, a unit or a combination that cannot work; a fraction if the model's
@@ -161,6 +165,8 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
     ('messages', 20)
     """
 
+    unused = ("before_model", "abefore_model")
+
     ordering = Ordering(
         before=("ModelRetryMiddleware", "ModelFallbackMiddleware", "ModelRefusalMiddleware"),
         sends_to_model=("user_messages", "answers", "tool_calls", "tool_results"),
@@ -171,25 +177,47 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
         model: str | BaseChatModel,
         *,
         trigger: ContextSize | TriggerClause | Sequence[ContextSize | TriggerClause] | None = None,
-        keep: ContextSize = ("messages", 20),
+        keep: ContextSize = _DEFAULT_KEEP,
         token_counter: TokenCounter = count_tokens_approximately,
         summary_prompt: str = DEFAULT_SUMMARY_PROMPT,
         trim_tokens_to_summarize: int | None = 4000,
         summarizer: Summarizer | None = None,
         name: str | None = None,
+        max_tokens_before_summary: int | None = None,
+        messages_to_keep: int | None = None,
+        summary_prefix: str | None = None,
     ) -> None:
         super().__init__(name=name)
+        deprecated = {
+            "max_tokens_before_summary": (
+                max_tokens_before_summary,
+                "Write trigger=('tokens', {}).",
+            ),
+            "messages_to_keep": (messages_to_keep, "Write keep=('messages', {})."),
+            "summary_prefix": (summary_prefix, "It has no effect: leave it out."),
+        }
+        for argument, (value, hint) in deprecated.items():
+            if value is not None:
+                message = f"`{argument}` is deprecated. {hint.format(value)}"
+                warnings.warn(message, DeprecationWarning, stacklevel=2)
+        # The arguments that replace them take precedence, as in LangChain.
+        if max_tokens_before_summary is not None and trigger is None:
+            trigger = ("tokens", max_tokens_before_summary)
+        if messages_to_keep is not None and keep == _DEFAULT_KEEP:
+            keep = ("messages", messages_to_keep)
         self.model = given_model("model", model)
         check_token_counter(token_counter)
         check_string("summary_prompt", summary_prompt)
         check_count("trim_tokens_to_summarize: tokens", trim_tokens_to_summarize, 1)
         self.keep = validated_size("keep", keep)
-        self.trigger = validated_trigger(trigger, window_of(self.model))
+        self.trigger = trigger
+        self._clauses = trigger_clauses(trigger)
         self.token_counter = token_counter
         self.summary_prompt = summary_prompt
         self.trim_tokens_to_summarize = trim_tokens_to_summarize
-        self.summarizer = self.model if summarizer is None else as_runnable(summarizer)
-        units = {self.keep[0]}.union(*self.trigger)
+        self.summarizer = summarizer
+        self._summarizer = self.model if summarizer is None else as_runnable(summarizer)
+        units = {self.keep[0]}.union(*self._clauses)
         self._needs_window = "fraction" in units
         if self._needs_window and window_of(self.model) is None:
             raise ValueError(
@@ -198,13 +226,41 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 'a model with profile={"max_input_tokens": ...}.'
             )
 
+    def before_model(self, state: Any, runtime: Any = None) -> dict[str, Any] | None:
+        """Return the update that shortens the conversation, or None below the trigger.
+
+        Agents leave this hook to `around_model`, unless a subclass overrides it. It serves direct
+        calls, and `super().before_model(...)`.
+        """
+        return run(self._update(state))
+
+    async def abefore_model(self, state: Any, runtime: Any = None) -> dict[str, Any] | None:
+        """`before_model` for async runs."""
+        return await arun(self._update(state))
+
+    def _update(self, state: Any) -> Flow[dict[str, Any] | None]:
+        messages = [
+            message if message.id else message.model_copy(update={"id": str(uuid4())})
+            for message in state["messages"]
+        ]
+        request: ModelRequest[Any] = ModelRequest(model=self.model, messages=messages)
+        made = yield from self._shorten(request)
+        return made and {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *made[0]]}
+
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Summarize if the trigger is reached, and call the model with the shorter conversation."""
+        made = yield from self._shorten(request)
+        response: ModelResponse[Any] = yield request.override(messages=made[0]) if made else request
+        return with_update(request, response, {"messages": made[1]}) if made else response
+
+    def _shorten(
+        self, request: ModelRequest[Any]
+    ) -> Flow[tuple[list[AnyMessage], list[BaseMessage]] | None]:
+        """The conversation with a summary, and what to write to the thread; None without one."""
         old = self._messages_to_summarize(request)
         text = (yield from self._summarize(old)) if old else ""
         if not text:
-            response: ModelResponse[Any] = yield request
-            return response
+            return None
         # Another layer may have added messages that the thread does not hold.
         in_thread = _thread_messages(request)
         ids = [message.id for message in old if message.id in in_thread]
@@ -214,17 +270,16 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
             additional_kwargs={"lc_source": _SOURCE},
         )
         removed = {id(message) for message in old[1:]}
-        response = yield request.override(
-            messages=[
-                summary if message is old[0] else message
-                for message in request.messages
-                if id(message) not in removed
-            ]
-        )
+        shorter = [
+            summary if message is old[0] else message
+            for message in request.messages
+            if id(message) not in removed
+        ]
         # The summary takes the id, and so the position, of the first message. Replacing the whole
         # list instead would drop what others write to the thread in this step.
+        written: list[BaseMessage]
         written = [summary, *(RemoveMessage(id=str(id_)) for id_ in ids[1:])] if ids else []
-        return ExtendedModelResponse(response, Command(update={"messages": written}))
+        return shorter, written
 
     def _messages_to_summarize(self, request: ModelRequest[Any]) -> list[AnyMessage]:
         """The messages to replace by a summary; none if the trigger is not reached."""
@@ -242,7 +297,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 return window is not None and tokens() >= amount * window
             return tokens() >= amount
 
-        if not any(all(reaches(*size) for size in clause.items()) for clause in self.trigger):
+        if not any(all(reaches(*size) for size in clause.items()) for clause in self._clauses):
             return []
         in_thread = _thread_messages(request)
         if any(
@@ -262,8 +317,8 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def _summarize(self, old: list[AnyMessage]) -> Flow[str]:
         """The text of a summary; empty if the summarizer returned none."""
-        if not is_model(self.summarizer):
-            return text_of((yield Invoke(self.summarizer, old, _CONFIG)))
+        if not is_model(self._summarizer):
+            return text_of((yield Invoke(self._summarizer, old, _CONFIG)))
         summary = str(old[0].text).removeprefix(_HEADING) if _is_summary(old[0]) else ""
         texts = map(render, old[1:] if summary else old)
         for page in pages(
@@ -276,7 +331,7 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 prompt = self.summary_prompt.replace("{messages}", conversation)
             else:
                 prompt = f"{self.summary_prompt}\n\n{conversation}"
-            summary = text_of((yield Invoke(self.summarizer, [HumanMessage(prompt)], _CONFIG)))
+            summary = text_of((yield Invoke(self._summarizer, [HumanMessage(prompt)], _CONFIG)))
             if not summary:
                 return ""
         return summary
@@ -320,12 +375,12 @@ def window_of(model: Any) -> int | None:
     return size if isinstance(size, int) and size > 0 else None
 
 
-def validated_trigger(trigger: Any, window: int | None) -> list[dict[str, float]]:
+def trigger_clauses(trigger: Any) -> list[dict[str, float]]:
     """A trigger as a list of alternatives; all thresholds of one alternative must be reached."""
     if trigger is None:
-        return [dict(_DEFAULT_TRIGGER)] if window else []
+        return []
     alternatives = [trigger] if isinstance(trigger, Mapping) or _is_size(trigger) else trigger
-    if not isinstance(alternatives, list | tuple) or not alternatives:
+    if not isinstance(alternatives, list | tuple):
         raise ValueError(
             f"trigger must be a size, thresholds or a list of them, got {trigger!r}. Pass "
             "('tokens', 4000) or {'tokens': 4000, 'messages': 10}."

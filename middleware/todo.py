@@ -172,7 +172,7 @@ def write_todos(todos: list[Todo], runtime: ToolRuntime) -> Command[Any] | ToolM
         return ToolMessage(text, tool_call_id=call_id, name=_TOOL_NAME, status=status)
 
     call_id = runtime.tool_call_id
-    calls = unanswered(*last_turn(runtime.state["messages"]))
+    calls = unanswered(*last_turn(runtime.state.get("messages", ())))
     ids = [call["id"] for call in calls if call["name"] == _TOOL_NAME]
     if ids and call_id != ids[0]:
         return result(_SECOND_CALL, "error")

@@ -106,9 +106,10 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
-        self.tools_emulated = frozenset() if tools in ([], ()) else tool_names(tools)
+        self.emulate_all = tools is None
+        self.tools_to_emulate = set(() if tools in ([], ()) else tool_names(tools) or ())
         self.model = None if model is None else given_model("model", model)
-        if self.tools_emulated == frozenset():
+        if not self.emulate_all and not self.tools_to_emulate:
             self.unused = ("around_model", "around_tool")
         elif self.model is not None:
             self.unused = ("around_model",)
@@ -122,7 +123,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
             if self.model is not None or not isinstance(message, AIMessage) or not message.id:
                 continue
             names = {call["name"] for call in message.tool_calls}
-            if names if self.tools_emulated is None else names & self.tools_emulated:
+            if names if self.emulate_all else names & self.tools_to_emulate:
                 self._models_by_message[message.id] = request.model
             if len(self._models_by_message) > self.SIZE:
                 self._models_by_message.popitem(last=False)
@@ -130,11 +131,11 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
 
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Let a model invent the result, or let the tool run."""
-        if self.tools_emulated and not self._checked_names:
+        if self.tools_to_emulate and request.runtime and not self._checked_names:
             # Once, before the real tool runs because its name is misspelt.
             self._checked_names = True
             known = {tool.name for tool in request.runtime.tools} | {request.tool_call["name"]}
-            if unknown := sorted(self.tools_emulated - known):
+            if unknown := sorted(self.tools_to_emulate - known):
                 warnings.warn(
                     f"{self.name} is to emulate {', '.join(unknown)}, and this agent was not built "
                     f"with such a tool; it has {', '.join(sorted(known))}. Correct the name, "
@@ -142,7 +143,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
                     stacklevel=2,
                 )
         call, tool = request.tool_call, request.tool
-        if self.tools_emulated is not None and call["name"] not in self.tools_emulated:
+        if not self.emulate_all and call["name"] not in self.tools_to_emulate:
             result: ToolMessage | Command[Any] = yield request
             return result
         schema = None if tool is None else tool.tool_call_schema

@@ -8,8 +8,6 @@ for each task instead of one for each turn.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import or_
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
@@ -18,12 +16,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.tools import BaseTool
 from langgraph.constants import TAG_NOSTREAM
-from langgraph.types import Command
 
 from agent_factory import (
     AgentMiddleware,
     AgentState,
-    ExtendedModelResponse,
     Flow,
     Invoke,
     ModelCallResult,
@@ -35,7 +31,8 @@ from agent_factory import (
 )
 
 from ._shared.messages import last_user_message, tool_names
-from ._shared.models import forced_tool, given_model
+from ._shared.models import forced_tool, given_model, with_update
+from ._shared.structured import structured_answer, structured_model
 from ._shared.transcript import render
 from ._shared.validation import check_choice, check_count, check_string
 
@@ -124,11 +121,13 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         system_prompt: The prompt of the choosing model. The tools and the limit are added to it.
         max_tools: The most tools it may choose, at least 1. None: no limit.
         always_include: Names of tools that are always offered.
-        max_retries: How often it is asked again, with the problem, if its answer names unknown
-            tools, repeats a name, exceeds the limit, or is not a list of names.
-        on_parsing_failure: What follows the last invalid answer. "error" raises ToolSelectionError;
-            "all" offers all tools; "none" offers only those that are always offered; a list offers
-            the tools it names; a function receives the last answer and returns such a list.
+        max_retries: How often it is asked again, with the problem, if its answer is not a list of
+            names, or names unknown tools only. Of other answers the known tools are offered, the
+            first `max_tools` of them.
+        on_parsing_failure: What follows the last invalid answer. "all" offers all tools; "none"
+            offers only those that are always offered; a list offers the tools it names; a function
+            receives the last answer and returns such a list; "error" raises ToolSelectionError,
+            which ends the run.
         name: The name of this instance, if a stack has several.
 
     Raises:
@@ -154,7 +153,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         max_tools: int | None = None,
         always_include: Sequence[str] | None = None,
         max_retries: int = 1,
-        on_parsing_failure: OnParsingFailure = "error",
+        on_parsing_failure: OnParsingFailure = "all",
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
@@ -168,8 +167,9 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
             tool_names(on_parsing_failure, "on_parsing_failure")
         self.system_prompt = system_prompt
         self.max_tools = max_tools
-        names = tool_names(always_include, "always_include") if always_include else None
-        self.always_include: frozenset[str] = names or frozenset()
+        if always_include:
+            tool_names(always_include, "always_include")
+        self.always_include: list[str] = list(always_include or ())
         self.expected_tools = tuple(self.always_include)
         self.max_retries = max_retries
         self.on_parsing_failure = on_parsing_failure
@@ -183,7 +183,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
             return response
         client = [tool for tool in request.tools if isinstance(tool, BaseTool)]
         offered = [tool.name for tool in client]
-        if missing := sorted(self.always_include - set(offered)):
+        if missing := sorted(set(self.always_include).difference(offered)):
             raise ToolSelectionError(
                 self.name,
                 f"always includes {', '.join(map(repr, missing))}, and no such tool is offered; "
@@ -209,22 +209,17 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         dropped = set(names) - set(selection["tools"])
         tools = [tool for tool in request.tools if getattr(tool, "name", None) not in dropped]
         response = yield request.override(tools=tools)
-        update = {"tool_selections": {self.name: selection}}
-        return ExtendedModelResponse(response, Command(update=update))
+        return with_update(request, response, {"tool_selections": {self.name: selection}})
 
     def _choose(
         self, request: ModelRequest[Any], options: list[BaseTool], asked: int
     ) -> Flow[list[str]]:
         """The names of the tools that the choosing model chooses for the message at `asked`."""
         names = [tool.name for tool in options]
-        model: Any = self.model or request.model
-        try:
-            chooser = model.with_structured_output(
-                selection_schema(names, self.max_tools), include_raw=True
-            )
-            text_format = ""
-        except (AttributeError, NotImplementedError):  # the model has no structured output
-            chooser, text_format = model, _TEXT_FORMAT
+        offered = [tool.name for tool in request.tools if isinstance(tool, BaseTool)]
+        schema = selection_schema(names, self.max_tools)
+        chooser, has_structure = structured_model(self.model or request.model, schema)
+        text_format = "" if has_structure else _TEXT_FORMAT
         listed = "\n".join(f"- {tool.name}: {_shortened(tool.description)}" for tool in options)
         limit = "" if self.max_tools is None else f"\n\nChoose {self.max_tools} at most."
         system = SystemMessage(f"{self.system_prompt}\n\nThe tools:\n{listed}{limit}{text_format}")
@@ -236,10 +231,9 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         answer: Any = None
         for _ in range(self.max_retries + 1):
             answer = yield Invoke(chooser, [system, HumanMessage(text)], _MODEL_CONFIG)
-            chosen = parsed_names(answer)
-            problem = problem_with(chosen, names, self.max_tools)
+            chosen, problem = choice_among(parsed_names(answer), names, offered, self.max_tools)
             if not problem:
-                return list(chosen)
+                return chosen
             given = answer_text(answer)
             text = f"{task}\n\n[Your answer was {given!r}. It cannot be used: {problem}]"
         instead = self.on_parsing_failure
@@ -248,12 +242,10 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
         if instead == "none":
             return []
         if instead != "error":
-            # The list may also name tools that are offered in any case.
             wanted = instead(answer) if callable(instead) else instead
-            chosen = [name for name in wanted if name not in self.always_include]
-            problem = problem_with(chosen, names, None)
+            chosen, problem = choice_among(list(wanted), names, offered, None)
             if not problem:
-                return list(chosen)
+                return chosen
         raise ToolSelectionError(
             self.name,
             f"got no valid choice of tools: {problem}",
@@ -292,30 +284,21 @@ def answer_text(answer: Any) -> str:
 
 def parsed_names(answer: Any) -> Any:
     """The names in an answer, not validated; None if there are none."""
-    parsed = answer
-    if isinstance(answer, Mapping) and "raw" in answer:
-        parsed, answer = answer.get("parsed"), answer["raw"]
-    if parsed is None or isinstance(parsed, BaseMessage):
-        text = str(getattr(answer, "text", ""))
-        start, end = text.find("["), text.rfind("]")
-        try:
-            parsed = json.loads(text[start : end + 1]) if 0 <= start < end else None
-        except (ValueError, RecursionError):
-            return None
+    parsed = structured_answer(answer, "[]")
     return parsed.get("tools") if isinstance(parsed, Mapping) else parsed
 
 
-def problem_with(names: Any, options: Sequence[str], most: int | None) -> str:
-    """Why a choice cannot be used; an empty string if it can."""
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        return "it does not contain a list of names of tools."
-    if unknown := sorted(set(names) - set(options)):
-        return f"there is no {', '.join(map(repr, unknown))} among {', '.join(options)}."
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        return f"{', '.join(map(repr, repeated))} was chosen more than once."
-    if most is not None and len(names) > most:
-        return f"{len(names)} tools were chosen, and {most} at most may be."
-    return ""
+def choice_among(
+    names: Any, options: Sequence[str], offered: Sequence[str], most: int | None
+) -> tuple[list[str], str]:
+    """The options that an answer names, the first `most` of them; or why it cannot be used."""
+    if not isinstance(names, list):
+        return [], "it does not contain a list of names of tools."
+    known = [name for name in names if isinstance(name, str) and name in offered]
+    if names and not known:
+        unknown = _shortened(", ".join(map(repr, names)))
+        return [], f"there is no {unknown} among {', '.join(options)}."
+    return [name for name in dict.fromkeys(known) if name in options][:most], ""
 
 
 def _shortened(text: str) -> str:

@@ -22,8 +22,15 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBinding
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.types import Command
 
-from agent_factory import ModelRequest, ModelResponse, init_model
+from agent_factory import (
+    ExtendedModelResponse,
+    ModelCallResult,
+    ModelRequest,
+    ModelResponse,
+    init_model,
+)
 from agent_factory.structured_output.strategies import AutoStrategy, ProviderStrategy, ToolStrategy
 
 from .errors import is_sync_function
@@ -191,6 +198,15 @@ def mark_writer(
         return response
     writer = provider_of(model) or "unknown"
     return with_metadata(response, lambda data: {**data, WRITTEN_BY: data.get(WRITTEN_BY, writer)})
+
+
+def with_update(
+    request: ModelRequest[Any], response: ModelResponse[Any], update: dict[str, Any]
+) -> ModelCallResult[Any]:
+    """The response with a state update; alone if the request is not part of a run."""
+    if request.runtime is None:
+        return response
+    return ExtendedModelResponse(response, Command(update=update))
 
 
 def with_metadata(

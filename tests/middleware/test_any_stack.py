@@ -29,6 +29,7 @@ from agent_factory import (
     run,
 )
 from agent_factory.middleware import (
+    AutoModeMiddleware,
     BudgetMiddleware,
     ClearToolUsesEdit,
     ContextEditingMiddleware,
@@ -80,6 +81,7 @@ def words() -> Talker:
 
 
 BUILT_INS: dict[str, Callable[[], Member]] = {
+    "auto_mode": lambda: AutoModeMiddleware(tools=["find"], classifier=words()),
     "budget": lambda: BudgetMiddleware(run=Limits(turns=4, tool_calls=3)),
     "budget_end": lambda: BudgetMiddleware(
         run=Limits(total_tokens=4000), exit_behavior="end", name="tokens"

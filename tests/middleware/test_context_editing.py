@@ -65,12 +65,12 @@ def clearing(**settings: Any) -> ContextEditingMiddleware:
 
 
 def edited(edit: ClearToolUsesEdit, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
-    return edit.apply(messages, count_tokens=lambda some: sum(len(m.text) for m in some))
+    return edit.apply(list(messages), count_tokens=lambda some: sum(len(m.text) for m in some))
 
 
 def test_older_results_are_cleared_in_the_prompt_and_in_the_thread(ask: Ask) -> None:
     model = ScriptedChatModel([calls("a"), calls("b"), calls("c"), "done"])
-    agent = create_agent(model, [look], middleware=[clearing(trigger=200, keep=1)])
+    agent = create_agent(model, [look], middleware=[clearing(trigger=250, keep=1)])
     result = ask(agent, [HumanMessage("go", id="q")])
     assert results(model.requests[3].messages) == [CLEARED, CLEARED, "c"]
     assert results(result["messages"]) == [CLEARED, CLEARED, "c"]
@@ -95,7 +95,9 @@ def test_what_was_cleared_stays_cleared_and_prompts_continue_each_other(ask: Ask
 
 
 def test_nothing_is_cleared_at_the_trigger_and_everything_above_it() -> None:
-    history = [*turn("a", "x" * 60), *turn("b", "y" * 40), AIMessage("")]
+    both: Any = calls("a", "b")
+    results_of_both = [turn("a", "x" * 60)[1], turn("b", "y" * 40)[1]]
+    history = [AIMessage("", tool_calls=both), *results_of_both, AIMessage("")]
     at, above = (ClearToolUsesEdit(trigger=trigger, keep=0) for trigger in (100, 99))
     assert edited(at, history) == history
     assert results(edited(above, history)) == [CLEARED, CLEARED]
@@ -144,7 +146,7 @@ def test_a_cleared_result_keeps_everything_but_its_content() -> None:
         AIMessage("so"),
     ]
     before = history[1].model_copy(deep=True)
-    made = ClearToolUsesEdit(trigger=0, keep=0).apply(history, count_tokens=len)
+    made = ClearToolUsesEdit(trigger=0, keep=0).apply(list(history), count_tokens=len)
     assert made[1].content == CLEARED
     assert made[1].model_copy(update={"content": picture, "response_metadata": {}}) == before
     assert history[1] == before
@@ -411,7 +413,7 @@ def test_invalid_arguments_raise(
 
 
 def test_without_arguments_there_is_one_edit() -> None:
-    assert ContextEditingMiddleware().edits == (ClearToolUsesEdit(),)
+    assert ContextEditingMiddleware().edits == [ClearToolUsesEdit()]
 
 
 @st.composite
@@ -503,4 +505,63 @@ def test_a_request_outside_an_agent_is_edited_for_the_call_only() -> None:
     )
     made: Any = run(clearing(keep=0).around_model(request), handler)
     assert results(seen) == [CLEARED]
-    assert made.command.update == {"messages": []}
+    assert made == "response"
+
+
+def calls_of_the_model(messages: Sequence[AnyMessage]) -> list[int]:
+    """How much of a conversation each of its calls of the model was given, and the next one."""
+    return [i for i, m in enumerate(messages) if isinstance(m, AIMessage)] + [len(messages)]
+
+
+edits = st.builds(
+    ClearToolUsesEdit,
+    trigger=st.integers(0, 300),
+    clear_at_least=st.integers(0, 60),
+    keep=st.integers(0, 3),
+    clear_tool_inputs=st.booleans(),
+    exclude_tools=st.sampled_from([(), ("look",)]),
+)
+
+
+@given(histories(), edits)
+def test_the_beginning_of_a_prompt_changes_only_above_the_trigger(
+    messages: list[AnyMessage], edit: ClearToolUsesEdit
+) -> None:
+    ends = calls_of_the_model(messages)
+    prompts = [edited(edit, messages[:end]) for end in ends]
+    for (start, before), (end, prompt) in pairwise(zip(ends, prompts, strict=True)):
+        unchanged = [*before, *messages[start:end]]
+        if sum(len(m.text) for m in unchanged) <= edit.trigger:
+            assert prompt == unchanged
+
+
+@given(histories(), edits)
+def test_a_thread_and_a_history_that_is_sent_again_are_cleared_at_the_same_places(
+    messages: list[AnyMessage], edit: ClearToolUsesEdit
+) -> None:
+    thread: list[AnyMessage] = []
+    written = 0
+    for end in calls_of_the_model(messages):
+        thread = edited(edit, [*thread, *messages[written:end]])
+        written = end
+        assert thread == edited(edit, messages[:end])
+
+
+def test_a_history_that_is_sent_again_is_cleared_in_steps(ask: Ask) -> None:
+    model = ScriptedChatModel(["ok"] * 12)
+    agent = create_agent(model, [look], middleware=[clearing(trigger=2000, keep=1)])
+    history: list[AnyMessage] = [HumanMessage("go")]
+    for word in "abcdefghijkl":
+        history += [*turn(word, "long " * 400), AIMessage("so"), HumanMessage("and?")]
+        ask(agent, history)
+    cleared = [results(record.messages).count(CLEARED) for record in model.requests]
+    assert cleared == [0, 0, 0, 3, 3, 3, 6, 6, 6, 9, 9, 11]
+
+
+def test_a_conversation_that_stays_above_the_trigger_is_cleared_in_steps(ask: Ask) -> None:
+    words = "abcdefghijkl"
+    model = ScriptedChatModel([*(calls(word) for word in words), "done"])
+    agent = create_agent(model, [look], middleware=[clearing(trigger=600, keep=1)])
+    ask(agent, [HumanMessage("talk " * 1000)])
+    cleared = [results(record.messages).count(CLEARED) for record in model.requests]
+    assert cleared == [0, 0, 1, 1, 1, 1, 5, 5, 5, 5, 9, 9, 9]

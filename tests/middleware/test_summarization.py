@@ -173,15 +173,55 @@ def test_a_clause_needs_all_its_thresholds_and_a_list_any_of_its_clauses(
     assert len(writer.requests) == due
 
 
-def test_without_a_trigger_four_fifths_of_a_known_window_are_the_threshold(ask: Ask) -> None:
+@pytest.mark.parametrize("settings", [{}, {"trigger": None}, {"trigger": []}])
+def test_without_a_trigger_nothing_is_summarized(ask: Ask, settings: dict[str, Any]) -> None:
     writer = ScriptedChatModel(["S"], profile={"max_input_tokens": 100})
-    middleware = SummarizationMiddleware(writer, keep=("messages", 1))
-    model = ScriptedChatModel(["ok", "ok"])
-    agent = create_agent(model, middleware=[middleware])
-    ask(agent, chat("x" * 200, "b"))
+    middleware = SummarizationMiddleware(writer, keep=("messages", 1), **settings)
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    ask(agent, chat(*["x" * 200] * 60))
     assert writer.requests == []
-    ask(agent, chat("x" * 320, "b"))
-    assert len(writer.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("deprecated", "hint", "new"),
+    [
+        (
+            {"max_tokens_before_summary": 500},
+            r"Write trigger=\('tokens', 500\)",
+            {"trigger": ("tokens", 500)},
+        ),
+        ({"messages_to_keep": 7}, r"Write keep=\('messages', 7\)", {"keep": ("messages", 7)}),
+        ({"summary_prefix": "Then:"}, "leave it out", {}),
+    ],
+)
+def test_a_deprecated_argument_is_taken_with_a_warning_at_the_line_that_passes_it(
+    deprecated: dict[str, Any], hint: str, new: dict[str, Any]
+) -> None:
+    model = ScriptedChatModel([])
+    with pytest.warns(DeprecationWarning, match=f"`{next(iter(deprecated))}` .*{hint}") as warned:
+        old = SummarizationMiddleware(model, **deprecated)
+    assert [warning.filename for warning in warned] == [__file__]
+    expected = SummarizationMiddleware(model, **new)
+    assert (old.trigger, old.keep) == (expected.trigger, expected.keep)
+
+
+def test_an_argument_takes_precedence_over_the_deprecated_one() -> None:
+    with pytest.warns(DeprecationWarning, match="is deprecated"):
+        middleware = SummarizationMiddleware(
+            ScriptedChatModel([]),
+            trigger=("messages", 9),
+            keep=("messages", 3),
+            max_tokens_before_summary=500,
+            messages_to_keep=7,
+        )
+    assert (middleware.trigger, middleware.keep) == (("messages", 9), ("messages", 3))
+
+
+@pytest.mark.parametrize(
+    "trigger", [None, ("tokens", 5), {"tokens": 5, "messages": 2}, [("tokens", 5), {"messages": 2}]]
+)
+def test_the_trigger_is_kept_as_it_was_passed(trigger: Any) -> None:
+    assert SummarizationMiddleware(ScriptedChatModel([]), trigger=trigger).trigger == trigger
 
 
 def test_the_error_of_the_summary_model_is_raised_and_the_thread_stays(
@@ -378,8 +418,7 @@ def test_messages_without_ids_are_summarized_for_the_call_only() -> None:
     request: Any = ModelRequest(model=FakeListChatModel(responses=[]), messages=chat(*"12345"))
     result = run(middleware.around_model(request), handler)
     assert texts(seen) == [f"{SUMMARY}S", "4", "5"]
-    assert result.model_response == "response"
-    assert result.command.update == {"messages": []}
+    assert result == "response"
 
 
 def test_content_blocks_are_rendered_without_their_data(ask: Ask) -> None:
@@ -447,7 +486,6 @@ def test_summary_tokens_are_not_streamed(
         ({"trigger": ("words", 9)}, "trigger must be one of"),
         ({"trigger": {"words": 9}}, "trigger must be one of"),
         ({"trigger": {}}, "would always be reached"),
-        ({"trigger": []}, "trigger must be a size"),
         ({"trigger": "messages"}, "trigger must be a size"),
         ({"trigger": 7}, "trigger must be a size"),
         ({"trigger": [("messages", 5), None]}, "trigger must be one of"),

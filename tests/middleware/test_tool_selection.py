@@ -162,14 +162,40 @@ def test_without_anything_to_choose_no_model_is_asked(
 
 BAD = [
     (choice("wether"), "there is no 'wether' among weather, mail, translate"),
-    (choice("mail", "mail"), "'mail' was chosen more than once"),
-    (choice("mail", "weather", "translate"), "3 tools were chosen, and 2 at most"),
-    (choice(7), "it does not contain a list of names"),
+    (choice(7, "post"), "there is no 7, 'post' among weather, mail, translate"),
     ([{"name": "ToolSelection", "args": {"tools": "mail"}}], "it does not contain a list of names"),
     ([{"name": "ToolSelection", "args": {}}], "it does not contain a list of names"),
     ("I'd rather not.", "it does not contain a list of names"),
     ("", "it does not contain a list of names"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("names", "offered"),
+    [
+        (["wether", "mail"], ["mail", "translate"]),
+        ([7, "mail"], ["mail", "translate"]),
+        (["mail", "mail"], ["mail", "translate"]),
+        (["post", "mail", "weather", "draw"], ["weather", "mail", "translate"]),
+        (["draw", "mail", "weather"], ["mail", "draw", "translate"]),
+        (["translate"], ["translate"]),
+        (["translate", "mail"], ["mail", "translate"]),
+        ([], ["translate"]),
+    ],
+)
+def test_the_known_tools_of_a_choice_are_offered(
+    call: Run, names: list[Any], offered: list[str]
+) -> None:
+    @tool
+    def draw(what: str) -> str:
+        """Draw a picture."""
+        return what
+
+    chooser, select = selector(choice(*names), max_tools=2, always_include=["translate"])
+    model = ScriptedChatModel(["ok"])
+    call(create_agent(model, [weather, mail, draw, translate], middleware=[select]), GO)
+    assert model.requests[0].tools == offered
+    chooser.assert_done()
 
 
 @pytest.mark.parametrize(("answer", "problem"), BAD)
@@ -188,7 +214,9 @@ def test_an_invalid_choice_is_requested_again_with_the_problem(
 def test_after_the_last_attempt_the_error_holds_the_answer(
     call: Run, answer: Any, problem: str
 ) -> None:
-    chooser, select = selector(answer, answer, answer, max_tools=2, max_retries=2)
+    chooser, select = selector(
+        answer, answer, answer, max_tools=2, max_retries=2, on_parsing_failure="error"
+    )
     model = ScriptedChatModel([])
     with pytest.raises(ToolSelectionError) as caught:
         call(create_agent(model, TOOLS, middleware=[select]), GO)
@@ -199,7 +227,16 @@ def test_after_the_last_attempt_the_error_holds_the_answer(
     chooser.assert_done()
 
 
-WITH_WEATHER = ["weather", "translate"]
+@pytest.mark.parametrize(("answer", "problem"), BAD)
+def test_without_on_parsing_failure_all_tools_are_offered(
+    call: Run, answer: Any, problem: str
+) -> None:
+    chooser, select = selector(answer, answer, max_tools=2)
+    model = ScriptedChatModel(["ok"])
+    result = call(create_agent(model, TOOLS, middleware=[select]), GO)
+    assert model.requests[0].tools == ["weather", "mail", "translate"]
+    assert result["messages"][-1].text == "ok"
+    chooser.assert_done()
 
 
 @pytest.mark.parametrize(
@@ -208,6 +245,7 @@ WITH_WEATHER = ["weather", "translate"]
         ("all", ["weather", "mail", "translate"]),
         ("none", ["translate"]),
         (["mail", "translate"], ["mail", "translate"]),
+        (["post", "mail"], ["mail", "translate"]),
         ([], ["translate"]),
         (
             lambda answer: ["weather"] if "no" in answer["raw"].text else [],

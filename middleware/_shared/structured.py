@@ -1,0 +1,36 @@
+"""Structured answers, also of models that only write text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+
+def structured_model(model: Any, schema: dict[str, Any]) -> tuple[Any, bool]:
+    """The model with structured output, or the model itself and False if it has none."""
+    try:
+        return model.with_structured_output(schema, include_raw=True), True
+    except (AttributeError, NotImplementedError):
+        return model, False
+
+
+def structured_answer(answer: Any, brackets: str) -> Any:
+    """The value in an answer, not validated; None if there is none.
+
+    If the model has ignored the structure, the value is read from its text, from the first of the
+    brackets ("{}" or "[]") to the last.
+    """
+    parsed = answer
+    if isinstance(answer, Mapping) and "raw" in answer:
+        parsed, answer = answer.get("parsed"), answer["raw"]
+    if parsed is not None and not isinstance(parsed, BaseMessage):
+        return parsed
+    text = str(getattr(answer, "text", ""))
+    start, end = text.find(brackets[0]), text.rfind(brackets[1])
+    try:
+        return json.loads(text[start : end + 1]) if 0 <= start < end else None
+    except (ValueError, RecursionError):
+        return None

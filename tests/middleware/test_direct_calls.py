@@ -1,0 +1,238 @@
+"""Methods of built-ins are called outside of an agent, as unit tests of products do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Command
+
+from agent_factory import ModelRequest, ModelResponse, ToolCallRequest, ToolRuntime, create_agent
+from agent_factory.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    LLMToolEmulator,
+    LLMToolSelectorMiddleware,
+    ProviderToolSearchMiddleware,
+    SummarizationMiddleware,
+    TodoListMiddleware,
+)
+from agent_factory.testing import ScriptedChatModel
+
+Direct = Callable[..., Any]
+CHAT = [HumanMessage("a", id="1"), AIMessage("b", id="2"), HumanMessage("c", id="3")]
+ANSWER = ModelResponse(result=[AIMessage("answer")])
+
+
+@tool
+def search(query: str) -> str:
+    """Search."""
+    return "found"
+
+
+@tool
+def mail(to: str) -> str:
+    """Mail."""
+    return "sent"
+
+
+@pytest.fixture(params=["sync", "async"])
+def direct(request: Any) -> Direct:
+    """Call a method by its sync name, or await the async variant, with a handler of the same kind.
+
+    Returns the result, and what the handler received.
+    """
+
+    def call(middleware: Any, method: str, given: Any, result: Any = ANSWER) -> Any:
+        received: list[Any] = []
+
+        def handler(inner: Any) -> Any:
+            received.append(inner)
+            return result
+
+        async def ahandler(inner: Any) -> Any:
+            return handler(inner)
+
+        if request.param == "sync":
+            return getattr(middleware, method)(given, handler), received
+        return asyncio.run(getattr(middleware, f"a{method}")(given, ahandler)), received
+
+    return call
+
+
+def summarizing(cls: Any = SummarizationMiddleware, **settings: Any) -> Any:
+    defaults: dict[str, Any] = {"trigger": ("messages", 3), "keep": ("messages", 1)}
+    return cls(ScriptedChatModel(["S"] * 3), **{**defaults, **settings})
+
+
+def before_model(middleware: Any, state: Any, mode: str) -> Any:
+    if mode == "sync":
+        return middleware.before_model(state, None)
+    return asyncio.run(middleware.abefore_model(state, None))
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_before_model_returns_the_shorter_conversation(mode: str) -> None:
+    update = before_model(summarizing(), {"messages": CHAT}, mode)
+    first, summary, last = update["messages"]
+    assert first == RemoveMessage(id=REMOVE_ALL_MESSAGES)
+    assert summary.text.endswith("S")
+    assert summary.additional_kwargs == {"lc_source": "summarization"}
+    assert last == CHAT[2]
+    waiting = summarizing(trigger=("messages", 4))
+    assert before_model(waiting, {"messages": CHAT}, mode) is None
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_before_model_gives_ids_to_messages_and_includes_an_earlier_summary(mode: str) -> None:
+    earlier = HumanMessage("Before.", additional_kwargs={"lc_source": "summarization"})
+    given = [earlier, AIMessage("b"), HumanMessage("c")]
+    update = before_model(summarizing(), {"messages": given}, mode)
+    assert [message.text for message in update["messages"][2:]] == ["c"]
+    assert all(message.id for message in update["messages"])
+    assert given[2].id is None
+
+
+def test_an_agent_summarizes_once_and_in_its_layer_only() -> None:
+    writer = ScriptedChatModel(["S"])
+    middleware = SummarizationMiddleware(writer, trigger=("messages", 3), keep=("messages", 1))
+    agent = create_agent(ScriptedChatModel(["ok"]), middleware=[middleware])
+    assert "before_model" not in str(agent.get_graph().nodes)
+    result = agent.invoke({"messages": CHAT})
+    assert [message.text[-2:] for message in result["messages"]] == ["\nS", "c", "ok"]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_subclass_may_override_before_model_and_call_super(mode: str) -> None:
+    seen: list[Any] = []
+
+    class Audited(SummarizationMiddleware):
+        def before_model(self, state: Any, runtime: Any = None) -> Any:
+            seen.append(super().before_model(state, runtime))
+            return seen[-1]
+
+        async def abefore_model(self, state: Any, runtime: Any = None) -> Any:
+            seen.append(await super().abefore_model(state, runtime))
+            return seen[-1]
+
+    agent: Any = create_agent(ScriptedChatModel(["ok"]), middleware=[summarizing(Audited)])
+    given: Any = {"messages": CHAT}
+    result = agent.invoke(given) if mode == "sync" else asyncio.run(agent.ainvoke(given))
+    assert [update is not None for update in seen] == [True]
+    assert [message.text[-2:] for message in result["messages"]] == ["\nS", "c", "ok"]
+
+
+def request(messages: list[Any], **more: Any) -> ModelRequest[Any]:
+    return ModelRequest(
+        model=FakeListChatModel(responses=[]), messages=messages, tools=[search, mail], **more
+    )
+
+
+def test_the_model_layer_of_a_summary(direct: Direct) -> None:
+    made, (inner,) = direct(summarizing(), "wrap_model_call", request(CHAT))
+    assert made is ANSWER
+    assert [message.text[-1] for message in inner.messages] == ["S", "c"]
+
+
+def test_the_model_layer_of_a_todo_list(direct: Direct) -> None:
+    middleware = TodoListMiddleware(system_prompt="Plan.")
+    made, (inner,) = direct(
+        middleware, "wrap_model_call", request(CHAT, system_prompt="Be kind.", state={})
+    )
+    assert made is ANSWER
+    assert inner.system_prompt == "Be kind.\n\nPlan."
+    assert inner.messages == CHAT
+
+
+def long_history() -> list[Any]:
+    calls: Any = [{"name": "search", "args": {"query": "x"}, "id": "1"}]
+    result = ToolMessage("long " * 500, tool_call_id="1", id="r")
+    return [AIMessage("", tool_calls=calls, id="c"), result, AIMessage("so", id="s"), *CHAT]
+
+
+def test_the_model_layer_of_context_editing(direct: Direct) -> None:
+    middleware = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=50, keep=0)])
+    made, (inner,) = direct(middleware, "wrap_model_call", request(long_history()))
+    assert made is ANSWER
+    assert inner.messages[1].text == "[cleared]"
+
+
+def test_an_edit_changes_the_list_it_is_given_and_returns_it() -> None:
+    messages = long_history()
+    result = messages[1]
+    made = ClearToolUsesEdit(trigger=50, keep=0).apply(
+        messages, count_tokens=lambda some: sum(len(message.text) for message in some)
+    )
+    assert made is messages
+    assert messages[1].text == "[cleared]"
+    assert result.text != "[cleared]"
+
+
+def test_the_model_layer_of_tool_selection(direct: Direct) -> None:
+    chooser = ScriptedChatModel([[{"name": "ToolSelection", "args": {"tools": ["mail"]}}]])
+    middleware = LLMToolSelectorMiddleware(model=chooser)
+    made, (inner,) = direct(middleware, "wrap_model_call", request(CHAT))
+    assert made is ANSWER
+    assert inner.tools == [mail]
+
+
+def test_the_model_layer_of_provider_tool_search(direct: Direct) -> None:
+    middleware = ProviderToolSearchMiddleware(provider="openai")
+    made, (inner,) = direct(middleware, "wrap_model_call", request(CHAT))
+    assert made is ANSWER
+    assert inner.tools[-1] == {"type": "tool_search"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "expected"),
+    [
+        (None, "invented"),
+        (["search"], "invented"),
+        ([search], "invented"),
+        (["other"], "real"),
+        ([], "real"),
+    ],
+)
+def test_the_tool_layer_of_the_emulator(direct: Direct, tools: Any, expected: str) -> None:
+    middleware = LLMToolEmulator(tools=tools, model=ScriptedChatModel(["invented"]))
+    call: Any = {"name": "search", "args": {"query": "x"}, "id": "1", "type": "tool_call"}
+    given: Any = ToolCallRequest(tool_call=call, tool=search, state={}, runtime=None)  # type: ignore[arg-type]
+    made, _ = direct(middleware, "wrap_tool_call", given, ToolMessage("real", tool_call_id="1"))
+    assert made.text == expected
+
+
+@pytest.mark.parametrize("state", [{}, {"messages": []}, {"messages": CHAT}])
+def test_the_tool_of_a_todo_list(state: Any) -> None:
+    write_todos: Any = TodoListMiddleware().tools[0]
+    runtime: Any = ToolRuntime(
+        state=state, context=None, config={}, stream_writer=print, tool_call_id="1", store=None
+    )
+    todos = [{"content": "x", "status": "pending"}]
+    for made in (
+        write_todos.func(todos=todos, runtime=runtime),
+        asyncio.run(write_todos.coroutine(todos=todos, runtime=runtime)),
+        write_todos.invoke({"todos": todos, "runtime": runtime}),
+    ):
+        assert isinstance(made, Command)
+        assert made.update is not None
+        assert made.update["todos"] == todos
+        assert made.update["messages"][0].tool_call_id == "1"
+
+
+def test_attributes_have_the_names_and_types_that_langchain_gives_them() -> None:
+    model = FakeListChatModel(responses=[])
+    edit = ClearToolUsesEdit()
+    assert ContextEditingMiddleware(edits=(edit,)).edits == [edit]
+    assert LLMToolSelectorMiddleware().always_include == []
+    assert LLMToolSelectorMiddleware(always_include=("search",)).always_include == ["search"]
+    emulator = LLMToolEmulator(tools=[search, "mail"], model=model)
+    assert (emulator.emulate_all, emulator.tools_to_emulate) == (False, {"search", "mail"})
+    emulator = LLMToolEmulator()
+    assert (emulator.emulate_all, emulator.tools_to_emulate) == (True, set())
+    assert SummarizationMiddleware(model).summarizer is None
