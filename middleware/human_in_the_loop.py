@@ -302,7 +302,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """Ask about a call without a decision; report an edit to the model."""
         call, messages = request.tool_call, request.state["messages"]
         original = original_of(call, messages)
-        if not was_decided(call, messages, self.name) and self._needs_review(request):
+        # In per_call mode each decision is made here, so that none can be on record.
+        decided = self.interrupt_mode == "batched" and was_decided(call, messages, self.name)
+        if not decided and self._needs_review(request):
             config = self._review_config(request)
             decision = ask(
                 ToolApprovalRequest(

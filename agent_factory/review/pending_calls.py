@@ -9,7 +9,7 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.types import Interrupt, StateSnapshot
 
-from agent_factory.state.history import answers_of, last_turn
+from agent_factory.state.history import DECIDED, answers_of, last_turn
 from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
 
@@ -30,9 +30,6 @@ Decision = Mapping[str, Any]
 `{"type": "reject", "message": ...}` or `{"type": "respond", "message": ...}`."""
 
 ALL: tuple[Allowed, ...] = ("approve", "edit", "reject", "respond")
-
-METADATA_KEY = "review"
-"""Key in the response metadata of the model's message that holds decisions until all are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,7 @@ def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
 
 def recorded_decisions(pending: Pending) -> dict[str, Decision]:
     """The decisions recorded at the current stop, by the id of their call."""
-    record = pending.message.response_metadata.get(METADATA_KEY, {}) if pending.message else {}
+    record = pending.message.response_metadata.get(DECIDED, {}) if pending.message else {}
     return dict(record["decisions"]) if record.get("at") == pending.next[0] else {}
 
 
@@ -139,7 +136,7 @@ def with_decisions(pending: Pending, decisions: Mapping[str, Decision]) -> AIMes
     """The model's message with these decisions recorded; those of earlier stops are dropped."""
     assert pending.message is not None  # The calls to decide about belong to a message.
     record = {"at": pending.next[0], "decisions": dict(decisions)}
-    metadata = {**pending.message.response_metadata, METADATA_KEY: record}
+    metadata = {**pending.message.response_metadata, DECIDED: record}
     return pending.message.model_copy(update={"response_metadata": metadata})
 
 

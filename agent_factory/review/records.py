@@ -1,6 +1,10 @@
 """Records of reviewed tool calls, kept in the response metadata of the message that made them.
 
-Response metadata is stored with the thread and is not sent to a provider.
+Response metadata is stored with the thread and is not sent to a provider. An agent drops records
+that a model returns.
+
+- `REVIEWED`: the ids of the calls that were decided about, by the name of the reviewer.
+- `EDITED`: the calls as the model made them, by id, where a reviewer replaced them.
 """
 
 from __future__ import annotations
@@ -15,11 +19,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langgraph.types import Command
 
-REVIEWED = "reviewed_calls"
-"""Metadata key: the ids of the calls that were decided about, by the name of the reviewer."""
-
-EDITED = "edited_calls"
-"""Metadata key: the calls as the model made them, by id, where a reviewer replaced them."""
+from agent_factory.state.history import EDITED, REVIEWED
 
 REJECTED = (
     "A reviewer rejected this call of {name}, so it did not run. Do not make it again unless the "

@@ -48,6 +48,7 @@ from agent_factory.state.history import (
     last_turn,
     no_repair,
     repair,
+    without_records,
 )
 from agent_factory.state.schema import RETRIES
 from agent_factory.state.updates import UpdateMerger
@@ -203,7 +204,8 @@ class ModelNode(Runnable[Any, Any]):
         response = outcome.response
         if self._layers:
             response = self._reader.finish(response, retries)
-        update: dict[str, Any] = {"messages": [*history_update, *response.result]}
+        messages = map(without_records, response.result)  # type: ignore[arg-type]  # messages, all
+        update: dict[str, Any] = {"messages": [*history_update, *messages]}
         answer, stale = response.structured_response, state.get("structured_response")
         # None is written too: the answer of an earlier call must not stay.
         if answer is not None or stale is not None or self._spec.response_format is not None:

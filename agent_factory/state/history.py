@@ -20,6 +20,12 @@ from agent_factory.structured_output.strategies import EXPLANATION
 UNANSWERED = "Error: this call has no result: it did not run, or was stopped before it ended."
 """Content of the tool message that answers a call without a result."""
 
+REVIEWED, EDITED, DECIDED = "reviewed_calls", "edited_calls", "review"
+"""Keys in the response metadata of a model's message: records of reviews of its calls.
+
+Only middleware and `agent_factory.review` write them: those that a model returns are dropped.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Repair:
@@ -33,6 +39,15 @@ def call_ids(message: AIMessage) -> list[str]:
     """Return the ids of the tool calls that need an answer, including invalid tool calls."""
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     return [call["id"] for call in calls if call["id"]]
+
+
+def without_records(message: AnyMessage) -> AnyMessage:
+    """Return the message of a model without records of reviews, which it cannot have written."""
+    records = message.response_metadata.keys() & {REVIEWED, EDITED, DECIDED}
+    if not records:
+        return message
+    kept = {k: v for k, v in message.response_metadata.items() if k not in records}
+    return message.model_copy(update={"response_metadata": kept})
 
 
 def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[AnyMessage]]:
