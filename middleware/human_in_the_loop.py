@@ -27,6 +27,7 @@ from agent_factory.review.records import (
     original_of,
     split_decisions,
     was_decided,
+    with_distinct_ids,
     with_notice,
     with_review,
     write_notice,
@@ -260,6 +261,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if self.interrupt_mode != "batched":
             return None
         message, tail = last_turn(state["messages"])
+        # A hook may have written calls that share an id: each needs its own decision.
+        message = message and with_distinct_ids(message)
         requests = []
         for call in unanswered(message, tail):
             if call["name"] not in self.interrupt_on:

@@ -20,6 +20,7 @@ from langchain_core.messages.tool import ToolCall
 from langgraph.types import Command
 
 from agent_factory.state.history import EDITED, REVIEWED
+from agent_factory.state.history import with_distinct_ids as with_distinct_ids
 
 REJECTED = (
     "A reviewer rejected this call of {name}, so it did not run. Do not make it again unless the "

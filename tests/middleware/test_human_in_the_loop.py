@@ -64,11 +64,17 @@ SEND = tool_call("send", "s", to="Ann")
 DELETE = tool_call("delete", "d", number=1)
 
 
-def agent_with(*steps: Any, interrupt_on: Any = None, more: Any = (), **settings: Any) -> Any:
+def agent_with(
+    *steps: Any, interrupt_on: Any = None, more: Any = (), fused: bool = False, **settings: Any
+) -> Any:
     mailbox, model = Mailbox(), ScriptedChatModel(steps)
     review = HumanInTheLoopMiddleware(interrupt_on or {"send": True, "delete": True}, **settings)
     agent = create_agent(
-        model, mailbox.tools(), middleware=[review, *more], checkpointer=InMemorySaver()
+        model,
+        mailbox.tools(),
+        middleware=[review, *more],
+        checkpointer=InMemorySaver(),
+        fused=fused,
     )
     return agent, mailbox, model
 
@@ -575,6 +581,49 @@ def test_a_message_of_a_hook_claims_nothing_in_per_call_mode(go: Go) -> None:
     agent, mailbox, _ = agent_with("hello", "done", more=[Writes()], interrupt_mode="per_call")
     assert go(agent, "Write to Ann")["__interrupt__"]
     assert mailbox.ran == []
+
+
+TWINS = [tool_call("send", "s", to="Ann"), tool_call("send", "s", to="Bob")]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_calls_with_one_id_are_decided_about_separately(go: Go, fused: bool) -> None:
+    agent, mailbox, _ = agent_with([*TWINS, DELETE], "done", fused=fused)
+    (asked,) = go(agent, "Write to both")["__interrupt__"]
+    assert [r["args"] for r in asked.value["action_requests"]] == [
+        {"to": "Ann"},
+        {"to": "Bob"},
+        {"number": 1},
+    ]
+    result = go(agent, decided(REJECT, edit("send", to="Cid"), APPROVE))
+    assert sorted(mailbox.ran) == [("delete", 1), ("send", "Cid")]
+    first, second, _ = result["messages"][1].tool_calls
+    assert (first["id"], first["args"]) == ("s", {"to": "Ann"})
+    assert answers(result)["s"].status == "error"
+    assert answers(result)[second["id"]].text.startswith("sent to Cid")
+
+
+def test_per_call_calls_with_one_id_are_decided_about_separately(go: Go) -> None:
+    agent, mailbox, _ = agent_with(TWINS, "done", interrupt_mode="per_call")
+    one, other = asked_by_call(go(agent, "Write to both")).values()
+    decisions = {one.id: APPROVE, other.id: REJECT}
+    result = go(agent, Command(resume=decisions))
+    assert mailbox.ran == [("send", one.value["action_request"]["args"]["to"])]
+    assert sorted(a.status for a in answers(result).values()) == ["error", "success"]
+
+
+def test_calls_with_one_id_that_a_hook_writes_are_decided_about_separately(go: Go) -> None:
+    class Writes(AgentMiddleware[Any, Any]):
+        def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+            last = state["messages"][-1]
+            twins = AIMessage("", id=last.id, tool_calls=TWINS)
+            return {"messages": [twins]} if last.text == "hello" else None
+
+    agent, mailbox, _ = agent_with("hello", "done", more=[Writes()])
+    go(agent, "Write to both")
+    result = go(agent, decided(REJECT, APPROVE))
+    assert mailbox.ran == [("send", "Bob")]
+    assert sorted(a.status for a in answers(result).values()) == ["error", "success"]
 
 
 # --- configuration ------------------------------------------------------------------------------
