@@ -204,8 +204,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         interrupt_on: For each tool, True to review its calls with all four decisions allowed,
             False not to review them, or an `InterruptOnConfig`. Other tools are not reviewed.
         description_prefix: First line of the description of a call without a `description`.
-        edit_notice: What the model reads with the result of an edited call. `{original_name}`,
-            `{original_args}`, `{name}` and `{args}` in it are filled in.
+        edit_notice: What the model reads with the result of an edited call; None for nothing.
+            `{original_name}`, `{original_args}`, `{name}` and `{args}` in it are filled in.
         interrupt_mode: "batched": one interrupt for all calls of a turn, a `HITLRequest`, resumed
             with a `HITLResponse`, before any of them runs. "per_call": an interrupt for each call,
             a `ToolApprovalRequest`, resumed with a `Decision` by interrupt id, in any order, while
@@ -230,7 +230,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         interrupt_on: Mapping[str, bool | InterruptOnConfig],
         *,
         description_prefix: str = "Tool execution requires approval",
-        edit_notice: str = DEFAULT_EDIT_NOTICE,
+        edit_notice: str | None = DEFAULT_EDIT_NOTICE,
         interrupt_mode: Literal["batched", "per_call"] = "batched",
         name: str | None = None,
     ) -> None:
@@ -240,10 +240,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 f"interrupt_on must be a dict with names of tools as keys, got {interrupt_on!r}. "
                 "Pass {'send_email': True}."
             )
-        if not isinstance(description_prefix, str) or not isinstance(edit_notice, str):
+        if not isinstance(description_prefix, str):
+            raise ValueError(f"description_prefix must be a string, got {description_prefix!r}.")
+        if edit_notice is not None and not isinstance(edit_notice, str):
             raise ValueError(
-                f"description_prefix and edit_notice must be strings, got {description_prefix!r} "
-                f"and {edit_notice!r}."
+                f"edit_notice must be a string or None, got {edit_notice!r}. Pass None to report "
+                "no edits to the model."
             )
         check_choice("interrupt_mode", interrupt_mode, ("batched", "per_call"))
         self.interrupt_on = {
@@ -255,6 +257,17 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.description_prefix = description_prefix
         self.edit_notice = edit_notice
         self.interrupt_mode = interrupt_mode
+        ordering = self.ordering
+        if any("edit" in config["allowed_decisions"] for config in self.interrupt_on.values()):
+            ordering = replace(ordering, writes=(*ordering.writes, "tool_calls"))
+        if interrupt_mode == "per_call":
+            # A limit further in would refuse calls after people have decided about them.
+            ordering = replace(ordering, after=(*ordering.after, "ToolCallLimitMiddleware"))
+            own = HumanInTheLoopMiddleware
+            hooks = (type(self).after_model, type(self).aafter_model)
+            if hooks == (own.after_model, own.aafter_model):
+                self.unused = (*self.unused, "after_model")
+        self.ordering = ordering
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """In batched mode: ask about all calls of the turn at once, and apply the decisions."""
@@ -328,7 +341,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     tools[request.tool.name] = request.tool
                 request = replace(request, tool_call=edit, tool=tools.get(edit["name"]))
         result: ToolMessage | Command[Any] = yield request
-        if original is not None:
+        if original is not None and self.edit_notice is not None:
             notice = write_notice(self.edit_notice, original, request.tool_call)
             result = with_notice(result, call["id"], notice)
         return result

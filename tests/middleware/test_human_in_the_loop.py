@@ -14,8 +14,15 @@ from langgraph.errors import is_invalid_resume
 from langgraph.types import Command, interrupt
 from pydantic import ValidationError
 
-from agent_factory import AgentMiddleware, ToolCallRequest, create_agent, hook_config
-from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory import (
+    AgentMiddleware,
+    Ordering,
+    ToolCallRequest,
+    create_agent,
+    hook_config,
+    warnings_of,
+)
+from agent_factory.middleware import HumanInTheLoopMiddleware, ToolCallLimitMiddleware
 from agent_factory.testing import ScriptedChatModel
 
 Go = Callable[..., Any]
@@ -169,6 +176,17 @@ def test_the_edit_notice_can_be_customized(go: Go) -> None:
     result = go(agent, decided(edit("delete", number=2)))
     expected = 'delete {"number": 2} for send {"to": "{name}"} {else}'
     assert answers(result)["s"].text == f"deleted 2\n\n{expected}"
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_an_edit_notice_of_none_reports_nothing(go: Go, mode: Any) -> None:
+    agent, mailbox, model = agent_with([SEND], "done", edit_notice=None, interrupt_mode=mode)
+    go(agent, "Write to Ann")
+    change = edit("send", to="Bob")
+    result = go(agent, decided(change) if mode == "batched" else Command(resume=change))
+    assert mailbox.ran == [("send", "Bob")]
+    assert answers(result)["s"].text == "sent to Bob"
+    assert [m.type for m in model.requests[1].messages] == ["human", "ai", "tool"]
 
 
 def test_an_edit_is_not_reported_again_when_its_id_recurs(go: Go) -> None:
@@ -626,6 +644,130 @@ def test_calls_with_one_id_that_a_hook_writes_are_decided_about_separately(go: G
     assert sorted(a.status for a in answers(result).values()) == ["error", "success"]
 
 
+# --- order --------------------------------------------------------------------------------------
+
+
+class Judges(AgentMiddleware[Any, Any]):
+    """Judges tool calls around the tool."""
+
+    ordering = Ordering(reads=("tool_calls",))
+
+    def around_tool(self, request: ToolCallRequest) -> Any:
+        return (yield request)
+
+
+class JudgesEarly(Judges):
+    """Judges tool calls after the model as well."""
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+
+EDITS: Any = {"send": True, "delete": {"allowed_decisions": ["approve"]}}
+NO_EDITS: Any = {"send": {"allowed_decisions": ["approve", "reject"]}}
+
+
+@pytest.mark.parametrize(
+    ("judge", "outer", "mode", "interrupt_on", "misses_the_edit"),
+    [
+        (Judges, True, "per_call", EDITS, True),
+        (Judges, False, "per_call", EDITS, False),
+        (JudgesEarly, True, "per_call", EDITS, True),
+        (JudgesEarly, False, "per_call", EDITS, True),
+        (Judges, True, "batched", EDITS, False),
+        (Judges, False, "batched", EDITS, False),
+        (JudgesEarly, True, "batched", EDITS, False),
+        (JudgesEarly, False, "batched", EDITS, True),
+        (Judges, True, "per_call", NO_EDITS, False),
+        (JudgesEarly, False, "batched", NO_EDITS, False),
+    ],
+)
+def test_a_build_warns_of_middleware_that_judge_a_call_before_it_is_edited(
+    judge: Any, outer: bool, mode: Any, interrupt_on: Any, misses_the_edit: bool
+) -> None:
+    review = HumanInTheLoopMiddleware(interrupt_on, interrupt_mode=mode)
+    stack = [judge(), review] if outer else [review, judge()]
+    warnings = warnings_of(
+        create_agent(
+            ScriptedChatModel([]),
+            Mailbox().tools(),
+            middleware=stack,
+            checkpointer=InMemorySaver(),
+        )
+    )
+    assert [(w.code, w.subject) for w in warnings] == (
+        [("AF206", judge.__name__)] if misses_the_edit else []
+    )
+
+
+class Rewrites(AgentMiddleware[Any, Any]):
+    ordering = Ordering(writes=("tool_calls",))
+
+    def around_tool(self, request: ToolCallRequest) -> Any:
+        return (yield request)
+
+
+@pytest.mark.parametrize("outer", [True, False])
+def test_per_call_a_reviewer_sees_what_outer_layers_change_and_not_what_inner_ones_do(
+    outer: bool,
+) -> None:
+    review = HumanInTheLoopMiddleware({"send": True}, interrupt_mode="per_call")
+    agent = create_agent(
+        ScriptedChatModel([]),
+        Mailbox().tools(),
+        middleware=[Rewrites(), review] if outer else [review, Rewrites()],
+        checkpointer=InMemorySaver(),
+    )
+    assert [w.code for w in warnings_of(agent)] == ([] if outer else ["AF206"])
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_a_subclass_may_extend_the_hook(go: Go, mode: Any) -> None:
+    class Counts(HumanInTheLoopMiddleware):
+        seen = 0
+
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            self.seen += 1
+            return super().after_model(state, runtime)
+
+    review = Counts({"send": True}, interrupt_mode=mode)
+    model = ScriptedChatModel([[SEND], "done"])
+    agent = create_agent(
+        model, Mailbox().tools(), middleware=[review], checkpointer=InMemorySaver()
+    )
+    assert go(agent, "Write to Ann")["__interrupt__"]
+    assert review.seen == 1
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+@pytest.mark.parametrize("limit_first", [True, False])
+def test_a_call_over_a_limit_is_not_shown_to_a_reviewer_in_the_recommended_order(
+    go: Go, mode: Any, limit_first: bool
+) -> None:
+    """Per call, a limit must be further out; in batched mode both orders do."""
+    mailbox = Mailbox()
+    review = HumanInTheLoopMiddleware({"send": True}, interrupt_mode=mode)
+    limit = ToolCallLimitMiddleware(thread_limit=1)
+    second = tool_call("send", "t", to="Bob")
+    agent = create_agent(
+        ScriptedChatModel([[SEND, second], [SEND], "done"]),
+        mailbox.tools(),
+        middleware=[limit, review] if limit_first else [review, limit],
+        checkpointer=InMemorySaver(),
+    )
+    asked = go(agent, "Write to both")["__interrupt__"]
+    if mode == "batched":  # the second call runs if the first is rejected
+        assert len(asked[0].value["action_requests"]) == 2
+        result = go(agent, decided(APPROVE, APPROVE))
+        assert warnings_of(agent) == ()
+    else:
+        assert len(asked) == (1 if limit_first else 2)
+        result = go(agent, Command(resume={i.id: APPROVE for i in asked}))
+        assert [w.code for w in warnings_of(agent)] == ([] if limit_first else ["AF204"])
+    assert "__interrupt__" not in result  # the last call is over the limit in any case
+    assert mailbox.ran == [("send", "Ann")]
+
+
 # --- configuration ------------------------------------------------------------------------------
 
 
@@ -653,8 +795,8 @@ async def awhen(request: Any) -> bool:
         ({"interrupt_on": {"send": {"when": True}}}, "must be a plain function of the ToolCall"),
         ({"interrupt_on": {"send": {"args_schema": "x"}}}, "must be a JSON schema, a dict"),
         ({"interrupt_mode": "each"}, "interrupt_mode must be 'batched' or 'per_call'"),
-        ({"edit_notice": None}, "must be strings"),
-        ({"description_prefix": 3}, "must be strings"),
+        ({"edit_notice": 3}, "edit_notice must be a string or None, got 3. Pass None"),
+        ({"description_prefix": 3}, "description_prefix must be a string, got 3"),
     ],
 )
 def test_an_invalid_configuration_raises(arguments: dict[str, Any], problem: str) -> None:
