@@ -75,9 +75,15 @@ class Action(TypedDict):
 
 
 class ActionRequest(Action):
-    """A call that waits for a decision, with a description of what the reviewer should know."""
+    """A call that waits for a decision.
+
+    Attributes:
+        description: What the reviewer should know.
+        tool_call_id: The id of the call.
+    """
 
     description: str
+    tool_call_id: str | None
 
 
 class ReviewConfig(TypedDict):
@@ -358,7 +364,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             description = f"{self.description_prefix}\n\nTool: {call['name']}\nArgs: {args}"
         elif not isinstance(description, str):
             description = description(call, request.state, request.runtime)
-        return ActionRequest(name=call["name"], args=call["args"], description=description)
+        return ActionRequest(
+            name=call["name"],
+            args=call["args"],
+            description=description,
+            tool_call_id=call["id"],
+        )
 
     def _review_config(self, request: ToolCallRequest) -> ReviewConfig:
         name = request.tool_call["name"]

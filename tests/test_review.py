@@ -111,6 +111,60 @@ def test_two_identical_calls_are_distinguished(act: Act) -> None:
     assert said(result)["b"] == "paid 1"
 
 
+def test_identical_calls_of_which_some_are_reviewed_are_told_apart_by_id(act: Act) -> None:
+    alike = [{"name": "pay", "args": {"euros": 1}, "id": id_} for id_ in ("a", "b")]
+    till = Till()
+    only_b = {"when": lambda request: request.tool_call["id"] == "b"}
+    agent = asked(till, alike, "Done.", on=only_b)
+    assert [call.id for call in act("pending", agent).calls] == ["b"]
+    result = act("reject", agent, "no", "b")
+    assert said(result) == {"a": "paid 1", "b": "no"}
+
+
+def test_a_review_by_langchains_middleware_is_matched_by_name_and_arguments(act: Act) -> None:
+    theirs = pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
+    till = Till()
+    agent = create_agent(
+        ScriptedChatModel([wish(1, 2), "Done."]),
+        [till.pay],
+        middleware=[theirs.middleware.HumanInTheLoopMiddleware({"pay": True})],
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    assert [call.id for call in act("pending", agent).calls] == ["call_1", "call_2"]
+    act("decide", agent, {"call_1": {"type": "reject"}, "call_2": {"type": "approve"}})
+    assert till.done == [2]
+
+
+def test_calls_of_parallel_subagents_with_one_id_are_told_apart(act: Act) -> None:
+    till = Till()
+
+    def clerk() -> Any:
+        return create_agent(
+            ScriptedChatModel([wish(1), "Paid."]),
+            [till.pay],
+            middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode="per_call")],
+            ignore=["AF211"],
+        )
+
+    clerks = [clerk(), clerk()]
+
+    def ask_clerk(number: int) -> str:
+        """Give a clerk something to do."""
+        given: Any = {"messages": [("user", "Pay!")]}
+        return str(clerks[number].invoke(given)["messages"][-1].text)
+
+    calls = [{"name": "ask_clerk", "args": {"number": n}, "id": f"outer_{n}"} for n in (0, 1)]
+    agent = create_agent(
+        ScriptedChatModel([calls, "Done."]), [ask_clerk], checkpointer=InMemorySaver()
+    )
+    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    one, other = act("pending", agent).calls
+    assert one.id != other.id
+    act("decide", agent, {one.id: {"type": "approve"}, other.id: {"type": "reject"}})
+    assert till.done == [1]
+
+
 def test_all_calls_are_approved_at_once(act: Act, mode: Any) -> None:
     till = Till()
     agent = asked(till, wish(1, 2), "Done.", mode=mode)

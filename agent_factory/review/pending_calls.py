@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -37,8 +38,9 @@ class PendingCall:
     """A tool call, or another question, that waits for a decision.
 
     Args:
-        id: The id of the call. A question that belongs to no call has the id of its interrupt. A
-            call of a nested agent has the id of its interrupt and its position.
+        id: The id of the call. A question that belongs to no call has the id of its interrupt, and
+            so has a call of a nested agent whose id is not unique. A call that a nested agent asks
+            about in one batch with others has the id of the interrupt and its position.
         name: The tool; for the question of a hook, the node of the hook.
         args: The arguments.
         kind: Why it waits.
@@ -116,14 +118,17 @@ def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
         tail=tuple(tail),
         finished=any(task.result is not None for task in snapshot.tasks),
     )
+    calls: Iterable[PendingCall]
     if any(task.interrupts for task in snapshot.tasks):
         calls = _interrupted_calls(snapshot, topology, turn)
     else:
         calls = _stopped_calls(topology, turn)
     decisions = recorded_decisions(turn)
-    return replace(
-        turn, calls=tuple(replace(call, decision=decisions.get(call.id)) for call in calls)
-    )
+    calls = [replace(call, decision=decisions.get(call.id)) for call in calls]
+    # The calls of nested agents that run in parallel may share ids.
+    times = Counter(call.id for call in calls)
+    calls = [replace(call, id=call.interrupt_id) if times[call.id] > 1 else call for call in calls]
+    return replace(turn, calls=tuple(calls))
 
 
 def recorded_decisions(pending: Pending) -> dict[str, Decision]:
@@ -178,9 +183,10 @@ def _interrupted_calls(
                 left = list(own_calls)
                 reviewed = zip(value["action_requests"], value["review_configs"], strict=True)
                 for position, (action, config) in enumerate(reviewed):
-                    # The request names no ids: calls are matched by name and arguments, in order.
-                    asked = (action["name"], action["args"])
-                    call = next((c for c in left if (c["name"], c["args"]) == asked), None)
+                    # LangChain's request names no ids: calls are matched by name and arguments.
+                    by = ("id",) if "tool_call_id" in action else ("name", "args")
+                    asked = {"id": action.get("tool_call_id"), **action}
+                    call = next((c for c in left if all(c[k] == asked[k] for k in by)), None)
                     if call:
                         left.remove(call)
                     id_ = str(call["id"]) if call else f"{interrupt.id}/{position}"

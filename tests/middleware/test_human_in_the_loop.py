@@ -111,11 +111,13 @@ def test_all_calls_of_a_turn_are_asked_about_in_one_interrupt(go: Go) -> None:
             {
                 "name": "send",
                 "args": {"to": "Ann"},
+                "tool_call_id": "s",
                 "description": 'Please look\n\nTool: send\nArgs: {"to": "Ann"}',
             },
             {
                 "name": "delete",
                 "args": {"number": 1},
+                "tool_call_id": "d",
                 "description": 'Please look\n\nTool: delete\nArgs: {"number": 1}',
             },
         ],
@@ -407,6 +409,7 @@ def test_per_call_every_call_has_a_separate_interrupt(go: Go) -> None:
         "action_request": {
             "name": "delete",
             "args": {"number": 1},
+            "tool_call_id": "d",
             "description": 'Tool execution requires approval\n\nTool: delete\nArgs: {"number": 1}',
         },
         "review_config": {
