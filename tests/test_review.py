@@ -9,7 +9,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 
 from agent_factory import AgentMiddleware, AgentState, create_agent, review
 from agent_factory.middleware import HumanInTheLoopMiddleware
@@ -262,6 +262,69 @@ def test_a_decision_that_is_not_allowed_raises_and_the_thread_stays_paused(
     with pytest.raises(review.DecisionNotAllowed, match=r"pay \('call_1'\).*Allowed: approve\."):
         act("reject", agent)
     assert act("pending", agent).open
+
+
+def test_a_decision_that_is_given_again_does_not_apply_to_the_next_review(
+    act: Act, mode: Any
+) -> None:
+    till = Till()
+    agent = asked(till, wish(1), wish(2), "Done.", mode=mode)
+    act("approve", agent, "call_1")
+    for again in ("call_1", act("pending", agent).calls[0].interrupt_id[::-1]):
+        with pytest.raises(review.UnknownCall, match=r"is not a pending call\. Pending: 'call_2'"):
+            act("approve", agent, again)
+    assert till.done == [1]
+    assert [call.id for call in act("pending", agent).open] == ["call_2"]
+
+
+def test_an_answer_by_interrupt_id_that_is_given_again_does_not_answer_the_next_review(
+    call: Any, mode: Any
+) -> None:
+    till = Till()
+    agent = asked(till, wish(1), wish(2), "Done.", mode=mode)
+    (first,) = agent.get_state(THREAD).interrupts
+    approval = {"type": "approve"}
+    answer = {first.id: {"decisions": [approval]} if mode == "batched" else approval}
+    for _ in range(2):
+        call(agent, Command(resume=answer), THREAD)
+        assert till.done == [1]
+    assert [c.id for c in review.pending(agent, THREAD).open] == ["call_2"]
+
+
+def test_a_digest_names_one_call_even_if_the_model_repeats_its_id(act: Act, mode: Any) -> None:
+    till = Till()
+    same = [{"name": "pay", "args": {"euros": 1}, "id": "0"}]
+    agent = asked(till, same, same, "Done.", mode=mode)
+    (first,) = act("pending", agent).calls
+    act("approve", agent, first.digest)
+    (second,) = act("pending", agent).calls
+    assert (second.id, second.args) == (first.id, first.args)
+    assert second.digest != first.digest
+    with pytest.raises(review.UnknownCall):
+        act("approve", agent, first.digest)
+    assert till.done == [1]
+    act("decide", agent, {second.digest: {"type": "approve"}})
+    assert till.done == [1, 1]
+    assert goes_on(agent)
+
+
+def test_a_digest_stays_while_other_calls_are_decided(act: Act, mode: Any) -> None:
+    till = Till()
+    agent = asked(till, wish(1, 2), "Done.", mode=mode)
+    one, two = sorted(act("pending", agent).calls, key=lambda call: call.id)
+    act("approve", agent, one.digest)
+    act("reject", agent, None, two.digest)
+    assert till.done == [1]
+    assert goes_on(agent)
+
+
+def test_the_id_of_an_interrupt_about_several_calls_names_none_of_them(act: Act) -> None:
+    till = Till()
+    agent = asked(till, wish(1, 2), "Done.")
+    one, _ = act("pending", agent).calls
+    with pytest.raises(review.UnknownCall, match=r"asks about 2 calls"):
+        act("approve", agent, one.interrupt_id)
+    assert till.done == []
 
 
 def test_an_interrupt_in_a_tool_is_answered_with_any_value(act: Act) -> None:

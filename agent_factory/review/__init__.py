@@ -87,7 +87,8 @@ def approve(agent: Any, config: RunnableConfig, call_id: str | None = None, **op
     Args:
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
-        call_id: The call; None for all that are open.
+        call_id: The id or the digest of the call; None for all that are open, which may be others
+            than those a person has seen.
         **options: Passed to the agent's `invoke`, for example `context`.
 
     Returns:
@@ -139,7 +140,7 @@ def reject(
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
         message: What the model reads; None for a text that says that a reviewer rejected the call.
-        call_id: The call; None for all that are open.
+        call_id: As in `approve`.
         **options: Passed to the agent's `invoke`.
 
     Returns:
@@ -180,7 +181,7 @@ def edit(
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
         args: All arguments of the call.
-        call_id: The call; may be None if only one is open.
+        call_id: The id or the digest of the call; may be None if only one is open.
         name: Another tool; None keeps the tool.
         **options: Passed to the agent's `invoke`.
 
@@ -220,7 +221,8 @@ def respond(
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
         answer: A string; for an `interrupt()`, any value it accepts.
-        call_id: The call, or the id of an interrupt; may be None if only one is open.
+        call_id: The id or the digest of the call, or the id of an interrupt; may be None if only
+            one is open.
         **options: Passed to the agent's `invoke`.
 
     Returns:
@@ -248,8 +250,8 @@ def decide(
     Args:
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
-        decisions: For the id of each call, a decision as HumanInTheLoopMiddleware takes it, such
-            as `{"type": "reject", "message": "Too much."}`.
+        decisions: For the id or the digest of each call, a decision as HumanInTheLoopMiddleware
+            takes it, such as `{"type": "reject", "message": "Too much."}`.
         **options: Passed to the agent's `invoke`.
 
     Returns:

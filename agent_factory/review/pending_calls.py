@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
@@ -50,6 +52,9 @@ class PendingCall:
         interrupt_id: The id of the interrupt, if there is one. Several calls may share it.
         decision: The decision made so far, while other calls are still open.
         batched: Whether the interrupt asks about all calls of a turn together.
+        digest: A string that names this call and what is asked about it, and nothing that the
+            thread waits for later, even if a model gives an id again. The actions take it in place
+            of the id.
     """
 
     id: str
@@ -61,6 +66,7 @@ class PendingCall:
     interrupt_id: str = ""
     decision: Decision | None = None
     batched: bool = field(default=False, repr=False)
+    digest: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +134,23 @@ def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
     # The calls of nested agents that run in parallel may share ids.
     times = Counter(call.id for call in calls)
     calls = [replace(call, id=call.interrupt_id) if times[call.id] > 1 else call for call in calls]
-    return replace(turn, calls=tuple(calls))
+    return replace(turn, calls=tuple(replace(call, digest=_digest(call, turn)) for call in calls))
+
+
+def _digest(call: PendingCall, turn: Pending) -> str:
+    # An interrupt gets another id when a decision about a call of its batch is recorded, the
+    # message that made the call does not.
+    message = turn.message
+    source = {c["id"]: message.id for c in message.tool_calls} if message is not None else {}
+    parts = [
+        source.get(call.id, call.interrupt_id),
+        call.id,
+        call.name,
+        call.args,
+        call.kind,
+        call.question,
+    ]
+    return sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def recorded_decisions(pending: Pending) -> dict[str, Decision]:

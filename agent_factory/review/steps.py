@@ -169,9 +169,13 @@ def plan_input(input: Any) -> StepPlanner:
 
 def _find(pending: Pending, call_id: str) -> PendingCall:
     for call in pending.calls:
-        if call_id in (call.id, call.interrupt_id):
+        if call_id in (call.id, call.digest):
             return call
-    raise UnknownCall(repr(call_id), "is not a pending call.", _list_pending(pending))
+    asked = [call for call in pending.calls if call_id == call.interrupt_id]
+    if len(asked) == 1:
+        return asked[0]
+    reason = f"asks about {len(asked)} calls." if asked else "is not a pending call."
+    raise UnknownCall(repr(call_id), reason, _list_pending(pending))
 
 
 def _list_pending(pending: Pending) -> str:
@@ -183,7 +187,8 @@ def plan_decisions(
     pending: Pending, topology: Topology | None, new: Mapping[str, Decision]
 ) -> Step:
     """Plan decisions about several calls, by the ids of the calls."""
-    checked = {id_: _validated(_find(pending, id_), decision) for id_, decision in new.items()}
+    found = [(_find(pending, id_), decision) for id_, decision in new.items()]
+    checked = {call.id: _validated(call, decision) for call, decision in found}
     decisions = {**recorded_decisions(pending), **checked}
     if pending.asks:
         return _plan_answers(pending, topology, decisions)
