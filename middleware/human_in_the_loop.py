@@ -19,7 +19,7 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.types import Command
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from typing_extensions import TypedDict
 
 from agent_factory import AgentMiddleware, AgentState, Flow, Ordering, ToolCallRequest
@@ -33,7 +33,7 @@ from agent_factory.review.records import (
     write_notice,
 )
 
-from ._shared.interrupts import ask
+from ._shared.interrupts import answer_model, ask
 from ._shared.messages import last_turn, unanswered
 from ._shared.validation import check_choice
 
@@ -300,14 +300,11 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 requests.append(request)
         if message is None or not requests:
             return None
-        configs = [self._review_config(request) for request in requests]
-        answer = ask(
+        answer = _ask_reviewer(
             HITLRequest(
                 action_requests=[self._action_request(request) for request in requests],
-                review_configs=configs,
-            ),
-            Annotated[HITLResponse, AfterValidator(partial(check_response, configs))],
-            title="HITLResponse",
+                review_configs=[self._review_config(request) for request in requests],
+            )
         )
         calls = [request.tool_call for request in requests]
         edits, results = split_decisions(zip(calls, answer["decisions"], strict=True))
@@ -327,15 +324,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         # In per_call mode each decision is made here, so that none can be on record.
         decided = self.interrupt_mode == "batched" and was_decided(call, messages, self.name)
         if not decided and self._needs_review(request):
-            config = self._review_config(request)
-            decision = ask(
+            decision = _ask_reviewer(
                 ToolApprovalRequest(
                     tool_call_id=call["id"],
                     action_request=self._action_request(request),
-                    review_config=config,
-                ),
-                Annotated[Decision, AfterValidator(partial(_check_allowed, config))],
-                title="Decision",
+                    review_config=self._review_config(request),
+                )
             )
             edits, results = split_decisions([(call, decision)])
             if results:
@@ -378,6 +372,42 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if "args_schema" in config:
             review["args_schema"] = config["args_schema"]
         return review
+
+
+def interrupt(request: HITLRequest | ToolApprovalRequest) -> Any:
+    """Interrupt the run with a request, and return the answer. Tests may patch this function."""
+    schema, title = _answer_schema(request)
+    return ask(request, schema, title=title)
+
+
+def _ask_reviewer(request: HITLRequest | ToolApprovalRequest) -> Any:
+    return answer_model(*_answer_schema(request)).model_validate(interrupt(request)).root
+
+
+def _answer_schema(request: HITLRequest | ToolApprovalRequest) -> tuple[Any, str]:
+    """The type of a valid answer, and its name in errors."""
+    if "action_requests" in request:
+        configs, key, schema = request["review_configs"], "decisions", HITLResponse
+        expected = '{"decisions": [...]}, with a decision for each of '
+        check = partial(check_response, configs)
+    else:
+        configs, key, schema = [request["review_config"]], "type", Decision
+        expected = 'a decision, such as {"type": "approve"}, about '
+        check = partial(_check_allowed, configs[0])
+
+    def check_shape(answer: Any) -> Any:
+        if isinstance(answer, Mapping) and key in answer:
+            return answer
+        names = ", ".join(config["action_name"] for config in configs)
+        examples: Any = [{"type": config["allowed_decisions"][0]} for config in configs]
+        example = json.dumps({"decisions": examples} if key == "decisions" else examples[0])
+        raise ValueError(
+            f"the answer must be {expected}{names}, got {type(answer).__name__} ({answer!r}). "
+            f"Write Command(resume={{interrupt.id: {example}}})."
+        )
+
+    checked = Annotated[schema, AfterValidator(check), BeforeValidator(check_shape)]
+    return checked, "HITLResponse" if key == "decisions" else "Decision"
 
 
 def check_response(configs: Sequence[ReviewConfig], response: HITLResponse) -> HITLResponse:

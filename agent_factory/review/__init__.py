@@ -60,7 +60,7 @@ __all__ = [
 
 
 def pending(agent: Any, config: RunnableConfig) -> Pending:
-    """What a paused thread waits for; falsy if the thread is not paused.
+    """What a paused thread waits for; falsy if the thread is not paused, or does not exist yet.
 
     Args:
         agent: An agent with a checkpointer.
@@ -95,8 +95,8 @@ def approve(agent: Any, config: RunnableConfig, call_id: str | None = None, **op
         What the agent's `invoke` returns; the state of the thread if it still waits for decisions.
 
     Raises:
-        ReviewError: The thread is not paused, no pending call has this id, or the call may not be
-            approved.
+        ReviewError: The thread does not exist or is not paused, no pending call has this id, or
+            the call may not be approved.
 
     >>> from langgraph.checkpoint.memory import InMemorySaver
     >>> from agent_factory import create_agent
@@ -288,7 +288,8 @@ def add_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) ->
     Raises:
         ArgumentError: The input is not a message and has no messages.
         NothingPending: The thread is not paused; use `invoke` for a new message.
-        NoThread: The agent has no checkpointer, or the config has no `thread_id`.
+        NoThread: The agent has no checkpointer, the config has no `thread_id`, or the thread does
+            not exist.
     """
     return apply(agent, config, plan_input(input), options)
 

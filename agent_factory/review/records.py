@@ -60,6 +60,10 @@ def with_review(
     """The message with a record of its review, and with the edited calls in place."""
     originals = {call["id"]: call for call in message.tool_calls if call["id"] in edits}
     metadata = message.response_metadata
+    record: dict[str, Any] = {
+        REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: list(decided)},
+        EDITED: {**originals, **metadata.get(EDITED, {})},
+    }
     content: Any = message.content
     if isinstance(content, list):
         content = list(content)
@@ -76,11 +80,7 @@ def with_review(
         update={
             "tool_calls": [edits.get(call["id"], call) for call in message.tool_calls],
             "content": content,
-            "response_metadata": {
-                **metadata,
-                REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: list(decided)},
-                EDITED: {**originals, **metadata.get(EDITED, {})},
-            },
+            "response_metadata": {**metadata, **{k: v for k, v in record.items() if v}},
         }
     )
 

@@ -93,7 +93,7 @@ class DecideTogether(ReviewError):
 
 
 class NoThread(ReviewError):
-    """The agent has no checkpointer, or the config has no `thread_id`."""
+    """The agent has no checkpointer, the config no `thread_id`, or the thread no checkpoint."""
 
     code = "AF335"
 
@@ -321,7 +321,16 @@ def _apply(
     get_state, update_state, invoke = (getattr(agent, prefix + name) for name in methods)
 
     def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
-        pending = read_pending((yield get_state(config)), topology)
+        snapshot = yield get_state(config)
+        if snapshot.metadata is None:
+            ids = config["configurable"]
+            where = f" {ids['checkpoint_id']!r}" if ids.get("checkpoint_id") else ""
+            raise NoThread(
+                f"thread {ids['thread_id']!r}",
+                f"does not exist: the checkpointer has no checkpoint{where} of it.",
+                "Check the config, or start the thread with invoke().",
+            )
+        pending = read_pending(snapshot, topology)
         if not pending:
             raise NothingPending(
                 "the thread", "is not paused: its run has ended.", "Use invoke() for the next turn."
@@ -373,10 +382,11 @@ def thread_config(agent: Any, config: RunnableConfig) -> RunnableConfig:
             "must have a checkpointer; without one it keeps no threads.",
             "Build it with create_agent(..., checkpointer=InMemorySaver()).",
         )
+    hint = "Pass {'configurable': {'thread_id': '1'}}."
+    if not isinstance(config, Mapping):
+        raise NoThread("config", f"must be a dict with a thread_id, got {describe(config)}.", hint)
     bound = (agent.config or {}).get("configurable", {})
-    configurable = {**bound, **config.get("configurable", {})}
-    if "thread_id" not in configurable:
-        raise NoThread(
-            "config", "must have a thread_id.", "Pass {'configurable': {'thread_id': '1'}}."
-        )
+    configurable = {**bound, **(config.get("configurable") or {})}
+    if configurable.get("thread_id") in (None, ""):
+        raise NoThread("config", f"must have a thread_id, got {describe(config)}.", hint)
     return {**config, "configurable": configurable}

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import is_invalid_resume
+from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
 from pydantic import ValidationError
 
@@ -307,9 +309,15 @@ WRONG_RESPONSES = [
         "valid dictionary",
     ),
     ({"decisions": [{"type": "respond"}, APPROVE]}, "message"),
-    ({"decision": [APPROVE, APPROVE]}, "decisions"),
-    ([APPROVE, APPROVE], "valid dictionary"),
-    ("approve", "valid dictionary"),
+    ({"decision": [APPROVE, APPROVE]}, r"decisions.*got dict \(\{'decision'"),
+    (
+        [APPROVE, APPROVE],
+        r"the answer must be .* with a decision for each of send, delete, got list \(\[\{'type'.*"
+        r'Write Command\(resume=\{interrupt\.id: \{"decisions": \[\{"type": "approve"\}, \{"type"',
+    ),
+    ("approve", r"got str \('approve'\)"),
+    (True, r"got bool \(True\)"),
+    (APPROVE, r'must be \{"decisions": \[\.\.\.\]\}, with .* got dict \('),
 ]
 
 
@@ -391,6 +399,81 @@ def test_an_edited_message_is_not_streamed_a_second_time(
 def test_a_run_without_tool_calls_is_unchanged(go: Go) -> None:
     agent, _, _ = agent_with("hello")
     assert [m.text for m in go(agent, "hi")["messages"]] == ["hi", "hello"]
+
+
+# --- without a run ------------------------------------------------------------------------------
+
+SECOND = tool_call("send", "t", to="Bob")
+
+
+def reviewed(calls: list[Any], *decisions: Any, review: Any = None) -> tuple[Any, list[Any]]:
+    """What the hook returns, called by itself with a patched `interrupt`, and what it asked."""
+    asked: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        asked.append(request)
+        return {"decisions": list(decisions)}
+
+    review = review or HumanInTheLoopMiddleware({"send": True})
+    state: Any = {"messages": [HumanMessage("hi"), AIMessage("", tool_calls=calls, id="m")]}
+    with patch("agent_factory.middleware.human_in_the_loop.interrupt", side_effect=answer):
+        return review.after_model(state, Runtime()), asked
+
+
+@pytest.mark.parametrize(
+    ("calls", "decisions", "runs", "results"),
+    [
+        ([SEND], [APPROVE], [("send", {"to": "Ann"})], []),
+        ([SEND], [edit("delete", number=2)], [("delete", {"number": 2})], []),
+        (
+            [SEND],
+            [{"type": "reject", "message": "No."}],
+            [("send", {"to": "Ann"})],
+            [("s", "No.", "send", "error")],
+        ),
+        (
+            [SEND],
+            [{"type": "respond", "message": "Done."}],
+            [("send", {"to": "Ann"})],
+            [("s", "Done.", "send", "success")],
+        ),
+        (
+            [DELETE, SEND, SECOND],
+            [edit("send", to="Cid"), {"type": "respond", "message": "Done."}],
+            [("delete", {"number": 1}), ("send", {"to": "Cid"}), ("send", {"to": "Bob"})],
+            [("t", "Done.", "send", "success")],
+        ),
+    ],
+)
+def test_the_hook_can_be_tested_by_itself_with_a_patched_interrupt(
+    calls: Any, decisions: Any, runs: Any, results: Any
+) -> None:
+    update, (request,) = reviewed(calls, *decisions)
+    assert list(update) == ["messages"]
+    message, *given = update["messages"]
+    assert (message.id, [(c["name"], c["args"]) for c in message.tool_calls]) == ("m", runs)
+    assert [(m.tool_call_id, m.text, m.name, m.status) for m in given] == results
+    assert [r["name"] for r in request["action_requests"]] == ["send"] * len(decisions)
+
+
+@pytest.mark.parametrize("calls", [[], [DELETE]])
+def test_a_patched_interrupt_is_not_called_where_nothing_needs_a_review(calls: Any) -> None:
+    assert reviewed(calls) == (None, [])
+
+
+def test_an_invalid_answer_of_a_patched_interrupt_raises() -> None:
+    with pytest.raises(ValueError, match="for HITLResponse"):
+        reviewed([SEND], {"type": "dance"})
+
+
+def test_a_subclass_that_calls_super_can_be_tested_by_itself() -> None:
+    class Notes(HumanInTheLoopMiddleware):
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            update = super().after_model(state, runtime)
+            return {**(update or {}), "note": "seen"}
+
+    update, _ = reviewed([SEND], APPROVE, review=Notes({"send": True}))
+    assert (len(update["messages"]), update["note"]) == (1, "seen")
 
 
 # --- per call -----------------------------------------------------------------------------------
@@ -482,9 +565,13 @@ def test_per_call_an_edit_to_an_unknown_tool_is_reported_to_the_model(go: Go) ->
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ("approve", "valid dictionary"),
+        (
+            "approve",
+            r"must be a decision, .* about send, got str \('approve'\)\. "
+            r'Write Command\(resume=\{interrupt\.id: \{"type": "approve"\}\}\)',
+        ),
         ({"type": "accept"}, "'accept'"),
-        ({"decisions": [APPROVE]}, "Unable to extract tag"),
+        ({"decisions": [APPROVE]}, r"must be a decision, .* about send, got dict \(\{'decisions'"),
         (REJECT, "'reject' is not allowed for send; allowed: approve, edit"),
         ({"type": "edit", "edited_action": {"name": "send"}}, "args"),
     ],
