@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -325,6 +326,76 @@ def test_the_id_of_an_interrupt_about_several_calls_names_none_of_them(act: Act)
     with pytest.raises(review.UnknownCall, match=r"asks about 2 calls"):
         act("approve", agent, one.interrupt_id)
     assert till.done == []
+
+
+@pytest.fixture(params=["sync", "async"])
+def stream(request: pytest.FixtureRequest) -> Act:
+    """Stream a thread as a user interface does: a new message, or an action with `stream=True`."""
+
+    def sync(agent: Any, action: str, *args: Any, **options: Any) -> list[Any]:
+        return list(getattr(review, action)(agent, THREAD, *args, stream=True, **options))
+
+    async def gather(agent: Any, action: str, *args: Any, **options: Any) -> list[Any]:
+        act = getattr(review, f"a{action}")
+        return [part async for part in await act(agent, THREAD, *args, stream=True, **options)]
+
+    def a(*args: Any, **options: Any) -> list[Any]:
+        return asyncio.run(gather(*args, **options))
+
+    return sync if request.param == "sync" else a
+
+
+def test_a_streamed_run_is_decided_about_and_streams_on(stream: Act, mode: Any) -> None:
+    till = Till()
+    agent = asked(till, wish(1), wish(2), "Done.", mode=mode)
+    parts = stream(agent, "approve", "call_1", stream_mode="updates")
+    nodes = [node for part in parts for node in part]
+    assert "tools" in nodes
+    assert nodes[-1] == "__interrupt__"
+    parts = stream(agent, "reject", "Enough.", stream_mode=["messages", "values"])
+    assert "".join(m[0].text for kind, m in parts if kind == "messages")[-5:] == "Done."
+    assert till.done == [1]
+    assert goes_on(agent)
+
+
+def test_an_action_that_runs_nothing_streams_nothing(stream: Act) -> None:
+    till = Till()
+    agent = asked(till, wish(1, 2), "Done.", on=False, interrupt_before=["tools"])
+    assert stream(agent, "approve", "call_1", stream_mode="updates") == []
+    parts = stream(agent, "edit", {"euros": 3}, "call_2", stream_mode="updates")
+    assert sorted(till.done) == [1, 3]
+    assert any("tools" in part for part in parts)
+    assert goes_on(agent)
+
+
+@pytest.mark.parametrize(
+    ("action", "more", "done"),
+    [
+        ("decide", ({"call_1": {"type": "approve"}},), [1]),
+        ("respond", ("paid in cash",), []),
+        ("add_input", ("Stop!",), []),
+        ("edit", ({"euros": 5},), [5]),
+    ],
+)
+def test_every_action_streams(
+    stream: Act, mode: Any, action: str, more: Any, done: list[int]
+) -> None:
+    till = Till()
+    agent = asked(till, wish(1), "Done.", mode=mode)
+    parts = stream(agent, action, *more, stream_mode="values")
+    assert parts[-1]["messages"][-1].text == "Done."
+    assert till.done == done
+    assert goes_on(agent)
+
+
+def test_an_earlier_review_is_decided_differently_in_a_stream(mode: Any) -> None:
+    till = Till()
+    agent = asked(till, wish(1), "Done.", "Well.", mode=mode)
+    moment = agent.get_state(THREAD).config
+    review.approve(agent, THREAD)
+    parts = list(review.reject(agent, moment, "No!", stream=True, stream_mode="values"))
+    assert parts[-1]["messages"][-1].text == "Well."
+    assert till.done == [1]
 
 
 def test_an_interrupt_in_a_tool_is_answered_with_any_value(act: Act) -> None:

@@ -89,10 +89,14 @@ def approve(agent: Any, config: RunnableConfig, call_id: str | None = None, **op
         config: A config with the `thread_id`.
         call_id: The id or the digest of the call; None for all that are open, which may be others
             than those a person has seen.
-        **options: Passed to the agent's `invoke`, for example `context`.
+        **options: Passed to the agent's `invoke`, for example `context`. With `stream=True` the
+            run is streamed instead, and they are passed to the agent's `stream`, for example
+            `stream_mode`.
 
     Returns:
         What the agent's `invoke` returns; the state of the thread if it still waits for decisions.
+        With `stream=True`, the iterator that the agent's `stream` returns; it has no parts if the
+        thread still waits. `await aapprove(..., stream=True)` returns an async iterator.
 
     Raises:
         ReviewError: The thread does not exist or is not paused, no pending call has this id, or
@@ -141,7 +145,7 @@ def reject(
         config: A config with the `thread_id`.
         message: What the model reads; None for a text that says that a reviewer rejected the call.
         call_id: As in `approve`.
-        **options: Passed to the agent's `invoke`.
+        **options: As in `approve`.
 
     Returns:
         As `approve`.
@@ -183,7 +187,7 @@ def edit(
         args: All arguments of the call.
         call_id: The id or the digest of the call; may be None if only one is open.
         name: Another tool; None keeps the tool.
-        **options: Passed to the agent's `invoke`.
+        **options: As in `approve`.
 
     Returns:
         As `approve`.
@@ -223,7 +227,7 @@ def respond(
         answer: A string; for an `interrupt()`, any value it accepts.
         call_id: The id or the digest of the call, or the id of an interrupt; may be None if only
             one is open.
-        **options: Passed to the agent's `invoke`.
+        **options: As in `approve`.
 
     Returns:
         As `approve`.
@@ -252,7 +256,7 @@ def decide(
         config: A config with the `thread_id`.
         decisions: For the id or the digest of each call, a decision as HumanInTheLoopMiddleware
             takes it, such as `{"type": "reject", "message": "Too much."}`.
-        **options: Passed to the agent's `invoke`.
+        **options: As in `approve`.
 
     Returns:
         As `approve`.
@@ -280,10 +284,10 @@ def add_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) ->
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
         input: A string, a message, a list of messages, or an input of the agent with `messages`.
-        **options: Passed to the agent's `invoke`.
+        **options: As in `approve`.
 
     Returns:
-        What the agent's `invoke` returns.
+        As `approve`.
 
     Raises:
         ArgumentError: The input is not a message and has no messages.

@@ -5,7 +5,7 @@ A planner turns decisions into a step, a value; `apply` writes it and invokes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -293,11 +293,14 @@ def _node_before(topology: Topology | None, node: str, *, calls_left: bool) -> s
 
 # Applying
 
+_STREAM_OPTIONS = frozenset(("output_keys", "stream_mode", "subgraphs", "version"))
+"""Options that say which parts a stream has, and nothing about the run."""
+
 
 def apply(
     agent: Any, config: RunnableConfig, planner: StepPlanner, options: Mapping[str, Any]
 ) -> Any:
-    """Plan a step from what the thread waits for, write it, and invoke the agent."""
+    """Plan a step from what the thread waits for, write it, and invoke or stream the agent."""
     return run(_apply(agent, "", config, planner, options), identity)
 
 
@@ -316,6 +319,8 @@ def _apply(
     options: Mapping[str, Any],
 ) -> Flow[Any]:
     """Yield what the agent's methods return, awaitable if their prefix is "a"."""
+    streams = options.get("stream", False)
+    options = {name: value for name, value in options.items() if name != "stream"}
     config, topology = thread_config(agent, config), topology_or_none(agent)
     methods = ("get_state", "update_state", "invoke")
     get_state, update_state, invoke = (getattr(agent, prefix + name) for name in methods)
@@ -347,17 +352,27 @@ def _apply(
             # run up to the interrupt.
             yield update_state(config, None, COPY_BRANCH)
             config = _latest(config)
-            yield invoke(None, config, **options)
+            of_run = {k: v for k, v in options.items() if not streams or k not in _STREAM_OPTIONS}
+            yield invoke(None, config, **of_run)
             _, step = yield from plan(config)
     written = config
     for update, node in step.writes:
         written = yield update_state(written, update, node)
     if step.writes:
         config = _latest(config)
+    if streams and step.runs:
+        return getattr(agent, f"{prefix}stream")(step.input, config, **options)
+    if streams:
+        return _no_parts() if prefix else iter(())
     if not step.runs:
         snapshot = yield get_state(config)
         return snapshot.values
     return (yield invoke(step.input, config, **options))
+
+
+async def _no_parts() -> AsyncIterator[Any]:
+    for part in ():
+        yield part
 
 
 def topology_or_none(agent: Any) -> Topology | None:
