@@ -384,30 +384,34 @@ def _ask_reviewer(request: HITLRequest | ToolApprovalRequest) -> Any:
     return answer_model(*_answer_schema(request)).model_validate(interrupt(request)).root
 
 
-def _answer_schema(request: HITLRequest | ToolApprovalRequest) -> tuple[Any, str]:
+def _answer_schema(request: Any) -> tuple[Any, str]:
     """The type of a valid answer, and its name in errors."""
-    if "action_requests" in request:
-        configs, key, schema = request["review_configs"], "decisions", HITLResponse
-        expected = '{"decisions": [...]}, with a decision for each of '
-        check = partial(check_response, configs)
-    else:
-        configs, key, schema = [request["review_config"]], "type", Decision
-        expected = 'a decision, such as {"type": "approve"}, about '
-        check = partial(_check_allowed, configs[0])
+    batched = "action_requests" in request
+    configs = request["review_configs"] if batched else [request["review_config"]]
+    key = "decisions" if batched else "type"
+    names = ", ".join(config["action_name"] for config in configs)
 
     def check_shape(answer: Any) -> Any:
         if isinstance(answer, Mapping) and key in answer:
             return answer
-        names = ", ".join(config["action_name"] for config in configs)
-        examples: Any = [{"type": config["allowed_decisions"][0]} for config in configs]
-        example = json.dumps({"decisions": examples} if key == "decisions" else examples[0])
+        examples = [{"type": config["allowed_decisions"][0]} for config in configs]
+        if batched:
+            expected = f'{{"decisions": [...]}}, with a decision for each of {names}'
+            example = json.dumps({"decisions": examples})
+        else:
+            expected = f'a decision, such as {{"type": "approve"}}, about {names}'
+            example = json.dumps(examples[0])
         raise ValueError(
-            f"the answer must be {expected}{names}, got {type(answer).__name__} ({answer!r}). "
+            f"the answer must be {expected}, got {type(answer).__name__} ({answer!r}). "
             f"Write Command(resume={{interrupt.id: {example}}})."
         )
 
-    checked = Annotated[schema, AfterValidator(check), BeforeValidator(check_shape)]
-    return checked, "HITLResponse" if key == "decisions" else "Decision"
+    shape = BeforeValidator(check_shape)
+    if batched:
+        check = AfterValidator(partial(check_response, configs))
+        return Annotated[HITLResponse, check, shape], "HITLResponse"
+    check = AfterValidator(partial(_check_allowed, configs[0]))
+    return Annotated[Decision, check, shape], "Decision"
 
 
 def check_response(configs: Sequence[ReviewConfig], response: HITLResponse) -> HITLResponse:

@@ -25,7 +25,7 @@ def agent_tool(agent: Any, *, name: str | None = None, description: str) -> Base
 
     An interrupt inside of the subagent, such as a review, pauses the thread of the outer agent. It
     is answered there, with `Command(resume=...)` or `agent_factory.review`, and the subagent goes
-    on where it was. Each call is a conversation of its own, also if several run in parallel.
+    on where it was. Each call is a separate conversation, also if several run in parallel.
 
     Args:
         agent: A compiled agent. It needs no checkpointer: the thread of the outer agent keeps its

@@ -371,8 +371,8 @@ def _apply(
 
 
 async def _no_parts() -> AsyncIterator[Any]:
-    for part in ():
-        yield part
+    return
+    yield  # makes it a generator
 
 
 def topology_or_none(agent: Any) -> Topology | None:
