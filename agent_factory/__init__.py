@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from agent_factory.hooks.flows import run as run
     from agent_factory.hooks.flows import then as then
     from agent_factory.hooks.ordering import Ordering as Ordering
+    from agent_factory.prebuilt.agent_tool import agent_tool as agent_tool
     from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
@@ -96,7 +97,7 @@ HOMES = {
     ),
     "agent_factory.hooks.flows": "Flow Invoke Sleep arun run then",
     "agent_factory.hooks.ordering": "Ordering",
-    "agent_factory.prebuilt": "ValidationNode create_react_agent",
+    "agent_factory.prebuilt": "ValidationNode agent_tool create_react_agent",
     "agent_factory.state.channels": "DeltaMessages",
     "agent_factory.tools.tool_node": "ToolCallRecorder ToolNode tools_condition",
     "agent_factory.topology": "Topology",

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from agent_factory import create_agent
+from agent_factory import agent_tool, create_agent
 from agent_factory.middleware import HumanInTheLoopMiddleware
 from agent_factory.testing import ScriptedChatModel
 
@@ -42,11 +42,9 @@ def main() -> None:
         ignore=["AF211"],  # the warning that it has no checkpointer
     )
 
-    def ask_billing(request: str) -> str:
-        """Ask the billing department to do something."""
-        result = billing.invoke({"messages": [{"role": "user", "content": request}]})
-        return str(result["messages"][-1].text)
-
+    ask_billing = agent_tool(
+        billing, name="ask_billing", description="Ask the billing department to do something."
+    )
     agent = create_agent(
         ScriptedChatModel(FRONT_DESK), [ask_billing], checkpointer=InMemorySaver(), name="front"
     )

@@ -19,7 +19,7 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from langgraph.types import Command
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from typing_extensions import TypedDict
 
 from agent_factory import AgentMiddleware, AgentState, Flow, Ordering, ToolCallRequest
@@ -27,12 +27,13 @@ from agent_factory.review.records import (
     original_of,
     split_decisions,
     was_decided,
+    with_distinct_ids,
     with_notice,
     with_review,
     write_notice,
 )
 
-from ._shared.interrupts import ask
+from ._shared.interrupts import answer_model, ask
 from ._shared.messages import last_turn, unanswered
 from ._shared.validation import check_choice
 
@@ -74,9 +75,15 @@ class Action(TypedDict):
 
 
 class ActionRequest(Action):
-    """A call that waits for a decision, with a description of what the reviewer should know."""
+    """A call that waits for a decision.
+
+    Attributes:
+        description: What the reviewer should know.
+        tool_call_id: The id of the call.
+    """
 
     description: str
+    tool_call_id: str | None
 
 
 class ReviewConfig(TypedDict):
@@ -203,8 +210,8 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         interrupt_on: For each tool, True to review its calls with all four decisions allowed,
             False not to review them, or an `InterruptOnConfig`. Other tools are not reviewed.
         description_prefix: First line of the description of a call without a `description`.
-        edit_notice: What the model reads with the result of an edited call. `{original_name}`,
-            `{original_args}`, `{name}` and `{args}` in it are filled in.
+        edit_notice: What the model reads with the result of an edited call; None for nothing.
+            `{original_name}`, `{original_args}`, `{name}` and `{args}` in it are filled in.
         interrupt_mode: "batched": one interrupt for all calls of a turn, a `HITLRequest`, resumed
             with a `HITLResponse`, before any of them runs. "per_call": an interrupt for each call,
             a `ToolApprovalRequest`, resumed with a `Decision` by interrupt id, in any order, while
@@ -229,7 +236,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         interrupt_on: Mapping[str, bool | InterruptOnConfig],
         *,
         description_prefix: str = "Tool execution requires approval",
-        edit_notice: str = DEFAULT_EDIT_NOTICE,
+        edit_notice: str | None = DEFAULT_EDIT_NOTICE,
         interrupt_mode: Literal["batched", "per_call"] = "batched",
         name: str | None = None,
     ) -> None:
@@ -239,10 +246,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 f"interrupt_on must be a dict with names of tools as keys, got {interrupt_on!r}. "
                 "Pass {'send_email': True}."
             )
-        if not isinstance(description_prefix, str) or not isinstance(edit_notice, str):
+        if not isinstance(description_prefix, str):
+            raise ValueError(f"description_prefix must be a string, got {description_prefix!r}.")
+        if edit_notice is not None and not isinstance(edit_notice, str):
             raise ValueError(
-                f"description_prefix and edit_notice must be strings, got {description_prefix!r} "
-                f"and {edit_notice!r}."
+                f"edit_notice must be a string or None, got {edit_notice!r}. Pass None to report "
+                "no edits to the model."
             )
         check_choice("interrupt_mode", interrupt_mode, ("batched", "per_call"))
         self.interrupt_on = {
@@ -254,12 +263,25 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         self.description_prefix = description_prefix
         self.edit_notice = edit_notice
         self.interrupt_mode = interrupt_mode
+        ordering = self.ordering
+        if any("edit" in config["allowed_decisions"] for config in self.interrupt_on.values()):
+            ordering = replace(ordering, writes=(*ordering.writes, "tool_calls"))
+        if interrupt_mode == "per_call":
+            # A limit further in would refuse calls after people have decided about them.
+            ordering = replace(ordering, after=(*ordering.after, "ToolCallLimitMiddleware"))
+            own = HumanInTheLoopMiddleware
+            hooks = (type(self).after_model, type(self).aafter_model)
+            if hooks == (own.after_model, own.aafter_model):
+                self.unused = (*self.unused, "after_model")
+        self.ordering = ordering
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """In batched mode: ask about all calls of the turn at once, and apply the decisions."""
         if self.interrupt_mode != "batched":
             return None
         message, tail = last_turn(state["messages"])
+        # A hook may have written calls that share an id: each needs its own decision.
+        message = message and with_distinct_ids(message)
         requests = []
         for call in unanswered(message, tail):
             if call["name"] not in self.interrupt_on:
@@ -278,14 +300,11 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 requests.append(request)
         if message is None or not requests:
             return None
-        configs = [self._review_config(request) for request in requests]
-        answer = ask(
+        answer = _ask_reviewer(
             HITLRequest(
                 action_requests=[self._action_request(request) for request in requests],
-                review_configs=configs,
-            ),
-            Annotated[HITLResponse, AfterValidator(partial(check_response, configs))],
-            title="HITLResponse",
+                review_configs=[self._review_config(request) for request in requests],
+            )
         )
         calls = [request.tool_call for request in requests]
         edits, results = split_decisions(zip(calls, answer["decisions"], strict=True))
@@ -302,16 +321,15 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """Ask about a call without a decision; report an edit to the model."""
         call, messages = request.tool_call, request.state["messages"]
         original = original_of(call, messages)
-        if not was_decided(call, messages, self.name) and self._needs_review(request):
-            config = self._review_config(request)
-            decision = ask(
+        # In per_call mode each decision is made here, so that none can be on record.
+        decided = self.interrupt_mode == "batched" and was_decided(call, messages, self.name)
+        if not decided and self._needs_review(request):
+            decision = _ask_reviewer(
                 ToolApprovalRequest(
                     tool_call_id=call["id"],
                     action_request=self._action_request(request),
-                    review_config=config,
-                ),
-                Annotated[Decision, AfterValidator(partial(_check_allowed, config))],
-                title="Decision",
+                    review_config=self._review_config(request),
+                )
             )
             edits, results = split_decisions([(call, decision)])
             if results:
@@ -323,7 +341,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     tools[request.tool.name] = request.tool
                 request = replace(request, tool_call=edit, tool=tools.get(edit["name"]))
         result: ToolMessage | Command[Any] = yield request
-        if original is not None:
+        if original is not None and self.edit_notice is not None:
             notice = write_notice(self.edit_notice, original, request.tool_call)
             result = with_notice(result, call["id"], notice)
         return result
@@ -340,7 +358,12 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             description = f"{self.description_prefix}\n\nTool: {call['name']}\nArgs: {args}"
         elif not isinstance(description, str):
             description = description(call, request.state, request.runtime)
-        return ActionRequest(name=call["name"], args=call["args"], description=description)
+        return ActionRequest(
+            name=call["name"],
+            args=call["args"],
+            description=description,
+            tool_call_id=call["id"],
+        )
 
     def _review_config(self, request: ToolCallRequest) -> ReviewConfig:
         name = request.tool_call["name"]
@@ -349,6 +372,46 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if "args_schema" in config:
             review["args_schema"] = config["args_schema"]
         return review
+
+
+def interrupt(request: HITLRequest | ToolApprovalRequest) -> Any:
+    """Interrupt the run with a request, and return the answer. Tests may patch this function."""
+    schema, title = _answer_schema(request)
+    return ask(request, schema, title=title)
+
+
+def _ask_reviewer(request: HITLRequest | ToolApprovalRequest) -> Any:
+    return answer_model(*_answer_schema(request)).model_validate(interrupt(request)).root
+
+
+def _answer_schema(request: Any) -> tuple[Any, str]:
+    """The type of a valid answer, and its name in errors."""
+    batched = "action_requests" in request
+    configs = request["review_configs"] if batched else [request["review_config"]]
+    key = "decisions" if batched else "type"
+    names = ", ".join(config["action_name"] for config in configs)
+
+    def check_shape(answer: Any) -> Any:
+        if isinstance(answer, Mapping) and key in answer:
+            return answer
+        examples = [{"type": config["allowed_decisions"][0]} for config in configs]
+        if batched:
+            expected = f'{{"decisions": [...]}}, with a decision for each of {names}'
+            example = json.dumps({"decisions": examples})
+        else:
+            expected = f'a decision, such as {{"type": "approve"}}, about {names}'
+            example = json.dumps(examples[0])
+        raise ValueError(
+            f"the answer must be {expected}, got {type(answer).__name__} ({answer!r}). "
+            f"Write Command(resume={{interrupt.id: {example}}})."
+        )
+
+    shape = BeforeValidator(check_shape)
+    if batched:
+        check = AfterValidator(partial(check_response, configs))
+        return Annotated[HITLResponse, check, shape], "HITLResponse"
+    check = AfterValidator(partial(_check_allowed, configs[0]))
+    return Annotated[Decision, check, shape], "Decision"
 
 
 def check_response(configs: Sequence[ReviewConfig], response: HITLResponse) -> HITLResponse:

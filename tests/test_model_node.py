@@ -308,6 +308,27 @@ def test_a_call_without_an_id_gets_one_so_that_it_can_be_answered(call: Any) -> 
     assert len(set(asked)) == 2
 
 
+def test_calls_that_share_an_id_get_distinct_ids_in_every_form(call: Any) -> None:
+    blocks = [
+        {"type": "tool_use", "id": "1", "name": "add", "input": {"a": n, "b": 1}} for n in (1, 2)
+    ]
+    openai = {"type": "function_call", "id": "f", "call_id": "1", "name": "add", "arguments": "{}"}
+    calls = [{"name": "add", "args": block["input"], "id": "1"} for block in blocks]
+    other = {"name": "add", "args": {"a": 0, "b": 0}, "id": "1_2"}
+    message = AIMessage([*blocks, openai, "text"], tool_calls=[*calls, other])
+    model = ScriptedChatModel([message, "done"])
+    answer = call(create_agent(model, [add]), {"messages": "hi"})["messages"]
+    assert [c["id"] for c in answer[1].tool_calls] == ["1", "1_3", "1_2"]
+    assert [b["id"] for b in answer[1].content[:2]] == ["1", "1_3"]
+    assert answer[1].content[2:] == [openai, "text"]
+    assert [(m.tool_call_id, m.text) for m in answer[2:5]] == [
+        ("1", "2"),
+        ("1_3", "3"),
+        ("1_2", "0"),
+    ]
+    assert message.tool_calls[1]["id"] == "1"
+
+
 def test_an_invalid_call_without_an_id_is_answered_too(call: Any) -> None:
     broken: Any = {"name": "add", "args": "{a:", "id": None, "error": "no JSON"}
     model = ScriptedChatModel([AIMessage("", invalid_tool_calls=[broken]), "Sorry."])

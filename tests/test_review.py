@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 
 from agent_factory import AgentMiddleware, AgentState, create_agent, review
 from agent_factory.middleware import HumanInTheLoopMiddleware
@@ -111,6 +112,60 @@ def test_two_identical_calls_are_distinguished(act: Act) -> None:
     assert said(result)["b"] == "paid 1"
 
 
+def test_identical_calls_of_which_some_are_reviewed_are_told_apart_by_id(act: Act) -> None:
+    alike = [{"name": "pay", "args": {"euros": 1}, "id": id_} for id_ in ("a", "b")]
+    till = Till()
+    only_b = {"when": lambda request: request.tool_call["id"] == "b"}
+    agent = asked(till, alike, "Done.", on=only_b)
+    assert [call.id for call in act("pending", agent).calls] == ["b"]
+    result = act("reject", agent, "no", "b")
+    assert said(result) == {"a": "paid 1", "b": "no"}
+
+
+def test_a_review_by_langchains_middleware_is_matched_by_name_and_arguments(act: Act) -> None:
+    theirs = pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
+    till = Till()
+    agent = create_agent(
+        ScriptedChatModel([wish(1, 2), "Done."]),
+        [till.pay],
+        middleware=[theirs.middleware.HumanInTheLoopMiddleware({"pay": True})],
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    assert [call.id for call in act("pending", agent).calls] == ["call_1", "call_2"]
+    act("decide", agent, {"call_1": {"type": "reject"}, "call_2": {"type": "approve"}})
+    assert till.done == [2]
+
+
+def test_calls_of_parallel_subagents_with_one_id_are_told_apart(act: Act) -> None:
+    till = Till()
+
+    def clerk() -> Any:
+        return create_agent(
+            ScriptedChatModel([wish(1), "Paid."]),
+            [till.pay],
+            middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode="per_call")],
+            ignore=["AF211"],
+        )
+
+    clerks = [clerk(), clerk()]
+
+    def ask_clerk(number: int) -> str:
+        """Give a clerk something to do."""
+        given: Any = {"messages": [("user", "Pay!")]}
+        return str(clerks[number].invoke(given)["messages"][-1].text)
+
+    calls = [{"name": "ask_clerk", "args": {"number": n}, "id": f"outer_{n}"} for n in (0, 1)]
+    agent = create_agent(
+        ScriptedChatModel([calls, "Done."]), [ask_clerk], checkpointer=InMemorySaver()
+    )
+    agent.invoke({"messages": [("user", "Pay!")]}, THREAD)
+    one, other = act("pending", agent).calls
+    assert one.id != other.id
+    act("decide", agent, {one.id: {"type": "approve"}, other.id: {"type": "reject"}})
+    assert till.done == [1]
+
+
 def test_all_calls_are_approved_at_once(act: Act, mode: Any) -> None:
     till = Till()
     agent = asked(till, wish(1, 2), "Done.", mode=mode)
@@ -208,6 +263,139 @@ def test_a_decision_that_is_not_allowed_raises_and_the_thread_stays_paused(
     with pytest.raises(review.DecisionNotAllowed, match=r"pay \('call_1'\).*Allowed: approve\."):
         act("reject", agent)
     assert act("pending", agent).open
+
+
+def test_a_decision_that_is_given_again_does_not_apply_to_the_next_review(
+    act: Act, mode: Any
+) -> None:
+    till = Till()
+    agent = asked(till, wish(1), wish(2), "Done.", mode=mode)
+    act("approve", agent, "call_1")
+    for again in ("call_1", act("pending", agent).calls[0].interrupt_id[::-1]):
+        with pytest.raises(review.UnknownCall, match=r"is not a pending call\. Pending: 'call_2'"):
+            act("approve", agent, again)
+    assert till.done == [1]
+    assert [call.id for call in act("pending", agent).open] == ["call_2"]
+
+
+def test_an_answer_by_interrupt_id_that_is_given_again_does_not_answer_the_next_review(
+    call: Any, mode: Any
+) -> None:
+    till = Till()
+    agent = asked(till, wish(1), wish(2), "Done.", mode=mode)
+    (first,) = agent.get_state(THREAD).interrupts
+    approval = {"type": "approve"}
+    answer = {first.id: {"decisions": [approval]} if mode == "batched" else approval}
+    for _ in range(2):
+        call(agent, Command(resume=answer), THREAD)
+        assert till.done == [1]
+    assert [c.id for c in review.pending(agent, THREAD).open] == ["call_2"]
+
+
+def test_a_digest_names_one_call_even_if_the_model_repeats_its_id(act: Act, mode: Any) -> None:
+    till = Till()
+    same = [{"name": "pay", "args": {"euros": 1}, "id": "0"}]
+    agent = asked(till, same, same, "Done.", mode=mode)
+    (first,) = act("pending", agent).calls
+    act("approve", agent, first.digest)
+    (second,) = act("pending", agent).calls
+    assert (second.id, second.args) == (first.id, first.args)
+    assert second.digest != first.digest
+    with pytest.raises(review.UnknownCall):
+        act("approve", agent, first.digest)
+    assert till.done == [1]
+    act("decide", agent, {second.digest: {"type": "approve"}})
+    assert till.done == [1, 1]
+    assert goes_on(agent)
+
+
+def test_a_digest_stays_while_other_calls_are_decided(act: Act, mode: Any) -> None:
+    till = Till()
+    agent = asked(till, wish(1, 2), "Done.", mode=mode)
+    one, two = sorted(act("pending", agent).calls, key=lambda call: call.id)
+    act("approve", agent, one.digest)
+    act("reject", agent, None, two.digest)
+    assert till.done == [1]
+    assert goes_on(agent)
+
+
+def test_the_id_of_an_interrupt_about_several_calls_names_none_of_them(act: Act) -> None:
+    till = Till()
+    agent = asked(till, wish(1, 2), "Done.")
+    one, _ = act("pending", agent).calls
+    with pytest.raises(review.UnknownCall, match=r"asks about 2 calls"):
+        act("approve", agent, one.interrupt_id)
+    assert till.done == []
+
+
+@pytest.fixture(params=["sync", "async"])
+def stream(request: pytest.FixtureRequest) -> Act:
+    """Stream a thread as a user interface does: a new message, or an action with `stream=True`."""
+
+    def sync(agent: Any, action: str, *args: Any, **options: Any) -> list[Any]:
+        return list(getattr(review, action)(agent, THREAD, *args, stream=True, **options))
+
+    async def gather(agent: Any, action: str, *args: Any, **options: Any) -> list[Any]:
+        act = getattr(review, f"a{action}")
+        return [part async for part in await act(agent, THREAD, *args, stream=True, **options)]
+
+    def a(*args: Any, **options: Any) -> list[Any]:
+        return asyncio.run(gather(*args, **options))
+
+    return sync if request.param == "sync" else a
+
+
+def test_a_streamed_run_is_decided_about_and_streams_on(stream: Act, mode: Any) -> None:
+    till = Till()
+    agent = asked(till, wish(1), wish(2), "Done.", mode=mode)
+    parts = stream(agent, "approve", "call_1", stream_mode="updates")
+    nodes = [node for part in parts for node in part]
+    assert "tools" in nodes
+    assert nodes[-1] == "__interrupt__"
+    parts = stream(agent, "reject", "Enough.", stream_mode=["messages", "values"])
+    assert "".join(m[0].text for kind, m in parts if kind == "messages")[-5:] == "Done."
+    assert till.done == [1]
+    assert goes_on(agent)
+
+
+def test_an_action_that_runs_nothing_streams_nothing(stream: Act) -> None:
+    till = Till()
+    agent = asked(till, wish(1, 2), "Done.", on=False, interrupt_before=["tools"])
+    assert stream(agent, "approve", "call_1", stream_mode="updates") == []
+    parts = stream(agent, "edit", {"euros": 3}, "call_2", stream_mode="updates")
+    assert sorted(till.done) == [1, 3]
+    assert any("tools" in part for part in parts)
+    assert goes_on(agent)
+
+
+@pytest.mark.parametrize(
+    ("action", "more", "done"),
+    [
+        ("decide", ({"call_1": {"type": "approve"}},), [1]),
+        ("respond", ("paid in cash",), []),
+        ("add_input", ("Stop!",), []),
+        ("edit", ({"euros": 5},), [5]),
+    ],
+)
+def test_every_action_streams(
+    stream: Act, mode: Any, action: str, more: Any, done: list[int]
+) -> None:
+    till = Till()
+    agent = asked(till, wish(1), "Done.", mode=mode)
+    parts = stream(agent, action, *more, stream_mode="values")
+    assert parts[-1]["messages"][-1].text == "Done."
+    assert till.done == done
+    assert goes_on(agent)
+
+
+def test_an_earlier_review_is_decided_differently_in_a_stream(mode: Any) -> None:
+    till = Till()
+    agent = asked(till, wish(1), "Done.", "Well.", mode=mode)
+    moment = agent.get_state(THREAD).config
+    review.approve(agent, THREAD)
+    parts = list(review.reject(agent, moment, "No!", stream=True, stream_mode="values"))
+    assert parts[-1]["messages"][-1].text == "Well."
+    assert till.done == [1]
 
 
 def test_an_interrupt_in_a_tool_is_answered_with_any_value(act: Act) -> None:

@@ -1,4 +1,4 @@
-"""Counterparts of deprecated parts of langgraph, built as the agents of this library are.
+"""Ready-made parts: subagents as tools, and counterparts of deprecated parts of langgraph.
 
 >>> from agent_factory.prebuilt import create_react_agent
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agent_factory import lazy_names
 
 if TYPE_CHECKING:
+    from agent_factory.prebuilt.agent_tool import agent_tool as agent_tool
     from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
     from agent_factory.prebuilt.react_state import AgentState as AgentState
     from agent_factory.prebuilt.react_state import AgentStatePydantic as AgentStatePydantic
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
 
 _HOME = {
+    ".agent_tool": "agent_tool",
     ".react_agent": "create_react_agent",
     ".react_state": (
         "AgentState AgentStatePydantic AgentStateWithStructuredResponse "

@@ -60,7 +60,7 @@ __all__ = [
 
 
 def pending(agent: Any, config: RunnableConfig) -> Pending:
-    """What a paused thread waits for; falsy if the thread is not paused.
+    """What a paused thread waits for; falsy if the thread is not paused, or does not exist yet.
 
     Args:
         agent: An agent with a checkpointer.
@@ -87,15 +87,20 @@ def approve(agent: Any, config: RunnableConfig, call_id: str | None = None, **op
     Args:
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
-        call_id: The call; None for all that are open.
-        **options: Passed to the agent's `invoke`, for example `context`.
+        call_id: The id or the digest of the call; None for all that are open, which may be others
+            than those a person has seen.
+        **options: Passed to the agent's `invoke`, for example `context`. With `stream=True` the
+            run is streamed instead, and they are passed to the agent's `stream`, for example
+            `stream_mode`.
 
     Returns:
         What the agent's `invoke` returns; the state of the thread if it still waits for decisions.
+        With `stream=True`, the iterator that the agent's `stream` returns; it has no parts if the
+        thread still waits. `await aapprove(..., stream=True)` returns an async iterator.
 
     Raises:
-        ReviewError: The thread is not paused, no pending call has this id, or the call may not be
-            approved.
+        ReviewError: The thread does not exist or is not paused, no pending call has this id, or
+            the call may not be approved.
 
     >>> from langgraph.checkpoint.memory import InMemorySaver
     >>> from agent_factory import create_agent
@@ -139,8 +144,8 @@ def reject(
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
         message: What the model reads; None for a text that says that a reviewer rejected the call.
-        call_id: The call; None for all that are open.
-        **options: Passed to the agent's `invoke`.
+        call_id: As in `approve`.
+        **options: As in `approve`.
 
     Returns:
         As `approve`.
@@ -180,9 +185,9 @@ def edit(
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
         args: All arguments of the call.
-        call_id: The call; may be None if only one is open.
+        call_id: The id or the digest of the call; may be None if only one is open.
         name: Another tool; None keeps the tool.
-        **options: Passed to the agent's `invoke`.
+        **options: As in `approve`.
 
     Returns:
         As `approve`.
@@ -220,8 +225,9 @@ def respond(
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
         answer: A string; for an `interrupt()`, any value it accepts.
-        call_id: The call, or the id of an interrupt; may be None if only one is open.
-        **options: Passed to the agent's `invoke`.
+        call_id: The id or the digest of the call, or the id of an interrupt; may be None if only
+            one is open.
+        **options: As in `approve`.
 
     Returns:
         As `approve`.
@@ -248,9 +254,9 @@ def decide(
     Args:
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
-        decisions: For the id of each call, a decision as HumanInTheLoopMiddleware takes it, such
-            as `{"type": "reject", "message": "Too much."}`.
-        **options: Passed to the agent's `invoke`.
+        decisions: For the id or the digest of each call, a decision as HumanInTheLoopMiddleware
+            takes it, such as `{"type": "reject", "message": "Too much."}`.
+        **options: As in `approve`.
 
     Returns:
         As `approve`.
@@ -278,15 +284,16 @@ def add_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) ->
         agent: An agent with a checkpointer.
         config: A config with the `thread_id`.
         input: A string, a message, a list of messages, or an input of the agent with `messages`.
-        **options: Passed to the agent's `invoke`.
+        **options: As in `approve`.
 
     Returns:
-        What the agent's `invoke` returns.
+        As `approve`.
 
     Raises:
         ArgumentError: The input is not a message and has no messages.
         NothingPending: The thread is not paused; use `invoke` for a new message.
-        NoThread: The agent has no checkpointer, or the config has no `thread_id`.
+        NoThread: The agent has no checkpointer, the config has no `thread_id`, or the thread does
+            not exist.
     """
     return apply(agent, config, plan_input(input), options)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.types import Interrupt, StateSnapshot
 
-from agent_factory.state.history import answers_of, last_turn
+from agent_factory.state.history import DECIDED, answers_of, last_turn
 from agent_factory.topology.model import TOOLS, Phase
 from agent_factory.topology.topology import Topology
 
@@ -31,17 +34,15 @@ Decision = Mapping[str, Any]
 
 ALL: tuple[Allowed, ...] = ("approve", "edit", "reject", "respond")
 
-METADATA_KEY = "review"
-"""Key in the response metadata of the model's message that holds decisions until all are made."""
-
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
     """A tool call, or another question, that waits for a decision.
 
     Args:
-        id: The id of the call. A question that belongs to no call has the id of its interrupt. A
-            call of a nested agent has the id of its interrupt and its position.
+        id: The id of the call. A question that belongs to no call has the id of its interrupt, and
+            so has a call of a nested agent whose id is not unique. A call that a nested agent asks
+            about in one batch with others has the id of the interrupt and its position.
         name: The tool; for the question of a hook, the node of the hook.
         args: The arguments.
         kind: Why it waits.
@@ -51,6 +52,9 @@ class PendingCall:
         interrupt_id: The id of the interrupt, if there is one. Several calls may share it.
         decision: The decision made so far, while other calls are still open.
         batched: Whether the interrupt asks about all calls of a turn together.
+        digest: A string that names this call and what is asked about it, and nothing that the
+            thread waits for later, even if a model gives an id again. The actions take it in place
+            of the id.
     """
 
     id: str
@@ -62,6 +66,7 @@ class PendingCall:
     interrupt_id: str = ""
     decision: Decision | None = None
     batched: bool = field(default=False, repr=False)
+    digest: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +124,38 @@ def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
         tail=tuple(tail),
         finished=any(task.result is not None for task in snapshot.tasks),
     )
+    calls: Iterable[PendingCall]
     if any(task.interrupts for task in snapshot.tasks):
         calls = _interrupted_calls(snapshot, topology, turn)
     else:
         calls = _stopped_calls(topology, turn)
     decisions = recorded_decisions(turn)
-    return replace(
-        turn, calls=tuple(replace(call, decision=decisions.get(call.id)) for call in calls)
-    )
+    calls = [replace(call, decision=decisions.get(call.id)) for call in calls]
+    # The calls of nested agents that run in parallel may share ids.
+    times = Counter(call.id for call in calls)
+    calls = [replace(call, id=call.interrupt_id) if times[call.id] > 1 else call for call in calls]
+    return replace(turn, calls=tuple(replace(call, digest=_digest(call, turn)) for call in calls))
+
+
+def _digest(call: PendingCall, turn: Pending) -> str:
+    # An interrupt gets another id when a decision about a call of its batch is recorded, the
+    # message that made the call does not.
+    message = turn.message
+    source = {c["id"]: message.id for c in message.tool_calls} if message is not None else {}
+    parts = [
+        source.get(call.id, call.interrupt_id),
+        call.id,
+        call.name,
+        call.args,
+        call.kind,
+        call.question,
+    ]
+    return sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def recorded_decisions(pending: Pending) -> dict[str, Decision]:
     """The decisions recorded at the current stop, by the id of their call."""
-    record = pending.message.response_metadata.get(METADATA_KEY, {}) if pending.message else {}
+    record = pending.message.response_metadata.get(DECIDED, {}) if pending.message else {}
     return dict(record["decisions"]) if record.get("at") == pending.next[0] else {}
 
 
@@ -139,7 +163,7 @@ def with_decisions(pending: Pending, decisions: Mapping[str, Decision]) -> AIMes
     """The model's message with these decisions recorded; those of earlier stops are dropped."""
     assert pending.message is not None  # The calls to decide about belong to a message.
     record = {"at": pending.next[0], "decisions": dict(decisions)}
-    metadata = {**pending.message.response_metadata, METADATA_KEY: record}
+    metadata = {**pending.message.response_metadata, DECIDED: record}
     return pending.message.model_copy(update={"response_metadata": metadata})
 
 
@@ -181,9 +205,10 @@ def _interrupted_calls(
                 left = list(own_calls)
                 reviewed = zip(value["action_requests"], value["review_configs"], strict=True)
                 for position, (action, config) in enumerate(reviewed):
-                    # The request names no ids: calls are matched by name and arguments, in order.
-                    asked = (action["name"], action["args"])
-                    call = next((c for c in left if (c["name"], c["args"]) == asked), None)
+                    # LangChain's request names no ids: calls are matched by name and arguments.
+                    by = ("id",) if "tool_call_id" in action else ("name", "args")
+                    asked = {"id": action.get("tool_call_id"), **action}
+                    call = next((c for c in left if all(c[k] == asked[k] for k in by)), None)
                     if call:
                         left.remove(call)
                     id_ = str(call["id"]) if call else f"{interrupt.id}/{position}"

@@ -1,6 +1,10 @@
 """Records of reviewed tool calls, kept in the response metadata of the message that made them.
 
-Response metadata is stored with the thread and is not sent to a provider.
+Response metadata is stored with the thread and is not sent to a provider. An agent drops records
+that a model returns.
+
+- `REVIEWED`: the ids of the calls that were decided about, by the name of the reviewer.
+- `EDITED`: the calls as the model made them, by id, where a reviewer replaced them.
 """
 
 from __future__ import annotations
@@ -15,11 +19,8 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.messages.tool import ToolCall
 from langgraph.types import Command
 
-REVIEWED = "reviewed_calls"
-"""Metadata key: the ids of the calls that were decided about, by the name of the reviewer."""
-
-EDITED = "edited_calls"
-"""Metadata key: the calls as the model made them, by id, where a reviewer replaced them."""
+from agent_factory.state.history import EDITED, REVIEWED
+from agent_factory.state.history import with_distinct_ids as with_distinct_ids
 
 REJECTED = (
     "A reviewer rejected this call of {name}, so it did not run. Do not make it again unless the "
@@ -59,6 +60,10 @@ def with_review(
     """The message with a record of its review, and with the edited calls in place."""
     originals = {call["id"]: call for call in message.tool_calls if call["id"] in edits}
     metadata = message.response_metadata
+    record: dict[str, Any] = {
+        REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: list(decided)},
+        EDITED: {**originals, **metadata.get(EDITED, {})},
+    }
     content: Any = message.content
     if isinstance(content, list):
         content = list(content)
@@ -75,11 +80,7 @@ def with_review(
         update={
             "tool_calls": [edits.get(call["id"], call) for call in message.tool_calls],
             "content": content,
-            "response_metadata": {
-                **metadata,
-                REVIEWED: {**metadata.get(REVIEWED, {}), reviewer: list(decided)},
-                EDITED: {**originals, **metadata.get(EDITED, {})},
-            },
+            "response_metadata": {**metadata, **{k: v for k, v in record.items() if v}},
         }
     )
 

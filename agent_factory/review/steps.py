@@ -5,7 +5,7 @@ A planner turns decisions into a step, a value; `apply` writes it and invokes th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -93,7 +93,7 @@ class DecideTogether(ReviewError):
 
 
 class NoThread(ReviewError):
-    """The agent has no checkpointer, or the config has no `thread_id`."""
+    """The agent has no checkpointer, the config no `thread_id`, or the thread no checkpoint."""
 
     code = "AF335"
 
@@ -169,9 +169,13 @@ def plan_input(input: Any) -> StepPlanner:
 
 def _find(pending: Pending, call_id: str) -> PendingCall:
     for call in pending.calls:
-        if call_id in (call.id, call.interrupt_id):
+        if call_id in (call.id, call.digest):
             return call
-    raise UnknownCall(repr(call_id), "is not a pending call.", _list_pending(pending))
+    asked = [call for call in pending.calls if call_id == call.interrupt_id]
+    if len(asked) == 1:
+        return asked[0]
+    reason = f"asks about {len(asked)} calls." if asked else "is not a pending call."
+    raise UnknownCall(repr(call_id), reason, _list_pending(pending))
 
 
 def _list_pending(pending: Pending) -> str:
@@ -183,7 +187,8 @@ def plan_decisions(
     pending: Pending, topology: Topology | None, new: Mapping[str, Decision]
 ) -> Step:
     """Plan decisions about several calls, by the ids of the calls."""
-    checked = {id_: _validated(_find(pending, id_), decision) for id_, decision in new.items()}
+    found = [(_find(pending, id_), decision) for id_, decision in new.items()]
+    checked = {call.id: _validated(call, decision) for call, decision in found}
     decisions = {**recorded_decisions(pending), **checked}
     if pending.asks:
         return _plan_answers(pending, topology, decisions)
@@ -288,11 +293,14 @@ def _node_before(topology: Topology | None, node: str, *, calls_left: bool) -> s
 
 # Applying
 
+_STREAM_OPTIONS = frozenset(("output_keys", "stream_mode", "subgraphs", "version"))
+"""Options that say which parts a stream has, and nothing about the run."""
+
 
 def apply(
     agent: Any, config: RunnableConfig, planner: StepPlanner, options: Mapping[str, Any]
 ) -> Any:
-    """Plan a step from what the thread waits for, write it, and invoke the agent."""
+    """Plan a step from what the thread waits for, write it, and invoke or stream the agent."""
     return run(_apply(agent, "", config, planner, options), identity)
 
 
@@ -311,12 +319,23 @@ def _apply(
     options: Mapping[str, Any],
 ) -> Flow[Any]:
     """Yield what the agent's methods return, awaitable if their prefix is "a"."""
+    streams = options.get("stream", False)
+    options = {name: value for name, value in options.items() if name != "stream"}
     config, topology = thread_config(agent, config), topology_or_none(agent)
     methods = ("get_state", "update_state", "invoke")
     get_state, update_state, invoke = (getattr(agent, prefix + name) for name in methods)
 
     def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
-        pending = read_pending((yield get_state(config)), topology)
+        snapshot = yield get_state(config)
+        if snapshot.metadata is None:
+            ids = config["configurable"]
+            where = f" {ids['checkpoint_id']!r}" if ids.get("checkpoint_id") else ""
+            raise NoThread(
+                f"thread {ids['thread_id']!r}",
+                f"does not exist: the checkpointer has no checkpoint{where} of it.",
+                "Check the config, or start the thread with invoke().",
+            )
+        pending = read_pending(snapshot, topology)
         if not pending:
             raise NothingPending(
                 "the thread", "is not paused: its run has ended.", "Use invoke() for the next turn."
@@ -333,17 +352,27 @@ def _apply(
             # run up to the interrupt.
             yield update_state(config, None, COPY_BRANCH)
             config = _latest(config)
-            yield invoke(None, config, **options)
+            of_run = {k: v for k, v in options.items() if not streams or k not in _STREAM_OPTIONS}
+            yield invoke(None, config, **of_run)
             _, step = yield from plan(config)
     written = config
     for update, node in step.writes:
         written = yield update_state(written, update, node)
     if step.writes:
         config = _latest(config)
+    if streams and step.runs:
+        return getattr(agent, f"{prefix}stream")(step.input, config, **options)
+    if streams:
+        return _no_parts() if prefix else iter(())
     if not step.runs:
         snapshot = yield get_state(config)
         return snapshot.values
     return (yield invoke(step.input, config, **options))
+
+
+async def _no_parts() -> AsyncIterator[Any]:
+    return
+    yield  # makes it a generator
 
 
 def topology_or_none(agent: Any) -> Topology | None:
@@ -368,10 +397,11 @@ def thread_config(agent: Any, config: RunnableConfig) -> RunnableConfig:
             "must have a checkpointer; without one it keeps no threads.",
             "Build it with create_agent(..., checkpointer=InMemorySaver()).",
         )
+    hint = "Pass {'configurable': {'thread_id': '1'}}."
+    if not isinstance(config, Mapping):
+        raise NoThread("config", f"must be a dict with a thread_id, got {describe(config)}.", hint)
     bound = (agent.config or {}).get("configurable", {})
-    configurable = {**bound, **config.get("configurable", {})}
-    if "thread_id" not in configurable:
-        raise NoThread(
-            "config", "must have a thread_id.", "Pass {'configurable': {'thread_id': '1'}}."
-        )
+    configurable = {**bound, **(config.get("configurable") or {})}
+    if configurable.get("thread_id") in (None, ""):
+        raise NoThread("config", f"must have a thread_id, got {describe(config)}.", hint)
     return {**config, "configurable": configurable}

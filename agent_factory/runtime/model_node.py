@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from operator import is_
 from typing import Any
-from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
@@ -48,6 +47,8 @@ from agent_factory.state.history import (
     last_turn,
     no_repair,
     repair,
+    with_distinct_ids,
+    without_records,
 )
 from agent_factory.state.schema import RETRIES
 from agent_factory.state.updates import UpdateMerger
@@ -203,7 +204,8 @@ class ModelNode(Runnable[Any, Any]):
         response = outcome.response
         if self._layers:
             response = self._reader.finish(response, retries)
-        update: dict[str, Any] = {"messages": [*history_update, *response.result]}
+        messages = map(without_records, response.result)  # type: ignore[arg-type]  # messages, all
+        update: dict[str, Any] = {"messages": [*history_update, *messages]}
         answer, stale = response.structured_response, state.get("structured_response")
         # None is written too: the answer of an earlier call must not stay.
         if answer is not None or stale is not None or self._spec.response_format is not None:
@@ -309,16 +311,7 @@ class ResponseReader:
                 f"must return an AIMessage, got {describe(answer)}.",
                 "Use a chat model.",
             )
-        message = answer
-        calls = (message.tool_calls, message.invalid_tool_calls)
-        if not all(call["id"] for group in calls for call in group):
-            # A call without an id could not be answered.
-            with_ids = (
-                [{**call, "id": call["id"] or f"call_{uuid4().hex}"} for call in group]
-                for group in calls
-            )
-            fields = ("tool_calls", "invalid_tool_calls")
-            message = message.model_copy(update=dict(zip(fields, with_ids, strict=True)))
+        message = with_distinct_ids(answer)
         if self._name is not None:
             # A copy: the model may return the same object again, to another agent too.
             message = message.model_copy(update={"name": self._name})
@@ -337,6 +330,9 @@ class ResponseReader:
                 "returned a response without an AIMessage.",
                 "Return the response of the handler, or a new AIMessage.",
             )
+        if (distinct := with_distinct_ids(message)) is not message:
+            result = [distinct if m is message else m for m in response.result]
+            response, message = replace(response, result=result), distinct
         strategy = strategy_for(self._format, self._model)
         unanswered = set(call_ids(message)) - answers_of(tail).keys()
         answer = response.structured_response

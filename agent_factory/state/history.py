@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +20,12 @@ from agent_factory.structured_output.strategies import EXPLANATION
 
 UNANSWERED = "Error: this call has no result: it did not run, or was stopped before it ended."
 """Content of the tool message that answers a call without a result."""
+
+REVIEWED, EDITED, DECIDED = "reviewed_calls", "edited_calls", "review"
+"""Keys in the response metadata of a model's message: records of reviews of its calls.
+
+Only middleware and `agent_factory.review` write them: those that a model returns are dropped.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,55 @@ def call_ids(message: AIMessage) -> list[str]:
     """Return the ids of the tool calls that need an answer, including invalid tool calls."""
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     return [call["id"] for call in calls if call["id"]]
+
+
+def with_distinct_ids(message: AIMessage) -> AIMessage:
+    """Return a model's message in which each call has its own id, so that each can be answered.
+
+    A call without an id gets one. A call that repeats the id of another gets it with a number, and
+    so does the content block that holds the call in the provider's form.
+
+    >>> calls = [{"name": "add", "args": {}, "id": id} for id in ("a", "a", "b")]
+    >>> [c["id"] for c in with_distinct_ids(AIMessage("", tool_calls=calls)).tool_calls]
+    ['a', 'a_2', 'b']
+    """
+    given = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    if all(given) and len(set(given)) == len(given):
+        return message
+    taken = set(given)
+    ids: dict[str, list[str]] = {}  # by the id that calls share, their new ids
+
+    def renamed(call: Any) -> Any:
+        id_ = call["id"]
+        if not id_:
+            return {**call, "id": f"call_{uuid4().hex}"}
+        shared = ids.setdefault(id_, [])
+        numbered = (f"{id_}_{number}" for number in count(len(shared) + 1))
+        shared.append(next(n for n in numbered if n not in taken) if shared else id_)
+        taken.add(shared[-1])
+        return {**call, "id": shared[-1]}
+
+    update: dict[str, Any] = {
+        "tool_calls": [renamed(call) for call in message.tool_calls],
+        "invalid_tool_calls": [renamed(call) for call in message.invalid_tool_calls],
+    }
+    if isinstance(message.content, list):
+        update["content"] = content = list(message.content)
+        left = {id_: iter(shared) for id_, shared in ids.items()}
+        for at, block in enumerate(content):
+            key = "call_id" if isinstance(block, dict) and block.get("call_id") else "id"
+            if isinstance(block, dict) and block.get(key) in left:
+                content[at] = {**block, key: next(left[block[key]], block[key])}
+    return message.model_copy(update=update)
+
+
+def without_records(message: AnyMessage) -> AnyMessage:
+    """Return the message of a model without records of reviews, which it cannot have written."""
+    records = message.response_metadata.keys() & {REVIEWED, EDITED, DECIDED}
+    if not records:
+        return message
+    kept = {k: v for k, v in message.response_metadata.items() if k not in records}
+    return message.model_copy(update={"response_metadata": kept})
 
 
 def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[AnyMessage]]:

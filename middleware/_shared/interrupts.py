@@ -9,9 +9,13 @@ from langgraph.types import interrupt
 from pydantic import RootModel, create_model
 
 
+def answer_model(schema: Any, title: str) -> Any:
+    """A pydantic model whose `root` is an answer; `title` names it in validation errors."""
+    return create_model(title, __base__=RootModel[schema])
+
+
 def ask(request: Mapping[str, Any], schema: Any, *, title: str) -> Any:
-    """Interrupt with a request, and return the answer; `title` names it in validation errors."""
+    """Interrupt with a request, and return the answer."""
     # LangGraph stores an answer as soon as `interrupt` returns it. Only an answer that its
     # `response_schema` refuses can be given again, so all validation is part of the schema.
-    model: Any = create_model(title, __base__=RootModel[schema])
-    return interrupt(request, response_schema=model).root
+    return interrupt(request, response_schema=answer_model(schema, title)).root

@@ -1,0 +1,223 @@
+"""A subagent as a tool: its answer is the result, and its reviews reach the outer thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from agent_factory import agent_tool, create_agent
+from agent_factory.errors import ArgumentError, TurnError
+from agent_factory.middleware import HumanInTheLoopMiddleware
+from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from samples import last_text, tool_results
+
+Run = Callable[..., Any]
+
+ONE: Any = {"configurable": {"thread_id": "1"}, "metadata": {"user": "Ann"}}
+HI: Any = {"messages": [("user", "Pay!")]}
+
+
+class Till:
+    """A tool that has an effect, and sees the metadata of its run."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+        self.metadata: list[dict[str, Any]] = []
+
+    def pay(self, euros: int, config: RunnableConfig) -> str:
+        """Pay money."""
+        self.paid.append(euros)
+        self.metadata.append(dict(config["metadata"]))
+        return f"paid {euros}"
+
+
+def pays(*euros: int) -> list[dict[str, Any]]:
+    return [{"name": "pay", "args": {"euros": n}, "id": f"call_{n}"} for n in euros]
+
+
+def asks(*requests: str) -> list[dict[str, Any]]:
+    return [{"name": "clerk", "args": {"request": r}, "id": f"outer_{r}"} for r in requests]
+
+
+def clerk_tool(till: Till, *script: Any, mode: Any = "batched", **options: Any) -> Any:
+    clerk = create_agent(
+        ScriptedChatModel(script),
+        [till.pay],
+        middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
+        **{"name": "clerk", "ignore": ["AF211"], **options},
+    )
+    return agent_tool(clerk, description="Pays money.")
+
+
+def boss(tools: list[Any], *script: Any, **options: Any) -> Any:
+    model = ScriptedChatModel(script)
+    return create_agent(model, tools, **{"checkpointer": InMemorySaver(), **options})
+
+
+@pytest.fixture(params=["batched", "per_call"])
+def mode(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["steps", "fused"])
+def fused(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def test_the_final_answer_of_the_subagent_is_the_result(call: Run) -> None:
+    till = Till()
+    clerk = create_agent(ScriptedChatModel([pays(1), "Ann has it."]), [till.pay], name="clerk")
+    tool = agent_tool(clerk, description="Pays money.")
+    assert (tool.name, tool.description, list(tool.args)) == ("clerk", "Pays money.", ["request"])
+    model = ScriptedChatModel([asks("a"), "Done."])
+    result = call(create_agent(model, [tool], checkpointer=InMemorySaver()), HI, ONE)
+    assert tool_results(result) == [("Ann has it.", "success")]
+    assert result["messages"][2].name == "clerk"
+    assert last_text(result) == "Done."
+    assert till.paid == [1]
+
+
+def test_the_request_is_the_only_message_that_the_subagent_gets(call: Run) -> None:
+    model = ScriptedChatModel(["Fine."])
+    tool = agent_tool(create_agent(model), name="clerk", description="Answers.")
+    call(boss([tool], asks("Well?"), "Done."), HI, ONE)
+    assert [m.text for m in model.requests[0].messages] == ["Well?"]
+
+
+def test_a_structured_answer_is_the_result_as_json(call: Run) -> None:
+    class Bill(BaseModel):
+        euros: int
+
+    model = ScriptedChatModel([[{"name": "Bill", "args": {"euros": 3}}]])
+    tool = agent_tool(create_agent(model, response_format=Bill), name="clerk", description="Bills.")
+    result = call(boss([tool], asks("a"), "Done."), HI, ONE)
+    assert tool_results(result) == [('{"euros":3}', "success")]
+
+
+@pytest.mark.parametrize(
+    ("agent_name", "tool_name", "seen"),
+    [("clerk", None, "clerk"), (None, "clerk", "clerk"), ("Cara", "clerk", "Cara")],
+)
+def test_the_name_of_the_subagent_is_in_the_metadata_of_its_run(
+    call: Run, agent_name: Any, tool_name: Any, seen: str
+) -> None:
+    till = Till()
+    script = ScriptedChatModel([pays(1), "Paid."])
+    clerk = create_agent(script, [till.pay], name=agent_name)
+    tool = agent_tool(clerk, name=tool_name, description="Pays money.")
+    call(boss([tool], asks("a"), "Done."), HI, ONE)
+    (metadata,) = till.metadata
+    assert (metadata["lc_agent_name"], metadata["user"]) == (seen, "Ann")
+
+
+@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()])
+def test_a_review_in_the_subagent_is_answered_through_the_outer_thread(
+    call: Run, mode: Any, fused: Any, checkpointer: Any
+) -> None:
+    till = Till()
+    tool = clerk_tool(till, pays(1), "Paid.", mode=mode, fused=fused, checkpointer=checkpointer)
+    agent = boss([tool], asks("a"), "Done.", fused=fused)
+    (asked,) = call(agent, HI, ONE)["__interrupt__"]
+    assert till.paid == []
+    approval = {"type": "approve"}
+    answer = {"decisions": [approval]} if mode == "batched" else approval
+    result = call(agent, Command(resume={asked.id: answer}), ONE)
+    assert till.paid == [1]
+    assert tool_results(result) == [("Paid.", "success")]
+    assert_valid_history(result["messages"])
+
+
+def test_two_reviews_in_one_run_of_the_subagent(act: Run, mode: Any, fused: Any) -> None:
+    till = Till()
+    tool = clerk_tool(till, pays(1), pays(2), "Paid twice.", mode=mode)
+    agent = boss([tool], asks("a"), "Done.", fused=fused)
+    agent.invoke(HI, ONE)
+    act("approve", agent)
+    assert till.paid == [1]
+    assert [call.args for call in act("pending", agent).calls] == [{"euros": 2}]
+    result = act("approve", agent)
+    assert till.paid == [1, 2]
+    assert tool_results(result) == [("Paid twice.", "success")]
+
+
+def test_an_edit_and_a_rejection_reach_the_subagent(act: Run, mode: Any) -> None:
+    till = Till()
+    tool = clerk_tool(till, pays(100), pays(200), "Paid 10.", mode=mode)
+    agent = boss([tool], asks("a"), "Done.")
+    agent.invoke(HI, ONE)
+    act("edit", agent, {"euros": 10})
+    result = act("reject", agent, "Enough.")
+    assert till.paid == [10]
+    assert tool_results(result) == [("Paid 10.", "success")]
+    assert last_text(result) == "Done."
+
+
+def test_parallel_calls_are_reviewed_separately(act: Run, mode: Any, fused: Any) -> None:
+    till = Till()
+
+    def step(messages: Any) -> Any:
+        last = messages[-1]
+        return pays(int(last.text)) if last.type == "human" else f"Result: {last.text}"
+
+    clerk = create_agent(
+        ScriptedChatModel([step] * 9),  # a fused run starts the parallel calls once more
+        [till.pay],
+        middleware=[HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)],
+        name="clerk",
+        ignore=["AF211"],
+    )
+    tool = agent_tool(clerk, description="Pays money.")
+    agent = boss([tool], asks("1", "2", "3"), "Done.", fused=fused)
+    agent.invoke(HI, ONE)
+    waiting = {call.args["euros"]: call for call in act("pending", agent).calls}
+    assert sorted(waiting) == [1, 2, 3]
+    act("reject", agent, "No.", waiting[2].digest)
+    act("approve", agent, waiting[3].digest)
+    assert till.paid == [3]
+    (left,) = act("pending", agent).calls
+    assert left.digest == waiting[1].digest
+    result = act("approve", agent)
+    assert till.paid == [3, 1]
+    assert tool_results(result) == [
+        ("Result: paid 1", "success"),
+        ("Result: No.", "success"),
+        ("Result: paid 3", "success"),
+    ]
+
+
+def test_a_new_message_while_the_subagent_waits(act: Run) -> None:
+    till = Till()
+    agent = boss([clerk_tool(till, pays(1))], asks("a"), "Stopped.")
+    agent.invoke(HI, ONE)
+    result = act("add_input", agent, "Stop!")
+    assert till.paid == []
+    assert last_text(result) == "Stopped."
+
+
+def test_an_interrupt_outside_of_a_run_is_refused_with_the_reason() -> None:
+    tool = clerk_tool(Till(), pays(1), checkpointer=InMemorySaver())
+    with pytest.raises(TurnError, match=r"clerk: was interrupted, and no outer agent"):
+        tool.invoke({"request": "Pay!"}, {"configurable": {"thread_id": "1"}})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"agent": "clerk"}, r"agent must be a compiled agent, got str"),
+        ({"name": ""}, r"name must be a non-empty string, got str \(''\)"),
+        ({"name": None}, r"name is required: .* has no name"),
+        ({"description": " "}, r"description must be a non-empty string"),
+        ({"description": None}, r"description must be a non-empty string"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: Any, problem: str) -> None:
+    given: Any = {"name": "clerk", "description": "Pays.", "agent": None, **arguments}
+    agent = given.pop("agent") or create_agent(ScriptedChatModel([]))
+    with pytest.raises(ArgumentError, match=problem.replace(" ", r"\W+", 1)):
+        agent_tool(agent, **given)
