@@ -293,6 +293,32 @@ def test_a_subagent_in_a_tool_is_streamed_by_its_caller(collect: Any) -> None:
     assert texts == ["I ", "am ", "inside.", "I am inside.", "Done."]
 
 
+@pytest.mark.parametrize("fused", [False, True, "turn"])
+def test_the_metadata_of_a_stream_hold_the_name_of_the_agent(collect: Any, fused: Any) -> None:
+    """A filter by `lc_agent_name` tells an agent from the agent in its tool."""
+    inner = create_agent(ScriptedChatModel(["I am inside."]), name="researcher", fused=fused)
+
+    def delegate() -> str:
+        """Ask the other agent."""
+        return str(inner.invoke(ASK)["messages"][-1].text)
+
+    script = ScriptedChatModel([[{"name": "delegate"}], "Done."])
+    agent = create_agent(script, [delegate], name="desk", fused=fused)
+    chunks = collect(agent, ASK, stream_mode="messages", subgraphs=True)
+    names = [(message.text, meta["lc_agent_name"]) for _, (message, meta) in chunks if message.text]
+    assert names == [
+        *[(word, "researcher") for word in ("I ", "am ", "inside.")],
+        ("I am inside.", "desk"),
+        ("Done.", "desk"),
+    ]
+
+
+def test_an_agent_without_a_name_adds_none_to_the_metadata(collect: Any) -> None:
+    chunks = collect(create_agent(ScriptedChatModel(["Hi."])), ASK, stream_mode="messages")
+    assert chunks
+    assert not any("lc_agent_name" in meta for _, meta in chunks)
+
+
 def test_an_agent_that_middleware_call_is_not_streamed(collect: Any) -> None:
     inner = create_agent(ScriptedChatModel(["A secret."] * 9))
 

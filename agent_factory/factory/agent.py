@@ -149,7 +149,8 @@ def create_agent(
         interrupt_before: Nodes before which a run pauses, or "*" for all.
         interrupt_after: Nodes after which a run pauses, or "*" for all.
         debug: Log every step.
-        name: The agent's name, which its messages carry.
+        name: The agent's name, which its messages carry, and the metadata of its runs as
+            `lc_agent_name`.
         cache: Stores results of nodes that have a cache policy.
         transformers: Stream transformers; those of the middleware come before them.
         handle_tool_errors: What happens when a tool fails, in the forms of ToolNode. By default,
@@ -224,7 +225,9 @@ def create_agent(
     if fusion is not None:
         fused_graph = wire(spec, context_schema, fusion, fused=True).compile(**compiled)
         agent = FusedAgent(fused_graph=fused_graph, **compiled_graph_arguments(agent))
-    return agent.with_config(CONFIG)
+    # The key by which LangGraph's streams and front ends know the agents of LangChain.
+    named = {} if name is None else {"lc_agent_name": name}
+    return agent.with_config(CONFIG, metadata=named)
 
 
 def check_services(model: Any, services: Mapping[str, Any]) -> None:
