@@ -15,6 +15,7 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
+from langgraph.prebuilt import ToolCallTransformer
 from langgraph.types import Command
 
 from agent_factory import (
@@ -399,6 +400,65 @@ def test_the_event_protocol_shows_only_the_agents_messages() -> None:
     stream = agent.stream_events(ASK, version="v3")
     assert [str(message.text) for message in stream.messages] == ["", "It is five."]
     assert stream.output["messages"][-1].text == "It is five."
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_the_event_protocol_has_the_calls_of_tools() -> None:
+    stream: Any = create_agent(model(), [add]).stream_events(ASK, version="v3")
+    calls = list(stream.tool_calls)
+    assert [(c.tool_name, c.input, c.output) for c in calls] == [("add", {"a": 2, "b": 3}, "5")]
+
+
+def with_subagent(name: str | None = "researcher", **options: Any) -> Any:
+    """An agent with another one in a tool."""
+    inner = create_agent(ScriptedChatModel([ADDING, "I am inside."]), [add], name=name)
+
+    def delegate() -> str:
+        """Ask the other agent."""
+        return str(inner.invoke(ASK)["messages"][-1].text)
+
+    script = ScriptedChatModel([[{"name": "delegate", "id": "7"}], "Done."])
+    return create_agent(script, [delegate], **options)
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_event_protocol_has_the_agents_that_tools_call(fused: bool) -> None:
+    stream: Any = with_subagent(fused=fused).stream_events(ASK, version="v3")
+    shown = []
+    for subagent in stream.subagents:
+        assert (subagent.name, subagent.status) == ("researcher", "started")
+        assert subagent.cause == {"type": "toolCall", "tool_call_id": "7"}
+        for kind, item in subagent.interleave("messages", "tool_calls"):
+            shown.append((kind, item.tool_name if kind == "tool_calls" else str(item.text)))
+        assert subagent.status == "completed"
+        assert subagent.output["messages"][-1].text == "I am inside."
+    assert shown == [("messages", ""), ("tool_calls", "add"), ("messages", "I am inside.")]
+    assert stream.output["messages"][-1].text == "Done."
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+async def test_the_async_event_protocol_has_subagents_and_calls_too() -> None:
+    stream: Any = await with_subagent().astream_events(ASK, version="v3")
+    names = []
+    async for subagent in stream.subagents:
+        names.append((subagent.name, [c.tool_name async for c in subagent.tool_calls]))
+    assert names == [("researcher", ["add"])]
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_an_agent_without_a_name_is_a_subgraph_and_no_subagent() -> None:
+    stream: Any = with_subagent(name=None).stream_events(ASK, version="v3")
+    kinds = [kind for kind, _ in stream.interleave("subgraphs", "subagents")]
+    assert kinds == ["subgraphs"]
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_the_calls_of_tools_can_be_asked_for_once_more() -> None:
+    """An agent that already passes the transformer keeps working."""
+    agent: Any = create_agent(model(), [add], transformers=[ToolCallTransformer])
+    stream = agent.stream_events(ASK, version="v3")
+    assert [call.tool_name for call in stream.tool_calls] == ["add"]
 
 
 def test_streaming_and_invoking_give_the_same_result(collect: Any, call: Any) -> None:

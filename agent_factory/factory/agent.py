@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.cache.base import BaseCache
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolCallTransformer
 from langgraph.store.base import BaseStore
 
 from agent_factory.errors import ArgumentError, SpecError, raise_all
@@ -20,7 +21,7 @@ from agent_factory.fused.planning import plan_fusion
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
 from agent_factory.topology.topology import Topology
-from agent_factory.upstream import compiled_graph_arguments
+from agent_factory.upstream import SubagentTransformer, compiled_graph_arguments
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -48,6 +49,9 @@ CONFIG: RunnableConfig = {
     "metadata": {"ls_integration": "agent_factory"},
 }
 """Default config of the runs of an agent."""
+
+PROJECTIONS = (ToolCallTransformer, SubagentTransformer)
+"""Stream transformers of every agent: `tool_calls` and `subagents` in the event protocol."""
 
 _SERVICES: dict[str, tuple[type[Any], ...]] = {
     # In a subgraph, True and False say whether to use the checkpointer of its parent.
@@ -152,7 +156,8 @@ def create_agent(
         name: The agent's name, which its messages carry, and the metadata of its runs as
             `lc_agent_name`.
         cache: Stores results of nodes that have a cache policy.
-        transformers: Stream transformers; those of the middleware come before them.
+        transformers: Stream transformers; those of every agent (`tool_calls`, `subagents`) and of
+            the middleware come before them.
         handle_tool_errors: What happens when a tool fails, in the forms of ToolNode. By default,
             the model gets an error as the result of a call with invalid arguments, and a tool that
             raises ends the run. True reports every error to the model, and the run continues.
@@ -212,14 +217,15 @@ def create_agent(
         decisions=decisions,
         checkpoints=checkpoints,
     )
-    own_transformers = [one for member in spec.middleware for one in member.transformers]
+    added = [one for member in spec.middleware for one in member.transformers]
+    added += transformers or ()
     compiled: dict[str, Any] = {
         **services,
         "interrupt_before": node_names(interrupt_before),
         "interrupt_after": node_names(interrupt_after),
         "debug": debug,
         "name": name,
-        "transformers": [*own_transformers, *(transformers or ())],
+        "transformers": [*(one for one in PROJECTIONS if one not in added), *added],
     }
     agent = wire(spec, context_schema, fusion).compile(**compiled)
     if fusion is not None:
