@@ -17,6 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.prebuilt import ToolCallTransformer
 from langgraph.types import Command
+from pydantic import BaseModel
 
 from agent_factory import (
     AgentMiddleware,
@@ -27,6 +28,7 @@ from agent_factory import (
     create_agent,
     wrap_model_call,
 )
+from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
@@ -37,6 +39,12 @@ def add(a: int, b: int) -> int:
     """Add two numbers."""
     get_stream_writer()({"adding": [a, b]})
     return a + b
+
+
+class Answer(BaseModel):
+    """The answer."""
+
+    value: int
 
 
 def model() -> ScriptedChatModel:
@@ -364,6 +372,31 @@ def test_the_result_shows_no_private_key(call: Any) -> None:
     assert set(call(agent, ASK)) == {"messages"}
 
 
+def test_streams_and_states_show_no_private_key(collect: Any) -> None:
+    """A run that asks again for its answer, and one whose parallel calls return directly."""
+    answers: Any = [[{"name": "Answer", "args": args}] for args in ({"x": 1}, {"value": 5})]
+
+    @tool(return_direct=True)
+    def show() -> str:
+        """Show something."""
+        return "shown"
+
+    both: Any = [{"name": "show", "id": "1"}, *ADDING]
+    for script, tools, format_ in ((answers, [add], Answer), ([both, "Done."], [show, add], None)):
+        saver = InMemorySaver()
+        agent = create_agent(
+            ScriptedChatModel(script), tools, response_format=format_, checkpointer=saver
+        )
+        config: Any = {"configurable": {"thread_id": "1"}}
+        chunks = collect(agent, ASK, config, stream_mode=["updates", "values"])
+        updates = [chunk for mode, chunk in chunks if mode == "updates"]
+        written = {key for chunk in updates for update in chunk.values() for key in update}
+        shown = {key for mode, chunk in chunks if mode == "values" for key in chunk}
+        stored = {key for state in agent.get_state_history(config) for key in state.values}
+        expected = {"messages"} if format_ is None else {"messages", "structured_response"}
+        assert (written, shown, stored) == (expected, expected, expected)
+
+
 def test_a_repair_is_streamed_with_the_models_message(collect: Any) -> None:
     open_call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "1"}])
     broken: Any = {"messages": [("user", "2 + 3?"), open_call, ("user", "Well?")]}
@@ -391,6 +424,20 @@ def test_events_name_nodes_models_and_tools() -> None:
     own = [e["data"]["chunk"].text for e in spoken if "nostream" not in e["tags"]]
     assert [text for text in own if text] == ["It ", "is ", "five."]
     assert any("nostream" in e["tags"] for e in spoken)
+
+
+@pytest.mark.parametrize("react", [False, True])
+def test_the_event_of_the_models_node_is_no_state(react: bool) -> None:
+    """Front ends (AG-UI) take a dict for the whole state, and show what it lacks no more.
+
+    Code for create_react_agent reads the dict of its node, as LangGraph's agent writes it.
+    """
+    agent = (create_react_agent if react else create_agent)(model(), [add])
+    ended = [e for e in asyncio.run(_events(agent)) if e["event"] == "on_chain_end"]
+    outputs = [e["data"]["output"] for e in ended if e["name"] in ("model", "agent")]
+    updates = outputs if react else [command.update for (command,) in outputs]
+    assert [update.keys() for update in updates] == [{"messages"}] * 2
+    assert [update["messages"][0].text for update in updates] == ["", "It is five."]
 
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")

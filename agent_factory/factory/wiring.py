@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
+from langgraph.graph.state import CompiledStateGraph
 
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
@@ -19,7 +20,7 @@ from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import ToolsNode, sending_state
-from agent_factory.state.schema import RETRIES
+from agent_factory.state.schema import ENGINE_KEYS, RETRIES
 from agent_factory.topology.model import TOOLS
 
 
@@ -42,6 +43,13 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
                 code="AF114",
             ) from error
         self.spec = spec
+
+    def compile(self, *args: Any, **options: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
+        """Compile to an agent whose streams and states do not show the reserved keys."""
+        agent = super().compile(*args, **options)
+        shown = agent.stream_channels_list
+        agent.stream_channels = [key for key in shown if key not in ENGINE_KEYS]
+        return agent
 
 
 def wire(
