@@ -7,6 +7,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, TypedDict
 
+import langgraph.prebuilt
 import pytest
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableLambda
@@ -76,6 +77,12 @@ def test_it_is_imported_from_either_place() -> None:
     assert {"create_react_agent", "AgentState", "AgentStatePydantic"} <= set(prebuilt.__all__)
     with pytest.raises(AttributeError, match="no attribute 'create_agent_react'"):
         _ = prebuilt.create_agent_react
+
+
+def test_every_name_of_langgraph_prebuilt_can_be_imported() -> None:
+    assert set(langgraph.prebuilt.__all__) <= set(prebuilt.__all__)
+    assert all(hasattr(prebuilt, name) for name in prebuilt.__all__)
+    assert prebuilt.ToolNode is agent_factory.ToolNode
 
 
 def test_nothing_is_said_of_deprecation() -> None:
