@@ -154,7 +154,7 @@ class SubagentTransformer(SubgraphTransformer):
 
     langgraph 1.2.22, `stream/transformers.py`: LangGraph publishes the base class and not its
     hook `_on_started`, or the attributes that are read here. `_lc_by_ns` holds `lc_agent_name` of
-    each nested graph; it is None in graphs that are no agents.
+    each nested graph; it is None in other graphs.
     """
 
     def init(self) -> dict[str, Any]:

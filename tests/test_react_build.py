@@ -65,10 +65,11 @@ def test_the_parameters_and_their_defaults_are_the_known_ones() -> None:
         ("debug", False),
         ("version", "v2"),
         ("name", None),
+        ("node_policies", None),  # not in LangGraph's
         ("deprecated_kwargs", empty),
     ]
     kinds = [p.kind.name for p in parameters]
-    assert kinds == ["POSITIONAL_OR_KEYWORD"] * 2 + ["KEYWORD_ONLY"] * 13 + ["VAR_KEYWORD"]
+    assert kinds == ["POSITIONAL_OR_KEYWORD"] * 2 + ["KEYWORD_ONLY"] * 14 + ["VAR_KEYWORD"]
 
 
 def test_it_is_imported_from_either_place() -> None:

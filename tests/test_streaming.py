@@ -382,7 +382,8 @@ def test_streams_and_states_show_no_private_key(collect: Any) -> None:
         return "shown"
 
     both: Any = [{"name": "show", "id": "1"}, *ADDING]
-    for script, tools, format_ in ((answers, [add], Answer), ([both, "Done."], [show, add], None)):
+    runs: Any = [(answers, [add], Answer), ([both, "Done."], [show, add], None)]
+    for script, tools, format_ in runs:
         saver = InMemorySaver()
         agent = create_agent(
             ScriptedChatModel(script), tools, response_format=format_, checkpointer=saver

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Checkpoints,
         ContextT,
         InputAgentState,
+        NodePolicy,
         OutputAgentState,
         ResponseT,
     )
@@ -80,6 +81,7 @@ def create_agent(
     name: str | None = None,
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
+    node_policies: Mapping[str, NodePolicy] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
@@ -105,6 +107,7 @@ def create_agent(
     name: str | None = None,
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
+    node_policies: Mapping[str, NodePolicy] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
@@ -131,6 +134,7 @@ def create_agent(
     name: str | None = None,
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
+    node_policies: Mapping[str, NodePolicy] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
@@ -158,6 +162,7 @@ def create_agent(
         cache: Stores results of nodes that have a cache policy.
         transformers: Stream transformers; those of every agent (`tool_calls`, `subagents`) and of
             the middleware come before them.
+        node_policies: Retries, timeouts and caches of nodes, by the names of the nodes.
         handle_tool_errors: What happens when a tool fails, in the forms of ToolNode. By default,
             the model gets an error as the result of a call with invalid arguments, and a tool that
             raises ends the run. True reports every error to the model, and the run continues.
@@ -200,7 +205,7 @@ def create_agent(
     check_services(model, services)
     fusion = None
     if fused is not False:
-        fusion = plan_fusion(fused, interrupt_before, interrupt_after)
+        fusion = plan_fusion(fused, interrupt_before, interrupt_after, node_policies)
     spec = make_spec(
         model=model,
         tools=tools,
@@ -208,7 +213,11 @@ def create_agent(
         middleware=middleware,
         response_format=response_format,
         state_schema=state_schema,
-        interrupts={"interrupt_before": interrupt_before, "interrupt_after": interrupt_after},
+        nodes={
+            "interrupt_before": interrupt_before,
+            "interrupt_after": interrupt_after,
+            "node_policies": node_policies,
+        },
         handle_tool_errors=handle_tool_errors,
         name=name,
         checkpointer=checkpointer,
@@ -271,6 +280,7 @@ def plan_agent(
     name: str | None = None,
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Any] | None = None,
+    node_policies: Mapping[str, NodePolicy] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
@@ -297,7 +307,11 @@ def plan_agent(
         middleware=middleware,
         response_format=response_format,
         state_schema=state_schema,
-        interrupts={"interrupt_before": interrupt_before, "interrupt_after": interrupt_after},
+        nodes={
+            "interrupt_before": interrupt_before,
+            "interrupt_after": interrupt_after,
+            "node_policies": node_policies,
+        },
         handle_tool_errors=handle_tool_errors,
         name=name,
         checkpointer=checkpointer,

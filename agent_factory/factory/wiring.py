@@ -94,16 +94,20 @@ def wire(
     self_routing: dict[str, Runnable[Any, Any]] = {}
     if fusion is not None and fused:
         self_routing = fused_nodes(spec, graph.channels, nodes, paths, tools, fusion)
-    policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
+    trace_policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
     # Only the loop's entry reads the signals of tools.
     reads_signals = {*self_routing, *([plan.loop_entry] if tools else [])}
     for name, node in {**nodes, **self_routing}.items():
-        is_hook = name in policies and name not in reads_signals
+        is_hook = name in trace_policies and name not in reads_signals
+        policy = spec.node_policies.get(name)
         graph.add_node(
             name,
             node,
             input_schema=spec.schemas.hook if is_hook else spec.schemas.state,
-            trace_policy=policies.get(name),
+            retry_policy=policy.retry_policy if policy else None,
+            cache_policy=policy.cache_policy if policy else None,
+            timeout=policy.timeout if policy else None,
+            trace_policy=trace_policies.get(name),
         )
     for edge in plan.edges:
         path = paths[edge.source]
