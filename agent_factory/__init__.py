@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from agent_factory.types import ModelCallResult as ModelCallResult
     from agent_factory.types import ModelRequest as ModelRequest
     from agent_factory.types import ModelResponse as ModelResponse
+    from agent_factory.types import NodePolicy as NodePolicy
     from agent_factory.types import OmitFromInput as OmitFromInput
     from agent_factory.types import OmitFromOutput as OmitFromOutput
     from agent_factory.types import OmitFromSchema as OmitFromSchema
@@ -104,7 +105,7 @@ HOMES = {
     "agent_factory.topology.load": "TopologyFileError load_topology",
     "agent_factory.types": (
         "AgentState ContextT ExtendedModelResponse InputAgentState JumpTo ModelCallResult "
-        "ModelRequest ModelResponse OmitFromInput OmitFromOutput OmitFromSchema "
+        "ModelRequest ModelResponse NodePolicy OmitFromInput OmitFromOutput OmitFromSchema "
         "OutputAgentState PrivateStateAttr ResponseT StateT"
     ),
     "langgraph.prebuilt": "InjectedState InjectedStore ToolRuntime",

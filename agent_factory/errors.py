@@ -160,7 +160,7 @@ _BUILD_CODES = {
     "AF113": ("ToolNameTaken", "Two tools have the same name, so a model could reach only one."),
     "AF114": ("InvalidSchema", "A state schema is not a TypedDict, or defines a reserved key."),
     "AF115": ("SchemaConflict", "Two state schemas disagree on the type or the reducer of a key."),
-    "AF116": ("UnknownNode", "`interrupt_before` or `interrupt_after` names an unknown node."),
+    "AF116": ("UnknownNode", "An interrupt or a policy names an unknown node."),
     "AF117": ("InvalidResponseFormat", "`response_format` is neither a schema nor a strategy."),
     "AF118": ("MissingMiddleware", "A middleware requires another one that is not in the stack."),
     "AF119": ("ConflictingMiddleware", "Two middleware of a stack are declared to be in conflict."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NotRequired, Required
 
 from langchain_core.messages import (
@@ -16,8 +17,11 @@ from langchain_core.messages import (
 )
 from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.graph.message import add_messages
+from langgraph.types import CachePolicy, RetryPolicy, TimeoutPolicy
 from langgraph.typing import ContextT as ContextT
 from typing_extensions import TypedDict, TypeVar
+
+from agent_factory.errors import ArgumentError, describe
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -55,6 +59,49 @@ OmitFromOutput = OmitFromSchema(input=False, output=True)
 
 PrivateStateAttr = OmitFromSchema(input=True, output=True)
 """For `Annotated`: a key that the caller can neither pass nor get back."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePolicy:
+    """What LangGraph does with a node that fails, takes too long, or ran before on the same input.
+
+    The arguments are those of LangGraph's `add_node`.
+
+    Args:
+        retry_policy: Which errors start the node again, and when; the first policy that matches.
+        cache_policy: By which key a result comes from the agent's `cache`, and for how long. By
+            default, the key is the whole input of the node, ids of messages included.
+        timeout: The longest time of one attempt, in seconds or as a timedelta, or a TimeoutPolicy.
+            Only async runs can have one.
+
+    Raises:
+        ArgumentError: An argument has another type, or a timeout is not positive.
+
+    >>> NodePolicy(retry_policy=RetryPolicy(max_attempts=5)).retry_policy.max_attempts
+    5
+    """
+
+    retry_policy: RetryPolicy | Sequence[RetryPolicy] | None = None
+    cache_policy: CachePolicy[Any] | None = None
+    timeout: float | timedelta | TimeoutPolicy | None = None
+
+    def __post_init__(self) -> None:
+        retries: Any = self.retry_policy
+        if isinstance(retries, RetryPolicy) or not isinstance(retries, list | tuple):
+            retries = [retries]
+        if not all(isinstance(policy, RetryPolicy | None) for policy in retries):
+            _refuse("retry_policy", "a RetryPolicy or a list of them", self.retry_policy)
+        if not isinstance(self.cache_policy, CachePolicy | None):
+            _refuse("cache_policy", "a CachePolicy", self.cache_policy)
+        try:
+            TimeoutPolicy.coerce(self.timeout)
+        except (TypeError, ValueError):
+            _refuse("timeout", "a positive number, a timedelta or a TimeoutPolicy", self.timeout)
+
+
+def _refuse(argument: str, expected: str, value: Any) -> None:
+    raise ArgumentError(argument, f"must be {expected}, got {describe(value)}.")
+
 
 ResponseT = TypeVar("ResponseT", default=Any)
 

@@ -15,6 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
+from langgraph.stream import SubgraphTransformer
 from langgraph.types import Interrupt
 
 # langchain_core/runnables/config.py, 1.x: the context variable that holds the config of the node
@@ -143,3 +144,26 @@ def task_identity(runtime: Any) -> object:
     spent within one task.
     """
     return runtime
+
+
+class SubagentTransformer(SubgraphTransformer):
+    """Projects the agents that a run calls as `subagents`, in the event protocol "v3".
+
+    Each is a run stream, as in `subgraphs`, with two more attributes: `name`, and `cause`, which
+    holds the id of the tool call that started it, or is None.
+
+    langgraph 1.2.22, `stream/transformers.py`: LangGraph publishes the base class and not its
+    hook `_on_started`, or the attributes that are read here. `_lc_by_ns` holds `lc_agent_name` of
+    each nested graph; it is None in other graphs.
+    """
+
+    def init(self) -> dict[str, Any]:
+        """Return the projection under the name of this transformer."""
+        return {"subagents": super().init()["subgraphs"]}
+
+    def _on_started(self, ns: tuple[str, ...], graph_name: str | None, *ids: str | None) -> None:
+        if self._lc_by_ns.get(ns) is None:
+            return
+        super()._on_started(ns, graph_name, *ids)
+        if (handle := self._handles.get(ns)) is not None:
+            vars(handle).update(name=graph_name, cause=self._pending_cause)

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, TypedDict
 
+import langgraph.prebuilt
 import pytest
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import Runnable, RunnableLambda
@@ -64,10 +65,11 @@ def test_the_parameters_and_their_defaults_are_the_known_ones() -> None:
         ("debug", False),
         ("version", "v2"),
         ("name", None),
+        ("node_policies", None),  # not in LangGraph's
         ("deprecated_kwargs", empty),
     ]
     kinds = [p.kind.name for p in parameters]
-    assert kinds == ["POSITIONAL_OR_KEYWORD"] * 2 + ["KEYWORD_ONLY"] * 13 + ["VAR_KEYWORD"]
+    assert kinds == ["POSITIONAL_OR_KEYWORD"] * 2 + ["KEYWORD_ONLY"] * 14 + ["VAR_KEYWORD"]
 
 
 def test_it_is_imported_from_either_place() -> None:
@@ -76,6 +78,12 @@ def test_it_is_imported_from_either_place() -> None:
     assert {"create_react_agent", "AgentState", "AgentStatePydantic"} <= set(prebuilt.__all__)
     with pytest.raises(AttributeError, match="no attribute 'create_agent_react'"):
         _ = prebuilt.create_agent_react
+
+
+def test_every_name_of_langgraph_prebuilt_can_be_imported() -> None:
+    assert set(langgraph.prebuilt.__all__) <= set(prebuilt.__all__)
+    assert all(hasattr(prebuilt, name) for name in prebuilt.__all__)
+    assert prebuilt.ToolNode is agent_factory.ToolNode
 
 
 def test_nothing_is_said_of_deprecation() -> None:

@@ -15,7 +15,9 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
+from langgraph.prebuilt import ToolCallTransformer
 from langgraph.types import Command
+from pydantic import BaseModel
 
 from agent_factory import (
     AgentMiddleware,
@@ -26,6 +28,7 @@ from agent_factory import (
     create_agent,
     wrap_model_call,
 )
+from agent_factory.prebuilt import create_react_agent
 from agent_factory.testing import ScriptedChatModel
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
@@ -36,6 +39,12 @@ def add(a: int, b: int) -> int:
     """Add two numbers."""
     get_stream_writer()({"adding": [a, b]})
     return a + b
+
+
+class Answer(BaseModel):
+    """The answer."""
+
+    value: int
 
 
 def model() -> ScriptedChatModel:
@@ -293,6 +302,32 @@ def test_a_subagent_in_a_tool_is_streamed_by_its_caller(collect: Any) -> None:
     assert texts == ["I ", "am ", "inside.", "I am inside.", "Done."]
 
 
+@pytest.mark.parametrize("fused", [False, True, "turn"])
+def test_the_metadata_of_a_stream_hold_the_name_of_the_agent(collect: Any, fused: Any) -> None:
+    """A filter by `lc_agent_name` tells an agent from the agent in its tool."""
+    inner = create_agent(ScriptedChatModel(["I am inside."]), name="researcher", fused=fused)
+
+    def delegate() -> str:
+        """Ask the other agent."""
+        return str(inner.invoke(ASK)["messages"][-1].text)
+
+    script = ScriptedChatModel([[{"name": "delegate"}], "Done."])
+    agent = create_agent(script, [delegate], name="desk", fused=fused)
+    chunks = collect(agent, ASK, stream_mode="messages", subgraphs=True)
+    names = [(message.text, meta["lc_agent_name"]) for _, (message, meta) in chunks if message.text]
+    assert names == [
+        *[(word, "researcher") for word in ("I ", "am ", "inside.")],
+        ("I am inside.", "desk"),
+        ("Done.", "desk"),
+    ]
+
+
+def test_an_agent_without_a_name_adds_none_to_the_metadata(collect: Any) -> None:
+    chunks = collect(create_agent(ScriptedChatModel(["Hi."])), ASK, stream_mode="messages")
+    assert chunks
+    assert not any("lc_agent_name" in meta for _, meta in chunks)
+
+
 def test_an_agent_that_middleware_call_is_not_streamed(collect: Any) -> None:
     inner = create_agent(ScriptedChatModel(["A secret."] * 9))
 
@@ -337,6 +372,32 @@ def test_the_result_shows_no_private_key(call: Any) -> None:
     assert set(call(agent, ASK)) == {"messages"}
 
 
+def test_streams_and_states_show_no_private_key(collect: Any) -> None:
+    """A run that asks again for its answer, and one whose parallel calls return directly."""
+    answers: Any = [[{"name": "Answer", "args": args}] for args in ({"x": 1}, {"value": 5})]
+
+    @tool(return_direct=True)
+    def show() -> str:
+        """Show something."""
+        return "shown"
+
+    both: Any = [{"name": "show", "id": "1"}, *ADDING]
+    runs: Any = [(answers, [add], Answer), ([both, "Done."], [show, add], None)]
+    for script, tools, format_ in runs:
+        saver = InMemorySaver()
+        agent = create_agent(
+            ScriptedChatModel(script), tools, response_format=format_, checkpointer=saver
+        )
+        config: Any = {"configurable": {"thread_id": "1"}}
+        chunks = collect(agent, ASK, config, stream_mode=["updates", "values"])
+        updates = [chunk for mode, chunk in chunks if mode == "updates"]
+        written = {key for chunk in updates for update in chunk.values() for key in update}
+        shown = {key for mode, chunk in chunks if mode == "values" for key in chunk}
+        stored = {key for state in agent.get_state_history(config) for key in state.values}
+        expected = {"messages"} if format_ is None else {"messages", "structured_response"}
+        assert (written, shown, stored) == (expected, expected, expected)
+
+
 def test_a_repair_is_streamed_with_the_models_message(collect: Any) -> None:
     open_call = AIMessage("", tool_calls=[{"name": "add", "args": {}, "id": "1"}])
     broken: Any = {"messages": [("user", "2 + 3?"), open_call, ("user", "Well?")]}
@@ -366,6 +427,20 @@ def test_events_name_nodes_models_and_tools() -> None:
     assert any("nostream" in e["tags"] for e in spoken)
 
 
+@pytest.mark.parametrize("react", [False, True])
+def test_the_event_of_the_models_node_is_no_state(react: bool) -> None:
+    """Front ends (AG-UI) take a dict for the whole state, and show what it lacks no more.
+
+    Code for create_react_agent reads the dict of its node, as LangGraph's agent writes it.
+    """
+    agent = (create_react_agent if react else create_agent)(model(), [add])
+    ended = [e for e in asyncio.run(_events(agent)) if e["event"] == "on_chain_end"]
+    outputs = [e["data"]["output"] for e in ended if e["name"] in ("model", "agent")]
+    updates = outputs if react else [command.update for (command,) in outputs]
+    assert [update.keys() for update in updates] == [{"messages"}] * 2
+    assert [update["messages"][0].text for update in updates] == ["", "It is five."]
+
+
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 def test_the_event_protocol_shows_only_the_agents_messages() -> None:
     secret = ScriptedChatModel(["A secret."] * 50)
@@ -373,6 +448,65 @@ def test_the_event_protocol_shows_only_the_agents_messages() -> None:
     stream = agent.stream_events(ASK, version="v3")
     assert [str(message.text) for message in stream.messages] == ["", "It is five."]
     assert stream.output["messages"][-1].text == "It is five."
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_the_event_protocol_has_the_calls_of_tools() -> None:
+    stream: Any = create_agent(model(), [add]).stream_events(ASK, version="v3")
+    calls = list(stream.tool_calls)
+    assert [(c.tool_name, c.input, c.output) for c in calls] == [("add", {"a": 2, "b": 3}, "5")]
+
+
+def with_subagent(name: str | None = "researcher", **options: Any) -> Any:
+    """An agent with another one in a tool."""
+    inner = create_agent(ScriptedChatModel([ADDING, "I am inside."]), [add], name=name)
+
+    def delegate() -> str:
+        """Ask the other agent."""
+        return str(inner.invoke(ASK)["messages"][-1].text)
+
+    script = ScriptedChatModel([[{"name": "delegate", "id": "7"}], "Done."])
+    return create_agent(script, [delegate], **options)
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_event_protocol_has_the_agents_that_tools_call(fused: bool) -> None:
+    stream: Any = with_subagent(fused=fused).stream_events(ASK, version="v3")
+    shown = []
+    for subagent in stream.subagents:
+        assert (subagent.name, subagent.status) == ("researcher", "started")
+        assert subagent.cause == {"type": "toolCall", "tool_call_id": "7"}
+        for kind, item in subagent.interleave("messages", "tool_calls"):
+            shown.append((kind, item.tool_name if kind == "tool_calls" else str(item.text)))
+        assert subagent.status == "completed"
+        assert subagent.output["messages"][-1].text == "I am inside."
+    assert shown == [("messages", ""), ("tool_calls", "add"), ("messages", "I am inside.")]
+    assert stream.output["messages"][-1].text == "Done."
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+async def test_the_async_event_protocol_has_subagents_and_calls_too() -> None:
+    stream: Any = await with_subagent().astream_events(ASK, version="v3")
+    names = []
+    async for subagent in stream.subagents:
+        names.append((subagent.name, [c.tool_name async for c in subagent.tool_calls]))
+    assert names == [("researcher", ["add"])]
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_an_agent_without_a_name_is_a_subgraph_and_no_subagent() -> None:
+    stream: Any = with_subagent(name=None).stream_events(ASK, version="v3")
+    kinds = [kind for kind, _ in stream.interleave("subgraphs", "subagents")]
+    assert kinds == ["subgraphs"]
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_the_calls_of_tools_can_be_asked_for_once_more() -> None:
+    """An agent that already passes the transformer keeps working."""
+    agent: Any = create_agent(model(), [add], transformers=[ToolCallTransformer])
+    stream = agent.stream_events(ASK, version="v3")
+    assert [call.tool_name for call in stream.tool_calls] == ["add"]
 
 
 def test_streaming_and_invoking_give_the_same_result(collect: Any, call: Any) -> None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from agent_factory import OutputError, TurnError, before_model, create_agent, wrap_model_call
 from agent_factory.structured_output import (
+    AutoStrategy,
     MissingStructuredOutputError,
     MultipleStructuredOutputsError,
     ProviderStrategy,
@@ -167,6 +168,21 @@ def test_a_model_is_called_again_up_to_max_retries_times(
     assert caught.value.retries == retries
     assert caught.value.ai_message is not None
     assert isinstance(caught.value.__cause__, StructuredOutputError)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "by_provider"),
+    [(AutoStrategy, False), (AutoStrategy, True), (ProviderStrategy, True)],
+)
+def test_every_strategy_takes_max_retries(call: Any, strategy: Any, by_provider: bool) -> None:
+    """AutoStrategy too, so that nobody has to know how the model answers."""
+    profile: Any = {"structured_output": by_provider}
+    model = ScriptedChatModel(["{}" if by_provider else answer(99)] * 9, profile=profile)
+    built = create_agent(model, response_format=strategy(Weather, max_retries=1))
+    with pytest.raises(OutputError, match="retries: 1"):
+        call(built, ASK)
+    assert len(model.requests) == 2
+    assert ("response_format" in model.requests[0].kwargs) is by_provider
 
 
 def test_three_retries_by_default(call: Any, bad: Any) -> None:

@@ -133,6 +133,5 @@ def test_without_tools_and_with_an_output_tool(a: bool, script: list[str]) -> No
 @settings.get_profile("costly")
 @given(st.lists(st.sampled_from(["good", "invalid", "prose", "tool", "two tools"]), max_size=7))
 def test_with_tools_and_a_providers_answers(a: bool, script: list[str]) -> None:
-    format_: Any = ProviderStrategy(Weather)
-    format_.max_retries = RETRIES
+    format_ = ProviderStrategy(Weather, max_retries=RETRIES)
     check(script, by_provider, [look], format_, a)

@@ -375,10 +375,11 @@ def test_a_recursive_typed_dict_of_typing_is_refused_with_a_hint() -> None:
         ToolStrategy(OldTree)
 
 
+@pytest.mark.parametrize("strategy", [ToolStrategy, ProviderStrategy, AutoStrategy])
 @pytest.mark.parametrize("retries", [-1, 1.5, "3", None, True])
-def test_max_retries_is_a_count(retries: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"^\[AF117\] .*max_retries"):
-        ToolStrategy(Person, max_retries=retries)
+def test_max_retries_is_a_count(strategy: Any, retries: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"^\[AF117\] max_retries"):
+        strategy(Person, max_retries=retries)
 
 
 @pytest.mark.parametrize("handle", [5, None, [ValueError], (ValueError, "x"), int, object()])

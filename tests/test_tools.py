@@ -10,7 +10,13 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
-from agent_factory import AgentMiddleware, before_model, create_agent, wrap_model_call
+from agent_factory import (
+    AgentMiddleware,
+    before_model,
+    create_agent,
+    create_react_agent,
+    wrap_model_call,
+)
 from agent_factory.errors import ArgumentError, UnknownTool
 from agent_factory.testing import ScriptedChatModel
 from samples import add
@@ -120,6 +126,20 @@ def test_tools_of_a_middleware_alone_make_an_agent_with_tools(call: Any) -> None
 
     model = ScriptedChatModel([calls("add", a=1, b=2), "Done"])
     assert answers(call(create_agent(model, middleware=[Brings()]), GO)) == [("3", "success")]
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [(create_agent, {}), (create_agent, {"fused": True}), (create_react_agent, {})],
+)
+def test_the_tools_node_of_an_agent_lists_its_tools_by_name(make: Any, options: Any) -> None:
+    """As LangGraph's ToolNode does: code looks there for what an agent can do."""
+    agent = make(ScriptedChatModel([]), [add, Halve()], **options)
+    node = agent.nodes["tools"].bound
+    assert {name: tool.description for name, tool in node.tools_by_name.items()} == {
+        "add": "Add two numbers.",
+        "halve": "Halve a number.",
+    }
 
 
 def test_tools_may_come_from_a_generator(call: Any) -> None:

@@ -125,6 +125,16 @@ def test_a_trace_names_the_package_that_built_the_agent(call: Any) -> None:
     assert trace.metadata["ls_integration"] == "agent_factory"
 
 
+def test_every_run_of_a_trace_holds_the_name_of_its_agent(call: Any) -> None:
+    tracer = Tracer()
+    call(create_agent(model(), [add], middleware=[Flows()], name="desk"), ASK, tracer.config)
+    (trace,) = tracer.traces
+    runs = [trace]
+    for run in runs:
+        runs += run.child_runs
+    assert {run.metadata["lc_agent_name"] for run in runs} == {"desk"}
+
+
 def test_hooks_are_nodes_and_nodes_are_spans(call: Any) -> None:
     tracer = Tracer()
     call(create_agent(model(), [add], middleware=[Flows()]), ASK, tracer.config)

@@ -25,6 +25,7 @@ from agent_factory import DeltaMessages, upstream
 from agent_factory.state.channels import fold_messages
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.upstream import (
+    SubagentTransformer,
     compiled_graph_arguments,
     construct_prompt,
     current_config,
@@ -315,3 +316,18 @@ def test_langgraph_reads_the_snapshot_frequency_again_for_each_checkpoint() -> N
     stored = [saved.checkpoint["channel_values"] for saved in saver.list(config)]
     snapshots = sum("messages" in values for values in stored)
     assert 3 <= snapshots <= 8  # 39 with a frequency that stays 4
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_a_subagent_is_a_subgraph_whose_metadata_name_an_agent() -> None:
+    """LangGraph's own hook: its base class finds the subgraphs, and the names and causes."""
+    named = chain(lambda state: {"log": ["in"]}).with_config(metadata={"lc_agent_name": "inner"})
+    unnamed = chain(lambda state: {"log": ["in"]})
+
+    def node(state: Any) -> Any:
+        named.invoke({"log": []})
+        unnamed.invoke({"log": []})
+
+    run = chain(node, transformers=[SubagentTransformer]).stream_events({"log": []}, version="v3")
+    found = [(handle.name, handle.cause, handle.output) for handle in run.subagents]
+    assert found == [("inner", None, {"log": ["in"]})]

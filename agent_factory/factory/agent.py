@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.cache.base import BaseCache
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolCallTransformer
 from langgraph.store.base import BaseStore
 
 from agent_factory.errors import ArgumentError, SpecError, raise_all
@@ -20,7 +21,7 @@ from agent_factory.fused.planning import plan_fusion
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
 from agent_factory.topology.topology import Topology
-from agent_factory.upstream import compiled_graph_arguments
+from agent_factory.upstream import SubagentTransformer, compiled_graph_arguments
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         Checkpoints,
         ContextT,
         InputAgentState,
+        NodePolicy,
         OutputAgentState,
         ResponseT,
     )
@@ -54,6 +56,9 @@ CONFIG: RunnableConfig = {
     "metadata": {"ls_integration": "agent_factory"},
 }
 """Default config of the runs of an agent."""
+
+PROJECTIONS = (ToolCallTransformer, SubagentTransformer)
+"""Stream transformers of every agent: `tool_calls` and `subagents` in the event protocol."""
 
 _SERVICES: dict[str, tuple[type[Any], ...]] = {
     # In a subgraph, True and False say whether to use the checkpointer of its parent.
@@ -82,6 +87,7 @@ def create_agent(
     name: str | None = None,
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
+    node_policies: Mapping[str, NodePolicy] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
@@ -107,6 +113,7 @@ def create_agent(
     name: str | None = None,
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
+    node_policies: Mapping[str, NodePolicy] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
@@ -133,6 +140,7 @@ def create_agent(
     name: str | None = None,
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Callable[[tuple[str, ...]], Any]] | None = None,
+    node_policies: Mapping[str, NodePolicy] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
@@ -156,9 +164,12 @@ def create_agent(
         interrupt_before: Nodes before which a run pauses, or "*" for all.
         interrupt_after: Nodes after which a run pauses, or "*" for all.
         debug: Log every step.
-        name: The agent's name, which its messages carry.
+        name: The agent's name, which its messages carry, and the metadata of its runs as
+            `lc_agent_name`.
         cache: Stores results of nodes that have a cache policy.
-        transformers: Stream transformers; those of the middleware come before them.
+        transformers: Stream transformers; those of every agent (`tool_calls`, `subagents`) and of
+            the middleware come before them.
+        node_policies: Retries, timeouts and caches of nodes, by the names of the nodes.
         handle_tool_errors: What happens when a tool fails, in the forms of ToolNode. By default,
             the model gets an error as the result of a call with invalid arguments, and a tool that
             raises ends the run. True reports every error to the model, and the run continues.
@@ -203,7 +214,7 @@ def create_agent(
     check_services(model, services)
     fusion = None
     if fused is not False:
-        fusion = plan_fusion(fused, interrupt_before, interrupt_after)
+        fusion = plan_fusion(fused, interrupt_before, interrupt_after, node_policies)
     spec = make_spec(
         model=model,
         tools=tools,
@@ -211,7 +222,11 @@ def create_agent(
         middleware=middleware,
         response_format=response_format,
         state_schema=state_schema,
-        interrupts={"interrupt_before": interrupt_before, "interrupt_after": interrupt_after},
+        nodes={
+            "interrupt_before": interrupt_before,
+            "interrupt_after": interrupt_after,
+            "node_policies": node_policies,
+        },
         handle_tool_errors=handle_tool_errors,
         name=name,
         checkpointer=checkpointer,
@@ -220,20 +235,23 @@ def create_agent(
         decisions=decisions,
         checkpoints=checkpoints,
     )
-    own_transformers = [one for member in spec.middleware for one in member.transformers]
+    added = [one for member in spec.middleware for one in member.transformers]
+    added += transformers or ()
     compiled: dict[str, Any] = {
         **services,
         "interrupt_before": node_names(interrupt_before),
         "interrupt_after": node_names(interrupt_after),
         "debug": debug,
         "name": name,
-        "transformers": [*own_transformers, *(transformers or ())],
+        "transformers": [*(one for one in PROJECTIONS if one not in added), *added],
     }
     agent = wire(spec, context_schema, fusion).compile(**compiled)
     if fusion is not None:
         fused_graph = wire(spec, context_schema, fusion, fused=True).compile(**compiled)
         agent = FusedAgent(fused_graph=fused_graph, **compiled_graph_arguments(agent))
-    return agent.with_config(CONFIG)
+    # The key by which LangGraph's streams and front ends know the agents of LangChain.
+    named = {} if name is None else {"lc_agent_name": name}
+    return agent.with_config(CONFIG, metadata=named)
 
 
 def check_services(model: Any, services: Mapping[str, Any]) -> None:
@@ -272,6 +290,7 @@ def plan_agent(
     name: str | None = None,
     cache: BaseCache[Any] | None = None,
     transformers: Sequence[Any] | None = None,
+    node_policies: Mapping[str, NodePolicy] | None = None,
     handle_tool_errors: Any = DEFAULT_ERRORS,
     strict: bool = False,
     ignore: Collection[str] = (),
@@ -303,7 +322,11 @@ def plan_agent(
         middleware=middleware,
         response_format=response_format,
         state_schema=state_schema,
-        interrupts={"interrupt_before": interrupt_before, "interrupt_after": interrupt_after},
+        nodes={
+            "interrupt_before": interrupt_before,
+            "interrupt_after": interrupt_after,
+            "node_policies": node_policies,
+        },
         handle_tool_errors=handle_tool_errors,
         name=name,
         checkpointer=checkpointer,

@@ -55,7 +55,7 @@ from agent_factory.tools.error_handling import (
 from agent_factory.tools.registry import sort_tools
 from agent_factory.topology.model import Call, Hook, Layer, Phase, Shape, ToolKind
 from agent_factory.topology.topology import Topology, plan
-from agent_factory.types import AgentState
+from agent_factory.types import AgentState, NodePolicy
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ def make_spec(
     response_format: Any,
     state_schema: type[Any] | None,
     checkpoints: Any,
-    interrupts: Mapping[str, Any],
+    nodes: Mapping[str, Any],
     handle_tool_errors: Any,
     name: str | None,
     checkpointer: Any,
@@ -83,8 +83,11 @@ def make_spec(
     ignore: Collection[str],
     decisions: Any,
 ) -> AgentSpec:
-    """Check and normalise the arguments of an agent, and warn the caller of the caller."""
-    mistakes = [*wrong_types(tools, system_prompt, interrupts, name), *unknown_codes(ignore)]
+    """Check and normalise the arguments of an agent, and warn the caller of the caller.
+
+    `nodes` are the arguments that name nodes: the interrupts and `node_policies`.
+    """
+    mistakes = [*wrong_types(tools, system_prompt, nodes, name), *unknown_codes(ignore)]
     members, invalid = members_of(middleware)
     mistakes += invalid
     handler: ErrorHandler | None = DEFAULT_HANDLER
@@ -116,9 +119,8 @@ def make_spec(
     )
     schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints)
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
-    mistakes += jumps_to_nowhere(hooks, shape.has_tools)
     topology = plan(shape)
-    mistakes += unknown_interrupts(interrupts, topology)
+    mistakes += [*jumps_to_nowhere(hooks, shape.has_tools), *unknown_nodes(nodes, topology)]
     if not any(isinstance(mistake, ArgumentError) for mistake in mistakes):
         reports = handler not in (None, DEFAULT_HANDLER) and handler.kinds != ()
         mistakes += collect_warnings(members, topology, checkpointer, reports)
@@ -141,6 +143,7 @@ def make_spec(
         name=name,
         middleware=members,
         rules=Rules(toolbox.client.keys(), toolbox.direct, frozenset(outputs)),
+        node_policies=nodes["node_policies"] or {},
         warnings=found,
         decisions=log,
     )
@@ -222,7 +225,7 @@ def wrong_type(
 
 
 def wrong_types(
-    tools: Any, system_prompt: Any, interrupts: Mapping[str, Any], name: Any
+    tools: Any, system_prompt: Any, nodes: Mapping[str, Any], name: Any
 ) -> Iterator[SpecError]:
     """Find arguments of a wrong type."""
     if tools is not None and not _is_list(tools):
@@ -232,10 +235,18 @@ def wrong_types(
         yield wrong_type("system_prompt", expected, system_prompt, "Pass a string.")
     if not isinstance(name, str | None):
         yield wrong_type("name", "a string", name, "Pass a string.")
-    for argument, nodes in interrupts.items():
-        if nodes not in (None, "*") and not _is_list(nodes):
+    for argument in ("interrupt_before", "interrupt_after"):
+        if (names := nodes[argument]) not in (None, "*") and not _is_list(names):
             hint = f"Pass {argument}=['model'], for example."
-            yield wrong_type(argument, "a list of node names or '*'", nodes, hint)
+            yield wrong_type(argument, "a list of node names or '*'", names, hint)
+    policies = nodes["node_policies"] or {}
+    hint = "Pass node_policies={'model': NodePolicy(retry_policy=RetryPolicy())}, for example."
+    if not isinstance(policies, Mapping):
+        yield wrong_type("node_policies", "a dict of node names and policies", policies, hint)
+        return
+    for node, policy in policies.items():
+        if not isinstance(policy, NodePolicy):
+            yield wrong_type(f"node_policies[{node!r}]", "a NodePolicy", policy, hint)
 
 
 _OTHER_NAMES = {
@@ -378,9 +389,9 @@ def jumps_to_nowhere(hooks: Iterable[Bound[Hook]], has_tools: bool) -> Iterator[
             )
 
 
-def unknown_interrupts(interrupts: Mapping[str, Any], topology: Topology) -> Iterator[SpecError]:
-    """Find interrupts before or after nodes that do not exist."""
-    for argument, names in interrupts.items():
+def unknown_nodes(nodes: Mapping[str, Any], topology: Topology) -> Iterator[SpecError]:
+    """Find nodes that do not exist in the arguments that name nodes."""
+    for argument, names in nodes.items():
         for name in () if names in (None, "*") else names:
             if name not in topology.nodes:
                 yield SpecError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
+from langgraph.graph.state import CompiledStateGraph
 
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
@@ -19,7 +20,7 @@ from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import ToolsNode, sending_state
-from agent_factory.state.schema import RETRIES
+from agent_factory.state.schema import ENGINE_KEYS, RETRIES
 from agent_factory.topology.model import TOOLS
 
 
@@ -42,6 +43,13 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
                 code="AF114",
             ) from error
         self.spec = spec
+
+    def compile(self, *args: Any, **options: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
+        """Compile to an agent whose streams and states do not show the reserved keys."""
+        agent = super().compile(*args, **options)
+        shown = agent.stream_channels_list
+        agent.stream_channels = [key for key in shown if key not in ENGINE_KEYS]
+        return agent
 
 
 def wire(
@@ -86,16 +94,20 @@ def wire(
     self_routing: dict[str, Runnable[Any, Any]] = {}
     if fusion is not None and fused:
         self_routing = fused_nodes(spec, graph.channels, nodes, paths, tools, fusion)
-    policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
+    trace_policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
     # Only the loop's entry reads the signals of tools.
     reads_signals = {*self_routing, *([plan.loop_entry] if tools else [])}
     for name, node in {**nodes, **self_routing}.items():
-        is_hook = name in policies and name not in reads_signals
+        is_hook = name in trace_policies and name not in reads_signals
+        policy = spec.node_policies.get(name)
         graph.add_node(
             name,
             node,
             input_schema=spec.schemas.hook if is_hook else spec.schemas.state,
-            trace_policy=policies.get(name),
+            retry_policy=policy.retry_policy if policy else None,
+            cache_policy=policy.cache_policy if policy else None,
+            timeout=policy.timeout if policy else None,
+            trace_policy=trace_policies.get(name),
         )
     for edge in plan.edges:
         path = paths[edge.source]

@@ -135,7 +135,9 @@ class FusedAgent(CompiledStateGraph[Any, Any, Any, Any]):
             return None
         # A fused run of one step would misreport managed values such as `remaining_steps`.
         stores_steps = any(getattr(self, name) for name in _BETWEEN_STEPS)
-        single_step = not (stores_steps or options.get("control") or self.builder.managed)
+        builder: Any = self.builder  # the AgentGraph, whose module imports this one
+        steps_matter = stores_steps or builder.managed or builder.spec.node_policies
+        single_step = not (steps_matter or options.get("control"))
         run = Run(
             depth=depth,
             resumed=input is None or isinstance(input, Command),

@@ -28,20 +28,24 @@ class FusionPlan:
     turn: bool  # a step may go through the call of the model
     before: Names  # nodes before which a run pauses, or "*" for all
     after: Names  # nodes after which a run pauses, or "*" for all
+    alone: Collection[str] = ()  # nodes whose policy is for a step of their own
 
     def begins(self, node: str) -> bool:
         """Whether a step has to begin at a node, because a run can only pause between steps."""
-        return "*" in (self.before, self.after) or node in (*self.before, *self.after)
+        named = (*self.before, *self.after, *self.alone)
+        return "*" in (self.before, self.after) or node in named
 
     def ends(self, node: str) -> bool:
         """Whether a step has to end with a node."""
-        return self.after == "*" or node in self.after
+        return self.after == "*" or node in (*self.after, *self.alone)
 
 
-def plan_fusion(fused: Any, before: Names | None, after: Names | None) -> FusionPlan:
+def plan_fusion(
+    fused: Any, before: Names | None, after: Names | None, alone: Collection[str] | None
+) -> FusionPlan:
     """Return the plan for the argument `fused` of create_agent, which is not False."""
     if fused is True or fused == "turn":
-        return FusionPlan(fused == "turn", before or (), after or ())
+        return FusionPlan(fused == "turn", before or (), after or (), alone or ())
     raise ArgumentError(
         "fused", f"must be True, False or 'turn', got {describe(fused)}.", "Pass fused=True."
     )
@@ -87,8 +91,8 @@ def fused_nodes(
             streams=name == model,
             needs_thread=isinstance(node, HookNode) and node.needs_thread,
         )
-    # A pause shows the calls of a turn one by one.
-    batches_calls = not plan.before and not plan.after
+    # A pause shows the calls of a turn one by one, and a policy is for each of them.
+    batches_calls = not plan.before and not plan.after and TOOLS not in plan.alone
     state_keys = None if tools is None else tools.state_keys
     result: dict[str, Runnable[Any, Any]] = {
         name: FusedNode(name, stages, channels, batches_calls, state_keys) for name in order

@@ -15,6 +15,7 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph.types import Command, Send
 
 from agent_factory.fused.step import ANSWERED, Run, replay, run_of
@@ -86,6 +87,11 @@ class BatchedToolsNode(Runnable[Any, Any]):
     tools: ToolsNode  # its layers capture results
     entry: str | None = None  # where the run continues if no tool can end it; or an edge chooses
     name = TOOLS
+
+    @property
+    def tools_by_name(self) -> dict[str, BaseTool]:
+        """The tools that run here, as LangGraph's ToolNode lists them."""
+        return self.tools.tools_by_name
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         batch = self._start(input, config, asynchronous=False)

@@ -1,4 +1,4 @@
-"""Ready-made parts: subagents as tools, and counterparts of deprecated parts of langgraph.
+"""All names of `langgraph.prebuilt`, built as those of this library, and subagents as tools.
 
 >>> from agent_factory.prebuilt import create_react_agent
 """
@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING
 from agent_factory import lazy_names
 
 if TYPE_CHECKING:
+    from langgraph.prebuilt import InjectedState as InjectedState
+    from langgraph.prebuilt import InjectedStore as InjectedStore
+    from langgraph.prebuilt import ToolCallTransformer as ToolCallTransformer
+    from langgraph.prebuilt import ToolRuntime as ToolRuntime
+
     from agent_factory.prebuilt.agent_tool import agent_tool as agent_tool
     from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
     from agent_factory.prebuilt.react_state import AgentState as AgentState
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
         AgentStateWithStructuredResponsePydantic as AgentStateWithStructuredResponsePydantic,
     )
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
+    from agent_factory.tools.tool_node import ToolNode as ToolNode
+    from agent_factory.tools.tool_node import tools_condition as tools_condition
 
 _HOME = {
     ".agent_tool": "agent_tool",
@@ -30,6 +37,8 @@ _HOME = {
         "AgentStateWithStructuredResponsePydantic"
     ),
     ".validation_node": "ValidationNode",
+    "agent_factory.tools.tool_node": "ToolNode tools_condition",
+    "langgraph.prebuilt": "InjectedState InjectedStore ToolCallTransformer ToolRuntime",
 }
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -15,7 +15,7 @@ from langgraph.warnings import LangGraphDeprecatedSinceV10
 
 from agent_factory.errors import raise_all
 from agent_factory.factory.agent import CONFIG, check_services, node_names
-from agent_factory.factory.arguments import unknown_interrupts, wrong_types
+from agent_factory.factory.arguments import unknown_nodes, wrong_types
 from agent_factory.factory.wiring import wire
 from agent_factory.hooks.introspection import Bound, layers_of
 from agent_factory.prebuilt.react_errors import ReactArgumentError
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from langgraph.store.base import BaseStore
     from langgraph.types import Checkpointer
 
+    from agent_factory.types import NodePolicy
+
     Model = BaseChatModel | Runnable[Any, BaseMessage]
     ModelChoice = (
         Callable[[Any, Runtime[Any]], Model] | Callable[[Any, Runtime[Any]], Awaitable[Model]]
@@ -59,7 +61,7 @@ def react_spec(
     state_schema: Any,
     together: bool,
     name: str | None,
-    interrupts: Mapping[str, Any],
+    nodes: Mapping[str, Any],
 ) -> AgentSpec:
     """Decide how an agent of these arguments works."""
     structured, hooked = response_format is not None, hooks["pre_model_hook"] is not None
@@ -83,31 +85,31 @@ def react_spec(
         reviewed=hooks["post_model_hook"] is not None,
         structured=structured,
     )
-    nodes: list[Bound[Hook]] = [
+    hook_nodes: list[Bound[Hook]] = [
         bound(argument, UserHook(invocable(hook, argument, argument), view))
         for argument, hook in hooks.items()
         if hook is not None
     ]
     if structured:
         end = Extraction(model, response_format, view)
-        nodes.append(bound("generate_structured_response", end))
+        hook_nodes.append(bound("generate_structured_response", end))
     message = SystemMessage(prompt) if isinstance(prompt, str) else prompt
     fixed = message is None or isinstance(message, SystemMessage)
     prompts = None if fixed else invocable(message, "prompt", "Prompt")
     layer = ModelCalls(model, prompts, View(model_schema(schema, hooked=hooked)), rules)
     topology = plan(
         Shape(
-            hooks=tuple(node.definition for node in nodes),
+            hooks=tuple(node.definition for node in hook_nodes),
             has_tools=has_tools,
             tools=toolbox.tool_definitions(),
             style=AgentStyle.REACT_V1 if has_tools and together else AgentStyle.REACT,
         )
     )
-    raise_all([*unknown_interrupts(interrupts, topology)])
+    raise_all([*unknown_nodes(nodes, topology)])
     return AgentSpec(
         model=model if isinstance(model, Runnable) else None,
         system_message=message if fixed else None,
-        hooks=tuple(nodes),
+        hooks=tuple(hook_nodes),
         model_layers=tuple(layers_of(layer)),
         tool_layers=(),
         toolbox=toolbox,
@@ -120,6 +122,7 @@ def react_spec(
         rules=rules,
         repairs_history=False,
         tool_state_view=view,
+        node_policies=nodes["node_policies"] or {},
     )
 
 
@@ -140,6 +143,7 @@ def create_react_agent(
     debug: bool = False,
     version: Literal["v1", "v2"] = "v2",
     name: str | None = None,
+    node_policies: Mapping[str, NodePolicy] | None = None,
     **deprecated_kwargs: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Build an agent as langgraph's `create_react_agent` does: a model in a loop with tools.
@@ -171,6 +175,7 @@ def create_react_agent(
         debug: Print every step.
         version: "v2" runs each tool call as a separate task, "v1" all calls of a turn in one.
         name: The agent's name, which its messages carry.
+        node_policies: Retries, timeouts and caches of nodes, by the names of the nodes.
         **deprecated_kwargs: `config_schema`, the old name of `context_schema`.
 
     Returns:
@@ -222,9 +227,13 @@ def create_react_agent(
         )
     if tools is None:
         raise ReactArgumentError("tools", "`tools` must be a list, got None", "Pass a list, or [].")
-    interrupts = {"interrupt_before": interrupt_before, "interrupt_after": interrupt_after}
+    nodes = {
+        "interrupt_before": interrupt_before,
+        "interrupt_after": interrupt_after,
+        "node_policies": node_policies,
+    }
     given = [] if isinstance(tools, ToolNode) else tools
-    raise_all([*wrong_types(given, None, interrupts, name)])
+    raise_all([*wrong_types(given, None, nodes, name)])
     spec = react_spec(
         model=model,
         tools=tools,
@@ -234,7 +243,7 @@ def create_react_agent(
         state_schema=state_schema,
         together=version == "v1",
         name=name,
-        interrupts=interrupts,
+        nodes=nodes,
     )
     agent = wire(spec, context_schema).compile(
         checkpointer=checkpointer,

@@ -15,6 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBinding
 from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime, get_runtime
+from langgraph.types import Command
 
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import (
@@ -59,7 +60,7 @@ from agent_factory.structured_output.strategies import (
     ToolStrategy,
     strategy_for,
 )
-from agent_factory.topology.model import MODEL, TOOLS
+from agent_factory.topology.model import MODEL, TOOLS, AgentStyle
 from agent_factory.types import ModelRequest, ModelResponse
 from agent_factory.upstream import construct_prompt, run_identity
 
@@ -215,7 +216,11 @@ class ModelNode(Runnable[Any, Any]):
             self._recorder.explained(retries + 1)
         if not any(isinstance(m, AIMessage) and call_ids(m) for m in response.result):
             self._prefix.forget(run_identity(runtime))
-        return self._merge(update, outcome.commands) if outcome.commands else update
+        merged = self._merge(update, outcome.commands) if outcome.commands else update
+        if isinstance(merged, Command) or self._spec.topology.style is not AgentStyle.CREATE_AGENT:
+            return merged
+        # Front ends (ag-ui-langgraph 0.0) show a dict that a node returns as the whole state.
+        return [Command(update=merged)]
 
 
 class _ByIdentity(tuple[Any, ...]):

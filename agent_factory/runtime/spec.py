@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import SystemMessage
@@ -19,6 +19,7 @@ from agent_factory.tools.error_handling import ErrorHandler
 from agent_factory.tools.registry import Toolbox
 from agent_factory.topology.model import Hook, Layer
 from agent_factory.topology.topology import Topology
+from agent_factory.types import NodePolicy
 
 
 def identity(state: Any) -> Any:
@@ -46,5 +47,6 @@ class AgentSpec:
     # Repair invalid histories, and answer calls that no node runs. If False, the caller does both.
     repairs_history: bool = True
     tool_state_view: Callable[[Any], Any] = identity  # what tools see of the state
+    node_policies: Mapping[str, NodePolicy] = field(default_factory=dict)
     warnings: tuple[SpecError, ...] = ()
     decisions: DecisionLog | None = None

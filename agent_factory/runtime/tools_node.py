@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
@@ -108,6 +109,11 @@ class ToolsNode(Runnable[Any, Any]):
             errors,
             *(None if self._unsupported[a] else partial(compose, a) for a in (False, True)),
         )
+
+    @property
+    def tools_by_name(self) -> dict[str, BaseTool]:
+        """The tools that run here, as LangGraph's ToolNode lists them."""
+        return self.node.tools_by_name
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         calls, refused = self._read(input, asynchronous=False)

@@ -39,6 +39,9 @@ _ENGINE_HINTS: dict[str, Any] = {
     TOOL_SIGNALS: NotRequired[Annotated[list[Any], Topic(object), PrivateStateAttr]],
 }
 
+ENGINE_KEYS = frozenset(_ENGINE_HINTS)
+"""The reserved keys of a state. Streams and stored states do not show them."""
+
 
 def engine_hints(*keys: str) -> dict[str, Any]:
     """Return the annotations of reserved keys, for a state that is not merged here."""

@@ -42,6 +42,13 @@ HandleErrors = (
 )
 
 
+def _count(max_retries: int) -> int:
+    if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
+        reason = f"must be a non-negative integer, got {describe(max_retries)}."
+        raise ArgumentError("max_retries", reason, code="AF117")
+    return max_retries
+
+
 class ToolStrategy(Generic[SchemaT]):
     """Structured answers as arguments of a tool call.
 
@@ -70,12 +77,6 @@ class ToolStrategy(Generic[SchemaT]):
         handle_errors: HandleErrors = True,
         max_retries: int = MAX_RETRIES,
     ) -> None:
-        if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
-            raise ArgumentError(
-                "ToolStrategy max_retries",
-                f"must be a non-negative integer, got {describe(max_retries)}.",
-                code="AF117",
-            )
         types = handle_errors if isinstance(handle_errors, tuple) else (handle_errors,)
         only_errors = all(isinstance(t, type) and issubclass(t, Exception) for t in types)
         function = callable(handle_errors) and not isinstance(handle_errors, type)
@@ -90,7 +91,7 @@ class ToolStrategy(Generic[SchemaT]):
         self.schema_specs = specs_of(schema)
         self.tool_message_content = tool_message_content
         self.handle_errors = handle_errors
-        self.max_retries = max_retries
+        self.max_retries = _count(max_retries)
 
     @cached_property
     def bindings(self) -> dict[str, OutputToolBinding[SchemaT]]:
@@ -152,18 +153,23 @@ class ProviderStrategy(Generic[SchemaT]):
     Args:
         schema: A schema.
         strict: Passed to the provider, unless it is None.
+        max_retries: How many times in a run the model tries again before OutputError is raised.
 
     Raises:
-        ArgumentError: `schema` is not a schema.
+        ArgumentError: An argument cannot be used.
     """
 
     handle_errors: HandleErrors = True
-    max_retries: int = MAX_RETRIES
 
     def __init__(
-        self, schema: type[SchemaT] | dict[str, Any], *, strict: bool | None = None
+        self,
+        schema: type[SchemaT] | dict[str, Any],
+        *,
+        strict: bool | None = None,
+        max_retries: int = MAX_RETRIES,
     ) -> None:
         self.schema = schema
+        self.max_retries = _count(max_retries)
         self.schema_spec = SchemaSpec(schema)
         self.strict = strict
         _ = self.schema_spec.json_schema
@@ -195,20 +201,26 @@ class AutoStrategy(Generic[SchemaT]):
 
     Args:
         schema: A schema, or a union of schemas, which always means `ToolStrategy`.
+        max_retries: How many times in a run the model tries again before OutputError is raised.
 
     Raises:
-        ArgumentError: `schema` is not a schema.
+        ArgumentError: An argument cannot be used.
     """
 
-    def __init__(self, schema: type[SchemaT] | UnionType | dict[str, Any]) -> None:
+    def __init__(
+        self,
+        schema: type[SchemaT] | UnionType | dict[str, Any],
+        *,
+        max_retries: int = MAX_RETRIES,
+    ) -> None:
         self.schema = schema
-        self.by_tool: ToolStrategy[SchemaT] = ToolStrategy(schema)
+        self.by_tool: ToolStrategy[SchemaT] = ToolStrategy(schema, max_retries=max_retries)
 
     @cached_property
     def by_provider(self) -> ProviderStrategy[SchemaT] | None:
         """Provider strategy for the schema, or None for a union."""
-        specs = self.by_tool.schema_specs
-        return ProviderStrategy(specs[0].schema) if len(specs) == 1 else None
+        specs, retries = self.by_tool.schema_specs, self.by_tool.max_retries
+        return ProviderStrategy(specs[0].schema, max_retries=retries) if len(specs) == 1 else None
 
     def resolve(self, model: Any) -> ToolStrategy[SchemaT] | ProviderStrategy[SchemaT]:
         """Return the strategy for a model."""

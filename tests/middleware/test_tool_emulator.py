@@ -51,7 +51,7 @@ def test_the_agents_own_model_invents_the_result(call: Run) -> None:
     result = call(create_agent(model, [weather], middleware=[LLMToolEmulator()]), GO)
     invented = result["messages"][2]
     assert (invented.text, invented.name, invented.status) == ("12 degrees", "weather", "success")
-    assert invented.additional_kwargs["lc_source"] == "tool_emulator"
+    assert invented.additional_kwargs["lc_source"] == "tool_emulation"
     prompt, asked = model.requests[1].messages
     assert prompt.type == "system"
     assert "The weather in a city." in asked.text

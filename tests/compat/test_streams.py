@@ -1,0 +1,123 @@
+"""What front ends read of a run: the same in langchain's agents and in these."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from pydantic import BaseModel
+
+import agent_factory.middleware as ours
+import agent_factory.structured_output as our_output
+from agent_factory import create_agent
+from agent_factory.testing import ScriptedChatModel
+from samples import add_tool as add
+
+langchain = pytest.importorskip("langchain.agents", reason="the extra peer is missing")
+theirs = pytest.importorskip("langchain.agents.middleware")
+their_output = pytest.importorskip("langchain.agents.structured_output")
+
+ASK: Any = {"messages": [("user", text) for text in ("One.", "Two.", "2 + 3?")]}
+ADDING: Any = [{"name": "add", "args": {"a": 2, "b": 3}, "id": "1"}]
+FACTORIES = [(langchain.create_agent, theirs, their_output), (create_agent, ours, our_output)]
+
+Build = Callable[[Any, Any, Any], Any]
+"""Makes an agent of a factory, a package of middleware and one of strategies."""
+
+
+class Answer(BaseModel):
+    """The answer."""
+
+    value: int
+
+
+def scripted(*steps: Any) -> ScriptedChatModel:
+    return ScriptedChatModel(list(steps))
+
+
+def giving(*values: Any) -> list[Any]:
+    return [[{"name": "Answer", "args": {"value": v}, "id": f"{n}"}] for n, v in enumerate(values)]
+
+
+AGENTS: dict[str, Build] = {
+    "plain": lambda make, _, __: make(scripted("Hi")),
+    "tools": lambda make, _, __: make(scripted(ADDING, "5"), [add]),
+    "parallel": lambda make, _, __: make(scripted([*ADDING, {**ADDING[0], "id": "2"}], "5"), [add]),
+    "by tool": lambda make, _, output: make(
+        scripted(ADDING, *giving(5)), [add], response_format=output.ToolStrategy(Answer)
+    ),
+    "asked again": lambda make, _, output: make(
+        scripted(*giving("five", 5)), [], response_format=output.ToolStrategy(Answer)
+    ),
+    "by provider": lambda make, _, output: make(
+        scripted('{"value": 5}'), [], response_format=output.ProviderStrategy(Answer)
+    ),
+}
+
+
+def shape(value: Any) -> Any:
+    """Kinds and keys, without texts, which differ."""
+    if isinstance(value, dict):
+        return {key: shape(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shape(item) for item in value]
+    update = getattr(value, "update", None)
+    name = type(value).__name__
+    return (name, shape(update)) if isinstance(update, dict) else name
+
+
+@pytest.mark.parametrize("build", AGENTS.values(), ids=AGENTS)
+def test_the_updates_and_states_of_a_run_have_the_same_shape(collect: Any, build: Build) -> None:
+    one, other = (
+        collect(build(*factory), ASK, stream_mode=["updates", "values"]) for factory in FACTORIES
+    )
+    assert shape(one) == shape(other)
+
+
+# The output of a node that asks again holds the count of it too, in a reserved key.
+@pytest.mark.parametrize("name", sorted(AGENTS.keys() - {"asked again"}))
+def test_the_events_of_nodes_have_the_same_outputs(name: str) -> None:
+    async def outputs(agent: Any) -> list[Any]:
+        events = [event async for event in agent.astream_events(ASK, version="v2")]
+        ended = [event for event in events if event["event"] == "on_chain_end"]
+        return [(event["name"], shape(event["data"]["output"])) for event in ended]
+
+    one, other = (asyncio.run(outputs(AGENTS[name](*factory))) for factory in FACTORIES)
+    assert one == other
+
+
+class Marks(BaseCallbackHandler):
+    """Remembers how each call of a model is marked."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_chat_model_start(self, *_: Any, metadata: Any = None, **__: Any) -> None:
+        self.seen.append([metadata.get(key) for key in ("lc_agent_name", "lc_source")])
+
+
+def summarizing(make: Any, package: Any, _: Any) -> Any:
+    options: Any = {"trigger": ("messages", 3), "keep": ("messages", 1)}
+    summarizer = package.SummarizationMiddleware(scripted("They counted."), **options)
+    return make(scripted("5"), middleware=[summarizer], name="desk")
+
+
+def emulating(make: Any, package: Any, _: Any) -> Any:
+    emulator = package.LLMToolEmulator(model=scripted("5"))
+    return make(scripted(ADDING, "5"), [add], middleware=[emulator], name="desk")
+
+
+@pytest.mark.parametrize(
+    ("build", "sources"),
+    [(summarizing, ["summarization", None]), (emulating, [None, "tool_emulation", None])],
+)
+def test_calls_of_models_carry_the_agent_and_the_middleware(
+    call: Any, build: Build, sources: Any
+) -> None:
+    for factory in FACTORIES:
+        marks = Marks()
+        call(build(*factory), ASK, {"callbacks": [marks]})
+        assert marks.seen == [["desk", source] for source in sources]

@@ -1,0 +1,237 @@
+"""Policies of nodes: retries, timeouts and caches, as LangGraph's `add_node` takes them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from langgraph.cache.memory import InMemoryCache
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import NodeTimeoutError
+from langgraph.types import CachePolicy, RetryPolicy, TimeoutPolicy
+
+from agent_factory import (
+    AgentMiddleware,
+    NodePolicy,
+    create_agent,
+    create_react_agent,
+    plan_agent,
+)
+from agent_factory.errors import ArgumentError, SpecError
+from agent_factory.testing import ScriptedChatModel
+from samples import tool_results
+
+ASK: Any = {"messages": [("user", "Well?")]}
+CALLS: Any = [{"name": "find", "args": {"query": "a"}, "id": "1"}]
+BOTH: Any = [*CALLS, {"name": "find", "args": {"query": "b"}, "id": "2"}]
+AGAIN = NodePolicy(retry_policy=RetryPolicy(initial_interval=0, jitter=False, max_attempts=3))
+
+FUSED = pytest.mark.parametrize("fused", [False, True, "turn"])
+THREADS = pytest.mark.parametrize("saver", [False, True], ids=["no thread", "thread"])
+
+
+class Flaky:
+    """A tool, a layer and a hook that fail as often as each of them is to fail."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.ran: list[str] = []
+
+    def run(self, name: str) -> None:
+        self.ran.append(name)
+        if len(self.ran) <= self.failures:
+            raise ConnectionError(name)
+
+
+def find_with(flaky: Flaky) -> Any:
+    def find(query: str) -> str:
+        """Find something."""
+        flaky.run(query)
+        return f"found {query}"
+
+    return find
+
+
+class Counting(AgentMiddleware):
+    """Hooks that note that they ran, and a layer that may fail."""
+
+    def __init__(self, flaky: Flaky) -> None:
+        super().__init__()
+        self.flaky = flaky
+        self.hooks: list[str] = []
+
+    def before_model(self, state: Any, runtime: Any) -> None:
+        self.hooks.append("before")
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        self.hooks.append("after")
+
+    def around_model(self, request: Any) -> Any:
+        self.flaky.run("model")
+        return (yield request)
+
+
+def threaded(saver: bool) -> dict[str, Any]:
+    return {"checkpointer": InMemorySaver()} if saver else {}
+
+
+CONFIG: Any = {"configurable": {"thread_id": "1"}}
+
+
+@FUSED
+@THREADS
+def test_the_model_is_asked_again_and_the_hooks_run_once(
+    call: Any, fused: Any, saver: bool
+) -> None:
+    counting = Counting(Flaky(2))
+    agent = create_agent(
+        ScriptedChatModel(["Well."]),
+        middleware=[counting],
+        node_policies={"model": AGAIN},
+        fused=fused,
+        **threaded(saver),
+    )
+    assert call(agent, ASK, CONFIG)["messages"][-1].text == "Well."
+    assert counting.flaky.ran == ["model"] * 3
+    assert counting.hooks == ["before", "after"]
+
+
+@FUSED
+@THREADS
+def test_a_tool_runs_again_and_the_other_calls_of_its_turn_do_not(
+    call: Any, fused: Any, saver: bool
+) -> None:
+    flaky = Flaky(0)
+
+    def find(query: str) -> str:
+        """Find something."""
+        flaky.run(query)
+        if flaky.ran.count("b") == 1 and query == "b":
+            raise ConnectionError
+        return f"found {query}"
+
+    agent = create_agent(
+        ScriptedChatModel([BOTH, "Done."]),
+        [find],
+        node_policies={"tools": AGAIN},
+        fused=fused,
+        **threaded(saver),
+    )
+    results = tool_results(call(agent, ASK, CONFIG))
+    assert [text for text, _ in results] == ["found a", "found b"]
+    assert sorted(flaky.ran) == ["a", "b", "b"]
+
+
+@FUSED
+@THREADS
+def test_a_hook_runs_again(call: Any, fused: Any, saver: bool) -> None:
+    flaky = Flaky(2)
+
+    class Loading(AgentMiddleware):
+        def before_agent(self, state: Any, runtime: Any) -> None:
+            flaky.run("load")
+
+    model = ScriptedChatModel(["Well."])
+    policies = {"Loading.before_agent": AGAIN}
+    agent = create_agent(
+        model, middleware=[Loading()], node_policies=policies, fused=fused, **threaded(saver)
+    )
+    assert call(agent, ASK, CONFIG)["messages"][-1].text == "Well."
+    assert (flaky.ran, len(model.requests)) == (["load"] * 3, 1)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_create_react_agent_takes_the_policies_of_its_nodes(call: Any, version: Any) -> None:
+    tools = Flaky(1)
+    policies = {"agent": AGAIN, "tools": AGAIN}
+    model = ScriptedChatModel([CALLS, ConnectionError("again"), "Done."])
+    agent = create_react_agent(model, [find_with(tools)], version=version, node_policies=policies)
+    result = call(agent, ASK)
+    assert (result["messages"][-1].text, tools.ran) == ("Done.", ["a", "a"])
+    assert len(model.requests) == 3
+
+
+@FUSED
+async def test_a_node_that_takes_too_long_is_stopped(fused: Any) -> None:
+    async def find(query: str) -> str:
+        """Find something."""
+        await asyncio.sleep(60)
+        return query
+
+    policies = {"tools": NodePolicy(timeout=0.05)}
+    agent = create_agent(ScriptedChatModel([CALLS]), [find], node_policies=policies, fused=fused)
+    with pytest.raises(NodeTimeoutError):
+        await agent.ainvoke(ASK)
+
+
+def conversation(state: Any) -> str:
+    return str([(message.type, message.text) for message in state["messages"]])
+
+
+@FUSED
+@THREADS
+def test_an_answer_comes_from_the_cache(call: Any, fused: Any, saver: bool) -> None:
+    model, counting = ScriptedChatModel([CALLS, "Done."]), Counting(Flaky(0))
+    tool = Flaky(0)
+    agent = create_agent(
+        model,
+        [find_with(tool)],
+        middleware=[counting],
+        node_policies={
+            "model": NodePolicy(cache_policy=CachePolicy(key_func=conversation)),
+            "tools": NodePolicy(cache_policy=CachePolicy()),
+        },
+        cache=InMemoryCache(),
+        fused=fused,
+        **threaded(saver),
+    )
+    texts = [
+        [m.text for m in call(agent, ASK, {"configurable": {"thread_id": thread}})["messages"]]
+        for thread in ("1", "2")
+    ]
+    assert texts == [["Well?", "", "found a", "Done."]] * 2
+    assert (len(model.requests), tool.ran) == (2, ["a"])
+    assert counting.hooks == ["before", "after"] * 4
+
+
+def test_the_plan_of_an_agent_takes_them_too() -> None:
+    assert plan_agent(node_policies={"model": AGAIN}).nodes == ("model",)
+
+
+# What cannot be built
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("retry_policy", 3),
+        ("retry_policy", [RetryPolicy(), 3]),
+        ("cache_policy", 60),
+        ("timeout", "a minute"),
+        ("timeout", -1),
+        ("timeout", TimeoutPolicy(run_timeout=0)),
+    ],
+)
+def test_a_policy_of_another_type_is_refused(argument: str, value: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"^\\[AF101\\] {argument}: must be"):
+        NodePolicy(**{argument: value})
+
+
+@pytest.mark.parametrize("timeout", [3, 1.5, timedelta(seconds=1), TimeoutPolicy(idle_timeout=1)])
+def test_a_timeout_takes_the_forms_of_langgraph(timeout: Any) -> None:
+    assert NodePolicy(timeout=timeout).timeout is timeout
+
+
+@pytest.mark.parametrize("make", [create_agent, create_react_agent])
+def test_policies_of_another_type_are_refused(make: Any) -> None:
+    for policies in ([AGAIN], {"tools": RetryPolicy()}):
+        with pytest.raises(ArgumentError, match=r"^\[AF101\] node_policies.*: must be"):
+            make(ScriptedChatModel([]), [find_with(Flaky(0))], node_policies=policies)
+
+
+@pytest.mark.parametrize("make", [create_agent, create_react_agent])
+def test_a_policy_of_an_unknown_node_is_refused(make: Any) -> None:
+    with pytest.raises(SpecError, match=r"^\[AF116\] node_policies: 'tolos'.*Its nodes are"):
+        make(ScriptedChatModel([]), [find_with(Flaky(0))], node_policies={"tolos": AGAIN})
