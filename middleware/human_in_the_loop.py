@@ -7,7 +7,7 @@ was asked before LangGraph stores it, so an invalid one can be given again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
@@ -230,6 +230,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     ordering = Ordering(before=("ToolRetryMiddleware",), reads=("tool_calls",))
     needs_checkpointer = True
+    unused: Collection[str] = ()
 
     def __init__(
         self,
@@ -269,10 +270,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if interrupt_mode == "per_call":
             # A limit further in would refuse calls after people have decided about them.
             ordering = replace(ordering, after=(*ordering.after, "ToolCallLimitMiddleware"))
-            own = HumanInTheLoopMiddleware
-            hooks = (type(self).after_model, type(self).aafter_model)
-            if hooks == (own.after_model, own.aafter_model):
-                self.unused = (*self.unused, "after_model")
+            self.unused = ("after_model",)
         self.ordering = ordering
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -97,6 +97,7 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
         after=("HumanInTheLoopMiddleware", "ToolCallLimitMiddleware", "ToolRetryMiddleware"),
         sends_to_model=("tool_calls",),
     )
+    unused: Collection[str] = ()
 
     def __init__(
         self,

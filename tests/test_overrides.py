@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -23,9 +24,15 @@ from agent_factory import (
     topology_of,
 )
 from agent_factory.errors import ArgumentError
+from agent_factory.middleware import (
+    HumanInTheLoopMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+)
 from agent_factory.testing import ScriptedChatModel
 from samples import add, last_text, tool_results
 
+IGNORED = ["AF211"]  # no review happens here
 ASK = {"messages": [("user", "Hello")]}
 ADD = [{"name": "add", "args": {"a": 1, "b": 2}, "id": "1"}]
 
@@ -160,9 +167,11 @@ def test_a_middleware_without_a_layer_says_what_to_define() -> None:
 class Configured(AgentMiddleware):
     """Says that none of its methods does anything."""
 
-    @property
-    def unused(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("before_model", "around_model")
+    unused: Collection[str] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = ("before_model", "around_model")
 
     def before_model(self, state: Any, runtime: Any) -> Any:
         raise AssertionError("unused")
@@ -277,3 +286,30 @@ def test_a_hook_with_another_parameter_is_refused_by_name() -> None:
 def test_results_of_a_driven_tool_flow_reach_the_model(call: Any) -> None:
     agent = create_agent(ScriptedChatModel([ADD, "3"]), [add], middleware=[Wrapping()])
     assert tool_results(call(agent, ASK)) == [("3", "success")]
+
+
+BUILT_INS: list[tuple[type[Any], dict[str, Any], str]] = [
+    (PIIMiddleware, {"pii_type": "email", "apply_to_output": True}, "after_model"),
+    (HumanInTheLoopMiddleware, {"interrupt_on": {}, "interrupt_mode": "per_call"}, "after_model"),
+    (SummarizationMiddleware, {"model": ScriptedChatModel([])}, "before_model"),
+]
+
+
+@pytest.mark.parametrize(("built_in", "arguments", "hook"), BUILT_INS)
+def test_a_subclass_of_a_built_in_uses_the_hook_that_it_overrides(
+    call: Any, built_in: type[Any], arguments: dict[str, Any], hook: str
+) -> None:
+    seen = []
+
+    def override(self: Any, state: Any, runtime: Any) -> Any:
+        seen.append(hook)
+        return getattr(built_in, hook)(self, state, runtime)
+
+    async def aoverride(self: Any, state: Any, runtime: Any) -> Any:
+        return override(self, state, runtime)
+
+    mine = type("Mine", (built_in,), {hook: override, f"a{hook}": aoverride})
+    for member in (built_in(**arguments), mine(**arguments)):
+        agent = create_agent(ScriptedChatModel(["Hi"]), middleware=[member], ignore=IGNORED)
+        call(agent, ASK)
+    assert seen == [hook]

@@ -60,8 +60,9 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         expected_tools: Names of tools it is configured for; a build warns if one is missing.
         needs_checkpointer: Whether it depends on state that is kept between runs of a thread.
         unused: Names of hooks, layers and flows of this class that do nothing as configured. The
-            plan leaves them out, because each node costs a step in every run. Where a class defines
-            it as a property, the methods that a subclass overrides are used all the same.
+            plan leaves them out, because each node costs a step in every run. A class that
+            sets it in `__init__` has `unused = ()` in its body: then a method that a subclass
+            overrides is used all the same.
 
     >>> class Greeter(AgentMiddleware):
     ...     def before_model(self, state, runtime):

@@ -138,7 +138,7 @@ def inject(method: Callable[..., Any]) -> Callable[..., Any]:
         parameters = list(inspect.signature(method).parameters.values())
         wanted = [parameter.name for parameter in parameters[1:] if parameter.name in _INJECTED]
         inspect.signature(method).bind("state", **dict.fromkeys(wanted))
-    except (TypeError, ValueError):  # e.g. the second parameter has a name of its own
+    except (TypeError, ValueError):  # e.g. the runtime has another name
         return method
     if parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
         return method
@@ -163,7 +163,8 @@ def _method(middleware: AgentMiddleware[Any, Any], name: str) -> Callable[..., A
 def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
     """Whether a middleware defines nothing that an agent uses, and misspells nothing either."""
     cls: Any = type(middleware)
-    defaults = all(getattr(middleware, n) is getattr(AgentMiddleware, n) for n in _ATTRIBUTE_NAMES)
+    values = ((name, getattr(middleware, name)) for name in _ATTRIBUTE_NAMES)
+    defaults = all(not value or value is getattr(AgentMiddleware, name) for name, value in values)
     return defaults and not any(_method(middleware, n) for n in _SLOTS) and not _misspelt(cls)
 
 

@@ -115,6 +115,8 @@ class ToolsNode(Runnable[Any, Any]):
         """The tools that run here, as LangGraph's ToolNode lists them."""
         return self.node.tools_by_name
 
+    _tools_by_name = tools_by_name  # clients read the name that LangGraph's node has as well
+
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         calls, refused = self._read(input, asynchronous=False)
         output = self.node.invoke(calls, config) if calls else {"messages": []}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, partial
 from time import monotonic
 from typing import Annotated, Any, Literal, NamedTuple
@@ -170,6 +170,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     """
 
     state_schema = BudgetState
+    unused: Collection[str] = ()
 
     ordering = Ordering(after=("ModelRetryMiddleware", "ModelFallbackMiddleware"))
 

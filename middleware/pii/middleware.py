@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import takewhile
@@ -86,6 +86,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     """
 
     state_schema = PIIState
+    unused: Collection[str] = ()
 
     def __init__(
         self,
@@ -116,22 +117,13 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
             ("user_messages", "answers", "tool_results", "tool_calls"), places, strict=True
         )
         self.ordering = Ordering(sanitizes=[aspect for aspect, applies in aspects if applies])
-        # Hooks and layers that this instance does not need, unless a subclass overrides them.
         used = {
             "before_agent": apply_to_input or apply_to_tool_results,
             "before_model": apply_to_input,
             "after_model": False,
             "around_tool": apply_to_tool_results or apply_to_tool_calls,
         }
-        self.unused = [
-            name
-            for name, is_used in used.items()
-            if not is_used
-            and all(
-                getattr(type(self), method, None) is getattr(PIIMiddleware, method, None)
-                for method in (name, f"a{name}")
-            )
-        ]
+        self.unused = [name for name, is_used in used.items() if not is_used]
         self._answers = Guard(self.rule, apply_to_output, apply_to_tool_calls)
         self._guards_answers = any(places[1:])
         self._results = Guard(self.rule, text=True)

@@ -338,11 +338,11 @@ def test_the_order_of_a_stack_is_checked() -> None:
     review, retry = HumanInTheLoopMiddleware({"delete": True}), ToolRetryMiddleware()
     emulator = LLMToolEmulator(model=ScriptedChatModel([]))
     with warnings.catch_warnings(record=True) as warned:
-        plan_agent([delete], middleware=[review, auto, retry, emulator])
+        plan_agent(tools=[delete], middleware=[review, auto, retry, emulator])
     assert "AF204" not in "".join(str(warning.message) for warning in warned)
     for wrong in ([auto, review], [retry, auto], [emulator, auto]):
         with pytest.raises(ValueError, match="AF204"):
-            plan_agent([delete], middleware=wrong, strict=True)
+            plan_agent(tools=[delete], middleware=wrong, strict=True)
 
 
 @pytest.mark.parametrize(

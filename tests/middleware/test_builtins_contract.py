@@ -26,6 +26,7 @@ BUILT_INS: dict[str, type[Member]] = {
 }
 
 ARGUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "AutoModeMiddleware": lambda: {"classifier": ScriptedChatModel()},
     "BudgetMiddleware": lambda: {"run": Limits(turns=9)},
     "FilesystemFileSearchMiddleware": lambda: {"root_path": Path(__file__).parent},
     "HumanInTheLoopMiddleware": lambda: {"interrupt_on": {"add": True}},

@@ -23,4 +23,4 @@ def test_the_agent(topology_snapshot: Any) -> None:
     }
 )
 def test_a_family(agent_stack: Any, topology_snapshot: Any) -> None:
-    assert plan_agent(TOOLS, middleware=agent_stack) == topology_snapshot
+    assert plan_agent(tools=TOOLS, middleware=agent_stack) == topology_snapshot
