@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -20,8 +21,10 @@ from agent_factory.errors import (
     UndeclaredJump,
     describe,
 )
+from agent_factory.hooks.flows import then
 from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.runtime.composition import disable_streaming
+from agent_factory.runtime.limits import JumpLimit
 from agent_factory.runtime.routing import Rules, State, ended_by_tools
 from agent_factory.runtime.tools_node import pending_exit
 from agent_factory.state.schema import TOOL_SIGNALS
@@ -48,6 +51,11 @@ class HookNode(Runnable[Any, Any]):
         self._is_entry = self.name == plan.entry
         self._in_loop = definition.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
         reads_reason = REASON not in self._keys
+        # From the loop's entry, a jump to the model has no effect.
+        if "model" in definition.can_jump_to and self.name != plan.loop_entry:
+            limit = JumpLimit(self.name)
+            func, afunc = (f and partial(_limited, f, limit) for f in (bound.func, bound.afunc))
+            bound = replace(bound, func=func, afunc=afunc)
         self._bound = recorder.hook(bound, self._finish, reads_reason=reads_reason)
         self._pending_exit = recorder.pending_exit(
             definition.owner, str(definition.phase), pending_exit, ended_by_tools
@@ -127,6 +135,10 @@ class HookNode(Runnable[Any, Any]):
                 if jump in JUMPS
                 else f"Jump to one of {', '.join(map(repr, JUMPS))}, and declare it.",
             )
+
+
+def _limited(method: Any, limit: JumpLimit, state: State, runtime: Any) -> Any:
+    return then(method(state, runtime), partial(limit.check, state, runtime))
 
 
 def _public_state(state: State) -> State:

@@ -37,6 +37,7 @@ from agent_factory.runtime.composition import (
     raise_unsupported,
     streaming_enabled,
 )
+from agent_factory.runtime.limits import ENDED_KWARGS, why_to_end
 from agent_factory.runtime.routing import State, ended_by_tools
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import pending_exit
@@ -119,13 +120,13 @@ class ModelNode(Runnable[Any, Any]):
         if update := self._pending_exit(input, self._spec.rules):
             return update
         request, turn = self._begin(input, config)
-        return self._finish(*turn, self._call(request))
+        return self._finish(*turn, self._ended(turn) or self._call(request))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if update := self._pending_exit(input, self._spec.rules):
             return update
         request, turn = self._begin(input, config)
-        return self._finish(*turn, await self._acall(request))
+        return self._finish(*turn, self._ended(turn) or await self._acall(request))
 
     def _begin(self, state: State, config: RunnableConfig | None) -> tuple[ModelRequest[Any], Turn]:
         """Return a request with a valid history, and what `_finish` needs besides its outcome."""
@@ -150,6 +151,17 @@ class ModelNode(Runnable[Any, Any]):
             runtime=runtime,
         )
         return request, (state, runtime, history_update)
+
+    def _ended(self, turn: Turn) -> ModelOutcome | None:
+        """Return a message in place of an answer if the last turns brought only errors."""
+        why = why_to_end(turn[0].get("messages", ()), self._spec.rules.known)
+        if why is None or not self._spec.repairs_history:
+            return None
+        self._recorder.ended(why)
+        message = AIMessage(
+            f"The run ended: {why}.", name=self._spec.name, additional_kwargs=ENDED_KWARGS
+        )
+        return ModelOutcome(ModelResponse([message]))
 
     def _ask(self, request: ModelRequest[Any]) -> ModelOutcome:
         """Call the model inside all layers."""
