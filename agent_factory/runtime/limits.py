@@ -78,7 +78,7 @@ def why_to_end(messages: Sequence[AnyMessage], known: Collection[str]) -> str | 
     names = ", ".join(dict.fromkeys(name for name, *_ in failed[0].calls)) if failed else ""
     if unreadable >= MAX_UNREADABLE_TURNS:
         return f"the model's calls of {names} could not be read, {unreadable} times in a row"
-    pairs = zip(failed, [*failed[1:], None], strict=True)
+    pairs = zip(failed, [*failed[1:], None], strict=False)
     counted = takewhile(lambda pair: not pair[0].ran or pair[0] == pair[1], pairs)
     if len([*counted]) < MAX_FAILED_TURNS:
         return None
