@@ -7,6 +7,9 @@ from typing import Annotated, Any, Generic, NotRequired, Optional
 
 import pytest
 from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import add_messages
 from pydantic import BaseModel
 from typing_extensions import TypedDict, TypeVar
@@ -14,6 +17,7 @@ from typing_extensions import TypedDict, TypeVar
 from agent_factory import AgentMiddleware, AgentState, create_agent
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer, add_tool
 
 GO = {"messages": "Go"}
 
@@ -222,3 +226,36 @@ def test_what_cannot_be_a_state_is_refused(schema: Any) -> None:
     for options in ({"state_schema": schema}, {"middleware": [Writer(schema)]}):
         with pytest.raises(ArgumentError, match=r"^\[AF114\]"):
             create_agent(ScriptedChatModel([]), **options)
+
+
+# The agent's own keys
+
+
+@tool(return_direct=True)
+def show(text: str) -> str:
+    """Show a text, as the answer."""
+    return text
+
+
+@pytest.mark.parametrize("fused", [False, True, "turn"])
+def test_the_keys_of_the_engine_are_not_shown(collect: Any, fused: Any) -> None:
+    """Signals of parallel tools and the count of retries are written here."""
+    both = [{"name": "show", "args": {"text": text}} for text in "ab"]
+    wrong = [{"name": "Answer", "args": {"number": "many"}}, *both]
+    model = ScriptedChatModel([wrong, [{"name": "Answer", "args": {"number": 1}}]])
+    agent: Any = create_agent(
+        model,
+        [show, add_tool],
+        response_format=Answer,
+        checkpointer=InMemorySaver(),
+        fused=fused,
+    )
+    modes = ["values", "updates", "checkpoints"]
+    thread: RunnableConfig = {"configurable": {"thread_id": "1"}}
+    shown: list[Any] = collect(agent, GO, thread, stream_mode=modes)
+    shown += [agent.get_state(thread), *agent.get_state_history(thread)]
+    shown += [agent.get_input_jsonschema(), agent.get_output_jsonschema()]
+    shown += [agent.get_context_jsonschema(), agent.get_graph().to_json()]
+    model.assert_done()
+    assert len(shown) > 10
+    assert not [value for value in shown if "loop_" in str(value)]

@@ -19,7 +19,7 @@ from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import ToolsNode, sending_state
-from agent_factory.state.schema import RETRIES
+from agent_factory.state.schema import ENGINE_KEYS, RETRIES
 from agent_factory.topology.model import TOOLS
 
 
@@ -42,6 +42,14 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
                 code="AF114",
             ) from error
         self.spec = spec
+
+    def compile(self, *args: Any, **options: Any) -> Any:
+        compiled = super().compile(*args, **options)
+        # Streams and `get_state` would show every channel.
+        compiled.stream_channels = [
+            key for key in compiled.stream_channels_list if key not in ENGINE_KEYS
+        ]
+        return compiled
 
 
 def wire(

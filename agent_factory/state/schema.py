@@ -39,6 +39,9 @@ _ENGINE_HINTS: dict[str, Any] = {
     TOOL_SIGNALS: NotRequired[Annotated[list[Any], Topic(object), PrivateStateAttr]],
 }
 
+ENGINE_KEYS = frozenset(_ENGINE_HINTS)
+"""Keys that only the engine reads and writes; no schema, stream or state shows them."""
+
 
 def engine_hints(*keys: str) -> dict[str, Any]:
     """Return the annotations of reserved keys, for a state that is not merged here."""
@@ -128,7 +131,7 @@ def merge(
 
     schemas = Schemas(
         state=view("State", ()),
-        hook=view("Hook", _ENGINE_HINTS),
+        hook=view("Hook", ENGINE_KEYS),
         input=view("Input", {key for key, hint in marked if _is_hidden(hint, "input")}),
         output=view("Output", {key for key, hint in marked if _is_hidden(hint, "output")}),
     )
@@ -198,7 +201,7 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
                     "Give it one type and one reducer, or use two names.",
                     code="AF115",
                 )
-            if key in _ENGINE_HINTS or key == "jump_to":
+            if key in ENGINE_KEYS or key == "jump_to":
                 mistake = "is reserved.", "Rename your key."
             elif key == "messages" and _reducer(hint) is None:
                 reason = "has no reducer, so each write would replace the history."
