@@ -125,14 +125,25 @@ class Anything(AgentState):
 )
 def test_schemas_that_disagree_are_refused(one: Any, other: Any, key: str) -> None:
     """A37: on a type, on whether there is a reducer, on which one."""
-    for options in (
-        {"middleware": [Writer(one, name="A"), Writer(other, name="B")]},
-        {"middleware": [Writer(one, name="A")], "state_schema": other},
-    ):
-        with pytest.raises(SpecError, match=r"^\[AF115\]") as caught:
-            create_agent(ScriptedChatModel([]), **options)
-        assert caught.value.subject == f"state key {key!r}"
-        assert " in A, and " in caught.value.reason
+    with pytest.raises(SpecError, match=r"^\[AF115\]") as caught:
+        agent(Writer(one, name="A"), Writer(other, name="B"), state_schema=Bare)
+    assert caught.value.subject == f"state key {key!r}"
+    assert " in A, and " in caught.value.reason
+    assert "state_schema=" in caught.value.hint
+
+
+@pytest.mark.parametrize(("one", "other"), [(Counting, Last), (Otherwise, Counting)])
+def test_the_schema_of_the_agent_has_the_last_word(call: Any, one: Any, other: Any) -> None:
+    """On the type and on the reducer, also if the middleware disagree with each other."""
+    for schema, count in (Counting, 6), (Last, 3), (Otherwise, 0):
+        stack = [Writer(one, {"count": 2}, name="A"), Writer(other, {"count": 3}, name="B")]
+        made = agent(*stack, state_schema=schema)
+        assert call(made, {**GO, "count": 1})["count"] == count
+
+
+def test_the_schema_of_the_agent_decides_on_a_type() -> None:
+    made = agent(Writer(Naming, name="A"), Writer(Text, name="B"), state_schema=MaybeInt)
+    assert made.get_output_jsonschema()["properties"]["name"]["anyOf"][0] == {"type": "integer"}
 
 
 @pytest.mark.parametrize(
