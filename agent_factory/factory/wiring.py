@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.runnables import Runnable
 from langgraph.graph import StateGraph
+from langgraph.graph.state import CompiledStateGraph
 
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
@@ -19,6 +20,7 @@ from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import ToolsNode, sending_state
+from agent_factory.state.copies import StateCopies
 from agent_factory.state.schema import ENGINE_KEYS, RETRIES
 from agent_factory.topology.model import TOOLS
 
@@ -43,7 +45,7 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
             ) from error
         self.spec = spec
 
-    def compile(self, *args: Any, **options: Any) -> Any:
+    def compile(self, *args: Any, **options: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
         compiled = super().compile(*args, **options)
         # Streams and `get_state` would show every channel.
         compiled.stream_channels = [
@@ -65,13 +67,13 @@ def wire(
     and channels, so that either can continue a thread.
     """
     graph = AgentGraph(spec, context_schema)
-    plan, recorder = spec.topology, Recorder(spec.decisions, spec.name)
+    plan, recorder, copies = spec.topology, Recorder(spec.decisions, spec.name), StateCopies()
     keys = spec.schemas.state.__annotations__.keys() - graph.managed.keys()
     nodes: dict[str, Runnable[Any, Any]] = {
-        bound.definition.node: HookNode(bound, plan, spec.rules, keys, recorder)
+        bound.definition.node: HookNode(bound, plan, spec.rules, keys, recorder, copies)
         for bound in spec.hooks
     }
-    nodes[plan.style.model] = ModelNode(spec, graph.channels, recorder)
+    nodes[plan.style.model] = ModelNode(spec, graph.channels, recorder, copies)
     tools = None
     if TOOLS in plan.nodes:
         around = None if fusion is None else capture_results

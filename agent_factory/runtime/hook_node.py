@@ -27,6 +27,7 @@ from agent_factory.runtime.composition import disable_streaming
 from agent_factory.runtime.limits import JumpLimit
 from agent_factory.runtime.routing import Rules, State, ended_by_tools
 from agent_factory.runtime.tools_node import pending_exit
+from agent_factory.state.copies import StateCopies
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.topology.model import JUMPS, Hook, Phase
@@ -43,11 +44,13 @@ class HookNode(Runnable[Any, Any]):
         rules: Rules,
         keys: Collection[str],
         recorder: Recorder = NO_RECORDER,
+        copies: StateCopies | None = None,
     ) -> None:
         definition = bound.definition
         self.name: str = definition.node
         self._rules = rules
         self._keys = frozenset(keys)
+        self._copies = copies or StateCopies()
         self._is_entry = self.name == plan.entry
         self._in_loop = definition.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
         reads_reason = REASON not in self._keys
@@ -72,14 +75,14 @@ class HookNode(Runnable[Any, Any]):
         if self._bound.func is None:
             raise HookPathNotSupported(*sync_async_error(self._bound, asynchronous=False))
         disable_streaming(config)
-        state = _public_state(input)
+        state = self._copies.copy(input)
         return self._finish(state, self._bound.func(state, get_runtime()))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if update := self._skipped(input):
             return update
         disable_streaming(config)
-        state, runtime = _public_state(input), get_runtime()
+        state, runtime = self._copies.copy(input), get_runtime()
         if self._bound.afunc is not None:
             return self._finish(state, await self._bound.afunc(state, runtime))
         assert self._bound.func is not None  # a hook has at least one function
@@ -139,10 +142,3 @@ class HookNode(Runnable[Any, Any]):
 
 def _limited(method: Any, limit: JumpLimit, state: State, runtime: Any) -> Any:
     return then(method(state, runtime), partial(limit.check, state, runtime))
-
-
-def _public_state(state: State) -> State:
-    """Return the state without the signals of tools, which only the loop's entry node reads."""
-    if TOOL_SIGNALS not in state:
-        return state
-    return {key: value for key, value in state.items() if key != TOOL_SIGNALS}

@@ -41,6 +41,7 @@ from agent_factory.runtime.limits import ENDED_KWARGS, why_to_end
 from agent_factory.runtime.routing import State, ended_by_tools
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import pending_exit
+from agent_factory.state.copies import StateCopies
 from agent_factory.state.history import (
     ValidatedPrefix,
     answers_of,
@@ -73,11 +74,18 @@ _CHAT_MODEL_CALLS = (BaseChatModel.invoke, BaseChatModel.ainvoke)
 class ModelNode(Runnable[Any, Any]):
     """Node that calls the model through all layers."""
 
-    def __init__(self, spec: AgentSpec, channels: Mapping[str, Any], recorder: Recorder) -> None:
+    def __init__(
+        self,
+        spec: AgentSpec,
+        channels: Mapping[str, Any],
+        recorder: Recorder,
+        copies: StateCopies,
+    ) -> None:
         self.name = spec.topology.style.model
         self._spec = spec
         self._channels = channels
         self._recorder = recorder
+        self._copies = copies
         self._layers = spec.model_layers
         self._offered = spec.toolbox.offered
         self._repair = recorder.repairing(repair if spec.repairs_history else no_repair)
@@ -139,15 +147,17 @@ class ModelNode(Runnable[Any, Any]):
                 messages, history_update = repaired.messages, repaired.update
                 state = {**state, "messages": messages}
             self._prefix.remember(run, messages)
+        own = state
         if self._layers:
             disable_streaming(config)
+            own = self._copies.copy(state)
         request: ModelRequest[Any] = ModelRequest(
             model=spec.model,
-            messages=state.get("messages", []),
+            messages=own.get("messages", []),
             system_message=spec.system_message,
             tools=list(self._offered),
             response_format=spec.response_format,
-            state=state,  # type: ignore[arg-type]  # the merged schema extends AgentState
+            state=own,  # type: ignore[arg-type]  # the merged schema extends AgentState
             runtime=runtime,
         )
         return request, (state, runtime, history_update)
