@@ -71,8 +71,6 @@ def why_to_end(messages: Sequence[AnyMessage], known: Collection[str]) -> str | 
     A failed turn counts if no tool of the agent ran in it, or if the turn before it was the same.
     A result, and a message of the user, start the count again.
     """
-    if not messages or getattr(messages[-1], "status", None) != "error":
-        return None  # nearly always
     failed = [*islice(_failed_turns(messages, known), MAX_FAILED_TURNS + 1)]
     unreadable = len([*takewhile(lambda turn: turn.unreadable, failed)])
     names = ", ".join(dict.fromkeys(name for name, *_ in failed[0].calls)) if failed else ""

@@ -36,9 +36,8 @@ from agent_factory.hooks.introspection import (
     validate_middleware,
 )
 from agent_factory.runtime.composition import ModelOutcome, compose_model_call, compose_tool_call
-from agent_factory.runtime.hook_node import HookNode
+from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.routing import Rules
-from agent_factory.state.copies import StateCopies
 from agent_factory.testing.comparison import difference, normalize
 from agent_factory.testing.fake_model import (
     ScriptedChatModel,
