@@ -263,6 +263,12 @@ class UnknownStateKey(TurnError, KeyError):
     __str__ = Exception.__str__  # KeyError would put the message in quotes.
 
 
+class EndlessLoop(TurnError):
+    """A hook jumped to the model again and again, and nothing changed in between."""
+
+    code = "AF315"
+
+
 class OutputError(TurnError):
     """The model did not give the structured output that it was asked for.
 

@@ -145,7 +145,7 @@ new.json
 │   │   └── -> Log.after_agent  jump: Limit
 │   ├── model
 │   │   ├── -> tools  pending calls
-│   │   ├── -> Log.after_agent  no calls left
+│   │   ├── -> Log.after_agent  no calls left; only errors
 │   │   └── -> Limit.before_model  calls already answered: Retry
 │   └── tools
 │       ├── -> Limit.before_model  tool results

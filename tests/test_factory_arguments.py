@@ -94,6 +94,10 @@ class Strange(AgentMiddleware[Any, Any]):
     state_schema: Any = int
 
 
+class Tallying(AgentMiddleware[Any, Any]):
+    state_schema = Count
+
+
 class Folded(AgentState):
     count: NotRequired[Annotated[int, lambda only_one: only_one]]
 
@@ -155,7 +159,7 @@ MISTAKES: list[tuple[str, str, str, dict[str, Any]]] = [
         "AF115",
         "state key 'count'",
         "two names",
-        {"middleware": [Counting()], "state_schema": Count},
+        {"middleware": [Counting(), Tallying()]},
     ),
     ("AF116", "interrupt_before: 'tolos'", "model", {"interrupt_before": ["tolos"]}),
     ("AF117", "response_format", "TypedDict", {"response_format": 3}),
@@ -221,8 +225,7 @@ def test_all_mistakes_of_a_build_arrive_together() -> None:
     error = refused(
         {
             "tools": [3, add, other_add],
-            "middleware": [Misspelt(), WithUser(), JumpsAway(), Counting()],
-            "state_schema": Count,
+            "middleware": [Misspelt(), WithUser(), JumpsAway(), Counting(), Tallying()],
             "response_format": 3,
             "interrupt_before": ["tolos"],
         }

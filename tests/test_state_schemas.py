@@ -7,6 +7,9 @@ from typing import Annotated, Any, Generic, NotRequired, Optional
 
 import pytest
 from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import add_messages
 from pydantic import BaseModel
 from typing_extensions import TypedDict, TypeVar
@@ -14,6 +17,7 @@ from typing_extensions import TypedDict, TypeVar
 from agent_factory import AgentMiddleware, AgentState, create_agent
 from agent_factory.errors import ArgumentError, SpecError
 from agent_factory.testing import ScriptedChatModel
+from samples import Answer, add_tool
 
 GO = {"messages": "Go"}
 
@@ -121,14 +125,25 @@ class Anything(AgentState):
 )
 def test_schemas_that_disagree_are_refused(one: Any, other: Any, key: str) -> None:
     """A37: on a type, on whether there is a reducer, on which one."""
-    for options in (
-        {"middleware": [Writer(one, name="A"), Writer(other, name="B")]},
-        {"middleware": [Writer(one, name="A")], "state_schema": other},
-    ):
-        with pytest.raises(SpecError, match=r"^\[AF115\]") as caught:
-            create_agent(ScriptedChatModel([]), **options)
-        assert caught.value.subject == f"state key {key!r}"
-        assert " in A, and " in caught.value.reason
+    with pytest.raises(SpecError, match=r"^\[AF115\]") as caught:
+        agent(Writer(one, name="A"), Writer(other, name="B"), state_schema=Bare)
+    assert caught.value.subject == f"state key {key!r}"
+    assert " in A, and " in caught.value.reason
+    assert "state_schema=" in caught.value.hint
+
+
+@pytest.mark.parametrize(("one", "other"), [(Counting, Last), (Otherwise, Counting)])
+def test_the_schema_of_the_agent_has_the_last_word(call: Any, one: Any, other: Any) -> None:
+    """On the type and on the reducer, also if the middleware disagree with each other."""
+    for schema, count in (Counting, 6), (Last, 3), (Otherwise, 0):
+        stack = [Writer(one, {"count": 2}, name="A"), Writer(other, {"count": 3}, name="B")]
+        made = agent(*stack, state_schema=schema)
+        assert call(made, {**GO, "count": 1})["count"] == count
+
+
+def test_the_schema_of_the_agent_decides_on_a_type() -> None:
+    made = agent(Writer(Naming, name="A"), Writer(Text, name="B"), state_schema=MaybeInt)
+    assert made.get_output_jsonschema()["properties"]["name"]["anyOf"][0] == {"type": "integer"}
 
 
 @pytest.mark.parametrize(
@@ -222,3 +237,36 @@ def test_what_cannot_be_a_state_is_refused(schema: Any) -> None:
     for options in ({"state_schema": schema}, {"middleware": [Writer(schema)]}):
         with pytest.raises(ArgumentError, match=r"^\[AF114\]"):
             create_agent(ScriptedChatModel([]), **options)
+
+
+# The agent's own keys
+
+
+@tool(return_direct=True)
+def show(text: str) -> str:
+    """Show a text, as the answer."""
+    return text
+
+
+@pytest.mark.parametrize("fused", [False, True, "turn"])
+def test_the_keys_of_the_engine_are_not_shown(collect: Any, fused: Any) -> None:
+    """Signals of parallel tools and the count of retries are written here."""
+    both = [{"name": "show", "args": {"text": text}} for text in "ab"]
+    wrong = [{"name": "Answer", "args": {"number": "many"}}, *both]
+    model = ScriptedChatModel([wrong, [{"name": "Answer", "args": {"number": 1}}]])
+    agent: Any = create_agent(
+        model,
+        [show, add_tool],
+        response_format=Answer,
+        checkpointer=InMemorySaver(),
+        fused=fused,
+    )
+    modes = ["values", "updates", "checkpoints"]
+    thread: RunnableConfig = {"configurable": {"thread_id": "1"}}
+    shown: list[Any] = collect(agent, GO, thread, stream_mode=modes)
+    shown += [agent.get_state(thread), *agent.get_state_history(thread)]
+    shown += [agent.get_input_jsonschema(), agent.get_output_jsonschema()]
+    shown += [agent.get_context_jsonschema(), agent.get_graph().to_json()]
+    model.assert_done()
+    assert len(shown) > 10
+    assert not [value for value in shown if "loop_" in str(value)]

@@ -74,6 +74,31 @@ class Meddling(AgentMiddleware):
         state["messages"].append(HumanMessage("lost"))
 
 
+class Editing(AgentMiddleware):
+    """Changes a message itself, which hooks share with the thread."""
+
+    def before_model(self, state: Any, runtime: Any) -> None:
+        state["messages"][-1].content = "edited"
+
+
+class Pushing(AgentMiddleware):
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        request.messages.append(HumanMessage("pushed"))
+        return handler(request)
+
+
+class Filing(AgentMiddleware):
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        request.state["messages"].append(HumanMessage("filed"))
+        return await handler(request)
+
+
+class Disarming(AgentMiddleware):
+    def around_model(self, request: Any) -> Any:
+        request.tools.clear()
+        return (yield request)
+
+
 class Chatty(AgentMiddleware):
     def after_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
         return {"messages": [AIMessage("Was that helpful?")]}
@@ -138,6 +163,14 @@ class Confusing(AgentMiddleware):
             r"Inconsistent.before_model: .*'blue' in the synchronous",
         ),
         (Counting, "idempotent", r"run twice on one state: .*'Run 1' the first time, 'Run 2'"),
+        (Editing, "leaves_states_alone", r"Editing\.before_model: it changed its state in place"),
+        (
+            Pushing,
+            "leaves_states_alone",
+            r"Pushing\.\w+: it changed its request .*: messages",
+        ),
+        (Filing, "leaves_states_alone", r"Filing\.\w+: it changed its state in place: messages"),
+        (Disarming, "leaves_states_alone", r"Disarming\.\w+: it changed its request .*: tools"),
         (Meddling, "leaves_states_alone", r"changed its state in place: messages\[\d\]: nothing b"),
         (Chatty, "leaves_agents_alone", r"messages\[4\]: nothing without it, .* with it"),
         (Deaf, "passes_interrupts", r"Deaf.wrap_model_call: it swallowed an interrupt"),

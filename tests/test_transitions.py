@@ -45,7 +45,7 @@ class Guard(AgentMiddleware):
 def test_the_loop_of_tools_gives_the_reasons_of_each_edge() -> None:
     planned = plan_agent(tools=[find])
     assert why(planned, MODEL, TOOLS) == ["pending calls"]
-    assert why(planned, MODEL, END) == ["no calls left"]
+    assert why(planned, MODEL, END) == ["no calls left", "only errors"]
     assert why(planned, TOOLS, MODEL) == ["tool results"]
     assert why(planned, TOOLS, END) == ["stopped by a tool"]
 
@@ -56,7 +56,11 @@ def test_an_edge_may_have_several_reasons() -> None:
         "calls already answered: Guard",
         "jump: Guard",
     ]
-    assert why(planned, "Guard.after_model", END) == ["no calls left", "jump: Guard"]
+    assert why(planned, "Guard.after_model", END) == [
+        "no calls left",
+        "only errors",
+        "jump: Guard",
+    ]
 
 
 def test_a_structured_answer_is_a_reason_by_name() -> None:
@@ -66,7 +70,11 @@ def test_a_structured_answer_is_a_reason_by_name() -> None:
     assert why(planned, MODEL, END) == ["structured answer"]
     planned = plan_agent(tools=[find], response_format=schema)
     assert why(planned, MODEL, MODEL) == ["asked again: Ticket"]
-    assert why(planned, MODEL, END) == ["no calls left", "structured answer: Ticket"]
+    assert why(planned, MODEL, END) == [
+        "no calls left",
+        "only errors",
+        "structured answer: Ticket",
+    ]
 
 
 def test_tools_whose_result_is_the_answer_are_named() -> None:

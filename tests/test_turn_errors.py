@@ -45,6 +45,12 @@ class AsyncLayer(AgentMiddleware):
         return await handler(request)
 
 
+class Insists(AgentMiddleware):
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        return {"jump_to": "model"}
+
+
 @wrap_model_call
 def offers_more(request: Any, handler: Callable[[Any], Any]) -> Any:
     return handler(request.override(tools=[*request.tools, ADD]))
@@ -81,6 +87,7 @@ TROUBLE: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("UnknownTool", [], {"middleware": [offers_more]}),
     ("UnknownStateKey", [], {"middleware": hook({"typo": 1})}),
     ("HistoryError", [], {"input": {"messages": []}}),
+    ("EndlessLoop", ["Hi"] * 100, {"middleware": [Insists()]}),
     ("OutputError", [WRONG, WRONG], {"response_format": ONCE}),
     ("StructuredOutputValidationError", [WRONG], {"response_format": RAISES}),
     ("MultipleStructuredOutputsError", [[RIGHT, RIGHT]], {"response_format": RAISES}),

@@ -141,12 +141,17 @@ class Names(AgentState):
     seen: NotRequired[list[str]]
 
 
+class Counter(AgentMiddleware):
+    state_schema = Count
+
+
 class Keeper(AgentMiddleware):
     state_schema = Names
 
 
-check(middleware=[Keeper()], state_schema=Count)""",
-        "Use one type and one reducer for the key, or two keys.",
+check(middleware=[Counter(), Keeper()])""",
+        "Use one type and one reducer for the key, or two keys; or declare the key in the "
+        "`state_schema` of the agent, which decides.",
     ),
     "AF116": Example(
         'check(tools=[find], interrupt_before=["tolos"])',

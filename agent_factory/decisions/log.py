@@ -49,7 +49,8 @@ class Outcome(StrEnum):
     ROUTED = "routed"
     """A route was taken; `detail` says where to."""
     SKIPPED = "skipped"
-    """A hook or the model did not run, because a tool ended the run."""
+    """A hook or the model did not run, because a tool or a limit ended the run; `reason` says
+    which."""
     ERROR_REPORTED = "reported error"
     """A tool call failed and the model got the error as its result; `detail` is the type of the
     exception."""

@@ -294,6 +294,11 @@ class Recorder:
             detail = f"{times} time{'s' * (times != 1)}"
             self._record(make_decision("", MODEL, Outcome.EXPLAINED, detail), _here())
 
+    def ended(self, why: str) -> None:
+        """Record that the model is not asked again, and why."""
+        if self.enabled:
+            self._record(make_decision("", MODEL, Outcome.SKIPPED, reason=why), _here())
+
     def route(self, source: str, choose: Choice, why: Callable[[Any, str, str], str]) -> Choice:
         """Return the route, recorded; `why` takes the state, the target and a pending jump."""
         if not self.enabled:

@@ -157,7 +157,8 @@ def create_agent(
         system_prompt: The system message of every model call.
         middleware: The stack of middleware; the first is the outermost.
         response_format: A schema or a strategy; the answer arrives in `structured_response`.
-        state_schema: A TypedDict that extends AgentState with more keys.
+        state_schema: A TypedDict that extends AgentState with more keys. It decides about
+            its keys where schemas of middleware disagree.
         context_schema: The type of `context`, the data of one run (a user's id, for example).
         checkpointer: Stores threads. Reviews and limits for a thread need one.
         store: Stores data across threads.

@@ -15,7 +15,7 @@ from agent_factory.fused.planning import FusionPlan, fused_nodes
 from agent_factory.fused.state_view import is_ephemeral, is_persistent
 from agent_factory.fused.tool_batch import BatchedToolsNode, capture_results, resendable
 from agent_factory.hooks.base import policy_of
-from agent_factory.runtime.hook_node import HookNode
+from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
@@ -67,11 +67,16 @@ def wire(
     graph = AgentGraph(spec, context_schema)
     plan, recorder = spec.topology, Recorder(spec.decisions, spec.name)
     keys = spec.schemas.state.__annotations__.keys() - graph.managed.keys()
+    shared: Any = {
+        "recorder": recorder,
+        "copies": StateCopies(),
+        "context_schema": context_schema,
+    }
     nodes: dict[str, Runnable[Any, Any]] = {
-        bound.definition.node: HookNode(bound, plan, spec.rules, keys, recorder)
+        bound.definition.node: HookNode(bound, plan, spec.rules, keys, **shared)
         for bound in spec.hooks
     }
-    nodes[plan.style.model] = ModelNode(spec, graph.channels, recorder)
+    nodes[plan.style.model] = ModelNode(spec, graph.channels, **shared)
     tools = None
     if TOOLS in plan.nodes:
         around = None if fusion is None else capture_results

@@ -13,6 +13,7 @@ from contextvars import Token
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
+from inspect import iscoroutine
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -343,7 +344,8 @@ def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> M
         raise BadReturn(
             name,
             f"must return a model response from its model layer, got {describe(response)}.",
-            "Return what the handler returned, an AIMessage, a ModelResponse with a list of "
+            _return_hint(response)
+            or "Return what the handler returned, an AIMessage, a ModelResponse with a list of "
             "messages, or an ExtendedModelResponse around one.",
         )
     if command is None:
@@ -362,6 +364,13 @@ def _outcome_of(name: str, result: Any, commands: tuple[Command[Any], ...]) -> M
                 "Only update is applied there; jump from a node hook instead.",
             )
     return ModelOutcome(response, (*commands, command))
+
+
+def _return_hint(result: Any) -> str:
+    """Return what to write in a layer that lacks a word; empty if it lacks none."""
+    if result is None:
+        return "End the layer with `return response`, where response is what the handler returned."
+    return "Write `return await handler(request)`." if iscoroutine(result) else ""
 
 
 def compose_model_call(layers: Sequence[Named], innermost: ModelCall) -> ModelCall:
@@ -421,7 +430,7 @@ def _checked_result(name: str, result: Any) -> Any:
             name,
             f"must return a result of its tool call, got {describe(result)}: the call would stay "
             "unanswered.",
-            "Return what the handler returned, a ToolMessage or a Command.",
+            _return_hint(result) or "Return what the handler returned, a ToolMessage or a Command.",
         )
     return result
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
+from inspect import iscoroutine
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -20,14 +22,46 @@ from agent_factory.errors import (
     UndeclaredJump,
     describe,
 )
+from agent_factory.hooks.flows import then
 from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.runtime.composition import disable_streaming
+from agent_factory.runtime.error_notes import add_notes
+from agent_factory.runtime.limits import JumpLimit
 from agent_factory.runtime.routing import Rules, State, ended_by_tools
 from agent_factory.runtime.tools_node import pending_exit
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.topology.model import JUMPS, Hook, Phase
 from agent_factory.topology.topology import Topology
+
+_CONTAINERS = frozenset({dict, list, set})
+
+
+class StateCopies:
+    """Makes copies of states, in which each dict, list and set of the state is a copy too.
+
+    What is in these is shared with the thread: to copy it as well takes too long.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, Any] = (None, None)
+
+    def copy(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of a state, without the signals of tools, which the engine reads."""
+        own = {
+            key: value.copy() if type(value) in _CONTAINERS and key != "messages" else value
+            for key, value in state.items()
+            if key != TOOL_SIGNALS
+        }
+        if type(messages := own.get("messages")) is list:
+            # Many hooks see the same history, of 1,000 messages perhaps: they share one copy, as
+            # long as none of them adds or removes a message in it.
+            original, copied = self._last
+            if original is not messages or len(copied) != len(messages):
+                copied = messages.copy()
+                self._last = messages, copied
+            own["messages"] = copied
+        return own
 
 
 class HookNode(Runnable[Any, Any]):
@@ -40,14 +74,23 @@ class HookNode(Runnable[Any, Any]):
         rules: Rules,
         keys: Collection[str],
         recorder: Recorder = NO_RECORDER,
+        copies: StateCopies | None = None,
+        context_schema: type[Any] | None = None,
     ) -> None:
         definition = bound.definition
         self.name: str = definition.node
         self._rules = rules
         self._keys = frozenset(keys)
+        self._copies = copies or StateCopies()
+        self._context_schema = context_schema
         self._is_entry = self.name == plan.entry
         self._in_loop = definition.phase in (Phase.BEFORE_MODEL, Phase.AFTER_MODEL)
         reads_reason = REASON not in self._keys
+        # From the loop's entry, a jump to the model has no effect.
+        if "model" in definition.can_jump_to and self.name != plan.loop_entry:
+            limit = JumpLimit(self.name)
+            func, afunc = (f and partial(_limited, f, limit) for f in (bound.func, bound.afunc))
+            bound = replace(bound, func=func, afunc=afunc)
         self._bound = recorder.hook(bound, self._finish, reads_reason=reads_reason)
         self._pending_exit = recorder.pending_exit(
             definition.owner, str(definition.phase), pending_exit, ended_by_tools
@@ -64,18 +107,29 @@ class HookNode(Runnable[Any, Any]):
         if self._bound.func is None:
             raise HookPathNotSupported(*sync_async_error(self._bound, asynchronous=False))
         disable_streaming(config)
-        state = _public_state(input)
-        return self._finish(state, self._bound.func(state, get_runtime()))
+        state = self._copies.copy(input)
+        try:
+            result = self._bound.func(state, get_runtime())
+        except Exception as error:
+            add_notes(error, self._context_schema)
+            raise
+        return self._finish(state, result)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if update := self._skipped(input):
             return update
         disable_streaming(config)
-        state, runtime = _public_state(input), get_runtime()
-        if self._bound.afunc is not None:
-            return self._finish(state, await self._bound.afunc(state, runtime))
-        assert self._bound.func is not None  # a hook has at least one function
-        return self._finish(state, await run_in_executor(None, self._bound.func, state, runtime))
+        state, runtime = self._copies.copy(input), get_runtime()
+        try:
+            if self._bound.afunc is not None:
+                result = await self._bound.afunc(state, runtime)
+            else:
+                assert self._bound.func is not None  # a hook has at least one function
+                result = await run_in_executor(None, self._bound.func, state, runtime)
+        except Exception as error:
+            add_notes(error, self._context_schema)
+            raise
+        return self._finish(state, result)
 
     def _skipped(self, state: State) -> Any:
         """Return what to pass on if a tool has ended the run; then the hook does not run."""
@@ -99,7 +153,9 @@ class HookNode(Runnable[Any, Any]):
             raise BadReturn(
                 self.name,
                 f"must return a dict of updates or None, got {describe(result)}.",
-                "Return {'key': value}.",
+                "Write `await` before the call that the hook returns."
+                if iscoroutine(result)
+                else "Return {'key': value}.",
             )
         if result.graph is not None:
             return result  # its update and goto are for another graph
@@ -129,8 +185,5 @@ class HookNode(Runnable[Any, Any]):
             )
 
 
-def _public_state(state: State) -> State:
-    """Return the state without the signals of tools, which only the loop's entry node reads."""
-    if TOOL_SIGNALS not in state:
-        return state
-    return {key: value for key, value in state.items() if key != TOOL_SIGNALS}
+def _limited(method: Any, limit: JumpLimit, state: State, runtime: Any) -> Any:
+    return then(method(state, runtime), partial(limit.check, state, runtime))

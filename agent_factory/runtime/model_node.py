@@ -37,6 +37,9 @@ from agent_factory.runtime.composition import (
     raise_unsupported,
     streaming_enabled,
 )
+from agent_factory.runtime.error_notes import add_notes
+from agent_factory.runtime.hook_node import StateCopies
+from agent_factory.runtime.limits import ENDED_KWARGS, why_to_end
 from agent_factory.runtime.routing import State, ended_by_tools
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import pending_exit
@@ -74,11 +77,20 @@ _CHAT_MODEL_CALLS = (BaseChatModel.invoke, BaseChatModel.ainvoke)
 class ModelNode(Runnable[Any, Any]):
     """Node that calls the model through all layers."""
 
-    def __init__(self, spec: AgentSpec, channels: Mapping[str, Any], recorder: Recorder) -> None:
+    def __init__(
+        self,
+        spec: AgentSpec,
+        channels: Mapping[str, Any],
+        recorder: Recorder,
+        copies: StateCopies,
+        context_schema: type[Any] | None,
+    ) -> None:
         self.name = spec.topology.style.model
         self._spec = spec
         self._channels = channels
         self._recorder = recorder
+        self._copies = copies
+        self._context_schema = context_schema
         self._layers = spec.model_layers
         self._offered = spec.toolbox.offered
         self._repair = recorder.repairing(repair if spec.repairs_history else no_repair)
@@ -121,13 +133,23 @@ class ModelNode(Runnable[Any, Any]):
         if update := self._pending_exit(input, self._spec.rules):
             return update
         request, turn = self._begin(input, config)
-        return self._finish(*turn, self._call(request))
+        try:
+            outcome = self._ended(turn) or self._call(request)
+        except Exception as error:
+            add_notes(error, self._context_schema)
+            raise
+        return self._finish(*turn, outcome)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if update := self._pending_exit(input, self._spec.rules):
             return update
         request, turn = self._begin(input, config)
-        return self._finish(*turn, await self._acall(request))
+        try:
+            outcome = self._ended(turn) or await self._acall(request)
+        except Exception as error:
+            add_notes(error, self._context_schema)
+            raise
+        return self._finish(*turn, outcome)
 
     def _begin(self, state: State, config: RunnableConfig | None) -> tuple[ModelRequest[Any], Turn]:
         """Return a request with a valid history, and what `_finish` needs besides its outcome."""
@@ -140,18 +162,33 @@ class ModelNode(Runnable[Any, Any]):
                 messages, history_update = repaired.messages, repaired.update
                 state = {**state, "messages": messages}
             self._prefix.remember(run, messages)
+        own = state
         if self._layers:
             disable_streaming(config)
+            own = self._copies.copy(state)
         request: ModelRequest[Any] = ModelRequest(
             model=spec.model,
-            messages=state.get("messages", []),
+            messages=own.get("messages", []),
             system_message=spec.system_message,
             tools=list(self._offered),
             response_format=spec.response_format,
-            state=state,  # type: ignore[arg-type]  # the merged schema extends AgentState
+            state=own,  # type: ignore[arg-type]  # the merged schema extends AgentState
             runtime=runtime,
         )
         return request, (state, runtime, history_update)
+
+    def _ended(self, turn: Turn) -> ModelOutcome | None:
+        """Return a message in place of an answer if the last turns brought only errors."""
+        messages = turn[0].get("messages") or [None]
+        if getattr(messages[-1], "status", None) != "error" or not self._spec.repairs_history:
+            return None
+        if (why := why_to_end(messages, self._spec.rules.known)) is None:
+            return None
+        self._recorder.ended(why)
+        message = AIMessage(
+            f"The run ended: {why}.", name=self._spec.name, additional_kwargs=ENDED_KWARGS
+        )
+        return ModelOutcome(ModelResponse([message]))
 
     def _ask(self, request: ModelRequest[Any]) -> ModelOutcome:
         """Call the model inside all layers."""

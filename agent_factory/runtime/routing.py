@@ -11,6 +11,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Command, Send
 
 from agent_factory.errors import JumpWithoutCalls, UndeclaredJump
+from agent_factory.runtime.limits import ENDED_KWARGS
 from agent_factory.state.history import answers_of, call_ids, is_explanation, last_turn
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.topology.model import TOOLS, Edge, Phase, Route
@@ -240,6 +241,8 @@ def _reason_after_model(state: State, target: str, plan: Topology, rules: Rules)
         return Reason(TransitionReason.STRUCTURED, by)
     if target != plan.exit and any(map(is_explanation, tail)):
         return Reason(TransitionReason.RETRY)
+    if message is not None and message.additional_kwargs == ENDED_KWARGS:
+        return Reason(TransitionReason.ONLY_ERRORS)
     if message is None or not call_ids(message):
         return Reason(TransitionReason.NO_CALLS)
     return Reason(TransitionReason.ANSWERED)

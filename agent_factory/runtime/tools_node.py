@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
@@ -119,7 +119,17 @@ class ToolsNode(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         calls, refused = self._read(input, asynchronous=False)
-        output = self.node.invoke(calls, config) if calls else {"messages": []}
+        try:
+            output = self.node.invoke(calls, config) if calls else {"messages": []}
+        except NotImplementedError as error:
+            asked = {call["name"] for call in input} if isinstance(input, list) else set()
+            for name, tool in self.node.tools_by_name.items():
+                if name in asked and isinstance(tool, StructuredTool) and tool.func is None:
+                    error.add_note(
+                        f"The tool {name!r} is async only. Run the agent with ainvoke or astream, "
+                        "or give the tool a sync function."
+                    )
+            raise
         return self._finish(input, output, refused)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:

@@ -59,6 +59,10 @@ class Schemas:
     written: type[Any] | None = None  # by the user, if the graph is to be built from that
 
 
+_AGENT = "create_agent"
+"""Origin of the schema that the caller of create_agent passed; it comes last."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Source:
     """A schema that was read."""
@@ -92,8 +96,9 @@ def merge(
     engine: Collection[str] = (TOOL_SIGNALS, RETRIES),
     checkpoints: Any = "full",
 ) -> tuple[Schemas, list[SpecError]]:
-    """Merge state schemas, of which later ones win, and collect what is wrong with them.
+    """Merge state schemas and collect what is wrong with them.
 
+    The one of "create_agent", the last, decides about its keys; others must agree on theirs.
     `engine` are the reserved keys that this agent needs; each costs a little in every step.
     """
     usable: list[_Source] = []
@@ -131,7 +136,7 @@ def merge(
 
     schemas = Schemas(
         state=view("State", ()),
-        hook=view("Hook", _ENGINE_HINTS),
+        hook=view("Hook", ENGINE_KEYS),
         input=view("Input", {key for key, hint in marked if _is_hidden(hint, "input")}),
         output=view("Output", {key for key, hint in marked if _is_hidden(hint, "output")}),
     )
@@ -185,6 +190,8 @@ def _reducer(hint: Any) -> Any:
 
 
 def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
+    # The schema that was passed to create_agent is explicit, so it decides about its keys.
+    decided = {key for source in sources if source.origin == _AGENT for key in source.declared}
     seen: dict[str, _Source] = {}
     for source in sources:
         for key, hint in source.declared.items():
@@ -193,15 +200,16 @@ def _key_errors(sources: Sequence[_Source]) -> Iterator[SpecError]:
             agree = earlier.raw.get(key) == source.raw.get(key) or (
                 _reducer(other) == _reducer(hint) and _same_type(_parts(other)[1], _parts(hint)[1])
             )
-            if not agree:
+            if not agree and key not in decided:
                 yield SpecError(
                     f"state key {key!r}",
                     f"is {_format(other)} in {earlier.origin}, and {_format(hint)} in "
                     f"{source.origin}.",
-                    "Give it one type and one reducer, or use two names.",
+                    "Give it one type and one reducer, or use two names. Or declare it in the "
+                    "schema of the agent, create_agent(state_schema=...), which decides.",
                     code="AF115",
                 )
-            if key in _ENGINE_HINTS or key == "jump_to":
+            if key in ENGINE_KEYS or key == "jump_to":
                 mistake = "is reserved.", "Rename your key."
             elif key == "messages" and _reducer(hint) is None:
                 reason = "has no reducer, so each write would replace the history."

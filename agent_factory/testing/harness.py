@@ -36,7 +36,7 @@ from agent_factory.hooks.introspection import (
     validate_middleware,
 )
 from agent_factory.runtime.composition import ModelOutcome, compose_model_call, compose_tool_call
-from agent_factory.runtime.hook_node import HookNode
+from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.routing import Rules
 from agent_factory.testing.comparison import difference, normalize
 from agent_factory.testing.fake_model import (
@@ -219,7 +219,15 @@ def hook_node(middleware: Middleware, hook: str, state: Any) -> tuple[HookNode, 
     # `jump_to` and the structured response of an earlier one.
     first = Hook("outside", Phase.BEFORE_AGENT)
     topology = plan(Shape(hooks=(first, hooks[hook].definition), has_tools=True))
-    return HookNode(hooks[hook], topology, Rules(), keys), given
+    node = HookNode(hooks[hook], topology, Rules(), keys, copies=_SharedState())
+    return node, given
+
+
+class _SharedState(StateCopies):
+    """Gives the hook the state itself, so that the caller can see what it changes in place."""
+
+    def copy(self, state: Mapping[str, Any]) -> Any:
+        return state
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph.message import add_messages
@@ -45,6 +46,7 @@ from agent_factory.testing.harness import (
 from agent_factory.testing.histories import assert_valid_history
 from agent_factory.testing.plugin import needs
 from agent_factory.topology.model import Call, Hook, Layer, Phase
+from agent_factory.types import ModelRequest
 
 
 class LawViolation(AssertionError):
@@ -70,8 +72,9 @@ def check_middleware(
     - `sync_equals_async`: a hook or layer does the same synchronously and asynchronously.
     - `idempotent`: a hook that runs again on the same state writes the same. LangGraph runs a node
       again after an interrupt and after a crash.
-    - `leaves_states_alone`: a hook returns its changes and does not change the state in place. A
-      change in place is lost, or parallel nodes see it at an arbitrary time.
+    - `leaves_states_alone`: a hook returns its changes and does not change the state in place, nor
+      the messages in it; a model layer overrides its request. A change in place is lost, or other
+      middleware and parallel nodes see it at an arbitrary time.
     - `leaves_agents_alone`: in a short conversation that gives the middleware no reason to act, an
       agent with it has the same plan except for the middleware's own nodes, and gives the same
       messages.
@@ -257,14 +260,37 @@ def idempotent(case: LawCase) -> None:
 
 
 def leaves_states_alone(case: LawCase) -> None:
-    """Check that no hook changes its state in place."""
+    """Check that no hook changes its state in place, and no model layer its request."""
+
+    def unchanged(what: str, before: Any, after: Any) -> None:
+        found = difference(before, normalize(after), ("before", "after"))
+        assert not found, f"it changed its {what} in place: {found}"
 
     def check(hook: Bound[Hook], state: Any) -> None:
         _, before, after = case.hook(hook, state)
-        found = difference(normalize(before), normalize(after), ("before", "after"))
-        assert not found, f"it changed its state in place: {found}"
+        unchanged("state", normalize(before), after)
 
-    case.for_all(hooks_of(case.make()), check)
+    def check_layer(layer: Bound[Layer], messages: Any) -> None:
+        given = deepcopy(messages)
+        request: Any = ModelRequest(
+            model=ScriptedChatModel(),
+            messages=given,
+            state={"messages": given.copy()},
+            tools=[tool(look_up)],
+        )
+        before = normalize(request), normalize(request.state)
+        options = {"handler": case.handler, "call": layer.definition.call.value, **case.options}
+        if layer.func is not None:
+            run_layer(case.make(), request, **options)
+        else:
+            run_coroutine(arun_layer(case.make(), request, **options))
+        unchanged("request", before[0], request)
+        unchanged("state", before[1], request.state)
+
+    middleware = case.make()
+    case.for_all(hooks_of(middleware), check)
+    layers = [one for one in layers_of(middleware) if one.definition.call is Call.MODEL]
+    case.for_all(layers, check_layer)
 
 
 def passes_interrupts(case: LawCase) -> None:

@@ -32,6 +32,8 @@ class TransitionReason(StrEnum):
     """The model called tools; one task runs all calls."""
     NO_CALLS = "no calls left"
     """The model called no tools, so its message is the answer."""
+    ONLY_ERRORS = "only errors"
+    """Too many turns in a row brought only errors, so the model is not asked again."""
     ANSWERED = "calls already answered"
     """A layer or hook answered the model's calls, so the tools are skipped."""
     STRUCTURED = "structured answer"
@@ -131,6 +133,8 @@ def _after_model(plan: TopologyData, target: str) -> Iterator[Reason]:
         yield Reason(TransitionReason.TOGETHER if together else TransitionReason.CALLS)
     if target == plan.exit:
         yield Reason(TransitionReason.NO_CALLS)
+        if plan.style is AgentStyle.CREATE_AGENT:
+            yield Reason(TransitionReason.ONLY_ERRORS)
         if plan.retries_output:
             yield Reason(TransitionReason.STRUCTURED, outputs)
     if target == plan.loop_entry:

@@ -27,6 +27,9 @@ _MEANINGS = {
         "The model called tools, and the calls have no results yet; they are run together."
     ),
     TransitionReason.NO_CALLS: "The model called no tools: its message is the answer.",
+    TransitionReason.ONLY_ERRORS: (
+        "Too many turns in a row brought only errors: the model is not asked again."
+    ),
     TransitionReason.ANSWERED: (
         "{by} may answer the model's calls instead of the tools; then the model continues."
     ),

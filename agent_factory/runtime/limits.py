@@ -1,0 +1,111 @@
+"""Limits of the agent loop: turns that bring only errors, and jumps after which nothing is new.
+
+They end loops that cannot end otherwise. How long a run may be that makes progress is the user's
+decision: `recursion_limit`, and the middleware that limit calls, tokens or money.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import count, islice, takewhile
+from typing import Any, NamedTuple
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from agent_factory.errors import EndlessLoop
+from agent_factory.state.history import call_ids, is_explanation
+from agent_factory.structured_output.strategies import MAX_RETRIES
+from agent_factory.upstream import run_identity
+
+MAX_UNREADABLE_TURNS = 1 + MAX_RETRIES
+"""Turns in a row whose calls all have invalid JSON arguments, before the run ends."""
+
+MAX_FAILED_TURNS = 10
+"""Turns in a row that bring only errors, before the run ends."""
+
+MAX_JUMPS = 100
+"""Jumps of a hook to the model with no new message for the model, before an error is raised."""
+
+ENDED_KWARGS = {"lc_source": "only_errors"}
+"""`additional_kwargs` of the message that ends a run whose turns bring only errors."""
+
+
+class _FailedTurn(NamedTuple):
+    """A turn whose calls all have an error as their result."""
+
+    calls: list[tuple[str, Any, str]]  # the name, arguments and error of each
+    unreadable: bool  # no call had valid JSON arguments
+    ran: bool  # a tool of the agent may have run
+
+
+def _failed_turns(messages: Sequence[AnyMessage], known: Collection[str]) -> Iterator[_FailedTurn]:
+    """Yield the failed turns at the end of a history, the last one first."""
+    errors: dict[str, str] = {}
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            # Invalid structured answers have a limit that the user sets.
+            if message.status != "error" or is_explanation(message):
+                return
+            errors[message.tool_call_id] = message.text
+            continue
+        if not isinstance(message, AIMessage):
+            return
+        ids = call_ids(message)
+        if not ids or not errors.keys() >= set(ids):
+            return
+        calls = [*message.tool_calls, *message.invalid_tool_calls]
+        yield _FailedTurn(
+            calls=[(str(call["name"]), call["args"], errors[str(call["id"])]) for call in calls],
+            unreadable=not message.tool_calls,
+            ran=any(call["name"] in known for call in message.tool_calls),
+        )
+        errors = {}
+
+
+def why_to_end(messages: Sequence[AnyMessage], known: Collection[str]) -> str | None:
+    """Return why the model is not asked again, or None if it is.
+
+    A failed turn counts if no tool of the agent ran in it, or if the turn before it was the same.
+    A result, and a message of the user, start the count again.
+    """
+    failed = [*islice(_failed_turns(messages, known), MAX_FAILED_TURNS + 1)]
+    unreadable = len([*takewhile(lambda turn: turn.unreadable, failed)])
+    names = ", ".join(dict.fromkeys(name for name, *_ in failed[0].calls)) if failed else ""
+    if unreadable >= MAX_UNREADABLE_TURNS:
+        return f"the model's calls of {names} could not be read, {unreadable} times in a row"
+    pairs = zip(failed, [*failed[1:], None], strict=False)
+    counted = takewhile(lambda pair: not pair[0].ran or pair[0] == pair[1], pairs)
+    if len([*counted]) < MAX_FAILED_TURNS:
+        return None
+    return f"{MAX_FAILED_TURNS} turns in a row brought only errors, the last from calls of {names}"
+
+
+class JumpLimit:
+    """Limit of the jumps that a hook makes to the model while the model gets no new message."""
+
+    RUNS = 64
+    """Maximum number of active runs whose jumps are counted; the oldest is forgotten."""
+
+    def __init__(self, hook: str) -> None:
+        self._hook = hook
+        self._jumps = lru_cache(self.RUNS)(lambda run, message: count(1))
+
+    def check(self, state: Mapping[str, Any], runtime: Runtime[Any], result: Any) -> Any:
+        """Return what the hook returned; raise EndlessLoop if that is one jump too many."""
+        update = result.update if isinstance(result, Command) else result
+        if not isinstance(update, Mapping) or update.get("jump_to") != "model":
+            return result
+        # The answers of the model alone are nothing new for it.
+        given = (m.id for m in reversed(state["messages"]) if not isinstance(m, AIMessage))
+        jumps = next(self._jumps(run_identity(runtime), next(given, None)))
+        if jumps >= MAX_JUMPS:
+            raise EndlessLoop(
+                self._hook,
+                f"jumped to 'model' {jumps} times in a row, and no new message came in between.",
+                "Jump only if something changed: return None after a few attempts, or add a "
+                "message that says what to do differently.",
+            )
+        return result

@@ -1,0 +1,145 @@
+"""Common slips of an author get an error, or a note on an error, that says what to write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+
+from agent_factory import AgentMiddleware, create_agent
+from agent_factory.errors import BadReturn
+from agent_factory.testing import ScriptedChatModel
+from samples import add
+
+GO: Any = {"messages": "Go"}
+CALL = [{"name": "add", "args": {"a": 1, "b": 2}}]
+
+
+def run(methods: dict[str, Any], call: Any, **options: Any) -> Any:
+    middleware = type("Slip", (AgentMiddleware,), methods)()
+    tools = options.pop("tools", [add])
+    model = ScriptedChatModel([CALL, "Done"])
+    return call(create_agent(model, tools, middleware=[middleware], **options), GO)
+
+
+def start(agent: Any, given: Any) -> Any:
+    return asyncio.run(agent.ainvoke(given))
+
+
+def flow(self: Any, request: Any) -> Any:
+    yield request
+
+
+def wrap(self: Any, request: Any, handler: Any) -> None:
+    handler(request)
+
+
+@pytest.mark.parametrize("kind", ["model", "tool"])
+@pytest.mark.parametrize("method", [flow, wrap])
+def test_a_layer_without_return_is_told_to_return(kind: str, method: Any) -> None:
+    name = f"around_{kind}" if method is flow else f"wrap_{kind}_call"
+    with pytest.raises(BadReturn) as caught:
+        run({name: method}, lambda agent, given: agent.invoke(given))
+    assert "return response" in caught.value.hint
+    assert caught.value.subject == f"Slip.{name}"
+
+
+DROPPED: list[Any] = []
+
+
+@pytest.fixture
+def dropped() -> Iterator[None]:
+    """Await what the layers forgot to await, so that Python does not warn about it."""
+    yield
+    for coroutine in DROPPED:
+        with suppress(Exception):
+            asyncio.run(coroutine)
+    DROPPED.clear()
+
+
+async def returns_coroutine(self: Any, request: Any, handler: Any) -> Any:
+    DROPPED.append(handler(request))
+    return DROPPED[-1]
+
+
+async def reads_coroutine(self: Any, request: Any, handler: Any) -> Any:
+    DROPPED.append(handler(request))
+    return DROPPED[-1].result
+
+
+@pytest.mark.usefixtures("dropped")
+@pytest.mark.parametrize("kind", ["model", "tool"])
+def test_a_layer_that_returns_a_coroutine_is_told_to_await(kind: str) -> None:
+    with pytest.raises(BadReturn) as caught:
+        run({f"awrap_{kind}_call": returns_coroutine}, start)
+    assert "await handler(request)" in caught.value.hint
+
+
+@pytest.mark.usefixtures("dropped")
+def test_a_hook_that_returns_a_coroutine_is_told_to_await() -> None:
+    async def later() -> None: ...
+
+    async def abefore_model(self: Any, state: Any, runtime: Any) -> Any:
+        DROPPED.append(later())
+        return DROPPED[-1]
+
+    with pytest.raises(BadReturn) as caught:
+        run({"abefore_model": abefore_model}, start)
+    assert "`await`" in caught.value.hint
+
+
+@pytest.mark.usefixtures("dropped")
+def test_reading_from_a_coroutine_gets_a_note() -> None:
+    with pytest.raises(AttributeError) as caught:
+        run({"awrap_model_call": reads_coroutine}, start)
+    assert "await handler(request)" in "".join(caught.value.__notes__)
+
+
+@dataclass
+class User:
+    user_id: str
+
+
+def flow_reads(self: Any, request: Any) -> Any:
+    return (yield request.override(system_prompt=request.runtime.context.user_id))
+
+
+def hook_reads(self: Any, state: Any, runtime: Any) -> Any:
+    return {"messages": [runtime.context.user_id]}
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("methods", [{"before_model": hook_reads}, {"around_model": flow_reads}])
+def test_a_missing_context_gets_a_note(call: Any, methods: Any, fused: bool) -> None:
+    with pytest.raises(AttributeError) as caught:
+        run(methods, call, context_schema=User, fused=fused)
+    (note,) = (n for n in caught.value.__notes__ if "context=" in n)
+    assert note == "This run has no context. Pass one: agent.invoke(..., context=User(...))."
+
+
+def test_other_errors_get_no_note(call: Any) -> None:
+    def before_model(self: Any, state: Any, runtime: Any) -> Any:
+        raise AttributeError("nothing to do with it")
+
+    with pytest.raises(AttributeError) as caught:
+        run({"before_model": before_model}, call, context_schema=User)
+    assert "context=" not in "".join(getattr(caught.value, "__notes__", []))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_tool_without_a_sync_function_is_named(fused: bool) -> None:
+    @tool("add")
+    async def later(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    with pytest.raises(NotImplementedError) as caught:
+        run({}, lambda agent, given: agent.invoke(given), tools=[later], fused=fused)
+    notes = "".join(caught.value.__notes__)
+    assert "'add'" in notes
+    assert "ainvoke" in notes

@@ -1,0 +1,266 @@
+"""Loops without progress end: turns that bring only errors, and hooks that jump in circles."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
+from langgraph.types import Command
+
+from agent_factory import AgentMiddleware, Decision, create_agent, hook_config, topology_of
+from agent_factory.errors import EndlessLoop
+from agent_factory.runtime.limits import MAX_FAILED_TURNS, MAX_JUMPS, MAX_UNREADABLE_TURNS
+from agent_factory.structured_output import ProviderStrategy, ToolStrategy
+from agent_factory.testing import ScriptedChatModel
+from samples import Answer, add, last_text
+
+GO: Any = {"messages": "Go"}
+THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
+SCHEMA = {"title": "Answer", "type": "object", "properties": {"number": {"type": "integer"}}}
+
+
+def unreadable(name: str = "add") -> AIMessage:
+    call = {"name": name, "args": "{", "id": "b", "error": None, "type": "invalid_tool_call"}
+    return AIMessage("", invalid_tool_calls=[call])
+
+
+def asking(name: str, **args: Any) -> list[dict[str, Any]]:
+    return [{"name": name, "args": args}]
+
+
+@tool(return_direct=True)
+def fail(reason: str = "") -> str:
+    """Fail."""
+    raise ValueError(f"failed {reason}")
+
+
+def run(call: Any, steps: list[Any], *given: Any, **more: Any) -> tuple[Any, ScriptedChatModel]:
+    """The result of a run, and the model with its requests."""
+    model = ScriptedChatModel(steps)
+    more = {"handle_tool_errors": True, **more}
+    agent: Any = create_agent(model, more.pop("tools", [add, fail]), **more)
+    return call(agent, *(given or [GO])), model
+
+
+@pytest.fixture(params=[False, True, "turn"])
+def fused(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+# Turns that bring only errors
+
+
+@pytest.mark.parametrize(
+    "format_", [None, Answer, ToolStrategy(SCHEMA), ProviderStrategy(SCHEMA)], ids=str
+)
+def test_a_model_whose_calls_cannot_be_read_is_not_asked_for_ever(
+    call: Any, fused: Any, format_: Any
+) -> None:
+    steps = [unreadable()] * 20
+    result, model = run(call, steps, fused=fused, response_format=format_)
+    assert len(model.requests) == MAX_UNREADABLE_TURNS == 4
+    assert [m.type for m in result["messages"]] == ["human", *["ai", "tool"] * 4, "ai"]
+    assert last_text(result) == (
+        "The run ended: the model's calls of add could not be read, 4 times in a row."
+    )
+    assert result.get("structured_response") is None
+
+
+def test_a_model_that_calls_unknown_tools_is_not_asked_for_ever(call: Any, fused: Any) -> None:
+    steps = [asking(f"ghost{i % 2}") for i in range(20)]
+    result, model = run(call, steps, fused=fused)
+    assert len(model.requests) == MAX_FAILED_TURNS == 10
+    assert last_text(result) == (
+        "The run ended: 10 turns in a row brought only errors, the last from calls of ghost1."
+    )
+
+
+@pytest.mark.parametrize("step", [asking("fail"), asking("add", a="x")])
+def test_the_same_call_with_the_same_error_is_not_repeated_for_ever(
+    call: Any, fused: Any, step: Any
+) -> None:
+    """The first is an attempt like any other, so that its repetitions count."""
+    result, model = run(call, [step] * 20, fused=fused)
+    assert len(model.requests) == 1 + MAX_FAILED_TURNS
+    assert "only errors" in last_text(result)
+
+
+def test_a_tool_that_fails_each_time_in_another_way_may_be_called_on(call: Any) -> None:
+    steps = [*(asking("fail", reason=str(i)) for i in range(30)), "Done"]
+    result, _ = run(call, steps)
+    assert last_text(result) == "Done"
+
+
+def test_turns_with_a_result_are_not_limited(call: Any) -> None:
+    steps = [*(asking("add", a=1, b=2) for _ in range(50)), "Done"]
+    assert last_text(run(call, steps)[0]) == "Done"
+    for both in ("ghost", "add"), ("add", "ghost"):
+        turn = [{"name": name, "args": {"a": 1, "b": 2}} for name in both]
+        assert last_text(run(call, [*[turn] * 20, "Done"])[0]) == "Done"
+
+
+def test_a_readable_call_resets_the_count(call: Any, fused: Any) -> None:
+    steps = [*[unreadable()] * 3, asking("add", a=1, b=2), *[unreadable()] * 3, "Done"]
+    assert last_text(run(call, steps, fused=fused)[0]) == "Done"
+
+
+def test_a_new_message_of_the_user_resets_the_count(call: Any, fused: Any) -> None:
+    model = ScriptedChatModel([*[unreadable()] * 7, "Done"])
+    agent = create_agent(model, [add], checkpointer=InMemorySaver(), fused=fused)
+    assert "could not be read" in last_text(call(agent, GO, THREAD))
+    assert last_text(call(agent, GO, THREAD)) == "Done"
+
+
+def test_a_run_that_broke_off_does_not_count_for_the_next_one(call: Any) -> None:
+    steps = [*[unreadable()] * 3, ValueError("down"), *[unreadable()] * 3, "Done"]
+    model = ScriptedChatModel(steps)
+    agent = create_agent(model, [add], checkpointer=InMemorySaver())
+    with pytest.raises(ValueError, match="down"):
+        call(agent, GO, THREAD)
+    assert last_text(call(agent, GO, THREAD)) == "Done"
+
+
+def test_calls_with_several_kinds_of_mistakes_count_together(call: Any) -> None:
+    mixed = [unreadable(), asking("ghost")] * 10
+    result, model = run(call, mixed)
+    assert len(model.requests) == MAX_FAILED_TURNS
+    assert "only errors" in last_text(result)
+
+
+def test_an_unknown_tool_that_a_layer_runs_is_not_an_error(call: Any) -> None:
+    class Runs(AgentMiddleware):
+        def around_tool(self, request: Any) -> Any:
+            return (yield request.override(tool=add_it, tool_call=renamed(request.tool_call)))
+
+    add_it = tool(add)
+
+    def renamed(given: Any) -> Any:
+        return {**given, "name": "add", "args": {"a": 1, "b": 2}}
+
+    result, _ = run(call, [*[asking("ghost")] * 20, "Done"], middleware=[Runs()])
+    assert last_text(result) == "Done"
+
+
+def test_an_agent_without_tools_does_not_ask_again(call: Any) -> None:
+    result, model = run(call, [unreadable()], tools=[])
+    assert len(model.requests) == 1
+    assert "not a valid tool" in last_text(result)
+
+
+def test_the_hooks_after_the_model_see_the_message_that_ends_the_run(call: Any, fused: Any) -> None:
+    seen = []
+
+    class Sees(AgentMiddleware):
+        def after_model(self, state: Any, runtime: Any) -> None:
+            seen.append(state["messages"][-1].text)
+
+        def around_model(self, request: Any) -> Any:
+            return (yield request)
+
+    run(call, [unreadable()] * 20, middleware=[Sees()], fused=fused)
+    assert [bool(text) for text in seen] == [False] * 4 + [True]
+
+
+def test_the_end_is_recorded_and_in_the_plan(call: Any) -> None:
+    log: list[Decision] = []
+    model = ScriptedChatModel([unreadable()] * 20)
+    agent = create_agent(model, [add], decisions=log.append, name="desk")
+    result = call(agent, GO)
+    assert result["messages"][-1].name == "desk"
+    skipped = [d for d in log if d.outcome == "skipped"]
+    reason = "the model's calls of add could not be read, 4 times in a row"
+    assert [(d.hook, d.reason) for d in skipped] == [("model", reason)]
+    assert [d.reason for d in log if d.outcome == "routed"][-1] == "only errors"
+    reasons = {str(r) for t in topology_of(agent).transitions for r in t.reasons}
+    assert "only errors" in reasons
+
+
+# Hooks that jump in circles
+
+
+class Still(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> None:
+        """Do nothing, in front of a hook that jumps back."""
+
+
+def jumper(hook: str) -> AgentMiddleware:
+    def jump(self: Any, state: Any, runtime: Any) -> Any:
+        return {"jump_to": "model"}
+
+    declared = hook_config(can_jump_to=["model"])(jump)
+    made: AgentMiddleware = type("Jumper", (AgentMiddleware,), {hook: declared})()
+    return made
+
+
+@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+@pytest.mark.parametrize("hook", ["before_model", "after_model", "after_agent"])
+@pytest.mark.parametrize("tools", [[], [add]])
+def test_a_hook_that_jumps_in_circles_is_named(
+    call: Any, fused: Any, hook: str, tools: list[Any]
+) -> None:
+    model = ScriptedChatModel(["Hi"] * (MAX_JUMPS + 5))
+    agent = create_agent(model, tools, middleware=[Still(), jumper(hook)], fused=fused)
+    with pytest.raises(EndlessLoop) as caught:
+        call(agent, GO)
+    assert caught.value.subject == f"Jumper.{hook}"
+    assert f"{MAX_JUMPS} times" in caught.value.reason
+    assert len(model.requests) == (0 if hook == "before_model" else MAX_JUMPS)
+
+
+@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+def test_an_async_hook_and_a_command_are_counted_too() -> None:
+    class Jumper(AgentMiddleware):
+        @hook_config(can_jump_to=["model"])
+        async def abefore_model(self, state: Any, runtime: Any) -> Any:
+            return Command(update={"jump_to": "model"})
+
+    agent = create_agent(ScriptedChatModel([]), middleware=[Still(), Jumper()])
+    with pytest.raises(EndlessLoop):
+        asyncio.run(agent.ainvoke(GO))
+
+
+def test_a_hook_that_adds_a_message_may_jump_on(call: Any) -> None:
+    class Until(AgentMiddleware):
+        @hook_config(can_jump_to=["model"])
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            if len(state["messages"]) > 2 * MAX_JUMPS + 50:
+                return None
+            return {"jump_to": "model", "messages": [HumanMessage("Again")]}
+
+    model = ScriptedChatModel([str(i) for i in range(MAX_JUMPS + 25)] + ["Done"])
+    agent = create_agent(model, middleware=[Until()])
+    assert last_text(call(agent, GO)) == "Done"
+
+
+def test_the_jumps_of_each_run_count_alone(call: Any) -> None:
+    jumps = []
+
+    class Twice(AgentMiddleware):
+        @hook_config(can_jump_to=["model"])
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            jumps.append(1)
+            return {"jump_to": "model"} if len(jumps) % 2 else None
+
+    model = ScriptedChatModel(["Hi"] * (2 * MAX_JUMPS + 10))
+    agent = create_agent(model, middleware=[Twice()])
+    for _ in range(MAX_JUMPS + 5):
+        call(agent, {"messages": [HumanMessage("Go", id="1")]})
+
+
+# The recursion limit
+
+
+def test_the_recursion_limit_explains_itself_and_keeps_the_state(call: Any, fused: Any) -> None:
+    model = ScriptedChatModel([asking("add", a=1, b=i) for i in range(20)])
+    agent = create_agent(model, [add], checkpointer=InMemorySaver(), fused=fused)
+    with pytest.raises(GraphRecursionError, match="Recursion limit of 10"):
+        call(agent, GO, {**THREAD, "recursion_limit": 10})
+    kept = agent.get_state(THREAD).values["messages"]
+    assert [m.type for m in kept][-2:] == ["ai", "tool"]
+    assert len(kept) >= 11
