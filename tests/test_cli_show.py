@@ -88,6 +88,7 @@ def test_without_a_terminal_the_output_is_plain_text_or_canonical_json() -> None
         ("a.txt", NEW.render()),
         ("a.topology", NEW.to_snapshot()),
         ("a.mmd", NEW.to_mermaid()),
+        ("a.md", f"```mermaid\n{NEW.to_mermaid()}\n```"),
         ("A.JSON", NEW.to_json()),
     ],
 )
@@ -104,7 +105,25 @@ def test_a_picture_is_written_by_its_suffix(form: str) -> None:
     assert f"<{form}" in Path(f"plan.{form}").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("form", ["svg", "html"])
+def test_a_png_is_written_by_its_suffix_and_to_a_pipe() -> None:
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    assert run("show", "new.json", "-o", "plan.PNG").exit_code == 0
+    written = Path("plan.PNG").read_bytes()
+    assert written.startswith(b"\x89PNG\r\n")
+    assert b"IEND" in written[-12:]
+    assert run("show", "new.json", "--format", "png").stdout_bytes == written
+
+
+@pytest.mark.parametrize("file", ["plan.pgn", "plan", ".svg"])
+def test_an_unknown_suffix_is_refused_with_those_that_are_known(file: str) -> None:
+    said = refused("show", "new.json", "--output", file)
+    assert ".txt, .mmd, .md, .json, .topology, .svg, .png, .html" in said
+    assert not Path(file).exists()
+    assert run("show", "new.json", "-f", "json", "-o", file).exit_code == 0
+    assert Path(file).read_text(encoding="utf-8") == NEW.to_json()
+
+
+@pytest.mark.parametrize("form", ["svg", "png", "html"])
 def test_without_the_extra_draw_the_error_says_what_to_install(
     form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +138,8 @@ def test_without_the_extra_draw_the_error_says_what_to_install(
 def test_contradicting_formats_and_unwritable_files_are_reported(tmp_path: Path) -> None:
     assert "--json and --format svg" in refused("show", "new.json", "--json", "--format", "svg")
     assert "cannot be written" in refused("show", "new.json", "-o", str(tmp_path / "no" / "a.txt"))
-    assert "Is a directory" in refused("show", "new.json", "-o", ".") or os.name != "posix"
+    Path("a.txt").mkdir()
+    assert "Is a directory" in refused("show", "new.json", "-o", "a.txt") or os.name != "posix"
 
 
 def on_console(topology: Topology, width: int = 80, encoding: str = "utf-8") -> str:

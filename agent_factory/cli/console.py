@@ -75,13 +75,13 @@ def write_json(data: Any) -> None:
     write(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def save(text: str, file: Path) -> None:
+def save(content: bytes, file: Path) -> None:
     """Write a file, and report it on a terminal."""
     try:
-        file.write_text(text, encoding="utf-8", newline="\n")
+        file.write_bytes(content)
     except OSError as error:
         raise CommandError(f"{file} cannot be written: {error.strerror}.", error) from None
-    note(f"Wrote {file} ({len(text.encode())} bytes).")
+    note(f"Wrote {file} ({len(content)} bytes).")
 
 
 def note(message: str) -> None:

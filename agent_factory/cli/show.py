@@ -91,21 +91,28 @@ agent-factory show app.py:agent --output plan.svg
 agent-factory show langgraph.json --json > plan.json"""
 
 
-Format = Literal["text", "mermaid", "json", "topology", "svg", "html"]
+Format = Literal["text", "mermaid", "markdown", "json", "topology", "svg", "png", "html"]
 
-_WRITERS: dict[Format, Callable[[Topology], str]] = {
+_WRITERS: dict[Format, Callable[[Topology], str | bytes]] = {
     "text": Topology.render,
     "mermaid": Topology.to_mermaid,
+    "markdown": lambda plan: f"```mermaid\n{plan.to_mermaid()}\n```",
     "json": Topology.to_json,
     "topology": Topology.to_snapshot,
     "svg": Topology.to_svg,
+    "png": Topology.to_png,
     "html": Topology.to_html,
 }
 
 _SUFFIXES: dict[str, Format] = {
-    **{f".{form}": form for form in _WRITERS},
+    ".txt": "text",
     ".mmd": "mermaid",
-    ".htm": "html",
+    ".md": "markdown",
+    ".json": "json",
+    ".topology": "topology",
+    ".svg": "svg",
+    ".png": "png",
+    ".html": "html",
 }
 
 
@@ -117,8 +124,7 @@ def show(
             "--format",
             "-f",
             metavar="FORMAT",
-            help="text, mermaid, json, topology, svg or html. Default: by the suffix of FILE, else "
-            "text.",
+            help=f"{', '.join(_WRITERS)}. Default: by the suffix of FILE, else text.",
         ),
     ] = None,
     output: Annotated[
@@ -136,7 +142,12 @@ def show(
         raise CommandError(f"--json and --format {format_} contradict each other. Use one of them.")
     chosen: Format | None = "json" if json else format_
     if chosen is None and output is not None:
-        chosen = _SUFFIXES.get(output.suffix.lower(), "text")
+        chosen = _SUFFIXES.get(output.suffix.lower())
+        if chosen is None:
+            known = ", ".join(_SUFFIXES)
+            raise CommandError(
+                f"--output {output} must end in one of {known}. Or choose the format with --format."
+            )
     loaded = load(target)
     if chosen is None and console.is_terminal():
         console.show(plan_tree(target, loaded.plan))
@@ -145,12 +156,15 @@ def show(
             console.note(f"Possible problems: {codes}. See: agent-factory check {target}")
         return
     try:
-        text = _WRITERS[chosen or "text"](loaded.plan)
+        made = _WRITERS[chosen or "text"](loaded.plan)
     except ImportError as error:
         raise CommandError(str(error), error) from None
     if output is not None:
-        console.save(text if text.endswith("\n") else f"{text}\n", output)
-    elif chosen in ("svg", "html") and console.is_terminal():
+        content = made if isinstance(made, bytes) else (made.rstrip() + "\n").encode()
+        console.save(content, output)
+    elif chosen in ("svg", "png", "html") and console.is_terminal():
         raise CommandError(f"A terminal cannot show {chosen}. Write a file: --output plan.{chosen}")
+    elif isinstance(made, bytes):
+        typer.echo(made, nl=False)
     else:
-        console.write(text)
+        console.write(made)

@@ -75,6 +75,19 @@ class Topology(TopologyData):
 
         return to_svg(self)
 
+    def to_png(self) -> bytes:
+        """The plan as a PNG picture, for programs that show no SVG.
+
+        Raises:
+            ImportError: The extra `draw`, which includes Graphviz, is not installed.
+
+        >>> plan(Shape()).to_png().startswith(b"\\x89PNG")
+        True
+        """
+        from agent_factory.topology.render.png import to_png
+
+        return to_png(self)
+
     def to_html(self) -> str:
         """The plan as an interactive page: zoom, search, and details of every part.
 

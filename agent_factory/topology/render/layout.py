@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from threading import Lock
 from typing import Any
 
-from agent_factory.topology.render.figure import Figure
+from agent_factory.topology.render.figure import Arrow, Box, Figure, Group
 from agent_factory.topology.transitions import TransitionReason
 
 Point = tuple[float, float]
@@ -49,6 +49,15 @@ class Layout:
 
 def lay_out(figure: Figure) -> Layout:
     """Let Graphviz compute the positions."""
+    return read_layout(run_graphviz(to_dot(figure), "json0").decode())
+
+
+def run_graphviz(source: str, form: str) -> bytes:
+    """The output of Graphviz in one of its formats.
+
+    Raises:
+        ImportError: Graphviz is not installed.
+    """
     try:
         graphviz = import_module("pygraphviz")
     except ImportError as error:
@@ -57,40 +66,40 @@ def lay_out(figure: Figure) -> Layout:
             "render() and to_mermaid() work without it."
         ) from error
     with _LOCK:
-        drawn: bytes = graphviz.AGraph(string=to_dot(figure)).draw(format="json0", prog="dot")
-    return read_layout(drawn.decode())
+        drawn: bytes = graphviz.AGraph(string=source).draw(format=form, prog="dot")
+    return drawn
 
 
-def to_dot(figure: Figure) -> str:
-    """The input of Graphviz: keys, sizes and groups, without any name of the plan."""
-    lines = [
-        "digraph {",
-        "graph [nodesep=0.4 ranksep=0.36];",
-        'node [shape=box fixedsize=true label=""];',
-    ]
-    for box in figure.boxes:
-        width, height = (f"{pixels / _INCH:.3f}" for pixels in box.size)
-        lines.append(f"{box.key} [width={width} height={height}];")
+def sizes(part: Box | Arrow | Group) -> str:
+    """The attributes that make room for a part, without any name of the plan.
+
+    Texts are blank tables of known size; Graphviz would measure them in some font.
+    """
+    if isinstance(part, Box):
+        width, height = (f"{pixels / _INCH:.3f}" for pixels in part.size)
+        return f'shape=box fixedsize=true width={width} height={height} label=""'
+    if isinstance(part, Arrow) and not part.label:
+        return ""
+    width, height = part.title_size if isinstance(part, Group) else part.label_size
+    size = f'FIXEDSIZE="TRUE" WIDTH="{width:.0f}" HEIGHT="{height:.0f}"'
+    return f'label=<<TABLE BORDER="0" {size}><TR><TD></TD></TR></TABLE>>'
+
+
+def to_dot(figure: Figure, attributes: Callable[[Box | Arrow | Group], str] = sizes) -> str:
+    """The input of Graphviz: keys and groups, with the attributes of each part."""
+    lines = ["digraph {", "graph [nodesep=0.4 ranksep=0.36];"]
+    lines += (f"{box.key} [{attributes(box)}];" for box in figure.boxes)
     for index, group in enumerate(figure.groups):
         keys = "; ".join(box.key for box in group.boxes)
-        place = "b" if group.below else "t"
-        label = f"label={_blank(*group.title_size)} labeljust=l labelloc={place}"
+        label = f"{attributes(group)} labeljust=l labelloc={'b' if group.below else 't'}"
         lines.append(f"subgraph cluster_{index} {{ margin=14 {label} {keys} }}")
     detour = 1 if len(figure.arrows) <= _MANY else 0
     for arrow in figure.arrows:
         # The edge to the next node goes straight down; all others may take a detour.
         straight = any(reason.why is TransitionReason.NEXT for reason in arrow.edge.reasons)
-        options = [f'id="{arrow.key}"', f"weight={20 if straight else detour}"]
-        if arrow.label:
-            options.append(f"label={_blank(*arrow.label_size)}")
-        lines.append(f"{arrow.source.key} -> {arrow.target.key} [{' '.join(options)}];")
+        options = f'id="{arrow.key}" weight={20 if straight else detour} {attributes(arrow)}'
+        lines.append(f"{arrow.source.key} -> {arrow.target.key} [{options}];")
     return "\n".join([*lines, "}"])
-
-
-def _blank(width: float, height: float) -> str:
-    """Space for a text of known size; Graphviz would measure real text in some font."""
-    size = f'FIXEDSIZE="TRUE" WIDTH="{width:.0f}" HEIGHT="{height:.0f}"'
-    return f'<<TABLE BORDER="0" {size}><TR><TD></TD></TR></TABLE>>'
 
 
 def read_layout(text: str) -> Layout:
