@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import asdict
 from difflib import get_close_matches
+from importlib import import_module
+from inspect import getdoc
 from textwrap import indent
 from typing import Annotated, Any
 
@@ -14,9 +16,10 @@ from rich.text import Text
 
 from agent_factory.cli import check_examples, console
 from agent_factory.cli.console import AsJson
+from agent_factory.cli.error_codes import ERROR_CODES
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load
-from agent_factory.errors import BUILD_CODES, BuildCode
+from agent_factory.errors import BUILD_CODES, BuildCode, BuildWarning, TurnError
 from agent_factory.topology.model import END, START
 from agent_factory.topology.render.text import meaning, ordered_parts
 from agent_factory.topology.topology import Topology
@@ -49,8 +52,8 @@ def explain(
 ) -> None:
     """Explain in which order hooks and layers run, and why; or why one node leads to another.
 
-    `start` and `end` stand for __start__ and __end__. A code such as AF204 instead of TARGET
-    explains that finding.
+    `start` and `end` stand for __start__ and __end__. A code such as AF204 or AF301 instead of
+    TARGET explains that error or warning.
     """
     if re.fullmatch(r"AF\d+", target):
         data, text = _code(target)
@@ -73,20 +76,37 @@ def explain(
 
 
 def _code(code: str) -> tuple[dict[str, Any], str]:
-    """A code that a build can report, with an example: as data, and as text."""
-    if code not in BUILD_CODES:
-        raise CommandError(f"The code {code} is unknown. Known codes are {', '.join(BUILD_CODES)}.")
-    entry, example = BUILD_CODES[code], check_examples.EXAMPLES[code]
-    data = {
-        **asdict(entry),
-        "severity": entry.severity,
-        "ignorable": entry.ignorable,
-        "example": example.source,
-        "hint": example.hint,
-    }
-    source = indent(example.source, "    ")
-    words = f"{entry.meaning} {consequence(entry)}"
-    return data, f"{code} {entry.name}\n{words}\n\n{source}\n\n{example.hint}"
+    """A code of an error or a warning: as data, and as text."""
+    if code in BUILD_CODES:
+        entry, example = BUILD_CODES[code], check_examples.EXAMPLES[code]
+        data = {
+            **asdict(entry),
+            "severity": entry.severity,
+            "ignorable": entry.ignorable,
+            "example": example.complete,
+            "hint": example.hint,
+        }
+        words = f"{entry.meaning} {consequence(entry)}\n\n{indent(example.complete, '    ')}"
+    elif code in ERROR_CODES:
+        path, hint = ERROR_CODES[code]
+        module, _, name = path.rpartition(".")
+        error = getattr(import_module(module), name)
+        meaning = " ".join((getdoc(error) or "").partition("\n\n")[0].split())
+        data = {
+            "code": code,
+            "name": name,
+            "meaning": meaning,
+            "severity": getattr(error, "severity", "error"),
+            "ignorable": error is BuildWarning,
+            "example": "",
+            "hint": hint,
+        }
+        when = " An agent raises it while it runs." if issubclass(error, TurnError) else ""
+        words = f"{meaning}{when}\nThe class is {path}."
+    else:
+        known = ", ".join(sorted(BUILD_CODES.keys() | ERROR_CODES.keys()))
+        raise CommandError(f"The code {code} is unknown. Known codes are {known}.")
+    return data, f"{code} {data['name']}\n{words}\n\n{data['hint']}"
 
 
 def consequence(entry: BuildCode) -> str:
