@@ -265,6 +265,17 @@ def test_an_edge_is_explained_by_its_nodes_or_reported_missing() -> None:
     missing = json.loads(run("explain", "new.json", "tools", "end", "--json").stdout)
     assert (missing["exists"], missing["reasons"]) == (False, [])
     assert missing["instead"] == ["Limit.before_model", "Log.after_agent"]
+    ends = [[(edge["from"], edge["to"]) for edge in path] for path in missing["paths"]]
+    assert ends[0] == [("tools", "Log.after_agent"), ("Log.after_agent", "__end__")]
+
+
+@posix
+def test_on_a_terminal_a_path_is_explained_edge_by_edge() -> None:
+    with terminal("explain", "new.json", "tools", "end", NO_COLOR="1", COLUMNS="120") as shown:
+        lines = [line.strip() for line in shown.splitlines()]
+    assert "No edge leads from tools to __end__:" in lines[0]
+    assert "tools -> Log.after_agent -> __end__" in lines
+    assert "Log.after_agent -> __end__: next: It is the next node; nothing decides." in lines
 
 
 def test_unknown_nodes_are_reported() -> None:

@@ -1,4 +1,4 @@
-"""`agent-factory explain`: the order in which everything runs, one edge, or one code."""
+"""`agent-factory explain`: the order in which everything runs, paths, or a code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import getdoc
+from itertools import islice
 from textwrap import indent
 from typing import Annotated, Any
 
@@ -21,8 +22,9 @@ from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load
 from agent_factory.errors import BUILD_CODES, BuildCode, BuildWarning, TurnError
 from agent_factory.topology.model import END, START
-from agent_factory.topology.render.text import meaning, ordered_parts
+from agent_factory.topology.render.text import MOST_PATHS, meaning, ordered_parts, path_line
 from agent_factory.topology.topology import Topology
+from agent_factory.topology.transitions import Transition, paths_between
 
 EXAMPLES = """Examples:
 
@@ -44,13 +46,13 @@ CORNERS = {
 def explain(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="As for `show`; or a code.")],
     source: Annotated[
-        str | None, typer.Argument(metavar="[FROM]", help="The node an edge leaves.")
+        str | None, typer.Argument(metavar="[FROM]", help="The node to start from.")
     ] = None,
-    to: Annotated[str | None, typer.Argument(metavar="[TO]", help="The node it reaches.")] = None,
+    to: Annotated[str | None, typer.Argument(metavar="[TO]", help="The node to reach.")] = None,
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Explain in which order hooks and layers run, and why; or why one node leads to another.
+    """Explain in which order hooks and layers run, and why; or how a run gets from FROM to TO.
 
     `start` and `end` stand for __start__ and __end__. A code such as AF204 or AF301 instead of
     TARGET explains that error or warning.
@@ -59,7 +61,7 @@ def explain(
         data, text = _code(target)
         styled: list[RenderableType] = []  # code must not wrap
     elif source is not None and to is None:
-        raise CommandError("FROM needs TO: add the node that the edge reaches.")
+        raise CommandError("FROM needs TO: add the node to reach.")
     else:
         plan = load(target).plan
         if source is None or to is None:
@@ -144,28 +146,41 @@ def _order(target: str, plan: Topology) -> tuple[dict[str, Any], list[Renderable
 def _edge(
     target: str, plan: Topology, source: str, to: str
 ) -> tuple[dict[str, Any], list[RenderableType]]:
-    leaving = [edge for edge in plan.transitions if edge.source == source]
-    reasons = [
-        {"why": str(reason.why), "by": list(reason.by), "meaning": meaning(reason)}
-        for edge in leaving
-        for reason in edge.reasons
-        if edge.target == to
-    ]
-    instead = [] if reasons else [edge.target for edge in leaving]
-    title = f"{source} -> {to}" if reasons else f"No edge leads from {source} to {to}."
+    def reasons(edge: Transition) -> list[dict[str, Any]]:
+        return [
+            {"why": str(reason.why), "by": list(reason.by), "meaning": meaning(reason)}
+            for reason in edge.reasons
+        ]
+
+    paths = list(islice(paths_between(plan, source, to), MOST_PATHS))
+    exists = bool(paths) and len(paths[0]) == 1
+    leaving = [edge.target for edge in plan.transitions if edge.source == source]
+    title = f"No path leads from {source} to {to}."
+    if paths:
+        title = f"{source} -> {to}" if exists else f"No edge leads from {source} to {to}:"
     styled: list[RenderableType] = [Text(title, style="bold")]
-    for reason in reasons:
-        line = Text.assemble((f"{reason['why']}: ", "yellow"), str(reason["meaning"]))
-        styled.append(console.indented(line))
-    if not reasons:
-        ends = [f"{source} -> {node}" for node in instead] or [f"{source} is where a run ends."]
+    for path in paths[:1] if exists else paths:
+        if not exists:
+            styled.append(console.indented(Text(path_line(path), "cyan")))
+        for edge in path:
+            for reason in reasons(edge):
+                where = "" if exists else f"{edge.name}: "
+                line = Text.assemble(where, (f"{reason['why']}: ", "yellow"), reason["meaning"])
+                styled.append(console.indented(line))
+    if not paths:
+        ends = [f"{source} -> {node}" for node in leaving] or [f"{source} is where a run ends."]
         styled += (console.indented(Text(end)) for end in ends)
     data = {
         "target": target,
         "from": source,
         "to": to,
-        "exists": bool(reasons),
-        "reasons": reasons,
-        "instead": instead,
+        "exists": exists,
+        "reasons": reasons(paths[0][0]) if exists else [],
+        "paths": [
+            [{"from": e.source, "to": e.target, "reasons": reasons(e)} for e in path]
+            for path in paths
+            if not exists
+        ],
+        "instead": [] if exists else leaving,
     }
     return data, styled

@@ -126,11 +126,13 @@ class Topology(TopologyData):
         return diff(self, other)
 
     def explain(self, source: str | None = None, target: str | None = None) -> str:
-        """The order in which everything runs, and why; or, for two nodes, the reasons of an edge.
+        """The order in which everything runs, and why; or how a run gets from a node to another.
+
+        That is the edge between them with its reasons; without an edge, the shortest paths.
 
         Args:
-            source: The node an edge leaves, with `target`.
-            target: The node it reaches.
+            source: The node to start from, with `target`.
+            target: The node to reach.
 
         Raises:
             KeyError: One of the two is not a node of this plan.

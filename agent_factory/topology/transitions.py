@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -96,6 +97,30 @@ def transitions_of(plan: TopologyData) -> tuple[Transition, ...]:
         for edge in plan.edges
         for target in edge.targets
     )
+
+
+def paths_between(plan: TopologyData, source: str, target: str) -> Iterator[tuple[Transition, ...]]:
+    """The paths from one node to another that enter no node twice, the shortest first.
+
+    From a node to itself they lead around the loop.
+    """
+    edges = transitions_of(plan)
+    leading = {target}  # the nodes from which the target can be reached
+    for _ in edges:
+        leading |= {edge.source for edge in edges if edge.target in leading}
+    waiting = deque[tuple[Transition, ...]]([()])
+    while waiting:
+        path = waiting.popleft()
+        if path and path[-1].target == target:
+            yield path
+            continue
+        node = path[-1].target if path else source
+        entered = {source, *(edge.target for edge in path)} - {target}
+        waiting += (
+            (*path, edge)
+            for edge in edges
+            if edge.source == node and edge.target in leading - entered
+        )
 
 
 def _reasons(plan: TopologyData, edge: Edge, target: str) -> Iterator[Reason]:

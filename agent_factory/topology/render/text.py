@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from agent_factory.topology.model import Call, Phase, TopologyData
-from agent_factory.topology.transitions import Reason, Transition, TransitionReason, transitions_of
+from agent_factory.topology.transitions import (
+    Reason,
+    Transition,
+    TransitionReason,
+    paths_between,
+    transitions_of,
+)
 
 ORDERS = {
     Phase.BEFORE_AGENT: "once, when a run starts; in the order of the list",
@@ -107,8 +114,12 @@ def explain(plan: TopologyData) -> str:
     return "\n".join(lines)
 
 
+MOST_PATHS = 3
+"""The most paths that an explanation lists."""
+
+
 def explain_transition(plan: TopologyData, source: str, target: str) -> str:
-    """The reasons for an edge; if there is none, the edges that leave `source`."""
+    """The reasons for an edge; if there is none, the paths from `source` to `target`."""
     edges = transitions_of(plan)
     for name in (source, target):
         if name not in {node for edge in edges for node in (edge.source, edge.target)}:
@@ -116,9 +127,21 @@ def explain_transition(plan: TopologyData, source: str, target: str) -> str:
     for edge in edges:
         if (edge.source, edge.target) == (source, target):
             return "\n".join([edge_line(edge), *(f"- {meaning(r)}" for r in edge.reasons)])
+    lines = []
+    for path in islice(paths_between(plan, source, target), MOST_PATHS):
+        lines.append(path_line(path))
+        lines += (f"- {edge.name}: {meaning(r)}" for edge in path for r in edge.reasons)
+    if lines:
+        title = f"No edge leads from {source} to {target}, but a path does; the shortest first:"
+        return "\n".join([title, *lines])
     leaving = [edge_line(edge) for edge in edges if edge.source == source]
     instead = leaving or [f"{source} is where a run ends."]
-    return "\n".join([f"No edge leads from {source} to {target}.", *(f"- {x}" for x in instead)])
+    return "\n".join([f"No path leads from {source} to {target}.", *(f"- {x}" for x in instead)])
+
+
+def path_line(path: Sequence[Transition]) -> str:
+    """The nodes of a path: `model -> A.after_model -> tools`."""
+    return " -> ".join([path[0].source, *(edge.target for edge in path)])
 
 
 def meaning(reason: Reason) -> str:
