@@ -40,19 +40,20 @@ class TopologyExtension(SingleFileSnapshotExtension):
             return None
 
     def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
-        """The changes in words; for a new snapshot, the text of the plan."""
+        """What to do, and the changes in words; for a new snapshot, the text of the plan."""
         now = load_topology(serialized_data)
+        # The hint comes first, because pytest cuts long explanations at their end.
         if not snapshot_data:
-            yield from now.render().splitlines()
             yield "To store this plan: pytest --snapshot-update"
+            yield from now.render().splitlines()
             return
+        yield "If this change is intended: pytest --snapshot-update"
         try:
             stored = load_topology(snapshot_data, "the stored plan")
         except TopologyFileError as error:
             yield str(error)
         else:
             yield from str(stored.diff(now)).splitlines()
-        yield "If this change is intended: pytest --snapshot-update"
 
 
 def plan_of(value: Any) -> Topology:
