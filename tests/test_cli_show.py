@@ -166,7 +166,7 @@ new.json
 │   ├── model
 │   │   ├── -> tools  pending calls
 │   │   ├── -> Log.after_agent  no calls left
-│   │   └── -> Limit.before_model  calls already answered: Retry
+│   │   └── -> Limit.before_model  calls already answered
 │   └── tools
 │       ├── -> Limit.before_model  tool results
 │       └── -> Log.after_agent  return_direct: find; stopped by a tool

@@ -42,7 +42,7 @@ def test_an_explanation_gives_every_order_and_its_reason() -> None:
 
 def test_an_edge_is_explained_with_all_its_reasons() -> None:
     text = full_plan().explain("model", "Guard.before_model")
-    assert "Guard, other may answer the model's calls" in text
+    assert "A layer around the model call or a hook after it answered the model's calls" in text
     assert "missing or invalid" in text
 
 

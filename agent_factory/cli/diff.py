@@ -36,7 +36,7 @@ def diff(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Show what changed from one agent to another: added, removed, moved, rerouted.
+    """Show what changed from one agent to another: added, removed, renamed, moved.
 
     Either may be a saved plan: a .json file or a .topology snapshot. Two checkouts of one package
     can be compared by the paths of their files.

@@ -6,13 +6,25 @@ node's change; only edges that lead elsewhere for another reason count as rerout
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
+from typing import Any, TypeVar
 
-from agent_factory.topology.model import MODEL, TOOLS, Call, TopologyData
+from agent_factory.topology.model import (
+    MODEL,
+    TOOLS,
+    Call,
+    Edge,
+    Hook,
+    Layer,
+    Tool,
+    TopologyData,
+)
 from agent_factory.topology.transitions import Transition, TransitionReason, transitions_of
+
+PartT = TypeVar("PartT", Hook, Layer, Tool)
 
 
 class ChangeKind(StrEnum):
@@ -23,6 +35,7 @@ class ChangeKind(StrEnum):
     MOVED = "moved"
     REROUTED = "rerouted"
     CHANGED = "changed"
+    RENAMED = "renamed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +44,8 @@ class Change:
 
     Args:
         kind: What happened.
-        part: The kind of part it happened to: "node", "edge", "layer" or "tool".
-        name: The part's name.
+        part: The kind of part it happened to: "middleware", "node", "edge", "layer" or "tool".
+        name: The part's name; of a renamed middleware both names, "Old -> New".
         detail: The part's place, or what it was and what it is now.
     """
 
@@ -50,7 +63,7 @@ class TopologyDiff:
     """Every difference between two plans; false if there is none.
 
     Args:
-        changes: The differences: nodes, layers, tools, then edges.
+        changes: The differences: new names, nodes, layers, tools, then edges.
     """
 
     changes: tuple[Change, ...]
@@ -67,8 +80,15 @@ class TopologyDiff:
 
 
 def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
-    """What changed from `old` to `new`."""
-    changes = []
+    """What changed from `old` to `new`.
+
+    A middleware with another name and otherwise equal hooks, layers and tools is renamed.
+    """
+    names = _new_names(old, new)
+    changes = [
+        Change(ChangeKind.RENAMED, "middleware", f"{was} -> {now}") for was, now in names.items()
+    ]
+    old = _renamed(old, names)
     for change in _listed("node", _node_order(old), _node_order(new)):
         jumps = []
         if change.kind is ChangeKind.ADDED:
@@ -99,6 +119,52 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
             words = f"may jump to {jumps[0]}, was {jumps[1]}"
             changes.append(Change(ChangeKind.CHANGED, "node", hook.node, words))
     return TopologyDiff(tuple(changes))
+
+
+def _new_names(old: TopologyData, new: TopologyData) -> dict[str, str]:
+    """The new names of middleware that are equal in everything else, by their old names."""
+
+    def parts(plan: TopologyData, others: TopologyData) -> dict[tuple[Any, ...], list[str]]:
+        owned = [*plan.hooks, *plan.layers, *plan.tools]
+        # A tool without an owner is the agent's own.
+        known = {"", *(part.owner for part in (*others.hooks, *others.layers, *others.tools))}
+        found: dict[tuple[Any, ...], list[str]] = {}
+        for owner in dict.fromkeys(part.owner for part in owned if part.owner not in known):
+            shape = tuple(replace(part, owner="") for part in owned if part.owner == owner)
+            found.setdefault(shape, []).append(owner)
+        return found
+
+    then, now = parts(old, new), parts(new, old)
+    # If one of two equal middleware is gone, which of them got the new name is not known.
+    pairs = [(then[shape], now.get(shape, [])) for shape in then]
+    return {a: b for x, y in pairs if len(x) == len(y) for a, b in zip(x, y, strict=True)}
+
+
+def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
+    """The plan with other names of middleware."""
+
+    def part(one: PartT) -> PartT:
+        return replace(one, owner=names.get(one.owner, one.owner))
+
+    hooks = tuple(map(part, plan.hooks))
+    nodes = {was.node: now.node for was, now in zip(plan.hooks, hooks, strict=True)}
+
+    def node(name: str) -> str:
+        return nodes.get(name, name)
+
+    edges = (Edge(node(e.source), tuple(map(node, e.targets)), e.route) for e in plan.edges)
+    return replace(
+        plan,
+        nodes=tuple(map(node, plan.nodes)),
+        entry=node(plan.entry),
+        loop_entry=node(plan.loop_entry),
+        loop_exit=node(plan.loop_exit),
+        exit=node(plan.exit),
+        edges=tuple(edges),
+        layers=tuple(map(part, plan.layers)),
+        hooks=hooks,
+        tools=tuple(map(part, plan.tools)),
+    )
 
 
 def _node_order(plan: TopologyData) -> list[str]:

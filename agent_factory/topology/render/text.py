@@ -35,7 +35,8 @@ _MEANINGS = {
     ),
     TransitionReason.NO_CALLS: "The model called no tools: its message is the answer.",
     TransitionReason.ANSWERED: (
-        "{by} may answer the model's calls instead of the tools; then the model continues."
+        "A layer around the model call or a hook after it answered the model's calls; the tools "
+        "are skipped, and the model continues."
     ),
     TransitionReason.STRUCTURED: "The model gave the structured answer.",
     TransitionReason.RETRY: (
