@@ -105,6 +105,12 @@ def test_a_picture_is_written_by_its_suffix(form: str) -> None:
     assert f"<{form}" in Path(f"plan.{form}").read_text(encoding="utf-8")
 
 
+def test_a_page_without_a_name_is_named_after_its_target() -> None:
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    run("show", "new.json", "--output", "plan.html")
+    assert "<h1>The plan of new.json</h1>" in Path("plan.html").read_text(encoding="utf-8")
+
+
 def test_a_png_is_written_by_its_suffix_and_to_a_pipe() -> None:
     pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
     assert run("show", "new.json", "-o", "plan.PNG").exit_code == 0

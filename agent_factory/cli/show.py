@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -149,14 +150,15 @@ def show(
                 f"--output {output} must end in one of {known}. Or choose the format with --format."
             )
     loaded = load(target)
+    plan = replace(loaded.plan, name=loaded.plan.name or target)
     if chosen is None and console.is_terminal():
-        console.show(plan_tree(target, loaded.plan))
+        console.show(plan_tree(target, plan))
         if loaded.findings:
             codes = ", ".join(dict.fromkeys(finding.code for finding in loaded.findings))
             console.note(f"Possible problems: {codes}. See: agent-factory check {target}")
         return
     try:
-        made = _WRITERS[chosen or "text"](loaded.plan)
+        made = _WRITERS[chosen or "text"](plan)
     except ImportError as error:
         raise CommandError(str(error), error) from None
     if output is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 START, END, MODEL, TOOLS = "__start__", "__end__", "model", "tools"
@@ -163,6 +163,7 @@ class Shape:
         retries_output: The model may be asked again for a structured answer.
         tools: The tools known when the agent is built, in the order in which they are offered.
         style: The factory that builds the agent.
+        name: The agent's name, if it has one.
     """
 
     hooks: tuple[Hook, ...] = ()
@@ -172,6 +173,7 @@ class Shape:
     retries_output: bool = False
     tools: tuple[Tool, ...] = ()
     style: AgentStyle = AgentStyle.CREATE_AGENT
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,13 @@ class TopologyData:
     tools: tuple[Tool, ...] = ()
     retries_output: bool = False
     style: AgentStyle = AgentStyle.CREATE_AGENT
+    # Plans are compared by what an agent does, so agents that differ only in their name are equal.
+    name: str = field(default="", compare=False)
+
+    @property
+    def title(self) -> str:
+        """A heading for the plan, with the agent's name if it has one."""
+        return f"The plan of {self.name or 'an agent'}"
 
     def edge_from(self, source: str) -> Edge:
         """The edge that leaves a node.

@@ -28,6 +28,7 @@ class Topology(TopologyData):
         tools: The tools known when the agent is built.
         retries_output: The model is asked again while a structured answer is missing or invalid.
         style: The factory that builds the agent.
+        name: The agent's name, for headings. It is not compared and not stored.
     """
 
     __slots__ = ()

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
+from agent_factory.topology.model import TOOLS
 from agent_factory.topology.render.figure import Arrow, Box, Figure, Group
 from agent_factory.topology.transitions import TransitionReason
 
@@ -87,17 +89,21 @@ def sizes(part: Box | Arrow | Group) -> str:
 
 def to_dot(figure: Figure, attributes: Callable[[Box | Arrow | Group], str] = sizes) -> str:
     """The input of Graphviz: keys and groups, with the attributes of each part."""
-    lines = ["digraph {", "graph [nodesep=0.4 ranksep=0.36];"]
+    lines = ["digraph {", "graph [nodesep=0.4 ranksep=0.5];"]
     lines += (f"{box.key} [{attributes(box)}];" for box in figure.boxes)
     for index, group in enumerate(figure.groups):
         keys = "; ".join(box.key for box in group.boxes)
         label = f"{attributes(group)} labeljust=l labelloc={'b' if group.below else 't'}"
         lines.append(f"subgraph cluster_{index} {{ margin=14 {label} {keys} }}")
+    pairs = {(arrow.source.key, arrow.target.key) for arrow in figure.arrows}
     detour = 1 if len(figure.arrows) <= _MANY else 0
     for arrow in figure.arrows:
-        # The edge to the next node goes straight down; all others may take a detour.
+        # The edge to the next node goes straight down, and so does the first of two between the
+        # same nodes: otherwise it winds around the other one. All others may take a detour.
         straight = any(reason.why is TransitionReason.NEXT for reason in arrow.edge.reasons)
-        options = f'id="{arrow.key}" weight={20 if straight else detour} {attributes(arrow)}'
+        returns = (arrow.target.key, arrow.source.key) in pairs
+        weight = 20 if straight else 5 if returns and arrow.target.kind == TOOLS else detour
+        options = f'id="{arrow.key}" weight={weight} {attributes(arrow)}'
         lines.append(f"{arrow.source.key} -> {arrow.target.key} [{options}];")
     return "\n".join([*lines, "}"])
 
@@ -128,6 +134,26 @@ def read_layout(text: str) -> Layout:
         routes=routes,
         groups=tuple(groups[index] for index in sorted(groups)),
     )
+
+
+def crossed_titles(figure: Figure, layout: Layout) -> list[str]:
+    """The titles of groups that an arrow would cross on the left; they stand on the right."""
+    crossed = []
+    for group, (left, top, _, bottom) in zip(figure.groups, layout.groups, strict=True):
+        width, height = group.title_size
+        middle = bottom - height if group.below else top + height
+        for route in layout.routes.values():
+            points = [*route.points, route.tip]
+            # The control points enclose a curve, so no arrow that crosses the title is missed.
+            crossed += [
+                group.title
+                for (x, y), (x2, y2) in pairwise(points)
+                if min(y, y2) < middle + height / 2
+                and max(y, y2) > middle - height / 2
+                and min(x, x2) < left + width / 2
+                and max(x, x2) > left
+            ]
+    return crossed
 
 
 def _numbers(text: str) -> list[float]:

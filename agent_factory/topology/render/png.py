@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
+
 from agent_factory.topology.model import TopologyData
 from agent_factory.topology.render.figure import Arrow, Box, Group, figure_of, mark_of
 from agent_factory.topology.render.figure import shown as cut
-from agent_factory.topology.render.layout import run_graphviz, to_dot
+from agent_factory.topology.render.layout import crossed_titles, read_layout, run_graphviz, to_dot
 from agent_factory.topology.render.svg import DAY, text
 
 _DOTS = 144
@@ -14,15 +17,20 @@ _DOTS = 144
 
 def to_png(plan: TopologyData) -> bytes:
     """The plan as a PNG file."""
+    figure = figure_of(plan)
+    layout = read_layout(run_graphviz(to_dot(figure, _drawn), "json0").decode())
+    drawn = partial(_drawn, right=crossed_titles(figure, layout))
     settings = f'graph [dpi={_DOTS} bgcolor="{DAY.paper}" pad=0.2];'
-    return run_graphviz(to_dot(figure_of(plan), _drawn).replace("{", f"{{{settings}", 1), "png")
+    return run_graphviz(to_dot(figure, drawn).replace("{", f"{{{settings}", 1), "png")
 
 
-def _drawn(part: Box | Arrow | Group) -> str:
-    """The attributes that draw a part, with its text."""
+def _drawn(part: Box | Arrow | Group, right: Collection[str] = ()) -> str:
+    """The attributes that draw a part, with its text; some titles stand on the right."""
     if isinstance(part, Group):
-        label = _note(part.title)
-        return f'label=<{label}> style="dotted,rounded" color="{DAY.muted}" fontsize=11'
+        cells = f"<TD>{_note(part.title)}</TD>", f'<TD WIDTH="{part.title_size[0] / 2:.0f}"></TD>'
+        row = "".join(cells[::-1] if part.title in right else cells)
+        label = f'<TABLE BORDER="0" CELLPADDING="0"><TR>{row}</TR></TABLE>'
+        return f'label=<{label}> style="dotted,rounded" color="{DAY.muted}"'
     if isinstance(part, Arrow):
         color = DAY.jump if part.dashed else DAY.muted
         label = "<BR/>".join(_note(f"  {line}  ", color) for line in part.label)
