@@ -137,7 +137,7 @@ def find_raise(error: BaseException) -> SourceLocation | None:
 class Loaded:
     """A loaded target: its plan, the warnings of its build, and the line that defines its name.
 
-    A plan from a file has no findings: they are None.
+    The plan of an agent holds its settings. A plan from a file has no findings: they are None.
     """
 
     plan: Topology
@@ -266,7 +266,7 @@ def _loaded(name: str, value: Any) -> Loaded:
 
         with warnings.catch_warnings(record=True, action="always") as caught:
             # AF210 is about tools that the agent lacks, and the tools of a list are not known.
-            plan = plan_agent(middleware=list(value), ignore=["AF210"])
+            plan = plan_agent(middleware=list(value), ignore=["AF210"], settings=True)
         messages = [w.message for w in caught if isinstance(w.message, AgentFactoryWarning)]
         return Loaded(plan, tuple(finding for message in messages for finding in message.warnings))
     if found := _as_agent(value):
@@ -299,6 +299,6 @@ def _as_agent(value: Any) -> Loaded | None:
     if inspect.isclass(value) or not hasattr(value, "builder"):
         return None
     try:
-        return Loaded(topology_of(value), warnings_of(value))
+        return Loaded(topology_of(value, settings=True), warnings_of(value))
     except ArgumentError:
         return None

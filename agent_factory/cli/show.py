@@ -62,6 +62,10 @@ def plan_tree(title: str, plan: Topology) -> Tree:
         for tool in plan.tools:
             notes = "".join(f"  {note}" for note in tool.notes)
             branch.add(Text.assemble(tool.name, (notes, _ASIDE)))
+    if plan.settings:
+        branch = tree.add(Text("settings", style=_TITLE))
+        for setting in plan.settings:
+            branch.add(Text.assemble((setting.owner, _OWNER), f".{setting.name} = {setting.value}"))
     return tree
 
 
@@ -131,6 +135,9 @@ def show(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")
     ] = None,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Show the settings of the middleware, too.")
+    ] = False,
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
@@ -151,6 +158,8 @@ def show(
             )
     loaded = load(target)
     plan = replace(loaded.plan, name=loaded.plan.name or target)
+    if not settings:
+        plan = replace(plan, settings=())
     if chosen is None and console.is_terminal():
         console.show(plan_tree(target, plan))
         if loaded.findings:

@@ -56,12 +56,12 @@ class TopologyExtension(SingleFileSnapshotExtension):
             yield from str(stored.diff(now)).splitlines()
 
 
-def plan_of(value: Any) -> Topology:
-    """The plan of an agent, or the plan itself."""
+def plan_of(value: Any, *, settings: bool = False) -> Topology:
+    """The plan of an agent, with its settings on request; or the plan itself."""
     if isinstance(value, Topology):
         return value
     if isinstance(value, CompiledStateGraph):
-        return topology_of(value)
+        return topology_of(value, settings=settings)
     raise ArgumentError(
         "topology_snapshot",
         f"can only be compared with an agent or a plan, got {describe(value)}.",
@@ -72,13 +72,23 @@ def plan_of(value: Any) -> Topology:
 class TopologySnapshot(SnapshotAssertion):
     """The fixture `topology_snapshot`: equal to an agent whose plan is the stored one."""
 
+    _settings = False
+
+    def __call__(self, *, settings: bool = False, **options: Any) -> TopologySnapshot:
+        """Choose what the next comparison stores: with `settings`, those of the middleware, too."""
+        self._settings = settings
+        super().__call__(**options)
+        return self
+
     def __eq__(self, other: object) -> bool:
         __tracebackhide__ = True
         try:
-            plan = plan_of(other)
+            plan = plan_of(other, settings=self._settings)
         except ArgumentError as error:
             # Raised here, because syrupy shows errors of an extension with their own traceback.
             raise error.with_traceback(None) from None
+        finally:
+            self._settings = False
         return super().__eq__(plan)
 
     __hash__ = None  # type: ignore[assignment]  # it is equal to many things

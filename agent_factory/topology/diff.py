@@ -19,12 +19,13 @@ from agent_factory.topology.model import (
     Edge,
     Hook,
     Layer,
+    Setting,
     Tool,
     TopologyData,
 )
 from agent_factory.topology.transitions import Transition, TransitionReason, transitions_of
 
-PartT = TypeVar("PartT", Hook, Layer, Tool)
+PartT = TypeVar("PartT", Hook, Layer, Tool, Setting)
 
 
 class ChangeKind(StrEnum):
@@ -44,7 +45,8 @@ class Change:
 
     Args:
         kind: What happened.
-        part: The kind of part it happened to: "middleware", "node", "edge", "layer" or "tool".
+        part: The kind of part it happened to: "middleware", "node", "edge", "layer", "tool" or
+            "setting".
         name: The part's name; of a renamed middleware both names, "Old -> New".
         detail: The part's place, or what it was and what it is now.
     """
@@ -63,7 +65,7 @@ class TopologyDiff:
     """Every difference between two plans; false if there is none.
 
     Args:
-        changes: The differences: new names, nodes, layers, tools, then edges.
+        changes: The differences: new names, nodes, layers, tools, settings, then edges.
     """
 
     changes: tuple[Change, ...]
@@ -82,7 +84,8 @@ class TopologyDiff:
 def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     """What changed from `old` to `new`.
 
-    A middleware with another name and otherwise equal hooks, layers and tools is renamed.
+    A middleware with another name and otherwise equal hooks, layers and tools is renamed. Settings
+    are compared if both plans hold them.
     """
     names = _new_names(old, new)
     changes = [
@@ -108,6 +111,8 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     for name in _moved(list(was), list(now)):
         detail = f"now {_place(name, list(now))}"
         changes.append(Change(ChangeKind.MOVED, "tool", name, detail))
+    if old.settings and new.settings:
+        changes += _settings(old, new)
     edges = list(_edges(old, new))
     changes += edges
     # Declared jumps that add no edge, such as one to the node itself.
@@ -164,6 +169,7 @@ def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
         layers=tuple(map(part, plan.layers)),
         hooks=hooks,
         tools=tuple(map(part, plan.tools)),
+        settings=tuple(map(part, plan.settings)),
     )
 
 
@@ -202,6 +208,20 @@ def _moved(old: Sequence[str], new: Sequence[str]) -> list[str]:
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     stayed = {name for block in blocks for name in after[block.b : block.b + block.size]}
     return [name for name in after if name not in stayed]
+
+
+def _settings(old: TopologyData, new: TopologyData) -> Iterator[Change]:
+    """The settings that changed, except those of middleware that are added or removed."""
+    was, now = ({(s.owner, s.name): s.value for s in plan.settings} for plan in (old, new))
+    owners = [{p.owner for p in (*x.hooks, *x.layers, *x.tools)} for x in (old, new)]
+    for owner, name in dict.fromkeys([*was, *now]):
+        before, after = (values.get((owner, name)) for values in (was, now))
+        if before == after or (owner in owners[0]) != (owner in owners[1]):
+            continue
+        kind = ChangeKind.REMOVED if after is None else ChangeKind.CHANGED
+        kind = ChangeKind.ADDED if before is None else kind
+        detail = " -> ".join(filter(None, (before, after)))
+        yield Change(kind, "setting", f"{owner}.{name}", detail)
 
 
 def _edges(old: TopologyData, new: TopologyData) -> Iterator[Change]:

@@ -126,4 +126,5 @@ def _plan_of(record: PlanRecord) -> Topology:
         tools=record.tools,
         retries_output=record.retries_output,
         style=record.style,
+        settings=record.settings,
     )

@@ -152,6 +152,21 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of a middleware.
+
+    Args:
+        owner: The middleware's name.
+        name: The parameter of its constructor.
+        value: The value as text.
+    """
+
+    owner: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """Everything the planner needs to know about an agent.
 
@@ -206,6 +221,7 @@ class TopologyData:
     tools: tuple[Tool, ...] = ()
     retries_output: bool = False
     style: AgentStyle = AgentStyle.CREATE_AGENT
+    settings: tuple[Setting, ...] = ()
     # Plans are compared by what an agent does, so agents that differ only in their name are equal.
     name: str = field(default="", compare=False)
 

@@ -28,6 +28,7 @@ class Topology(TopologyData):
         tools: The tools known when the agent is built.
         retries_output: The model is asked again while a structured answer is missing or invalid.
         style: The factory that builds the agent.
+        settings: The settings of the middleware, if they were requested.
         name: The agent's name, for headings. It is not compared and not stored.
     """
 
@@ -39,7 +40,7 @@ class Topology(TopologyData):
         return transitions_of(self)
 
     def render(self) -> str:
-        """The plan as text: a line for each edge, each layer and each tool.
+        """The plan as text: a line for each edge, each layer, each tool and each setting.
 
         >>> print(plan(Shape()).render())
         __start__ -> model

@@ -7,7 +7,16 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
-from agent_factory.topology.model import TOOLS, AgentStyle, Edge, Layer, Phase, Tool, TopologyData
+from agent_factory.topology.model import (
+    TOOLS,
+    AgentStyle,
+    Edge,
+    Layer,
+    Phase,
+    Setting,
+    Tool,
+    TopologyData,
+)
 from agent_factory.topology.render.text import render
 from agent_factory.topology.transitions import Transition, transitions_of
 
@@ -70,6 +79,7 @@ class PlanRecord:
     layers: tuple[Layer, ...]
     tools: tuple[Tool, ...]
     retries_output: bool
+    settings: tuple[Setting, ...]
 
 
 def to_json(plan: TopologyData) -> str:
@@ -95,6 +105,7 @@ def to_json(plan: TopologyData) -> str:
         layers=plan.layers,
         tools=plan.tools,
         retries_output=plan.retries_output,
+        settings=plan.settings,
     )
     dumped = partial(json.dumps, ensure_ascii=False)
     parts = []
