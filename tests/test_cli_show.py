@@ -225,6 +225,19 @@ def test_on_a_terminal_a_plan_is_a_tree_that_respects_no_color() -> None:
         assert "\x1b[3" not in shown  # codes of foreground colors; bold is not one
 
 
+def test_control_characters_in_names_do_not_reach_a_terminal() -> None:
+    odd = plan(Shape((Hook("a\x1b[31m\nb", Phase.BEFORE_MODEL),), tools=(Tool("c\x9bd"),)))
+    shown = on_console(odd)
+    assert "a\\x1b[31m\\nb.before_model" in shown
+    assert "c\\x9bd" in shown
+    assert not {"\x1b", "\x9b"} & set(shown)
+
+
+def test_a_file_that_is_nested_too_deeply_is_reported() -> None:
+    Path("deep.json").write_text("[" * 200_000, encoding="utf-8")
+    assert "deep.json is not valid JSON" in refused("show", "deep.json")
+
+
 # diff
 
 

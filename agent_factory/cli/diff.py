@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from agent_factory.cli import console
-from agent_factory.cli.console import AsJson
+from agent_factory.cli.console import AsJson, Text
 from agent_factory.cli.error_reports import ShowTraceback
 from agent_factory.cli.loading import load
 from agent_factory.topology.diff import ChangeKind

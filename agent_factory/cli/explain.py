@@ -13,10 +13,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from agent_factory.cli import check_examples, console
-from agent_factory.cli.console import AsJson
+from agent_factory.cli.console import AsJson, Text
 from agent_factory.cli.error_codes import ERROR_CODES
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.text import Text
 from rich.tree import Tree
 
 from agent_factory.cli import console
-from agent_factory.cli.console import AsJson
+from agent_factory.cli.console import AsJson, Text
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load
 from agent_factory.topology.model import AGENT, END, MODEL, START, TOOLS, Call, Phase

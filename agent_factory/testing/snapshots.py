@@ -27,7 +27,7 @@ class TopologyExtension(SingleFileSnapshotExtension):
 
     def matches(self, *, serialized_data: Any, snapshot_data: Any) -> bool:
         """Whether two files hold the same plan; LF and CRLF line breaks are the same."""
-        return bool(str(serialized_data).splitlines() == str(snapshot_data).splitlines())
+        return bool(serialized_data == snapshot_data.replace("\r\n", "\n"))
 
     def read_snapshot_data_from_location(
         self, *, snapshot_location: str, snapshot_name: str, session_id: str
@@ -45,7 +45,7 @@ class TopologyExtension(SingleFileSnapshotExtension):
         # The hint comes first, because pytest cuts long explanations at their end.
         if not snapshot_data:
             yield "To store this plan: pytest --snapshot-update"
-            yield from now.render().splitlines()
+            yield from now.render().split("\n")
             return
         yield "If this change is intended: pytest --snapshot-update"
         try:
@@ -53,7 +53,7 @@ class TopologyExtension(SingleFileSnapshotExtension):
         except TopologyFileError as error:
             yield str(error)
         else:
-            yield from str(stored.diff(now)).splitlines()
+            yield from str(stored.diff(now)).split("\n")
 
 
 def plan_of(value: Any, *, settings: bool = False) -> Topology:

@@ -22,6 +22,7 @@ from agent_factory.topology.model import (
     Setting,
     Tool,
     TopologyData,
+    printable,
 )
 from agent_factory.topology.transitions import Transition, TransitionReason, transitions_of
 
@@ -57,7 +58,7 @@ class Change:
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.part} {self.name}{self.detail and f': {self.detail}'}"
+        return printable(f"{self.kind} {self.part} {self.name}{self.detail and f': {self.detail}'}")
 
 
 @dataclass(frozen=True, slots=True)

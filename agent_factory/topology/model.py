@@ -13,6 +13,18 @@ JUMPS = ("end", "tools", "model")
 """Every jump target, in the order in which an edge declares them."""
 
 
+def printable(line: str) -> str:
+    """A line with its control characters and line breaks as escapes, as in `repr`.
+
+    >>> printable("a\\x1b[1m\\nb")
+    'a\\\\x1b[1m\\\\nb'
+    """
+    if line.isprintable():
+        return line
+    signs = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    return "".join(signs)
+
+
 class Phase(StrEnum):
     """When a node hook runs."""
 

@@ -115,7 +115,9 @@ def to_json(plan: TopologyData) -> str:
             parts.append(f'  "{key}": [\n{lines}\n  ]')
         else:
             parts.append(f'  "{key}": {dumped(value)}')
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    text = "{\n" + ",\n".join(parts) + "\n}\n"
+    # Without ensure_ascii, json leaves C1 controls and U+2028 as they are.
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def to_snapshot(plan: TopologyData) -> str:

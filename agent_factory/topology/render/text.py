@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from agent_factory.topology.model import Call, Phase, TopologyData
+from agent_factory.topology.model import Call, Phase, TopologyData, printable
 from agent_factory.topology.transitions import (
     Reason,
     Transition,
@@ -84,14 +84,16 @@ def layer_order(call: Call) -> str:
 
 def render(plan: TopologyData) -> str:
     """The plan as text: a line for each edge, layer (outermost first), tool and setting."""
-    return "\n".join(
-        [
-            *map(edge_line, transitions_of(plan)),
-            *(f"around each {layer.call} call: {layer.name}" for layer in plan.layers),
-            *(f"tool: {tool.name}{_bracketed(tool.notes)}" for tool in plan.tools),
-            *(f"setting: {one.owner}.{one.name} = {one.value}" for one in plan.settings),
-        ]
+    return _lines(
+        *map(edge_line, transitions_of(plan)),
+        *(f"around each {layer.call} call: {layer.name}" for layer in plan.layers),
+        *(f"tool: {tool.name}{_bracketed(tool.notes)}" for tool in plan.tools),
+        *(f"setting: {one.owner}.{one.name} = {one.value}" for one in plan.settings),
     )
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(map(printable, lines))
 
 
 def edge_line(edge: Transition) -> str:
@@ -113,7 +115,7 @@ def explain(plan: TopologyData) -> str:
         f"{'corners':<14} a run enters at {plan.entry}, each turn begins at {plan.loop_entry} and "
         f"ends at {plan.loop_exit}, and the run leaves the loop for {plan.exit}"
     )
-    return "\n".join(lines)
+    return _lines(*lines)
 
 
 MOST_PATHS = 3
@@ -128,17 +130,17 @@ def explain_transition(plan: TopologyData, source: str, target: str) -> str:
             raise KeyError(name)
     for edge in edges:
         if (edge.source, edge.target) == (source, target):
-            return "\n".join([edge_line(edge), *(f"- {meaning(r)}" for r in edge.reasons)])
+            return _lines(edge_line(edge), *(f"- {meaning(r)}" for r in edge.reasons))
     lines = []
     for path in islice(paths_between(plan, source, target), MOST_PATHS):
         lines.append(path_line(path))
         lines += (f"- {edge.name}: {meaning(r)}" for edge in path for r in edge.reasons)
     if lines:
         title = f"No edge leads from {source} to {target}, but a path does; the shortest first:"
-        return "\n".join([title, *lines])
+        return _lines(title, *lines)
     leaving = [edge_line(edge) for edge in edges if edge.source == source]
     instead = leaving or [f"{source} is where a run ends."]
-    return "\n".join([f"No path leads from {source} to {target}.", *(f"- {x}" for x in instead)])
+    return _lines(f"No path leads from {source} to {target}.", *(f"- {x}" for x in instead))
 
 
 def path_line(path: Sequence[Transition]) -> str:
