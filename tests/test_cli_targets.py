@@ -71,7 +71,8 @@ def leaves():
     raise SystemExit("enough")
 
 def stopped():
-    raise KeyboardInterrupt
+    from agent_factory.demo.interrupt import CtrlC
+    raise CtrlC
 
 async def later():
     return agent

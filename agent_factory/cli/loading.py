@@ -21,6 +21,7 @@ from typing import Any
 
 from agent_factory.cli.error_reports import PACKAGE, CommandError
 from agent_factory.cli.targets import USAGE, Target, read_text, target_of
+from agent_factory.demo.interrupt import CtrlC
 from agent_factory.errors import AgentFactoryWarning, ArgumentError, SpecError, describe
 from agent_factory.topology.topology import Topology
 
@@ -188,9 +189,9 @@ def _errors_as_sentences(target: Target, name: str) -> Iterator[None]:
         yield
     except SpecError as error:
         raise BuildFailed(target, error, find_raise(error)) from None
-    except CommandError:
+    except (CommandError, CtrlC):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{name}.".startswith(f"{missing}."):
             parent, _, last = name.rpartition(".")
