@@ -65,7 +65,7 @@ def test_a_changed_setting_is_one_change_if_both_plans_hold_settings() -> None:
 
 
 def test_settings_of_an_added_middleware_are_no_changes_of_their_own() -> None:
-    one = [ToolCallLimitMiddleware(run_limit=3)]
+    one: list[Any] = [ToolCallLimitMiddleware(run_limit=3)]
     two = [*one, Configured(1)]
     old, new = (plan_agent([find], middleware=stack, settings=True) for stack in (one, two))
     assert not [change for change in old.diff(new).changes if change.part == "setting"]

@@ -64,10 +64,10 @@ def _run_in_child() -> None:
         with suppress(BlockingIOError):
             if code := os.read(reading, 1):
                 sys.exit(code[0])
-        ended = os.waitstatus_to_exitcode(status)
-        if ended == STOPPED:  # a second Ctrl-C ends the child at once
+        result = os.waitstatus_to_exitcode(status)
+        if result == STOPPED:  # a second Ctrl-C ends the child at once
             sys.exit(STOPPED)
-        how = f"exit code {ended}" if ended >= 0 else f"signal {-ended}"
+        how = f"exit code {result}" if result >= 0 else f"signal {-result}"
         print(
             f"agent-factory: the check did not finish: the checked code ended its process with "
             f"{how}, as os._exit() does.",

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Group
 from rich.padding import Padding
+from rich.text import Text as RichText
 
 from agent_factory.cli import console
 from agent_factory.cli.console import AsJson, Text, counted
@@ -186,7 +187,7 @@ def check(
         raise typer.Exit(EXIT_FOUND)
 
 
-def _styled(all_findings: Sequence[Finding]) -> Iterator[Text | Padding]:
+def _styled(all_findings: Sequence[Finding]) -> Iterator[RichText | Padding]:
     """The findings for a terminal, under the targets they belong to."""
     for (target, place), findings in groupby(all_findings, lambda f: (f.target, f.place)):
         where = f"  {place}" if place else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.text import Text as RichText
 from rich.tree import Tree
 
 from agent_factory.cli import console
@@ -68,12 +69,12 @@ def plan_tree(title: str, plan: Topology) -> Tree:
     return tree
 
 
-def _edge(edge: Transition, start: Text) -> Text:
+def _edge(edge: Transition, start: RichText) -> RichText:
     line = Text.assemble(start, " " if start else "", ("-> ", _ASIDE), _named(edge.target))
     return line.append(f"  {'; '.join(edge.notes)}", style="yellow") if edge.notes else line
 
 
-def _named(node: str) -> Text:
+def _named(node: str) -> RichText:
     """The name of a node, styled by its middleware and phase."""
     owner, dot, phase = node.rpartition(".")
     if phase in list(Phase):

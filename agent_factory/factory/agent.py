@@ -329,9 +329,8 @@ def topology_of(
 
 
 def _plan_of(spec: AgentSpec, settings: bool) -> Topology:
-    if not settings:
-        return spec.topology
-    return replace(spec.topology, settings=settings_of(spec.middleware))
+    shown = settings_of(spec.middleware) if settings else ()
+    return replace(spec.topology, name=spec.name or "", settings=shown)
 
 
 def warnings_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[SpecError, ...]:

@@ -106,7 +106,6 @@ def make_spec(
         may_skip_tools=format_ is not None or Call.MODEL in calls,
         retries_output=format_ is not None,
         tools=toolbox.tool_definitions(outputs),
-        name=name or "",
     )
     schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints)
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]

@@ -101,7 +101,6 @@ def react_spec(
             has_tools=has_tools,
             tools=toolbox.tool_definitions(),
             style=AgentStyle.REACT_V1 if has_tools and together else AgentStyle.REACT,
-            name=name or "",
         )
     )
     raise_all([*unknown_interrupts(interrupts, topology)])

@@ -131,9 +131,8 @@ def _new_names(old: TopologyData, new: TopologyData) -> dict[str, str]:
     """The new names of middleware that are equal in everything else, by their old names."""
 
     def parts(plan: TopologyData, others: TopologyData) -> dict[tuple[Any, ...], list[str]]:
-        owned = [*plan.hooks, *plan.layers, *plan.tools]
-        # A tool without an owner is the agent's own.
-        known = {"", *(part.owner for part in (*others.hooks, *others.layers, *others.tools))}
+        owned: list[Any] = [*plan.hooks, *plan.layers, *plan.tools]
+        known = {"", *_owners(others)}  # a tool without an owner is the agent's own
         found: dict[tuple[Any, ...], list[str]] = {}
         for owner in dict.fromkeys(part.owner for part in owned if part.owner not in known):
             shape = tuple(replace(part, owner="") for part in owned if part.owner == owner)
@@ -144,6 +143,11 @@ def _new_names(old: TopologyData, new: TopologyData) -> dict[str, str]:
     # If one of two equal middleware is gone, which of them got the new name is not known.
     pairs = [(then[shape], now.get(shape, [])) for shape in then]
     return {a: b for x, y in pairs if len(x) == len(y) for a, b in zip(x, y, strict=True)}
+
+
+def _owners(plan: TopologyData) -> set[str]:
+    hooks, layers = {hook.owner for hook in plan.hooks}, {layer.owner for layer in plan.layers}
+    return hooks | layers | {tool.owner for tool in plan.tools}
 
 
 def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
@@ -214,7 +218,7 @@ def _moved(old: Sequence[str], new: Sequence[str]) -> list[str]:
 def _settings(old: TopologyData, new: TopologyData) -> Iterator[Change]:
     """The settings that changed, except those of middleware that are added or removed."""
     was, now = ({(s.owner, s.name): s.value for s in plan.settings} for plan in (old, new))
-    owners = [{p.owner for p in (*x.hooks, *x.layers, *x.tools)} for x in (old, new)]
+    owners = [_owners(plan) for plan in (old, new)]
     for owner, name in dict.fromkeys([*was, *now]):
         before, after = (values.get((owner, name)) for values in (was, now))
         if before == after or (owner in owners[0]) != (owner in owners[1]):

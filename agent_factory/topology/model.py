@@ -190,7 +190,6 @@ class Shape:
         retries_output: The model may be asked again for a structured answer.
         tools: The tools known when the agent is built, in the order in which they are offered.
         style: The factory that builds the agent.
-        name: The agent's name, if it has one.
     """
 
     hooks: tuple[Hook, ...] = ()
@@ -200,7 +199,6 @@ class Shape:
     retries_output: bool = False
     tools: tuple[Tool, ...] = ()
     style: AgentStyle = AgentStyle.CREATE_AGENT
-    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,6 @@ def decide(shape: Shape) -> TopologyData:
         tools=shape.tools,
         retries_output=shape.retries_output,
         style=shape.style,
-        name=shape.name,
     )
     hooks = {hook.node: hook for hook in plan.hooks}
     edges = [Edge(START, (plan.entry,))]

@@ -128,7 +128,7 @@ class Group:
 
     @property
     def title_size(self) -> tuple[float, float]:
-        """The space for its title, which takes the left half, or the right one beside an arrow."""
+        """The space for its title, which takes the left half, or the right one next to an arrow."""
         return 2 * (len(self.title) * SMALL_LETTER + 2 * PAD), LABEL_ROW
 
 

@@ -78,8 +78,8 @@ def sizes(part: Box | Arrow | Group) -> str:
     Texts are blank tables of known size; Graphviz would measure them in some font.
     """
     if isinstance(part, Box):
-        width, height = (f"{pixels / _INCH:.3f}" for pixels in part.size)
-        return f'shape=box fixedsize=true width={width} height={height} label=""'
+        inches = "width={:.3f} height={:.3f}".format(*(pixels / _INCH for pixels in part.size))
+        return f'shape=box fixedsize=true {inches} label=""'
     if isinstance(part, Arrow) and not part.label:
         return ""
     width, height = part.title_size if isinstance(part, Group) else part.label_size
