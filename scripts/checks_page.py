@@ -8,41 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agent_factory.cli.check_examples import EXAMPLES
+from agent_factory.cli.check_examples import EXAMPLES, PRELUDE
 from agent_factory.cli.explain import consequence
 from agent_factory.errors import BUILD_CODES
-
-PRELUDE = '''from typing import NotRequired
-
-from agent_factory import (
-    AgentMiddleware,
-    AgentState,
-    Ordering,
-    SpecError,
-    hook_config,
-    plan_agent,
-    stack,
-)
-
-
-def find(query: str) -> str:
-    """Find something."""
-    return query
-
-
-class Look(AgentMiddleware):
-    def before_model(self, state, runtime):
-        return None
-
-
-def check(**arguments):
-    """Print the errors and warnings of a build."""
-    try:
-        plan_agent(strict=True, **arguments)
-    except SpecError as error:
-        print(*error.errors, sep="\\n")
-'''
-"""The first lines of every example."""
 
 _HEAD = """# Checks
 

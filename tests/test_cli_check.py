@@ -230,3 +230,45 @@ def test_a_process_needs_no_terminal_and_no_input() -> None:
     assert done.stdout == check("shop:refused", "nope:agent").stdout
     assert done.stderr.startswith("agent-factory: Module nope was not found.")
     assert "\x1b" not in done.stdout + done.stderr
+
+
+def process(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "agent_factory.cli", "check", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process that is forked")
+@pytest.mark.parametrize(
+    ("source", "how"),
+    [
+        ("import os; os._exit(0)", "exit code 0"),
+        ("import os; os._exit(1)", "exit code 1"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal 9"),
+        ("import os; os.fork() or os._exit(0); import time; time.sleep(2); os._exit(0)", ""),
+    ],
+)
+def test_a_module_that_ends_the_process_is_reported_as_not_checked(source: str, how: str) -> None:
+    Path("ends.py").write_text(source, encoding="utf-8")
+    done = process("ends.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the check did not finish" in done.stderr
+    assert how in done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process that is forked")
+def test_the_exit_code_is_that_of_the_check_whatever_runs_after_it() -> None:
+    late = "import atexit, os; atexit.register(os._exit, 0)\n"
+    Path("late.py").write_text(f"{late}raise ValueError('no')", encoding="utf-8")
+    done = process("late.py")
+    assert done.returncode == 2
+    assert "ValueError: no" in done.stderr
+
+
+@pytest.mark.parametrize("raised", ["SystemExit(0)", "KeyboardInterrupt", "Odd('no')"])
+def test_a_module_that_raises_no_exception_but_a_base_exception_is_not_checked(raised: str) -> None:
+    source = f"class Odd(BaseException): ...\nraise {raised}"
+    Path("odd.py").write_text(source, encoding="utf-8")
+    done = process("odd.py")
+    assert done.returncode == 2
+    assert f"odd.py raised {raised.partition('(')[0]}" in done.stderr
+    assert "Traceback" not in done.stderr

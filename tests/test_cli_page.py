@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,8 @@ def test_a_command_prints_the_output_of_the_page(command: str, printed: str) -> 
 def test_the_tree_is_the_one_of_the_page() -> None:
     file = io.StringIO()
     console = Console(file=file, width=80, _environ={})
-    console.print(plan_tree("desk:agent", load("desk:agent").plan))
+    plan = replace(load("desk:agent").plan, settings=())
+    console.print(plan_tree("desk:agent", plan))
     tree = "\n".join(line.rstrip() for line in file.getvalue().splitlines())
     assert f"```text\n{tree}\n```" in PAGE
 

@@ -88,6 +88,7 @@ def test_without_a_terminal_the_output_is_plain_text_or_canonical_json() -> None
         ("a.txt", NEW.render()),
         ("a.topology", NEW.to_snapshot()),
         ("a.mmd", NEW.to_mermaid()),
+        ("a.md", f"```mermaid\n{NEW.to_mermaid()}\n```"),
         ("A.JSON", NEW.to_json()),
     ],
 )
@@ -104,7 +105,31 @@ def test_a_picture_is_written_by_its_suffix(form: str) -> None:
     assert f"<{form}" in Path(f"plan.{form}").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("form", ["svg", "html"])
+def test_a_page_without_a_name_is_named_after_its_target() -> None:
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    run("show", "new.json", "--output", "plan.html")
+    assert "<h1>The plan of new.json</h1>" in Path("plan.html").read_text(encoding="utf-8")
+
+
+def test_a_png_is_written_by_its_suffix_and_to_a_pipe() -> None:
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    assert run("show", "new.json", "-o", "plan.PNG").exit_code == 0
+    written = Path("plan.PNG").read_bytes()
+    assert written.startswith(b"\x89PNG\r\n")
+    assert b"IEND" in written[-12:]
+    assert run("show", "new.json", "--format", "png").stdout_bytes == written
+
+
+@pytest.mark.parametrize("file", ["plan.pgn", "plan", ".svg"])
+def test_an_unknown_suffix_is_refused_with_those_that_are_known(file: str) -> None:
+    said = refused("show", "new.json", "--output", file)
+    assert ".txt, .mmd, .md, .json, .topology, .svg, .png, .html" in said
+    assert not Path(file).exists()
+    assert run("show", "new.json", "-f", "json", "-o", file).exit_code == 0
+    assert Path(file).read_text(encoding="utf-8") == NEW.to_json()
+
+
+@pytest.mark.parametrize("form", ["svg", "png", "html"])
 def test_without_the_extra_draw_the_error_says_what_to_install(
     form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +144,8 @@ def test_without_the_extra_draw_the_error_says_what_to_install(
 def test_contradicting_formats_and_unwritable_files_are_reported(tmp_path: Path) -> None:
     assert "--json and --format svg" in refused("show", "new.json", "--json", "--format", "svg")
     assert "cannot be written" in refused("show", "new.json", "-o", str(tmp_path / "no" / "a.txt"))
-    assert "Is a directory" in refused("show", "new.json", "-o", ".") or os.name != "posix"
+    Path("a.txt").mkdir()
+    assert "Is a directory" in refused("show", "new.json", "-o", "a.txt") or os.name != "posix"
 
 
 def on_console(topology: Topology, width: int = 80, encoding: str = "utf-8") -> str:
@@ -146,7 +172,7 @@ new.json
 │   ├── model
 │   │   ├── -> tools  pending calls
 │   │   ├── -> Log.after_agent  no calls left; only errors
-│   │   └── -> Limit.before_model  calls already answered: Retry
+│   │   └── -> Limit.before_model  calls already answered
 │   └── tools
 │       ├── -> Limit.before_model  tool results
 │       └── -> Log.after_agent  return_direct: find; stopped by a tool
@@ -199,6 +225,19 @@ def test_on_a_terminal_a_plan_is_a_tree_that_respects_no_color() -> None:
         assert "\x1b[3" not in shown  # codes of foreground colors; bold is not one
 
 
+def test_control_characters_in_names_do_not_reach_a_terminal() -> None:
+    odd = plan(Shape((Hook("a\x1b[31m\nb", Phase.BEFORE_MODEL),), tools=(Tool("c\x9bd"),)))
+    shown = on_console(odd)
+    assert "a\\x1b[31m\\nb.before_model" in shown
+    assert "c\\x9bd" in shown
+    assert not {"\x1b", "\x9b"} & set(shown)
+
+
+def test_a_file_that_is_nested_too_deeply_is_reported() -> None:
+    Path("deep.json").write_text("[" * 200_000, encoding="utf-8")
+    assert "deep.json is not valid JSON" in refused("show", "deep.json")
+
+
 # diff
 
 
@@ -245,6 +284,17 @@ def test_an_edge_is_explained_by_its_nodes_or_reported_missing() -> None:
     missing = json.loads(run("explain", "new.json", "tools", "end", "--json").stdout)
     assert (missing["exists"], missing["reasons"]) == (False, [])
     assert missing["instead"] == ["Limit.before_model", "Log.after_agent"]
+    ends = [[(edge["from"], edge["to"]) for edge in path] for path in missing["paths"]]
+    assert ends[0] == [("tools", "Log.after_agent"), ("Log.after_agent", "__end__")]
+
+
+@posix
+def test_on_a_terminal_a_path_is_explained_edge_by_edge() -> None:
+    with terminal("explain", "new.json", "tools", "end", NO_COLOR="1", COLUMNS="120") as shown:
+        lines = [line.strip() for line in shown.splitlines()]
+    assert "No edge leads from tools to __end__:" in lines[0]
+    assert "tools -> Log.after_agent -> __end__" in lines
+    assert "Log.after_agent -> __end__: next: It is the next node; nothing decides." in lines
 
 
 def test_unknown_nodes_are_reported() -> None:

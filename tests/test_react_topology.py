@@ -179,7 +179,7 @@ def test_the_text_gives_the_reasons_of_an_edge() -> None:
         "agent -> post_model_hook",
         "post_model_hook -> tools  [pending calls]",
         "post_model_hook -> generate_structured_response  [no calls left]",
-        "post_model_hook -> pre_model_hook  [calls already answered: post_model_hook]",
+        "post_model_hook -> pre_model_hook  [calls already answered]",
         "tools -> pre_model_hook  [tool results]",
         "tools -> __end__  [return_direct among the calls: show]",
         "generate_structured_response -> __end__",

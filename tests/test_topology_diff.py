@@ -51,6 +51,55 @@ def test_an_added_layer_is_reported_with_its_place() -> None:
     assert lines[0] == f"added layer Retry.around_model: {place}"
 
 
+def test_one_more_layer_changes_one_line_of_a_plan() -> None:
+    one, two = (
+        plan_agent(tools=[find], middleware=[layer(name) for name in names])
+        for names in ("A", "AB")
+    )
+    assert words([layer("A")], [layer("A"), layer("B")]) == [
+        "added layer B.around_model: around each model call, after A.around_model"
+    ]
+    added = set(two.render().splitlines()) - set(one.render().splitlines())
+    assert added == {"around each model call: B.around_model"}
+
+
+def test_a_renamed_middleware_is_one_change() -> None:
+    old = [Stopper(name="Old"), layer("Retry"), layer("Log")]
+    new = [Stopper(name="New"), layer("Retry"), layer("Log")]
+    assert words(old, new) == ["renamed middleware Old -> New"]
+    found = plan_agent(middleware=old).diff(plan_agent(middleware=new))
+    assert found.to_data() == [
+        {"kind": "renamed", "part": "middleware", "name": "Old -> New", "detail": ""}
+    ]
+
+
+def test_a_middleware_that_is_renamed_and_moved_is_both() -> None:
+    assert words([layer("A"), layer("B")], [layer("B"), layer("C")]) == [
+        "renamed middleware A -> C",
+        "moved layer B.around_model: now around each model call, before C.around_model",
+    ]
+
+
+def test_a_tool_of_the_agent_that_a_middleware_adds_now_is_not_renamed() -> None:
+    own, added = (plan(Shape(tools=(Tool("find", owner=owner),))) for owner in ("", "Finder"))
+    assert str(own.diff(added)) == "changed tool find: was plain, now by Finder"
+
+
+def test_another_middleware_in_the_place_of_one_is_not_a_new_name() -> None:
+    lines = words([Stopper(name="Old")], [layer("New")])
+    assert not [line for line in lines if line.startswith("renamed")]
+    assert "removed node Old.before_model: it was before model" in lines
+
+
+def test_which_of_two_equal_middleware_was_renamed_is_not_guessed() -> None:
+    lines = words([layer("A"), layer("B")], [layer("C")])
+    assert [line.partition(":")[0] for line in lines] == [
+        "removed layer A.around_model",
+        "removed layer B.around_model",
+        "added layer C.around_model",
+    ]
+
+
 def test_swapped_layers_are_one_move() -> None:
     lines = words([layer("Retry"), layer("Fallback")], [layer("Fallback"), layer("Retry")])
     moves = [line for line in lines if line.startswith("moved")]

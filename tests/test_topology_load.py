@@ -197,3 +197,30 @@ def test_a_file_that_is_not_a_plan_is_refused_by_name(text: str, reason: str) ->
     assert caught.value.subject == "agent.json"
     assert reason in str(caught.value)
     assert caught.value.hint
+
+
+NASTY = ["\x1b[31mred", "two\nlines", "a\rb", "a\x85b", "a\u2028b", "a\u2029b", "a\x9bb", "\x0cb"]
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_odd_characters_in_names_are_escaped_and_read_back(name: str, tmp_path: Path) -> None:
+    hooks = (Hook(name, Phase.BEFORE_MODEL),)
+    odd = plan(Shape(hooks, has_tools=True, tools=(Tool(name),)))
+    file = tmp_path / "odd.topology"
+    file.write_text(odd.to_snapshot(), encoding="utf-8")
+    assert load_topology(file.read_text(encoding="utf-8")) == odd
+    assert load_topology(odd.to_json()) == odd
+    escaped = repr(name)[1:-1]
+    texts = [odd.render(), odd.to_mermaid(), odd.explain(), odd.to_json()]
+    texts += [str(plan(Shape()).diff(odd)), odd.explain("__start__", "model")]
+    for text in texts:
+        assert all(line.isprintable() for line in text.split("\n")), text
+    assert f"tool: {escaped}" in odd.render()
+    assert f"added tool {escaped}" in str(plan(Shape()).diff(odd))
+
+
+def test_json_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(TopologyFileError, match="nested too deeply"):
+        load_topology("[" * 200_000 + "]" * 200_000)
+    with pytest.raises(TopologyFileError):
+        load_topology('{"format": ' + "[" * 200_000 + "]" * 200_000 + "}")

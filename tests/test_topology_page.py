@@ -290,7 +290,7 @@ def test_the_search_marks_every_place_of_a_middleware(page: Page) -> None:
     page.press("/", "/")
     page.browser.send("Input.insertText", text="guard")
     page.settle()
-    assert page.run("document.querySelector('#found').textContent") == "4 places"
+    assert page.run("document.querySelector('#found').textContent") == "3 places"
     assert page.run("document.querySelector('#n1').classList.contains('found')")
     assert page.run("document.querySelector('.model .layer.found') !== null")
     assert page.run("document.querySelector('.node.tools').classList.contains('faint')")

@@ -9,7 +9,8 @@ from base64 import b64encode
 from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
-from itertools import combinations
+from itertools import combinations, pairwise
+from math import dist
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -22,6 +23,8 @@ from langchain_core.tools import tool
 from agent_factory import (
     AgentMiddleware,
     Topology,
+    after_agent,
+    before_agent,
     create_agent,
     hook_config,
     plan_agent,
@@ -30,9 +33,16 @@ from agent_factory import (
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology.model import END, START, Edge, Phase
 from agent_factory.topology.render.details import details_of
-from agent_factory.topology.render.figure import LETTER, Figure, figure_of
+from agent_factory.topology.render.figure import LABEL_ROW, LETTER, Figure, figure_of
 from agent_factory.topology.render.html import page
-from agent_factory.topology.render.layout import Layout, Route, read_layout, to_dot
+from agent_factory.topology.render.layout import (
+    Layout,
+    Route,
+    crossed_titles,
+    lay_out,
+    read_layout,
+    to_dot,
+)
 from agent_factory.topology.render.svg import DAY, NIGHT, Theme, draw
 from samples import Guard
 
@@ -298,6 +308,23 @@ def test_details_give_owner_phase_order_and_reason() -> None:
     assert facts["corner"] == "A run that leaves the loop goes here."
 
 
+def test_a_page_and_a_picture_are_named_after_their_agent() -> None:
+    plan = plan_agent(name="desk <1>")
+    for made in (document(plan), picture(plan)):
+        assert re.search(r"<title[^>]*>The plan of desk &lt;1&gt;</title>", made)
+    assert "<h1>The plan of desk &lt;1&gt;</h1>" in document(plan)
+    assert "<h1>The plan of an agent</h1>" in document(plan_agent())
+    assert plan == plan_agent()
+    assert plan.to_json() == plan_agent().to_json()
+
+
+def test_an_arrow_is_labelled_with_the_reasons_as_the_text_has_them() -> None:
+    plan = full()
+    for arrow in figure_of(plan).arrows:
+        kinds = dict.fromkeys(str(reason.why) for reason in arrow.edge.reasons)
+        assert " ".join(arrow.label) == ("" if list(kinds) == ["next"] else " ".join(kinds))
+
+
 @pytest.mark.parametrize("make", [picture, document])
 def test_no_name_can_break_out(make: Any) -> None:
     plan = plan_agent(
@@ -367,6 +394,42 @@ def test_boxes_stay_apart_and_inside() -> None:
     for a, b in combinations(rects, 2):
         assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
     assert min(min(rect) for rect in rects) >= 0
+
+
+@pytest.mark.parametrize(
+    ("stack", "tools"),
+    [
+        ([], [find]),
+        ([Guard()], [find]),
+        ([Guard(), Guard(name="other")], [find, answer]),
+        ([before_agent(name="Greet")(lambda state, runtime: None)], []),
+        ([after_agent(name="Log")(lambda state, runtime: None)], [find]),
+    ],
+)
+def test_no_arrow_crosses_the_title_of_a_group(stack: Any, tools: Any) -> None:
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    figure = figure_of(plan_agent(tools, middleware=stack))
+    layout = lay_out(figure)
+    crossed = crossed_titles(figure, layout)
+    for group, (left, top, right, bottom) in zip(figure.groups, layout.groups, strict=True):
+        width = group.title_size[0] / 2
+        start, end = (right - width, right) if group.title in crossed else (left, left + width)
+        height = bottom - LABEL_ROW if group.below else top + LABEL_ROW
+        for arrow, route in layout.routes.items():
+            points = [*route.points, route.tip]
+            beside = [x for x, y in points if abs(y - height) < LABEL_ROW / 2]
+            assert not [x for x in beside if start < x < end], (group.title, arrow)
+
+
+def test_the_arrow_to_the_tools_and_the_one_back_do_not_wind_around_each_other() -> None:
+    """The tools stand below the model, and the arrow to them is about as long as the way."""
+    pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
+    figure = figure_of(plan_agent([find]))
+    layout = lay_out(figure)
+    calls = next(arrow for arrow in figure.arrows if arrow.edge.name == "model -> tools")
+    points = [*layout.routes[calls.key].points, layout.routes[calls.key].tip]
+    length = sum(dist(a, b) for a, b in pairwise(points))
+    assert length < 1.2 * dist(points[0], points[-1])
 
 
 def test_the_picture_of_the_documentation_is_up_to_date() -> None:

@@ -236,7 +236,7 @@ def test_a_plan_reads_line_by_line() -> None:
             "model -> B.after_model",
             "B.after_model -> tools  [pending calls]",
             "B.after_model -> B.after_agent  [no calls left; only errors]",
-            "B.after_model -> A.before_model  [calls already answered: A, B]",
+            "B.after_model -> A.before_model  [calls already answered]",
             "tools -> A.before_model  [tool results]",
             "tools -> B.after_agent  [stopped by a tool]",
             "B.after_agent -> __end__",

@@ -53,7 +53,7 @@ def test_the_loop_of_tools_gives_the_reasons_of_each_edge() -> None:
 def test_an_edge_may_have_several_reasons() -> None:
     planned = plan_agent(tools=[find], middleware=[Guard()])
     assert why(planned, "Guard.after_model", MODEL) == [
-        "calls already answered: Guard",
+        "calls already answered",
         "jump: Guard",
     ]
     assert why(planned, "Guard.after_model", END) == [

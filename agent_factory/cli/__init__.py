@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from contextlib import suppress
 from io import TextIOWrapper
 
-from agent_factory.demo.interrupt import STOPPED, end_on_ctrl_c
+from agent_factory.demo.interrupt import STOPPED, end_on_ctrl_c, left_to_child
 
 
 def main() -> None:
     """Run the command line; without the extra `cli`, say what to install."""
+    if sys.argv[1:2] == ["check"] and hasattr(os, "fork"):
+        _run_in_child()
+    else:
+        _run()
+
+
+def _run() -> None:
     end_on_ctrl_c()
     for stream in (sys.stdout, sys.stderr):
         # A letter that the encoding lacks is printed as its escape. Without an output it is None.
@@ -23,3 +33,44 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(STOPPED)
+
+
+def _run_in_child() -> None:
+    """Run the command in a forked process, and fail if that ends before the command does.
+
+    A checked module can end its process with `os._exit(0)`. CI would take that for a success.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        code: object = 1
+        try:
+            _run()
+        except SystemExit as ended:
+            code = ended.code
+            raise
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(AttributeError, OSError, ValueError):  # None, or closed
+                    stream.flush()
+            os.write(writing, bytes([code & 0xFF if isinstance(code, int) else code is not None]))
+    else:
+        os.close(writing)
+        os.set_blocking(reading, False)  # a process that the module starts may keep it open
+        signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
+        with left_to_child():
+            _, status = os.waitpid(child, 0)
+        with suppress(BlockingIOError):
+            if code := os.read(reading, 1):
+                sys.exit(code[0])
+        result = os.waitstatus_to_exitcode(status)
+        if result == STOPPED:  # a second Ctrl-C ends the child at once
+            sys.exit(STOPPED)
+        how = f"exit code {result}" if result >= 0 else f"signal {-result}"
+        print(
+            f"agent-factory: the check did not finish: the checked code ended its process with "
+            f"{how}, as os._exit() does.",
+            file=sys.stderr,
+        )
+        sys.exit(2)

@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 from rich.console import Group
 from rich.padding import Padding
-from rich.text import Text
+from rich.text import Text as RichText
 
 from agent_factory.cli import console
-from agent_factory.cli.console import AsJson, counted
+from agent_factory.cli.console import AsJson, Text, counted
 from agent_factory.cli.error_reports import (
     EXIT_FAILED,
     CommandError,
@@ -28,6 +28,7 @@ from agent_factory.cli.error_reports import (
 from agent_factory.cli.loading import BuildFailed, load
 from agent_factory.cli.targets import targets_of
 from agent_factory.errors import SpecError
+from agent_factory.topology.model import printable
 
 _NOTE = re.compile(r"Also found: \[(AF\d+)\] (.+?): (.+)", re.DOTALL)
 """The note with which a build error carries a warning."""
@@ -54,7 +55,7 @@ class Finding:
     @property
     def text(self) -> str:
         """Subject, reason and hint in one line."""
-        return " ".join(f"{self.subject}: {self.reason} {self.hint}".split())
+        return printable(" ".join(f"{self.subject}: {self.reason} {self.hint}".split()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,20 +187,17 @@ def check(
         raise typer.Exit(EXIT_FOUND)
 
 
-def _styled(all_findings: Sequence[Finding]) -> Iterator[Text | Padding]:
+def _styled(all_findings: Sequence[Finding]) -> Iterator[RichText | Padding]:
     """The findings for a terminal, under the targets they belong to."""
     for (target, place), findings in groupby(all_findings, lambda f: (f.target, f.place)):
         where = f"  {place}" if place else ""
         yield Text.assemble((target, "bold"), (where, "dim"), overflow="fold")
         for finding in findings:
-            text = Text.assemble(
-                (finding.severity, _STYLES[finding.severity]),
-                f" {finding.code} ",
-                (finding.subject, "cyan"),
-                f"\n{finding.reason}",
-                (f"\n{finding.hint}" if finding.hint else "", "green"),
-            )
-            yield Padding(text, (0, 0, 1, 2))
+            severity = finding.severity, _STYLES[finding.severity]
+            lines = [Text.assemble(severity, f" {finding.code} ", (finding.subject, "cyan"))]
+            lines.append(Text(" ".join(finding.reason.split())))
+            lines += [Text(" ".join(finding.hint.split()), "green")] if finding.hint else []
+            yield Padding(Group(*lines), (0, 0, 1, 2))
 
 
 def _annotations(findings: Sequence[Finding], failures: Sequence[Failure]) -> Iterator[str]:

@@ -1,13 +1,46 @@
 """For each code that a build can report: the smallest stack that causes it, and a hint.
 
-The examples share the functions `check` and `find` and the middleware `Look`, which
-`scripts/checks_page.py` defines and docs/checks.md shows.
+docs/checks.md shows all of them, below the lines that they share.
 """
 
 from __future__ import annotations
 
+import ast
+import re
 from dataclasses import dataclass
 from typing import Final
+
+PRELUDE = '''from typing import NotRequired
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Ordering,
+    SpecError,
+    hook_config,
+    plan_agent,
+    stack,
+)
+
+
+def find(query: str) -> str:
+    """Find something."""
+    return query
+
+
+class Look(AgentMiddleware):
+    def before_model(self, state, runtime):
+        return None
+
+
+def check(**arguments):
+    """Print the errors and warnings of a build."""
+    try:
+        plan_agent(strict=True, **arguments)
+    except SpecError as error:
+        print(*error.errors, sep="\\n")
+'''
+"""The first lines of every example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +49,25 @@ class Example:
 
     source: str
     hint: str
+
+    @property
+    def complete(self) -> str:
+        """The source with the imports and definitions that it uses, to be run alone."""
+        # Alone it needs no `check`, which prints what plan_agent reports.
+        source = re.sub(r"\bcheck\(", "plan_agent(", self.source)
+        parts: list[str] = []
+        for node in reversed(ast.parse(PRELUDE).body):
+            used = {
+                n.id
+                for n in ast.walk(ast.parse("\n".join([*parts, source])))
+                if isinstance(n, ast.Name)
+            }
+            if isinstance(node, ast.ImportFrom):
+                node.names = [alias for alias in node.names if alias.name in used]
+                parts[:0] = [ast.unparse(node)] if node.names else []
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in used:
+                parts[:0] = ["\n", ast.get_source_segment(PRELUDE, node) or "", "\n"]
+        return "\n".join([*parts, source])
 
 
 EXAMPLES: Final[dict[str, Example]] = {

@@ -13,13 +13,26 @@ import typer
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.text import Text
+from rich.style import Style
+from rich.text import Text as RichText
 
 from agent_factory.cli.error_reports import CommandError
+from agent_factory.topology.model import printable
 
 ItemT = TypeVar("ItemT")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, always with the same keys.")]
+
+
+class Text(RichText):
+    """Text for a terminal: control characters and line breaks in names are escaped."""
+
+    def __init__(self, text: str = "", style: str | Style = "", **options: Any) -> None:
+        super().__init__(printable(text), style, **options)
+
+    def append(self, text: RichText | str, style: str | Style | None = None) -> RichText:
+        """Add a part, escaped."""
+        return super().append(printable(text) if isinstance(text, str) else text, style)
 
 
 def with_progress(items: Sequence[ItemT], title: str, delay: float = 2.0) -> Iterator[ItemT]:
@@ -49,7 +62,7 @@ def show(renderable: RenderableType) -> None:
     Console().print(renderable)
 
 
-def indented(text: Text) -> Padding:
+def indented(text: RichText) -> Padding:
     """A paragraph under a heading, indented on all its lines."""
     return Padding(text, (0, 0, 0, 2))
 
@@ -75,13 +88,13 @@ def write_json(data: Any) -> None:
     write(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def save(text: str, file: Path) -> None:
+def save(content: bytes, file: Path) -> None:
     """Write a file, and report it on a terminal."""
     try:
-        file.write_text(text, encoding="utf-8", newline="\n")
+        file.write_bytes(content)
     except OSError as error:
         raise CommandError(f"{file} cannot be written: {error.strerror}.", error) from None
-    note(f"Wrote {file} ({len(text.encode())} bytes).")
+    note(f"Wrote {file} ({len(content)} bytes).")
 
 
 def note(message: str) -> None:

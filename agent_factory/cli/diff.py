@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from agent_factory.cli import console
-from agent_factory.cli.console import AsJson
+from agent_factory.cli.console import AsJson, Text
 from agent_factory.cli.error_reports import ShowTraceback
 from agent_factory.cli.loading import load
 from agent_factory.topology.diff import ChangeKind
@@ -36,7 +35,7 @@ def diff(
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Show what changed from one agent to another: added, removed, moved, rerouted.
+    """Show what changed from one agent to another: added, removed, renamed, moved.
 
     Either may be a saved plan: a .json file or a .topology snapshot. Two checkouts of one package
     can be compared by the paths of their files.

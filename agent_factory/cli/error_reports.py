@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agent_factory.demo.interrupt import STOPPED
+from agent_factory.topology.model import printable
 
 EXIT_FAILED: Final = 2
 """The exit code of a command that could not do its work."""
@@ -71,7 +72,7 @@ def reporting_errors(command: Callable[..., Any]) -> Callable[..., Any]:
 def report_error(message: str) -> None:
     """Print a message to the error output."""
     console = Console(stderr=True)
-    text = Text(f"agent-factory: {message}", style="red")
+    text = Text("\n".join(map(printable, f"agent-factory: {message}".split("\n"))), style="red")
     console.print(text, soft_wrap=not console.is_terminal)
 
 

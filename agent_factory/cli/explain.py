@@ -1,25 +1,29 @@
-"""`agent-factory explain`: the order in which everything runs, one edge, or one code."""
+"""`agent-factory explain`: the order in which everything runs, paths, or a code."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import asdict
 from difflib import get_close_matches
+from importlib import import_module
+from inspect import getdoc
+from itertools import islice
 from textwrap import indent
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from agent_factory.cli import check_examples, console
-from agent_factory.cli.console import AsJson
+from agent_factory.cli.console import AsJson, Text
+from agent_factory.cli.error_codes import ERROR_CODES
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load
-from agent_factory.errors import BUILD_CODES, BuildCode
+from agent_factory.errors import BUILD_CODES, BuildCode, BuildWarning, TurnError
 from agent_factory.topology.model import END, START
-from agent_factory.topology.render.text import meaning, ordered_parts
+from agent_factory.topology.render.text import MOST_PATHS, meaning, ordered_parts, path_line
 from agent_factory.topology.topology import Topology
+from agent_factory.topology.transitions import Transition, paths_between
 
 EXAMPLES = """Examples:
 
@@ -41,22 +45,22 @@ CORNERS = {
 def explain(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="As for `show`; or a code.")],
     source: Annotated[
-        str | None, typer.Argument(metavar="[FROM]", help="The node an edge leaves.")
+        str | None, typer.Argument(metavar="[FROM]", help="The node to start from.")
     ] = None,
-    to: Annotated[str | None, typer.Argument(metavar="[TO]", help="The node it reaches.")] = None,
+    to: Annotated[str | None, typer.Argument(metavar="[TO]", help="The node to reach.")] = None,
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
-    """Explain in which order hooks and layers run, and why; or why one node leads to another.
+    """Explain in which order hooks and layers run, and why; or how a run gets from FROM to TO.
 
-    `start` and `end` stand for __start__ and __end__. A code such as AF204 instead of TARGET
-    explains that finding.
+    `start` and `end` stand for __start__ and __end__. A code such as AF204 or AF301 instead of
+    TARGET explains that error or warning.
     """
     if re.fullmatch(r"AF\d+", target):
         data, text = _code(target)
         styled: list[RenderableType] = []  # code must not wrap
     elif source is not None and to is None:
-        raise CommandError("FROM needs TO: add the node that the edge reaches.")
+        raise CommandError("FROM needs TO: add the node to reach.")
     else:
         plan = load(target).plan
         if source is None or to is None:
@@ -73,20 +77,37 @@ def explain(
 
 
 def _code(code: str) -> tuple[dict[str, Any], str]:
-    """A code that a build can report, with an example: as data, and as text."""
-    if code not in BUILD_CODES:
-        raise CommandError(f"The code {code} is unknown. Known codes are {', '.join(BUILD_CODES)}.")
-    entry, example = BUILD_CODES[code], check_examples.EXAMPLES[code]
-    data = {
-        **asdict(entry),
-        "severity": entry.severity,
-        "ignorable": entry.ignorable,
-        "example": example.source,
-        "hint": example.hint,
-    }
-    source = indent(example.source, "    ")
-    words = f"{entry.meaning} {consequence(entry)}"
-    return data, f"{code} {entry.name}\n{words}\n\n{source}\n\n{example.hint}"
+    """A code of an error or a warning: as data, and as text."""
+    if code in BUILD_CODES:
+        entry, example = BUILD_CODES[code], check_examples.EXAMPLES[code]
+        data = {
+            **asdict(entry),
+            "severity": entry.severity,
+            "ignorable": entry.ignorable,
+            "example": example.complete,
+            "hint": example.hint,
+        }
+        words = f"{entry.meaning} {consequence(entry)}\n\n{indent(example.complete, '    ')}"
+    elif code in ERROR_CODES:
+        path, hint = ERROR_CODES[code]
+        module, _, name = path.rpartition(".")
+        error = getattr(import_module(module), name)
+        meaning = " ".join((getdoc(error) or "").partition("\n\n")[0].split())
+        data = {
+            "code": code,
+            "name": name,
+            "meaning": meaning,
+            "severity": getattr(error, "severity", "error"),
+            "ignorable": error is BuildWarning,
+            "example": "",
+            "hint": hint,
+        }
+        when = " An agent raises it while it runs." if issubclass(error, TurnError) else ""
+        words = f"{meaning}{when}\nThe class is {path}."
+    else:
+        known = ", ".join(sorted(BUILD_CODES.keys() | ERROR_CODES.keys()))
+        raise CommandError(f"The code {code} is unknown. Known codes are {known}.")
+    return data, f"{code} {data['name']}\n{words}\n\n{data['hint']}"
 
 
 def consequence(entry: BuildCode) -> str:
@@ -124,28 +145,41 @@ def _order(target: str, plan: Topology) -> tuple[dict[str, Any], list[Renderable
 def _edge(
     target: str, plan: Topology, source: str, to: str
 ) -> tuple[dict[str, Any], list[RenderableType]]:
-    leaving = [edge for edge in plan.transitions if edge.source == source]
-    reasons = [
-        {"why": str(reason.why), "by": list(reason.by), "meaning": meaning(reason)}
-        for edge in leaving
-        for reason in edge.reasons
-        if edge.target == to
-    ]
-    instead = [] if reasons else [edge.target for edge in leaving]
-    title = f"{source} -> {to}" if reasons else f"No edge leads from {source} to {to}."
+    def reasons(edge: Transition) -> list[dict[str, Any]]:
+        return [
+            {"why": str(reason.why), "by": list(reason.by), "meaning": meaning(reason)}
+            for reason in edge.reasons
+        ]
+
+    paths = list(islice(paths_between(plan, source, to), MOST_PATHS))
+    exists = bool(paths) and len(paths[0]) == 1
+    leaving = [edge.target for edge in plan.transitions if edge.source == source]
+    title = f"No path leads from {source} to {to}."
+    if paths:
+        title = f"{source} -> {to}" if exists else f"No edge leads from {source} to {to}:"
     styled: list[RenderableType] = [Text(title, style="bold")]
-    for reason in reasons:
-        line = Text.assemble((f"{reason['why']}: ", "yellow"), str(reason["meaning"]))
-        styled.append(console.indented(line))
-    if not reasons:
-        ends = [f"{source} -> {node}" for node in instead] or [f"{source} is where a run ends."]
+    for path in paths[:1] if exists else paths:
+        if not exists:
+            styled.append(console.indented(Text(path_line(path), "cyan")))
+        for edge in path:
+            for reason in reasons(edge):
+                where = "" if exists else f"{edge.name}: "
+                line = Text.assemble(where, (f"{reason['why']}: ", "yellow"), reason["meaning"])
+                styled.append(console.indented(line))
+    if not paths:
+        ends = [f"{source} -> {node}" for node in leaving] or [f"{source} is where a run ends."]
         styled += (console.indented(Text(end)) for end in ends)
     data = {
         "target": target,
         "from": source,
         "to": to,
-        "exists": bool(reasons),
-        "reasons": reasons,
-        "instead": instead,
+        "exists": exists,
+        "reasons": reasons(paths[0][0]) if exists else [],
+        "paths": [
+            [{"from": e.source, "to": e.target, "reasons": reasons(e)} for e in path]
+            for path in paths
+            if not exists
+        ],
+        "instead": [] if exists else leaving,
     }
     return data, styled

@@ -21,6 +21,7 @@ from typing import Any
 
 from agent_factory.cli.error_reports import PACKAGE, CommandError
 from agent_factory.cli.targets import USAGE, Target, read_text, target_of
+from agent_factory.demo.interrupt import CtrlC
 from agent_factory.errors import AgentFactoryWarning, ArgumentError, SpecError, describe
 from agent_factory.topology.topology import Topology
 
@@ -137,7 +138,7 @@ def find_raise(error: BaseException) -> SourceLocation | None:
 class Loaded:
     """A loaded target: its plan, the warnings of its build, and the line that defines its name.
 
-    A plan from a file has no findings: they are None.
+    The plan of an agent holds its settings. A plan from a file has no findings: they are None.
     """
 
     plan: Topology
@@ -188,9 +189,9 @@ def _errors_as_sentences(target: Target, name: str) -> Iterator[None]:
         yield
     except SpecError as error:
         raise BuildFailed(target, error, find_raise(error)) from None
-    except CommandError:
+    except (CommandError, CtrlC):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{name}.".startswith(f"{missing}."):
             parent, _, last = name.rpartition(".")
@@ -266,7 +267,7 @@ def _loaded(name: str, value: Any) -> Loaded:
 
         with warnings.catch_warnings(record=True, action="always") as caught:
             # AF210 is about tools that the agent lacks, and the tools of a list are not known.
-            plan = plan_agent(middleware=list(value), ignore=["AF210"])
+            plan = plan_agent(middleware=list(value), ignore=["AF210"], settings=True)
         messages = [w.message for w in caught if isinstance(w.message, AgentFactoryWarning)]
         return Loaded(plan, tuple(finding for message in messages for finding in message.warnings))
     if found := _as_agent(value):
@@ -299,6 +300,6 @@ def _as_agent(value: Any) -> Loaded | None:
     if inspect.isclass(value) or not hasattr(value, "builder"):
         return None
     try:
-        return Loaded(topology_of(value), warnings_of(value))
+        return Loaded(topology_of(value, settings=True), warnings_of(value))
     except ArgumentError:
         return None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.text import Text
+from rich.text import Text as RichText
 from rich.tree import Tree
 
 from agent_factory.cli import console
-from agent_factory.cli.console import AsJson
+from agent_factory.cli.console import AsJson, Text
 from agent_factory.cli.error_reports import CommandError, ShowTraceback
 from agent_factory.cli.loading import load
 from agent_factory.topology.model import AGENT, END, MODEL, START, TOOLS, Call, Phase
@@ -61,15 +62,19 @@ def plan_tree(title: str, plan: Topology) -> Tree:
         for tool in plan.tools:
             notes = "".join(f"  {note}" for note in tool.notes)
             branch.add(Text.assemble(tool.name, (notes, _ASIDE)))
+    if plan.settings:
+        branch = tree.add(Text("settings", style=_TITLE))
+        for setting in plan.settings:
+            branch.add(Text.assemble((setting.owner, _OWNER), f".{setting.name} = {setting.value}"))
     return tree
 
 
-def _edge(edge: Transition, start: Text) -> Text:
+def _edge(edge: Transition, start: RichText) -> RichText:
     line = Text.assemble(start, " " if start else "", ("-> ", _ASIDE), _named(edge.target))
     return line.append(f"  {'; '.join(edge.notes)}", style="yellow") if edge.notes else line
 
 
-def _named(node: str) -> Text:
+def _named(node: str) -> RichText:
     """The name of a node, styled by its middleware and phase."""
     owner, dot, phase = node.rpartition(".")
     if phase in list(Phase):
@@ -91,21 +96,28 @@ agent-factory show app.py:agent --output plan.svg
 agent-factory show langgraph.json --json > plan.json"""
 
 
-Format = Literal["text", "mermaid", "json", "topology", "svg", "html"]
+Format = Literal["text", "mermaid", "markdown", "json", "topology", "svg", "png", "html"]
 
-_WRITERS: dict[Format, Callable[[Topology], str]] = {
+_WRITERS: dict[Format, Callable[[Topology], str | bytes]] = {
     "text": Topology.render,
     "mermaid": Topology.to_mermaid,
+    "markdown": lambda plan: f"```mermaid\n{plan.to_mermaid()}\n```",
     "json": Topology.to_json,
     "topology": Topology.to_snapshot,
     "svg": Topology.to_svg,
+    "png": Topology.to_png,
     "html": Topology.to_html,
 }
 
 _SUFFIXES: dict[str, Format] = {
-    **{f".{form}": form for form in _WRITERS},
+    ".txt": "text",
     ".mmd": "mermaid",
-    ".htm": "html",
+    ".md": "markdown",
+    ".json": "json",
+    ".topology": "topology",
+    ".svg": "svg",
+    ".png": "png",
+    ".html": "html",
 }
 
 
@@ -117,13 +129,15 @@ def show(
             "--format",
             "-f",
             metavar="FORMAT",
-            help="text, mermaid, json, topology, svg or html. Default: by the suffix of FILE, else "
-            "text.",
+            help=f"{', '.join(_WRITERS)}. Default: by the suffix of FILE, else text.",
         ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")
     ] = None,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Show the settings of the middleware, too.")
+    ] = False,
     json: AsJson = False,
     traceback: ShowTraceback = False,
 ) -> None:
@@ -136,21 +150,32 @@ def show(
         raise CommandError(f"--json and --format {format_} contradict each other. Use one of them.")
     chosen: Format | None = "json" if json else format_
     if chosen is None and output is not None:
-        chosen = _SUFFIXES.get(output.suffix.lower(), "text")
+        chosen = _SUFFIXES.get(output.suffix.lower())
+        if chosen is None:
+            known = ", ".join(_SUFFIXES)
+            raise CommandError(
+                f"--output {output} must end in one of {known}. Or choose the format with --format."
+            )
     loaded = load(target)
+    plan = replace(loaded.plan, name=loaded.plan.name or target)
+    if not settings:
+        plan = replace(plan, settings=())
     if chosen is None and console.is_terminal():
-        console.show(plan_tree(target, loaded.plan))
+        console.show(plan_tree(target, plan))
         if loaded.findings:
             codes = ", ".join(dict.fromkeys(finding.code for finding in loaded.findings))
             console.note(f"Possible problems: {codes}. See: agent-factory check {target}")
         return
     try:
-        text = _WRITERS[chosen or "text"](loaded.plan)
+        made = _WRITERS[chosen or "text"](plan)
     except ImportError as error:
         raise CommandError(str(error), error) from None
     if output is not None:
-        console.save(text if text.endswith("\n") else f"{text}\n", output)
-    elif chosen in ("svg", "html") and console.is_terminal():
+        content = made if isinstance(made, bytes) else (made.rstrip() + "\n").encode()
+        console.save(content, output)
+    elif chosen in ("svg", "png", "html") and console.is_terminal():
         raise CommandError(f"A terminal cannot show {chosen}. Write a file: --output plan.{chosen}")
+    elif isinstance(made, bytes):
+        typer.echo(made, nl=False)
     else:
-        console.write(text)
+        console.write(made)

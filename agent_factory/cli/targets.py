@@ -137,7 +137,7 @@ def _configuration(target: Target) -> dict[str, Any] | None:
         return None
     try:
         data = json.loads(read_text(target))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"{target.place} is not valid JSON: {error}.", error) from None
     if isinstance(data, dict) and data.get("graphs") and isinstance(data["graphs"], dict):
         return data

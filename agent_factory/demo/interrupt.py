@@ -12,6 +12,10 @@ STOPPED = 128 + signal.SIGINT
 """The exit code of a process that Ctrl-C stopped, as in shells."""
 
 
+class CtrlC(KeyboardInterrupt):
+    """A Ctrl-C of the user, and not a KeyboardInterrupt that some code raised."""
+
+
 def end_on_ctrl_c() -> None:
     """Make the first Ctrl-C raise KeyboardInterrupt and the second one end the process.
 
@@ -23,7 +27,7 @@ def end_on_ctrl_c() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(STOPPED))
         with suppress(OSError):  # unbuffered, because the handler may interrupt a print
             os.write(2, b"\nStopping; press Ctrl-C again to end at once.")
-        raise KeyboardInterrupt
+        raise CtrlC
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -15,6 +16,7 @@ from langgraph.store.base import BaseStore
 
 from agent_factory.errors import ArgumentError, SpecError, raise_all
 from agent_factory.factory.arguments import UNKNOWN, make_spec, unknown_arguments, wrong_type
+from agent_factory.factory.settings import settings_of
 from agent_factory.factory.wiring import AgentGraph, wire
 from agent_factory.fused.agent import FusedAgent
 from agent_factory.fused.planning import plan_fusion
@@ -298,12 +300,16 @@ def plan_agent(
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
     fused: bool | Literal["turn"] = False,
+    settings: bool = False,
     **unknown: Any,
 ) -> Topology:
     """Return the plan of the agent that `create_agent` would build from these arguments.
 
     It makes the same checks. Those that need a checkpointer are made if `checkpointer` is given.
     The model may be left out, because a plan does not depend on it.
+
+    Args:
+        settings: Add the settings of the middleware to the plan: see `topology_of`.
 
     Raises:
         SpecError: As `create_agent`.
@@ -336,16 +342,34 @@ def plan_agent(
         decisions=decisions,
         checkpoints=checkpoints,
     )
-    return spec.topology
+    return _plan_of(spec, settings)
 
 
-def topology_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> Topology:
+def topology_of(
+    agent: CompiledStateGraph[Any, Any, Any, Any], *, settings: bool = False
+) -> Topology:
     """Return the plan of an agent.
+
+    Args:
+        agent: What `create_agent` returned.
+        settings: Add the settings of the middleware to the plan: each parameter of a constructor
+            that is a public attribute of the instance. Values named like secrets, and values
+            without a plain form, are shown by their type.
 
     Raises:
         ArgumentError: The graph was not built by `create_agent`.
+
+    >>> from agent_factory.middleware import ModelCallLimitMiddleware
+    >>> plan = plan_agent(middleware=[ModelCallLimitMiddleware(run_limit=5)], settings=True)
+    >>> print(plan.settings[1].name, plan.settings[1].value)
+    run_limit 5
     """
-    return _spec_of(agent).topology
+    return _plan_of(_spec_of(agent), settings)
+
+
+def _plan_of(spec: AgentSpec, settings: bool) -> Topology:
+    shown = settings_of(spec.middleware) if settings else ()
+    return replace(spec.topology, name=spec.name or "", settings=shown)
 
 
 def warnings_of(agent: CompiledStateGraph[Any, Any, Any, Any]) -> tuple[SpecError, ...]:

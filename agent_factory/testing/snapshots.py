@@ -27,7 +27,7 @@ class TopologyExtension(SingleFileSnapshotExtension):
 
     def matches(self, *, serialized_data: Any, snapshot_data: Any) -> bool:
         """Whether two files hold the same plan; LF and CRLF line breaks are the same."""
-        return bool(str(serialized_data).splitlines() == str(snapshot_data).splitlines())
+        return bool(serialized_data == snapshot_data.replace("\r\n", "\n"))
 
     def read_snapshot_data_from_location(
         self, *, snapshot_location: str, snapshot_name: str, session_id: str
@@ -40,27 +40,28 @@ class TopologyExtension(SingleFileSnapshotExtension):
             return None
 
     def diff_lines(self, serialized_data: Any, snapshot_data: Any) -> Iterator[str]:
-        """The changes in words; for a new snapshot, the text of the plan."""
+        """What to do, and the changes in words; for a new snapshot, the text of the plan."""
         now = load_topology(serialized_data)
+        # The hint comes first, because pytest cuts long explanations at their end.
         if not snapshot_data:
-            yield from now.render().splitlines()
             yield "To store this plan: pytest --snapshot-update"
+            yield from now.render().split("\n")
             return
+        yield "If this change is intended: pytest --snapshot-update"
         try:
             stored = load_topology(snapshot_data, "the stored plan")
         except TopologyFileError as error:
             yield str(error)
         else:
-            yield from str(stored.diff(now)).splitlines()
-        yield "If this change is intended: pytest --snapshot-update"
+            yield from str(stored.diff(now)).split("\n")
 
 
-def plan_of(value: Any) -> Topology:
-    """The plan of an agent, or the plan itself."""
+def plan_of(value: Any, *, settings: bool = False) -> Topology:
+    """The plan of an agent, with its settings on request; or the plan itself."""
     if isinstance(value, Topology):
         return value
     if isinstance(value, CompiledStateGraph):
-        return topology_of(value)
+        return topology_of(value, settings=settings)
     raise ArgumentError(
         "topology_snapshot",
         f"can only be compared with an agent or a plan, got {describe(value)}.",
@@ -71,13 +72,23 @@ def plan_of(value: Any) -> Topology:
 class TopologySnapshot(SnapshotAssertion):
     """The fixture `topology_snapshot`: equal to an agent whose plan is the stored one."""
 
+    _settings = False
+
+    def __call__(self, *, settings: bool = False, **options: Any) -> TopologySnapshot:
+        """Choose what the next comparison stores: with `settings`, those of the middleware, too."""
+        self._settings = settings
+        super().__call__(**options)
+        return self
+
     def __eq__(self, other: object) -> bool:
         __tracebackhide__ = True
         try:
-            plan = plan_of(other)
+            plan = plan_of(other, settings=self._settings)
         except ArgumentError as error:
             # Raised here, because syrupy shows errors of an extension with their own traceback.
             raise error.with_traceback(None) from None
+        finally:
+            self._settings = False
         return super().__eq__(plan)
 
     __hash__ = None  # type: ignore[assignment]  # it is equal to many things

@@ -6,13 +6,27 @@ node's change; only edges that lead elsewhere for another reason count as rerout
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
+from typing import Any, TypeVar
 
-from agent_factory.topology.model import MODEL, TOOLS, Call, TopologyData
+from agent_factory.topology.model import (
+    MODEL,
+    TOOLS,
+    Call,
+    Edge,
+    Hook,
+    Layer,
+    Setting,
+    Tool,
+    TopologyData,
+    printable,
+)
 from agent_factory.topology.transitions import Transition, TransitionReason, transitions_of
+
+PartT = TypeVar("PartT", Hook, Layer, Tool, Setting)
 
 
 class ChangeKind(StrEnum):
@@ -23,6 +37,7 @@ class ChangeKind(StrEnum):
     MOVED = "moved"
     REROUTED = "rerouted"
     CHANGED = "changed"
+    RENAMED = "renamed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +46,9 @@ class Change:
 
     Args:
         kind: What happened.
-        part: The kind of part it happened to: "node", "edge", "layer" or "tool".
-        name: The part's name.
+        part: The kind of part it happened to: "middleware", "node", "edge", "layer", "tool" or
+            "setting".
+        name: The part's name; of a renamed middleware both names, "Old -> New".
         detail: The part's place, or what it was and what it is now.
     """
 
@@ -42,7 +58,7 @@ class Change:
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.part} {self.name}{self.detail and f': {self.detail}'}"
+        return printable(f"{self.kind} {self.part} {self.name}{self.detail and f': {self.detail}'}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +66,7 @@ class TopologyDiff:
     """Every difference between two plans; false if there is none.
 
     Args:
-        changes: The differences: nodes, layers, tools, then edges.
+        changes: The differences: new names, nodes, layers, tools, settings, then edges.
     """
 
     changes: tuple[Change, ...]
@@ -67,8 +83,16 @@ class TopologyDiff:
 
 
 def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
-    """What changed from `old` to `new`."""
-    changes = []
+    """What changed from `old` to `new`.
+
+    A middleware with another name and otherwise equal hooks, layers and tools is renamed. Settings
+    are compared if both plans hold them.
+    """
+    names = _new_names(old, new)
+    changes = [
+        Change(ChangeKind.RENAMED, "middleware", f"{was} -> {now}") for was, now in names.items()
+    ]
+    old = _renamed(old, names)
     for change in _listed("node", _node_order(old), _node_order(new)):
         jumps = []
         if change.kind is ChangeKind.ADDED:
@@ -88,6 +112,8 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
     for name in _moved(list(was), list(now)):
         detail = f"now {_place(name, list(now))}"
         changes.append(Change(ChangeKind.MOVED, "tool", name, detail))
+    if old.settings and new.settings:
+        changes += _settings(old, new)
     edges = list(_edges(old, new))
     changes += edges
     # Declared jumps that add no edge, such as one to the node itself.
@@ -99,6 +125,57 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
             words = f"may jump to {jumps[0]}, was {jumps[1]}"
             changes.append(Change(ChangeKind.CHANGED, "node", hook.node, words))
     return TopologyDiff(tuple(changes))
+
+
+def _new_names(old: TopologyData, new: TopologyData) -> dict[str, str]:
+    """The new names of middleware that are equal in everything else, by their old names."""
+
+    def parts(plan: TopologyData, others: TopologyData) -> dict[tuple[Any, ...], list[str]]:
+        owned: list[Any] = [*plan.hooks, *plan.layers, *plan.tools]
+        known = {"", *_owners(others)}  # a tool without an owner is the agent's own
+        found: dict[tuple[Any, ...], list[str]] = {}
+        for owner in dict.fromkeys(part.owner for part in owned if part.owner not in known):
+            shape = tuple(replace(part, owner="") for part in owned if part.owner == owner)
+            found.setdefault(shape, []).append(owner)
+        return found
+
+    then, now = parts(old, new), parts(new, old)
+    # If one of two equal middleware is gone, which of them got the new name is not known.
+    pairs = [(then[shape], now.get(shape, [])) for shape in then]
+    return {a: b for x, y in pairs if len(x) == len(y) for a, b in zip(x, y, strict=True)}
+
+
+def _owners(plan: TopologyData) -> set[str]:
+    hooks, layers = {hook.owner for hook in plan.hooks}, {layer.owner for layer in plan.layers}
+    return hooks | layers | {tool.owner for tool in plan.tools}
+
+
+def _renamed(plan: TopologyData, names: Mapping[str, str]) -> TopologyData:
+    """The plan with other names of middleware."""
+
+    def part(one: PartT) -> PartT:
+        return replace(one, owner=names.get(one.owner, one.owner))
+
+    hooks = tuple(map(part, plan.hooks))
+    nodes = {was.node: now.node for was, now in zip(plan.hooks, hooks, strict=True)}
+
+    def node(name: str) -> str:
+        return nodes.get(name, name)
+
+    edges = (Edge(node(e.source), tuple(map(node, e.targets)), e.route) for e in plan.edges)
+    return replace(
+        plan,
+        nodes=tuple(map(node, plan.nodes)),
+        entry=node(plan.entry),
+        loop_entry=node(plan.loop_entry),
+        loop_exit=node(plan.loop_exit),
+        exit=node(plan.exit),
+        edges=tuple(edges),
+        layers=tuple(map(part, plan.layers)),
+        hooks=hooks,
+        tools=tuple(map(part, plan.tools)),
+        settings=tuple(map(part, plan.settings)),
+    )
 
 
 def _node_order(plan: TopologyData) -> list[str]:
@@ -136,6 +213,20 @@ def _moved(old: Sequence[str], new: Sequence[str]) -> list[str]:
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     stayed = {name for block in blocks for name in after[block.b : block.b + block.size]}
     return [name for name in after if name not in stayed]
+
+
+def _settings(old: TopologyData, new: TopologyData) -> Iterator[Change]:
+    """The settings that changed, except those of middleware that are added or removed."""
+    was, now = ({(s.owner, s.name): s.value for s in plan.settings} for plan in (old, new))
+    owners = [_owners(plan) for plan in (old, new)]
+    for owner, name in dict.fromkeys([*was, *now]):
+        before, after = (values.get((owner, name)) for values in (was, now))
+        if before == after or (owner in owners[0]) != (owner in owners[1]):
+            continue
+        kind = ChangeKind.REMOVED if after is None else ChangeKind.CHANGED
+        kind = ChangeKind.ADDED if before is None else kind
+        detail = " -> ".join(filter(None, (before, after)))
+        yield Change(kind, "setting", f"{owner}.{name}", detail)
 
 
 def _edges(old: TopologyData, new: TopologyData) -> Iterator[Change]:

@@ -95,6 +95,8 @@ def _parsed(text: str, source: str) -> Any:
     """The JSON of a file, refused if it is not that of a plan, or of a newer version."""
     try:
         data = json.loads(text)
+    except RecursionError:
+        raise TopologyFileError(source, "is nested too deeply for a plan.", _HINT) from None
     except ValueError as error:
         if text.startswith("{"):
             raise TopologyFileError(source, f"is not valid JSON: {error}.", _HINT) from None
@@ -126,4 +128,5 @@ def _plan_of(record: PlanRecord) -> Topology:
         tools=record.tools,
         retries_output=record.retries_output,
         style=record.style,
+        settings=record.settings,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 START, END, MODEL, TOOLS = "__start__", "__end__", "model", "tools"
@@ -11,6 +11,18 @@ AGENT = "agent"
 
 JUMPS = ("end", "tools", "model")
 """Every jump target, in the order in which an edge declares them."""
+
+
+def printable(line: str) -> str:
+    """A line with its control characters and line breaks as escapes, as in `repr`.
+
+    >>> printable("a\\x1b[1m\\nb")
+    'a\\\\x1b[1m\\\\nb'
+    """
+    if line.isprintable():
+        return line
+    signs = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    return "".join(signs)
 
 
 class Phase(StrEnum):
@@ -152,6 +164,21 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of a middleware.
+
+    Args:
+        owner: The middleware's name.
+        name: The parameter of its constructor.
+        value: The value as text.
+    """
+
+    owner: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """Everything the planner needs to know about an agent.
 
@@ -204,6 +231,14 @@ class TopologyData:
     tools: tuple[Tool, ...] = ()
     retries_output: bool = False
     style: AgentStyle = AgentStyle.CREATE_AGENT
+    settings: tuple[Setting, ...] = ()
+    # Plans are compared by what an agent does, so agents that differ only in their name are equal.
+    name: str = field(default="", compare=False)
+
+    @property
+    def title(self) -> str:
+        """A heading for the plan, with the agent's name if it has one."""
+        return f"The plan of {self.name or 'an agent'}"
 
     def edge_from(self, source: str) -> Edge:
         """The edge that leaves a node.

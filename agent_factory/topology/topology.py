@@ -28,6 +28,8 @@ class Topology(TopologyData):
         tools: The tools known when the agent is built.
         retries_output: The model is asked again while a structured answer is missing or invalid.
         style: The factory that builds the agent.
+        settings: The settings of the middleware, if they were requested.
+        name: The agent's name, for headings. It is not compared and not stored.
     """
 
     __slots__ = ()
@@ -38,7 +40,7 @@ class Topology(TopologyData):
         return transitions_of(self)
 
     def render(self) -> str:
-        """The plan as text: a line for each edge, each layer and each tool.
+        """The plan as text: a line for each edge, each layer, each tool and each setting.
 
         >>> print(plan(Shape()).render())
         __start__ -> model
@@ -74,6 +76,19 @@ class Topology(TopologyData):
         from agent_factory.topology.render.svg import to_svg
 
         return to_svg(self)
+
+    def to_png(self) -> bytes:
+        """The plan as a PNG picture, for programs that show no SVG.
+
+        Raises:
+            ImportError: The extra `draw`, which includes Graphviz, is not installed.
+
+        >>> plan(Shape()).to_png().startswith(b"\\x89PNG")
+        True
+        """
+        from agent_factory.topology.render.png import to_png
+
+        return to_png(self)
 
     def to_html(self) -> str:
         """The plan as an interactive page: zoom, search, and details of every part.
@@ -113,11 +128,13 @@ class Topology(TopologyData):
         return diff(self, other)
 
     def explain(self, source: str | None = None, target: str | None = None) -> str:
-        """The order in which everything runs, and why; or, for two nodes, the reasons of an edge.
+        """The order in which everything runs, and why; or how a run gets from a node to another.
+
+        That is the edge between them with its reasons; without an edge, the shortest paths.
 
         Args:
-            source: The node an edge leaves, with `target`.
-            target: The node it reaches.
+            source: The node to start from, with `target`.
+            target: The node to reach.
 
         Raises:
             KeyError: One of the two is not a node of this plan.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -100,6 +101,30 @@ def transitions_of(plan: TopologyData) -> tuple[Transition, ...]:
     )
 
 
+def paths_between(plan: TopologyData, source: str, target: str) -> Iterator[tuple[Transition, ...]]:
+    """The paths from one node to another that enter no node twice, the shortest first.
+
+    From a node to itself they lead around the loop.
+    """
+    edges = transitions_of(plan)
+    leading = {target}  # the nodes from which the target can be reached
+    for _ in edges:
+        leading |= {edge.source for edge in edges if edge.target in leading}
+    waiting = deque[tuple[Transition, ...]]([()])
+    while waiting:
+        path = waiting.popleft()
+        if path and path[-1].target == target:
+            yield path
+            continue
+        node = path[-1].target if path else source
+        entered = {source, *(edge.target for edge in path)} - {target}
+        waiting += (
+            (*path, edge)
+            for edge in edges
+            if edge.source == node and edge.target in leading - entered
+        )
+
+
 def _reasons(plan: TopologyData, edge: Edge, target: str) -> Iterator[Reason]:
     match edge.route:
         case Route.AFTER_MODEL:
@@ -138,9 +163,8 @@ def _after_model(plan: TopologyData, target: str) -> Iterator[Reason]:
         if plan.retries_output:
             yield Reason(TransitionReason.STRUCTURED, outputs)
     if target == plan.loop_entry:
-        layers = [layer.owner for layer in plan.layers_around(Call.MODEL)]
-        hooks = [hook.owner for hook in plan.hooks if hook.phase is Phase.AFTER_MODEL]
-        if answering := tuple(dict.fromkeys([*layers, *hooks])):
-            yield Reason(TransitionReason.ANSWERED, answering)
+        # Any of them may answer, so none is named: one more layer would change this reason, too.
+        if plan.layers_around(Call.MODEL) or plan.run_order(Phase.AFTER_MODEL):
+            yield Reason(TransitionReason.ANSWERED)
         if plan.retries_output:
             yield Reason(TransitionReason.RETRY, outputs)

@@ -112,7 +112,10 @@ def _box(plan: TopologyData, figure: Figure, box: Box) -> Details:
         lists += [_layers(box), Listing(heading, tuple(map(_tool, box.tools)))]
 
     def item(arrow: Arrow, other: Box) -> Item:
-        return Item(f"{other.name} ({', '.join(arrow.label) or 'next'})", arrow.key)
+        return Item(
+            f"{other.name} ({', '.join(dict.fromkeys(r.why for r in arrow.edge.reasons))})",
+            arrow.key,
+        )
 
     incoming = tuple(item(a, a.source) for a in figure.arrows if a.target == box)
     outgoing = tuple(item(a, a.target) for a in figure.arrows if a.source == box)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import add
+from textwrap import wrap
 from unicodedata import east_asian_width
 
 from agent_factory.topology.model import (
@@ -28,19 +29,13 @@ HEAD, ROW, HEADER = 44, 18, 20
 """The height of a box's two lines, of a row in it, and of a frame's header."""
 PAD, INSET, STRIPE = 12, 7, 5
 """The space around text, between nested frames, and the width of a box's coloured stripe."""
-LABEL_ROW = 15
-"""The height of a line of an arrow's label."""
+LABEL_ROW, LABEL_WIDTH = 15, 17
+"""The height of a line of an arrow's label in pixels, and its longest width in letters."""
 
 LONGEST = 36
 """Letters of a name that are shown; its details have the whole name."""
 COLUMN = 10
 """The most tools that stand in a column."""
-
-_LABELS = {
-    TransitionReason.NO_CALLS: "answered",
-    TransitionReason.ANSWERED: "calls answered",
-}
-"""Labels of arrows for reasons whose own text is too long, or unclear alone."""
 
 _GROUPS = {
     "once, when a run starts": (Phase.BEFORE_AGENT,),
@@ -133,8 +128,8 @@ class Group:
 
     @property
     def title_size(self) -> tuple[float, float]:
-        """The space for its title, which takes the left half: arrows enter in the middle."""
-        return 2 * len(self.title) * SMALL_LETTER, LABEL_ROW
+        """The space for its title, which takes the left half, or the right one next to an arrow."""
+        return 2 * (len(self.title) * SMALL_LETTER + 2 * PAD), LABEL_ROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +139,7 @@ class Figure:
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
     groups: tuple[Group, ...]
+    title: str
 
 
 def figure_of(plan: TopologyData) -> Figure:
@@ -166,7 +162,9 @@ def figure_of(plan: TopologyData) -> Figure:
     arrows = []
     for index, edge in enumerate(transitions_of(plan)):
         kinds = list(dict.fromkeys(reason.why for reason in edge.reasons))
-        label = (_LABELS.get(why, str(why)) for why in kinds if kinds != [TransitionReason.NEXT])
+        notes = [str(why) for why in kinds if kinds != [TransitionReason.NEXT]]
+        # Arrows bend around wide labels.
+        label = (line for note in notes for line in wrap(note, LABEL_WIDTH))
         dashed = kinds == [TransitionReason.JUMP]
         source, target = boxes[edge.source], boxes[edge.target]
         arrows.append(Arrow(f"e{index}", source, target, edge, tuple(label), dashed))
@@ -177,7 +175,7 @@ def figure_of(plan: TopologyData) -> Figure:
         if inside and [box.kind for box in inside] != [MODEL]:
             # Jumps from all nodes enter the last group at its top.
             groups.append(Group(title, inside, below=Phase.AFTER_AGENT in members))
-    return Figure(tuple(boxes.values()), tuple(arrows), tuple(groups))
+    return Figure(tuple(boxes.values()), tuple(arrows), tuple(groups), plan.title)
 
 
 def mark_of(tool: Tool) -> str:

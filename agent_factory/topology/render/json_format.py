@@ -7,7 +7,16 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
-from agent_factory.topology.model import TOOLS, AgentStyle, Edge, Layer, Phase, Tool, TopologyData
+from agent_factory.topology.model import (
+    TOOLS,
+    AgentStyle,
+    Edge,
+    Layer,
+    Phase,
+    Setting,
+    Tool,
+    TopologyData,
+)
 from agent_factory.topology.render.text import render
 from agent_factory.topology.transitions import Transition, transitions_of
 
@@ -70,6 +79,7 @@ class PlanRecord:
     layers: tuple[Layer, ...]
     tools: tuple[Tool, ...]
     retries_output: bool
+    settings: tuple[Setting, ...]
 
 
 def to_json(plan: TopologyData) -> str:
@@ -95,6 +105,7 @@ def to_json(plan: TopologyData) -> str:
         layers=plan.layers,
         tools=plan.tools,
         retries_output=plan.retries_output,
+        settings=plan.settings,
     )
     dumped = partial(json.dumps, ensure_ascii=False)
     parts = []
@@ -104,7 +115,9 @@ def to_json(plan: TopologyData) -> str:
             parts.append(f'  "{key}": [\n{lines}\n  ]')
         else:
             parts.append(f'  "{key}": {dumped(value)}')
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    text = "{\n" + ",\n".join(parts) + "\n}\n"
+    # Without ensure_ascii, json leaves C1 controls and U+2028 as they are.
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def to_snapshot(plan: TopologyData) -> str:

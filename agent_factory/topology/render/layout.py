@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
-from agent_factory.topology.render.figure import Figure
+from agent_factory.topology.model import TOOLS
+from agent_factory.topology.render.figure import Arrow, Box, Figure, Group
 from agent_factory.topology.transitions import TransitionReason
 
 Point = tuple[float, float]
@@ -49,6 +51,15 @@ class Layout:
 
 def lay_out(figure: Figure) -> Layout:
     """Let Graphviz compute the positions."""
+    return read_layout(run_graphviz(to_dot(figure), "json0").decode())
+
+
+def run_graphviz(source: str, form: str) -> bytes:
+    """The output of Graphviz in one of its formats.
+
+    Raises:
+        ImportError: Graphviz is not installed.
+    """
     try:
         graphviz = import_module("pygraphviz")
     except ImportError as error:
@@ -57,40 +68,44 @@ def lay_out(figure: Figure) -> Layout:
             "render() and to_mermaid() work without it."
         ) from error
     with _LOCK:
-        drawn: bytes = graphviz.AGraph(string=to_dot(figure)).draw(format="json0", prog="dot")
-    return read_layout(drawn.decode())
+        drawn: bytes = graphviz.AGraph(string=source).draw(format=form, prog="dot")
+    return drawn
 
 
-def to_dot(figure: Figure) -> str:
-    """The input of Graphviz: keys, sizes and groups, without any name of the plan."""
-    lines = [
-        "digraph {",
-        "graph [nodesep=0.4 ranksep=0.36];",
-        'node [shape=box fixedsize=true label=""];',
-    ]
-    for box in figure.boxes:
-        width, height = (f"{pixels / _INCH:.3f}" for pixels in box.size)
-        lines.append(f"{box.key} [width={width} height={height}];")
+def sizes(part: Box | Arrow | Group) -> str:
+    """The attributes that make room for a part, without any name of the plan.
+
+    Texts are blank tables of known size; Graphviz would measure them in some font.
+    """
+    if isinstance(part, Box):
+        inches = "width={:.3f} height={:.3f}".format(*(pixels / _INCH for pixels in part.size))
+        return f'shape=box fixedsize=true {inches} label=""'
+    if isinstance(part, Arrow) and not part.label:
+        return ""
+    width, height = part.title_size if isinstance(part, Group) else part.label_size
+    size = f'FIXEDSIZE="TRUE" WIDTH="{width:.0f}" HEIGHT="{height:.0f}"'
+    return f'label=<<TABLE BORDER="0" {size}><TR><TD></TD></TR></TABLE>>'
+
+
+def to_dot(figure: Figure, attributes: Callable[[Box | Arrow | Group], str] = sizes) -> str:
+    """The input of Graphviz: keys and groups, with the attributes of each part."""
+    lines = ["digraph {", "graph [nodesep=0.4 ranksep=0.5];"]
+    lines += (f"{box.key} [{attributes(box)}];" for box in figure.boxes)
     for index, group in enumerate(figure.groups):
         keys = "; ".join(box.key for box in group.boxes)
-        place = "b" if group.below else "t"
-        label = f"label={_blank(*group.title_size)} labeljust=l labelloc={place}"
+        label = f"{attributes(group)} labeljust=l labelloc={'b' if group.below else 't'}"
         lines.append(f"subgraph cluster_{index} {{ margin=14 {label} {keys} }}")
+    pairs = {(arrow.source.key, arrow.target.key) for arrow in figure.arrows}
     detour = 1 if len(figure.arrows) <= _MANY else 0
     for arrow in figure.arrows:
-        # The edge to the next node goes straight down; all others may take a detour.
+        # The edge to the next node goes straight down, and so does the first of two between the
+        # same nodes: otherwise it winds around the other one. All others may take a detour.
         straight = any(reason.why is TransitionReason.NEXT for reason in arrow.edge.reasons)
-        options = [f'id="{arrow.key}"', f"weight={20 if straight else detour}"]
-        if arrow.label:
-            options.append(f"label={_blank(*arrow.label_size)}")
-        lines.append(f"{arrow.source.key} -> {arrow.target.key} [{' '.join(options)}];")
+        returns = (arrow.target.key, arrow.source.key) in pairs
+        weight = 20 if straight else 5 if returns and arrow.target.kind == TOOLS else detour
+        options = f'id="{arrow.key}" weight={weight} {attributes(arrow)}'
+        lines.append(f"{arrow.source.key} -> {arrow.target.key} [{options}];")
     return "\n".join([*lines, "}"])
-
-
-def _blank(width: float, height: float) -> str:
-    """Space for a text of known size; Graphviz would measure real text in some font."""
-    size = f'FIXEDSIZE="TRUE" WIDTH="{width:.0f}" HEIGHT="{height:.0f}"'
-    return f'<<TABLE BORDER="0" {size}><TR><TD></TD></TR></TABLE>>'
 
 
 def read_layout(text: str) -> Layout:
@@ -119,6 +134,26 @@ def read_layout(text: str) -> Layout:
         routes=routes,
         groups=tuple(groups[index] for index in sorted(groups)),
     )
+
+
+def crossed_titles(figure: Figure, layout: Layout) -> list[str]:
+    """The titles of groups that an arrow would cross on the left; they stand on the right."""
+    crossed = []
+    for group, (left, top, _, bottom) in zip(figure.groups, layout.groups, strict=True):
+        width, height = group.title_size
+        middle = bottom - height if group.below else top + height
+        for route in layout.routes.values():
+            points = [*route.points, route.tip]
+            # The control points enclose a curve, so no arrow that crosses the title is missed.
+            crossed += [
+                group.title
+                for (x, y), (x2, y2) in pairwise(points)
+                if min(y, y2) < middle + height / 2
+                and max(y, y2) > middle - height / 2
+                and min(x, x2) < left + width / 2
+                and max(x, x2) > left
+            ]
+    return crossed
 
 
 def _numbers(text: str) -> list[float]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agent_factory.topology.model import END, START, TOOLS, Call, ToolKind, TopologyData
+from agent_factory.topology.model import END, START, TOOLS, Call, ToolKind, TopologyData, printable
 from agent_factory.topology.transitions import transitions_of
 
-_ESCAPES = str.maketrans({'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;", "\n": " "})
+_ESCAPES = str.maketrans({'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;"})
 
 
 def to_mermaid(plan: TopologyData) -> str:
@@ -29,4 +29,4 @@ def to_mermaid(plan: TopologyData) -> str:
         label = "; ".join(edge.notes).translate(_ESCAPES)
         arrow = f'-->|"{label}"|' if label else "-->"
         lines.append(f"    {ids[edge.source]} {arrow} {ids[edge.target]}")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))

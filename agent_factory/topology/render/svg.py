@@ -25,7 +25,7 @@ from agent_factory.topology.render.figure import (
     mark_of,
     shown,
 )
-from agent_factory.topology.render.layout import Layout, Point, Route, lay_out
+from agent_factory.topology.render.layout import Layout, Point, Route, crossed_titles, lay_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def draw(
         f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" role="graphics-document" '
         f'aria-labelledby="topology-title" aria-describedby="topology-desc" '
         f'viewBox="{-MARGIN} {-MARGIN} {_n(width)} {_n(height)}" {sides}>',
-        '<title id="topology-title">The plan of an agent</title>',
+        f'<title id="topology-title">{text(figure.title)}</title>',
         f'<desc id="topology-desc">{text(summary)}</desc>',
         f"<style>{style()}</style>",
         f'<rect class="paper" x="{-MARGIN}" y="{-MARGIN}" {sides}/>',
@@ -170,12 +170,14 @@ def draw(
     for arrow in figure.arrows:
         kind = f"edge {arrow.source.key} {arrow.target.key}{' jump' if arrow.dashed else ''}"
         lines += part(arrow.key, kind, _arrow(arrow, layout.routes[arrow.key]))
-    # Titles of groups cover the arrows that enter there, and boxes cover both.
-    for group, (left, top, _, bottom) in zip(figure.groups, layout.groups, strict=True):
+    # Titles of groups cover the arrows that still cross them, and boxes cover both.
+    crossed = crossed_titles(figure, layout)
+    for group, (left, top, right, bottom) in zip(figure.groups, layout.groups, strict=True):
         y = bottom - 10 if group.below else top + 18
         width = len(group.title) * SMALL_LETTER
-        lines.append(_rect("behind", left + PAD, y - 11, width, LABEL_ROW, 4))
-        lines.append(_text("note", left + PAD, y, group.title))
+        x = right - PAD - width if group.title in crossed else left + PAD
+        lines.append(_rect("behind", x, y - 11, width, LABEL_ROW, 4))
+        lines.append(_text("note", x, y, group.title))
     for box in figure.boxes:
         lines += part(box.key, f"node {box.kind}", _box(box, layout.boxes[box.key]))
     return "\n".join([*lines, "</svg>"]) + "\n"

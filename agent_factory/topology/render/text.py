@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from agent_factory.topology.model import Call, Phase, TopologyData
-from agent_factory.topology.transitions import Reason, Transition, TransitionReason, transitions_of
+from agent_factory.topology.model import Call, Phase, TopologyData, printable
+from agent_factory.topology.transitions import (
+    Reason,
+    Transition,
+    TransitionReason,
+    paths_between,
+    transitions_of,
+)
 
 ORDERS = {
     Phase.BEFORE_AGENT: "once, when a run starts; in the order of the list",
@@ -31,7 +38,8 @@ _MEANINGS = {
         "Too many turns in a row brought only errors: the model is not asked again."
     ),
     TransitionReason.ANSWERED: (
-        "{by} may answer the model's calls instead of the tools; then the model continues."
+        "A layer around the model call or a hook after it answered the model's calls; the tools "
+        "are skipped, and the model continues."
     ),
     TransitionReason.STRUCTURED: "The model gave the structured answer.",
     TransitionReason.RETRY: (
@@ -78,14 +86,17 @@ def layer_order(call: Call) -> str:
 
 
 def render(plan: TopologyData) -> str:
-    """The plan as text: a line for each edge, each layer (outermost first) and each tool."""
-    return "\n".join(
-        [
-            *map(edge_line, transitions_of(plan)),
-            *(f"around each {layer.call} call: {layer.name}" for layer in plan.layers),
-            *(f"tool: {tool.name}{_bracketed(tool.notes)}" for tool in plan.tools),
-        ]
+    """The plan as text: a line for each edge, layer (outermost first), tool and setting."""
+    return _lines(
+        *map(edge_line, transitions_of(plan)),
+        *(f"around each {layer.call} call: {layer.name}" for layer in plan.layers),
+        *(f"tool: {tool.name}{_bracketed(tool.notes)}" for tool in plan.tools),
+        *(f"setting: {one.owner}.{one.name} = {one.value}" for one in plan.settings),
     )
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(map(printable, lines))
 
 
 def edge_line(edge: Transition) -> str:
@@ -107,21 +118,37 @@ def explain(plan: TopologyData) -> str:
         f"{'corners':<14} a run enters at {plan.entry}, each turn begins at {plan.loop_entry} and "
         f"ends at {plan.loop_exit}, and the run leaves the loop for {plan.exit}"
     )
-    return "\n".join(lines)
+    return _lines(*lines)
+
+
+MOST_PATHS = 3
+"""The most paths that an explanation lists."""
 
 
 def explain_transition(plan: TopologyData, source: str, target: str) -> str:
-    """The reasons for an edge; if there is none, the edges that leave `source`."""
+    """The reasons for an edge; if there is none, the paths from `source` to `target`."""
     edges = transitions_of(plan)
     for name in (source, target):
         if name not in {node for edge in edges for node in (edge.source, edge.target)}:
             raise KeyError(name)
     for edge in edges:
         if (edge.source, edge.target) == (source, target):
-            return "\n".join([edge_line(edge), *(f"- {meaning(r)}" for r in edge.reasons)])
+            return _lines(edge_line(edge), *(f"- {meaning(r)}" for r in edge.reasons))
+    lines = []
+    for path in islice(paths_between(plan, source, target), MOST_PATHS):
+        lines.append(path_line(path))
+        lines += (f"- {edge.name}: {meaning(r)}" for edge in path for r in edge.reasons)
+    if lines:
+        title = f"No edge leads from {source} to {target}, but a path does; the shortest first:"
+        return _lines(title, *lines)
     leaving = [edge_line(edge) for edge in edges if edge.source == source]
     instead = leaving or [f"{source} is where a run ends."]
-    return "\n".join([f"No edge leads from {source} to {target}.", *(f"- {x}" for x in instead)])
+    return _lines(f"No path leads from {source} to {target}.", *(f"- {x}" for x in instead))
+
+
+def path_line(path: Sequence[Transition]) -> str:
+    """The nodes of a path: `model -> A.after_model -> tools`."""
+    return " -> ".join([path[0].source, *(edge.target for edge in path)])
 
 
 def meaning(reason: Reason) -> str:

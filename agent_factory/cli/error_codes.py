@@ -1,0 +1,101 @@
+"""The errors that are not problems of a build: for each code its class, and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_TABLE = """
+AF000 agent_factory.AgentFactoryError
+    Catch it to catch every error of the library.
+AF100 agent_factory.SpecError
+    Read `.errors`.
+AF130 agent_factory.TopologyFileError
+    Write it again, with `to_json()` or `pytest --snapshot-update`; if its version is newer,
+    upgrade agent-factory.
+AF140 agent_factory.prebuilt.react_errors.ReactArgumentError
+    Pass what `.hint` asks for.
+AF141 agent_factory.prebuilt.react_errors.ModelTakesNoTools
+    Bind them to the chat model inside a chain, or take another model.
+AF200 agent_factory.errors.BuildWarning
+    Write what the message suggests, or suppress it with `ignore=[code]`.
+AF300 agent_factory.TurnError
+    Fix what the message names, then run the thread again.
+AF301 agent_factory.errors.PathNotSupported
+    Define the missing variant, write a flow, or call the agent in the other mode.
+AF302 agent_factory.errors.UndeclaredJump
+    Decorate the hook with `hook_config(can_jump_to=[...])`.
+AF303 agent_factory.errors.JumpWithoutCalls
+    Jump to tools only after the model has asked for a tool.
+AF304 agent_factory.errors.BadReturn
+    Return what the message lists; a layer without a `return` returns None.
+AF305 agent_factory.errors.CommandNotSupported
+    In a layer, use `update` only; in a hook, write `jump_to` and declare it.
+AF306 agent_factory.errors.ModelCannotCallTools
+    Use a model that supports tool calling, or an agent without tools.
+AF307 agent_factory.errors.UnknownTool
+    Pass the tool to `create_agent`, or run it in a `wrap_tool_call` or `around_tool` layer.
+AF308 agent_factory.HistoryError
+    Pass a message, or set a system prompt.
+AF309 agent_factory.errors.UnknownStateKey
+    Declare the key in the middleware's `state_schema`.
+AF310 agent_factory.OutputError
+    Simplify the schema, describe its fields, or raise `max_retries`; `.ai_message` is the last
+    answer.
+AF311 agent_factory.errors.StructuredOutputError
+    With `handle_errors=True` the error is reported to the model, which tries again.
+AF312 agent_factory.errors.MultipleStructuredOutputsError
+    As AF311; `.tool_names` names the outputs.
+AF313 agent_factory.errors.StructuredOutputValidationError
+    As AF311; `.source` is the validation error.
+AF314 agent_factory.errors.MissingStructuredOutputError
+    As AF311; ask for a structured answer in the system prompt.
+AF320 agent_factory.prebuilt.validation_node.NothingToValidate
+    Put the node right after the model.
+AF321 agent_factory.prebuilt.react_errors.ReactHistoryError
+    Answer each tool call, or remove the message with the calls.
+AF322 agent_factory.prebuilt.react_errors.ReactPathNotSupported
+    Use `ainvoke` or `astream`, or pass a synchronous function.
+AF330 agent_factory.review.ReviewError
+    Use a decision that the message lists.
+AF331 agent_factory.review.NothingPending
+    `pending(agent, config)` shows what is pending; use `invoke` for the next turn.
+AF332 agent_factory.review.UnknownCall
+    Use an id that the message lists.
+AF333 agent_factory.review.DecisionNotAllowed
+    Use one that the message lists.
+AF334 agent_factory.review.DecideTogether
+    Pass `decide` a decision for each call, or name no call.
+AF335 agent_factory.review.NoThread
+    Build the agent with a checkpointer; pass `{"configurable": {"thread_id": ...}}`.
+AF340 agent_factory.middleware.ModelCallLimitExceededError
+    Raise the limit, or choose `exit_behavior="answer"` or `"end"`.
+AF341 agent_factory.middleware.ToolCallLimitExceededError
+    Raise the limit, or choose another `exit_behavior`; `.tool_name` is the tool, None for all
+    together.
+AF342 agent_factory.middleware.BudgetExceededError
+    Raise the limit, or choose `exit_behavior="answer"`, `"end"` or `"ask"`; `.reached` says
+    what ran out.
+AF344 agent_factory.middleware.PIIDetectionError
+    Remove the data, or set the strategy to `"redact"`, `"mask"` or `"hash"`; `.pii_type` and
+    `.matches` say what it was.
+AF345 agent_factory.middleware.ShellError
+    Install what the policy needs, choose another `execution_policy`, or fix the command;
+    `.command`, `.exit_code` and `.output` say what happened.
+AF346 agent_factory.middleware.ToolSelectionError
+    `.answer` is what the choosing model said, `.options` are the tools; use a better model,
+    raise `max_retries`, or choose `on_parsing_failure="all"`.
+AF347 agent_factory.middleware.ModelRefusalError
+    Rephrase or remove the message that was refused, or pass another model; `.refusals` says who
+    refused and why.
+AF348 agent_factory.middleware.RoutingError
+    Return one of `.choices`; `.choice` is what it returned.
+AF359 agent_factory.middleware.UnknownPriceError
+    Pass its price, `prices={"name": Price(input=..., output=...)}`.
+"""
+
+ERROR_CODES: Final = {
+    code: (path, " ".join(hint.split()))
+    for code, path, hint in re.findall(r"^(AF\d+) (\S+)\n((?: .+\n)+)", _TABLE, re.MULTILINE)
+}
+"""For each code: where its class is, and what to do."""

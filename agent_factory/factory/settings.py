@@ -1,0 +1,83 @@
+"""The settings of middleware, as a plan shows them: what their constructors were given."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from hashlib import sha256
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool
+
+from agent_factory.compat.langchain import LangChainAdapter
+from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.topology.model import Setting
+
+_SECRET = re.compile(r"key|secret|password|credential|authorization|token$|env$", re.IGNORECASE)
+"""Names of settings whose values are not shown."""
+
+_LONGEST, _DEEPEST = 80, 8
+"""The letters of a string that are shown, and the levels of nested values."""
+
+
+def settings_of(members: Iterable[AgentMiddleware[Any, Any]]) -> tuple[Setting, ...]:
+    """The settings of middleware: parameters of a constructor that are public attributes, too."""
+    return tuple(setting for member in members for setting in _settings(member))
+
+
+def _settings(member: AgentMiddleware[Any, Any]) -> Iterator[Setting]:
+    source = member.inner if isinstance(member, LangChainAdapter) else member
+    for name in inspect.signature(type(source).__init__).parameters:
+        try:
+            value = getattr(source, name)
+        except Exception:  # not an attribute, or a property that cannot be read
+            continue
+        is_own_method = getattr(value, "__self__", None) is source
+        if name not in ("self", "name") and not name.startswith("_") and not is_own_method:
+            yield Setting(member.name, name, _shown(value, name))
+
+
+def _shown(value: Any, name: str = "", depth: int = 0) -> str:
+    """A value in one line, equal on every machine; by its type where that is not possible."""
+
+    def inner(values: Iterable[Any]) -> list[str]:
+        return [_shown(one, name, depth + 1) for one in values]
+
+    if isinstance(value, bool | int | float | None):
+        return repr(value)
+    if depth > _DEEPEST or (name and _SECRET.search(name)):
+        return type(value).__name__
+    match value:
+        case Enum():
+            return _shown(value.value, name, depth + 1)
+        case str() if len(value) > _LONGEST:
+            digest = sha256(value.encode(errors="replace")).hexdigest()[:8]
+            start = f"{value[: _LONGEST // 2]}..."
+            return f"{start!r} ({len(value)} characters, sha256 {digest})"
+        case str():
+            return repr(value)
+        case BaseTool():
+            return f"tool {value.name!r}"
+        case BaseChatModel():
+            model = getattr(value, "model_name", None) or getattr(value, "model", None)
+            return f"{type(value).__name__}({repr(model) if isinstance(model, str) else ''})"
+        case Mapping():
+            pairs = (f"{_shown(k)}: {_shown(v, str(k), depth + 1)}" for k, v in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        case list():
+            return f"[{', '.join(inner(value))}]"
+        case tuple():
+            return f"({', '.join(inner(value))}{',' if len(value) == 1 else ''})"
+        case set() | frozenset():
+            return f"{{{', '.join(sorted(inner(value)))}}}"
+    if is_dataclass(value) and not isinstance(value, type):
+        public = [f.name for f in fields(value) if f.init and not f.name.startswith("_")]
+        given = (f"{f}={_shown(getattr(value, f, None), f, depth + 1)}" for f in public)
+        return f"{type(value).__name__}({', '.join(given)})"
+    if isinstance(value, type) or inspect.isroutine(value):
+        return str(value.__name__)
+    return type(value).__name__

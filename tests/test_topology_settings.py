@@ -1,0 +1,124 @@
+"""The settings of middleware in plans: on request, in one line each, and without secrets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from agent_factory import AgentMiddleware, create_agent, load_topology, plan_agent, topology_of
+from agent_factory.middleware import SummarizationMiddleware, ToolCallLimitMiddleware
+from agent_factory.testing import ScriptedChatModel
+from samples import add_tool, find
+
+
+@dataclass
+class Edit:
+    keep: int = 3
+
+
+class Configured(AgentMiddleware):
+    def __init__(self, value: Any = None, api_key: str = "", hidden: int = 0) -> None:
+        super().__init__()
+        self.value = value
+        self.api_key = api_key
+        self._hidden = hidden
+
+    def before_model(self, state: Any, runtime: Any) -> None:
+        """Look."""
+
+
+def limited(calls: int, **options: Any) -> Any:
+    return plan_agent([find], middleware=[ToolCallLimitMiddleware(run_limit=calls)], **options)
+
+
+def shown(value: Any) -> str:
+    plan = plan_agent(middleware=[Configured(value)], settings=True)
+    return next(setting.value for setting in plan.settings if setting.name == "value")
+
+
+def test_a_plan_holds_settings_on_request_only() -> None:
+    assert limited(3) == limited(5)
+    assert limited(3).settings == ()
+    assert limited(3, settings=True) != limited(5, settings=True)
+    assert "setting: ToolCallLimitMiddleware.run_limit = 3" in limited(3, settings=True).render()
+
+
+def test_a_built_agent_and_its_plan_have_the_same_settings() -> None:
+    stack = [ToolCallLimitMiddleware(run_limit=3)]
+    agent = create_agent(ScriptedChatModel([]), [find], middleware=stack)
+    assert topology_of(agent, settings=True) == limited(3, settings=True)
+    assert topology_of(agent).settings == ()
+
+
+def test_settings_survive_in_files() -> None:
+    plan = limited(3, settings=True)
+    assert load_topology(plan.to_json()) == load_topology(plan.to_snapshot()) == plan
+
+
+def test_a_changed_setting_is_one_change_if_both_plans_hold_settings() -> None:
+    old, new = limited(3, settings=True), limited(5, settings=True)
+    assert str(old.diff(new)) == "changed setting ToolCallLimitMiddleware.run_limit: 3 -> 5"
+    assert not limited(3).diff(new)
+    assert not old.diff(limited(5))
+
+
+def test_settings_of_an_added_middleware_are_no_changes_of_their_own() -> None:
+    one: list[Any] = [ToolCallLimitMiddleware(run_limit=3)]
+    two = [*one, Configured(1)]
+    old, new = (plan_agent([find], middleware=stack, settings=True) for stack in (one, two))
+    assert not [change for change in old.diff(new).changes if change.part == "setting"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3, "3"),
+        (True, "True"),
+        ("a\nb", "'a\\nb'"),
+        (("messages", 50), "('messages', 50)"),
+        ((1,), "(1,)"),
+        ({"b": [1, None]}, "{'b': [1, None]}"),
+        ({"b", "a"}, "{'a', 'b'}"),
+        (find, "find"),
+        (ValueError, "ValueError"),
+        (add_tool, "tool 'add'"),
+        (ScriptedChatModel([]), "ScriptedChatModel()"),
+        (Edit(), "Edit(keep=3)"),
+        (object(), "object"),
+        ({"api_key": "sk-1", "url": "x"}, "{'api_key': str, 'url': 'x'}"),
+    ],
+)
+def test_values_are_shown_in_one_line(value: Any, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_a_long_text_is_shortened_and_a_change_in_it_is_seen() -> None:
+    one, two = shown("x" * 500 + "a"), shown("x" * 500 + "b")
+    assert "(501 characters, sha256 " in one
+    assert one != two
+    assert len(one) < 100
+
+
+def test_secrets_private_attributes_and_endless_values_are_not_shown() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    plan = plan_agent(middleware=[Configured(endless, "sk-123", 7)], settings=True)
+    assert "sk-123" not in plan.render()
+    assert [setting.name for setting in plan.settings] == ["value", "api_key"]
+    assert plan.settings[1].value == "str"
+
+
+def test_settings_of_a_built_in_are_its_triggers_and_limits() -> None:
+    stack = [SummarizationMiddleware(ScriptedChatModel([]), trigger=("messages", 50))]
+    text = plan_agent(middleware=stack, settings=True).render()
+    assert "SummarizationMiddleware.trigger = " in text
+    assert "50" in text
+
+
+def test_a_snapshot_holds_settings_on_request(topology_snapshot: Any) -> None:
+    stack = [ToolCallLimitMiddleware(run_limit=3)]
+    agent = create_agent(ScriptedChatModel([]), [find], middleware=stack)
+    assert agent == topology_snapshot(settings=True)
+    assert agent == topology_snapshot(name="without")
