@@ -69,7 +69,8 @@ AF333 agent_factory.review.DecisionNotAllowed
 AF334 agent_factory.review.DecideTogether
     Pass `decide` a decision for each call, or name no call.
 AF335 agent_factory.review.NoThread
-    Build the agent with a checkpointer; pass `{"configurable": {"thread_id": ...}}`.
+    Build the agent with a checkpointer; pass `{"configurable": {"thread_id": ...}}`;
+    start the thread with `invoke`.
 AF340 agent_factory.middleware.ModelCallLimitExceededError
     Raise the limit, or choose `exit_behavior="answer"` or `"end"`.
 AF341 agent_factory.middleware.ToolCallLimitExceededError
