@@ -64,6 +64,7 @@ def plan() -> Topology:
             ModelRetryMiddleware(),
             ToolRetryMiddleware(tools=[search_orders]),
         ],
+        name="support desk",
     )
 
 
