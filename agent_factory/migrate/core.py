@@ -13,10 +13,20 @@ import libcst as cst
 
 from agent_factory.migrate.bindings import bindings_of, calls_of, keyword_changes
 from agent_factory.migrate.imports import Imports, is_taken
-from agent_factory.migrate.moves import AGENT, KEYWORDS, REACTS, ROOT, TO_AGENT, home_of
-from agent_factory.migrate.source import Source, UnreadableSource
+from agent_factory.migrate.moves import (
+    AGENT,
+    KEYWORDS,
+    REACTS,
+    ROOT,
+    TO_AGENT,
+    home_of,
+    is_known,
+    path_of,
+    replacement_of,
+)
+from agent_factory.migrate.source import Source, UnreadableSource, dotted
 from agent_factory.migrate.to_create_agent import problems_of
-from agent_factory.migrate.values import Edit, Factory, Finding, Migration, Symbol, apply
+from agent_factory.migrate.values import Edit, Factory, Finding, Migration, apply
 
 STACK = 256 * 1024 * 1024
 """Bytes of stack for the parser, which recurses in native code: a full stack ends the process.
@@ -24,9 +34,17 @@ libcst 1.9 filled the usual 8 MB with a sum of 5,000 terms. Only what is used is
 
 _DOTTED = re.compile(r"(langgraph\.prebuilt|langchain\.agents)(\.\w+)*")
 
+_PATCHES = ("patch", "setattr", "delattr")
+"""Functions whose first argument, if it is a dotted path, names what is imported from there."""
+
 _WORDS = [
     [re.compile(rf"\b{word}\b") for word in group]
-    for group in (("prebuilt",), ("langchain", "agents"), ("agent_factory", "create_react_agent"))
+    for group in (
+        ("prebuilt",),
+        ("langchain", "agents"),
+        ("agent_factory", "create_react_agent"),
+        ("agent_factory", "middleware"),
+    )
 ]
 """A source that names something to migrate has all words of one of these groups."""
 
@@ -145,14 +163,21 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
                 )
     yield from Imports(source, bindings, frozenset(converted)).changes()
     for node in source.every(cst.SimpleString):
-        if node.prefix or not _DOTTED.fullmatch(node.raw_value):
-            continue
-        module, _, name = node.raw_value.rpartition(".")
-        home = home_of(Symbol(module, name))
-        yield source.finding(
-            node,
-            "text",
-            source.text(node),
-            "it is a string, and its use is unknown",
-            f"{home} if it names an import" if home else "the module that the names moved to",
-        )
+        if not node.prefix and _DOTTED.fullmatch(node.raw_value):
+            yield _text_change(source, node)
+
+
+def _text_change(source: Source, node: cst.SimpleString) -> Edit | Finding:
+    """What becomes of a dotted path in a string."""
+    path = node.raw_value
+    new = path_of(path)
+    call = source.parent(source.parent(node) or node)
+    if new and isinstance(call, cst.Call) and call.args[0].value is node:
+        if dotted(call.func).rpartition(".")[2] in _PATCHES:
+            return source.edit(node, f"{node.quote}{new}{node.quote}")
+    why, known = "it is a string, and its use is unknown", is_known(path)
+    if not new and not known:
+        why = "agent_factory has no such name"
+    write = new and f"{new} if it names an import"
+    write = write or replacement_of(path if known else path.rpartition(".")[0])
+    return source.finding(node, "text", source.text(node), why, write)
