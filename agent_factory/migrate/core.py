@@ -8,14 +8,17 @@ import threading
 import tokenize
 from collections.abc import Iterator
 from concurrent.futures import Future
+from importlib.util import find_spec
 
 import libcst as cst
 
-from agent_factory.migrate.bindings import bindings_of, calls_of, keyword_changes
+from agent_factory.migrate.bindings import CallSite, bindings_of, calls_of, keyword_changes
+from agent_factory.migrate.classes import Classes
 from agent_factory.migrate.imports import Imports, is_taken
 from agent_factory.migrate.moves import (
     AGENT,
     KEYWORDS,
+    MIDDLEWARE,
     REACTS,
     ROOT,
     TO_AGENT,
@@ -26,7 +29,7 @@ from agent_factory.migrate.moves import (
 )
 from agent_factory.migrate.source import Source, UnreadableSource, dotted
 from agent_factory.migrate.to_create_agent import problems_of
-from agent_factory.migrate.values import Edit, Factory, Finding, Migration, apply
+from agent_factory.migrate.values import Edit, Factory, Finding, Migration, Symbol, apply
 
 STACK = 256 * 1024 * 1024
 """Bytes of stack for the parser, which recurses in native code: a full stack ends the process.
@@ -36,6 +39,8 @@ _DOTTED = re.compile(r"(langgraph\.prebuilt|langchain\.agents)(\.\w+)*")
 
 _PATCHES = ("patch", "setattr", "delattr")
 """Functions whose first argument, if it is a dotted path, names what is imported from there."""
+
+_WITH_DETECTOR = {Symbol(MIDDLEWARE, name) for name in ("PIIMiddleware", "RedactionRule")}
 
 _WORDS = [
     [re.compile(rf"\b{word}\b") for word in group]
@@ -150,6 +155,7 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
                 converted.add(site.use)
                 rows = TO_AGENT
         yield from keyword_changes(site, rows)
+        yield from _extra_findings(site)
     if to is Factory.AGENT:
         called_uses = {site.use for site in calls}
         for use in {use for binding in bindings for use in binding.uses} - called_uses:
@@ -162,9 +168,22 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
                     "create_agent, if it is called with parameters of create_agent",
                 )
     yield from Imports(source, bindings, frozenset(converted)).changes()
+    yield from Classes(source, bindings).findings()
     for node in source.every(cst.SimpleString):
         if not node.prefix and _DOTTED.fullmatch(node.raw_value):
             yield _text_change(source, node)
+
+
+def _extra_findings(site: CallSite) -> Iterator[Finding]:
+    """The arguments that need a package which is not installed."""
+    if site.symbol not in _WITH_DETECTOR or find_spec("regex"):
+        return
+    for arg in site.call.args:
+        given = arg.keyword is not None and arg.keyword.value == "detector"
+        if given and isinstance(site.source.value_of(arg.value), cst.BaseString):
+            why = "a regular expression needs the package regex, which is not installed"
+            write = "pip install 'agent-factory[pii]', or a function as the detector"
+            yield site.finding(arg, "detector=...", why, write)
 
 
 def _text_change(source: Source, node: cst.SimpleString) -> Edit | Finding:
@@ -172,9 +191,9 @@ def _text_change(source: Source, node: cst.SimpleString) -> Edit | Finding:
     path = node.raw_value
     new = path_of(path)
     call = source.parent(source.parent(node) or node)
-    if new and isinstance(call, cst.Call) and call.args[0].value is node:
-        if dotted(call.func).rpartition(".")[2] in _PATCHES:
-            return source.edit(node, f"{node.quote}{new}{node.quote}")
+    name = dotted(call.func) if isinstance(call, cst.Call) and call.args[0].value is node else ""
+    if new and name.rpartition(".")[2] in _PATCHES:
+        return source.edit(node, f"{node.quote}{new}{node.quote}")
     why, known = "it is a string, and its use is unknown", is_known(path)
     if not new and not known:
         why = "agent_factory has no such name"

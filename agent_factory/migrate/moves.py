@@ -26,10 +26,10 @@ _LANGCHAIN_MIDDLEWARE: Final = "langchain.agents.middleware"
 _FOR_TOOLS = ("InjectedState", "InjectedStore", "ToolNode", "ToolRuntime", "tools_condition")
 
 _MIDDLEWARE_MODULES = {
-    "_execution", "_redaction", "_retry", "auto_mode", "context_editing", "file_search", "human_in_the_loop",
-    "model_call_limit", "model_fallback", "model_retry", "pii", "provider_tool_search",
-    "shell_tool", "summarization", "todo", "tool_call_limit", "tool_emulator", "tool_error",
-    "tool_retry", "tool_selection", "types",
+    "_execution", "_redaction", "_retry", "auto_mode", "context_editing", "file_search",
+    "human_in_the_loop", "model_call_limit", "model_fallback", "model_retry", "pii",
+    "provider_tool_search", "shell_tool", "summarization", "todo", "tool_call_limit",
+    "tool_emulator", "tool_error", "tool_retry", "tool_selection", "types",
 }  # fmt: skip
 
 MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
