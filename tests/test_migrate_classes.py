@@ -161,29 +161,38 @@ def test_a_state_schema_that_is_not_a_typed_dict_is_reported() -> None:
             x: int
         class Uses(AgentMiddleware):
             state_schema = Data
+        class Names(AgentMiddleware):
+            state_schema: type[Form] = Form
         create_agent(m, state_schema=Form)
         """
     )
-    assert [finding.what for finding in findings] == ["state_schema=Data", "state_schema=Form"]
+    assert [finding.what for finding in findings] == [
+        "state_schema=Data",
+        "state_schema=Form",
+        "state_schema=Form",
+    ]
 
 
 PII = "from langchain.agents.middleware.pii import PIIMiddleware, RedactionRule\n"
 
 
 @pytest.mark.parametrize(
-    ("call", "reported"),
+    ("call", "package"),
     [
-        ("PIIMiddleware('key', detector=r'sk-\\w+')", True),
-        ("KEY = 'sk-'\nRedactionRule('key', detector=KEY)", True),
-        ("PIIMiddleware('key', detector=find_keys)", False),
-        ("PIIMiddleware('email')", False),
+        ("PIIMiddleware('key', detector=r'sk-\\w+')", "regex"),
+        ("KEY = 'sk-'\nRedactionRule(detector=KEY, pii_type='key')", "regex"),
+        ("PIIMiddleware('phone')", "phonenumbers"),
+        ("PIIMiddleware(strategy='mask', pii_type='name')", "presidio_analyzer"),
+        ("PIIMiddleware('phone', detector=find_numbers)", None),
+        ("PIIMiddleware('email', strategy='mask')", None),
     ],
 )
 def test_a_package_that_a_detector_needs_is_reported_where_it_is_missing(
-    call: str, reported: bool, monkeypatch: pytest.MonkeyPatch
+    call: str, package: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "regex", None)
+    for name in ("phonenumbers", "presidio_analyzer", "regex"):
+        monkeypatch.setitem(sys.modules, name, None)
     findings = migrate_source(f"{PII}{call}\n").findings
-    assert ["agent-factory[pii]" in finding.write for finding in findings] == [True] * reported
-    monkeypatch.undo()
+    assert [f"package {package}," in finding.why for finding in findings] == [True] * bool(package)
+    monkeypatch.setitem(sys.modules, package or "", sys)
     assert not migrate_source(f"{PII}{call}\n").findings

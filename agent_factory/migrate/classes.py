@@ -62,6 +62,8 @@ class Classes:
         ]
         for assign in self.source.every(cst.Assign):
             given += [assign.value for t in assign.targets if dotted(t.target) == "state_schema"]
+        for field in self.source.every(cst.AnnAssign):
+            given += [field.value] if field.value and dotted(field.target) == "state_schema" else []
         return given
 
     @cached_property

@@ -40,7 +40,7 @@ _DOTTED = re.compile(r"(langgraph\.prebuilt|langchain\.agents)(\.\w+)*")
 _PATCHES = ("patch", "setattr", "delattr")
 """Functions whose first argument, if it is a dotted path, names what is imported from there."""
 
-_WITH_DETECTOR = {Symbol(MIDDLEWARE, name) for name in ("PIIMiddleware", "RedactionRule")}
+_PII_PACKAGES = {"name": "presidio_analyzer", "phone": "phonenumbers"}
 
 _WORDS = [
     [re.compile(rf"\b{word}\b") for word in group]
@@ -175,15 +175,26 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
 
 
 def _extra_findings(site: CallSite) -> Iterator[Finding]:
-    """The arguments that need a package which is not installed."""
-    if site.symbol not in _WITH_DETECTOR or find_spec("regex"):
+    """A detector of personal data whose package is not installed."""
+    if site.symbol not in (
+        Symbol(MIDDLEWARE, "PIIMiddleware"),
+        Symbol(MIDDLEWARE, "RedactionRule"),
+    ):
         return
-    for arg in site.call.args:
-        given = arg.keyword is not None and arg.keyword.value == "detector"
-        if given and isinstance(site.source.value_of(arg.value), cst.BaseString):
-            why = "a regular expression needs the package regex, which is not installed"
-            write = "pip install 'agent-factory[pii]', or a function as the detector"
-            yield site.finding(arg, "detector=...", why, write)
+    # The first argument without a keyword is the type.
+    args = reversed(site.call.args)
+    given = {arg.keyword.value if arg.keyword else "pii_type": arg for arg in args}
+    arg = given.get("detector", given.get("pii_type"))
+    value = site.source.value_of(arg.value) if arg else None
+    package = None
+    if "detector" in given and isinstance(value, cst.BaseString):
+        package = "regex"
+    elif isinstance(value, cst.SimpleString):
+        package = _PII_PACKAGES.get(str(value.raw_value))
+    if arg and package and find_spec(package) is None:
+        why = f"it needs the package {package}, which is not installed"
+        write = "pip install 'agent-factory[pii]', or a function as the detector"
+        yield site.finding(arg, site.source.text(arg), why, write)
 
 
 def _text_change(source: Source, node: cst.SimpleString) -> Edit | Finding:
