@@ -203,8 +203,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
     `pydantic.ValidationError`, a ValueError, and the interrupt can be answered again.
 
     In both modes no call of a reviewed tool runs without a decision: a call that bypasses the
-    hook, by a jump to the tools, is asked about separately. Put it first among the layers around
-    tools: a layer further out, such as a retry, would ask again at each attempt.
+    hook, by a jump to the tools, is asked about separately. A subclass that overrides
+    `after_model` decides itself, in batched mode, which calls are reviewed. Put it first among the
+    layers around tools: a layer further out, such as a retry, would ask again at each attempt.
 
     Args:
         interrupt_on: For each tool, True to review its calls with all four decisions allowed,
@@ -267,6 +268,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         ordering = self.ordering
         if any("edit" in config["allowed_decisions"] for config in self.interrupt_on.values()):
             ordering = replace(ordering, writes=(*ordering.writes, "tool_calls"))
+        hooks = {type(self).after_model, type(self).aafter_model}
+        base = HumanInTheLoopMiddleware
+        self._chooses_calls = hooks != {base.after_model, base.aafter_model}
         if interrupt_mode == "per_call":
             # A limit further in would refuse calls after people have decided about them.
             ordering = replace(ordering, after=(*ordering.after, "ToolCallLimitMiddleware"))
@@ -280,6 +284,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         message, tail = last_turn(state["messages"])
         # A hook may have written calls that share an id: each needs its own decision.
         message = message and with_distinct_ids(message)
+        runtime = runtime or Runtime()  # a test may call this hook without one
         requests = []
         for call in unanswered(message, tail):
             if call["name"] not in self.interrupt_on:
@@ -320,7 +325,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         call, messages = request.tool_call, request.state["messages"]
         original = original_of(call, messages)
         # In per_call mode each decision is made here, so that none can be on record.
-        decided = self.interrupt_mode == "batched" and was_decided(call, messages, self.name)
+        decided = self.interrupt_mode == "batched" and (
+            self._chooses_calls or was_decided(call, messages, self.name)
+        )
         if not decided and self._needs_review(request):
             decision = _ask_reviewer(
                 ToolApprovalRequest(

@@ -91,12 +91,44 @@ def test_a_size_that_may_be_none_is_left_to_a_person() -> None:
     assert 'trigger=("tokens", number)' in finding.write
 
 
-def test_a_parameter_that_is_no_longer_needed_is_reported() -> None:
-    done = migrate_source(
-        "from langchain.agents.middleware import HostExecutionPolicy\n"
-        "HostExecutionPolicy(create_process_group=True)\n"
-    )
-    assert [finding.kind for finding in done.findings] == ["argument"]
+def test_a_size_that_is_a_constant_of_the_file_is_written_with_its_unit() -> None:
+    done = migrate_source(f"{SUMMARIES}N = 9\nSummarizationMiddleware(m, messages_to_keep=N)\n")
+    assert done.text.endswith('SummarizationMiddleware(m, keep=("messages", N))\n')
+    assert not done.findings
+
+
+@pytest.mark.parametrize("name", ["ModelRetryMiddleware", "ToolRetryMiddleware"])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("'raise'", "'error'"),
+        ('"return_message"', '"continue"'),
+        ("'continue'", "'continue'"),
+        ("explain", "explain"),
+    ],
+)
+def test_what_happens_on_a_failure_is_named_as_it_is_now(name: str, old: str, new: str) -> None:
+    text = f"from {{}}.middleware import {name}\n{name}(max_retries=1, on_failure={{}})\n"
+    done = migrate_source(text.format("langchain.agents", old))
+    assert (done.text, done.findings) == (text.format("agent_factory", new), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        ("HostExecutionPolicy", "create_process_group=True"),
+        ("SummarizationMiddleware", "summary_prefix='So far:'"),
+    ],
+)
+def test_a_parameter_that_is_no_longer_needed_is_reported_until_it_is_gone(
+    name: str, argument: str
+) -> None:
+    text = f"from langchain.agents.middleware import {name}\n{name}({argument})\n"
+    first = migrate_source(text)
+    assert [(finding.kind, finding.write) for finding in first.findings] == [
+        ("argument", "nothing")
+    ]
+    assert migrate_source(first.text).findings == first.findings
 
 
 # create_agent

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +17,7 @@ from agent_factory.migrate import Factory, Migration, migrate_source
 from agent_factory.testing import ScriptedChatModel
 
 OLD = Path(__file__).parent / "fixtures" / "old_way"
+SCRIPTS = sorted((Path(__file__).parent / "fixtures" / "langchain_scripts").iterdir())
 FIND = [{"name": "find_order", "args": {"order_id": "A-1001"}}]
 
 
@@ -23,6 +26,29 @@ def migrated(name: str, to: Factory = Factory.REACT) -> Migration:
     done = migrate_source(text, to)
     assert migrate_source(done.text, to).text == done.text
     return done
+
+
+def printed(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a script prints; lambdas and types of its annotations are found by its module."""
+    module = ModuleType("script")
+    monkeypatch.setitem(sys.modules, "script", module)
+    with redirect_stdout(StringIO()) as output:
+        exec(compile(text, name, "exec", dont_inherit=True), vars(module))
+    return output.getvalue()
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name.removesuffix(".py.txt"))
+def test_a_script_for_langchain_prints_the_same_after_the_move(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("langchain")
+    text = path.read_text(encoding="utf-8")
+    done = migrate_source(text)
+    assert not done.findings
+    assert "langchain.agents" not in done.text
+    before = printed("before.py", text, monkeypatch)
+    assert before.count("\n") > 1
+    assert printed("after.py", done.text, monkeypatch) == before
 
 
 @pytest.fixture

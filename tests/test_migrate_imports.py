@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 from textwrap import dedent
 
 import pytest
@@ -67,6 +68,10 @@ FORMS = {
         "from agent_factory.middleware import AgentMiddleware\n"
         "from agent_factory import TracePolicy\n"
         "from agent_factory.middleware import ModelRequest, PrivateStateAttr\n",
+    ),
+    "the auto mode of langchain 1.5": (
+        "from langchain.agents.middleware.auto_mode import AutoModeMiddleware\n",
+        "from agent_factory.middleware import AutoModeMiddleware\n",
     ),
     "langchain's structured output": (
         "from langchain.agents.structured_output import ProviderStrategy, ToolStrategy\n",
@@ -290,6 +295,44 @@ def test_imports_that_lead_elsewhere_are_none_of_it() -> None:
     assert not found(old)
 
 
+# Patches
+
+
+MIDDLEWARE = "langchain.agents.middleware"
+
+
+@pytest.mark.parametrize(
+    ("call", "old", "new"),
+    [
+        ("patch", "langchain.agents.create_agent", "agent_factory.create_agent"),
+        ("mock.patch", f"{MIDDLEWARE}.pii.PIIMiddleware", "agent_factory.middleware.PIIMiddleware"),
+        (
+            "monkeypatch.setattr",
+            f"{MIDDLEWARE}.human_in_the_loop.interrupt",
+            "agent_factory.middleware.human_in_the_loop.interrupt",
+        ),
+        (
+            "mocker.patch",
+            f"{MIDDLEWARE}.summarization.SummarizationMiddleware.before_model",
+            "agent_factory.middleware.SummarizationMiddleware.before_model",
+        ),
+        ("patch", f"{MIDDLEWARE}.tool_retry.time.sleep", "time.sleep"),
+        (
+            "patch",
+            "langchain.agents.factory.init_chat_model",
+            "langchain.chat_models.init_chat_model",
+        ),
+        ("patch", "langgraph.prebuilt.ToolNode.invoke", "agent_factory.ToolNode.invoke"),
+    ],
+)
+def test_a_path_that_is_patched_moves_with_what_it_names(call: str, old: str, new: str) -> None:
+    done = migrate_source(f"with {call}('{old}', fake):\n    pass\n")
+    assert done.text == f"with {call}('{new}', fake):\n    pass\n"
+    assert not done.findings
+    module, _, name = new.rpartition(".")
+    assert hasattr(pkgutil.resolve_name(module), name)
+
+
 # What a person decides
 
 
@@ -313,8 +356,27 @@ def test_imports_that_lead_elsewhere_are_none_of_it() -> None:
             "module",
             "the module itself",
         ),
-        ("patch('langchain.agents.create_agent')\n", 1, "text", "agent_factory.create_agent"),
+        ("x = 'langchain.agents.create_agent'\n", 1, "text", "agent_factory.create_agent"),
         ("import_module('langgraph.prebuilt')\n", 1, "text", "langgraph.prebuilt"),
+        (
+            "import_module('langchain.agents.middleware.pii')\n",
+            1,
+            "text",
+            "agent_factory.middleware.pii",
+        ),
+        (
+            "patch('langchain.agents.middleware.SummarizationMiddleware._create_summary')\n",
+            1,
+            "text",
+            "no such name",
+        ),
+        (
+            "import langchain.agents.middleware.human_in_the_loop as review\n"
+            "patch.object(review, 'interrupt')\n",
+            2,
+            "module",
+            "agent_factory.middleware.human_in_the_loop",
+        ),
         (
             "import langgraph.prebuilt\ndef f(agent_factory):\n"
             "    return langgraph.prebuilt.ToolNode\n",
@@ -346,5 +408,5 @@ def test_what_has_no_counterpart_stays_beside_what_moves() -> None:
 
 
 def test_findings_come_from_top_to_bottom() -> None:
-    text = "patch('langchain.agents.create_agent')\nfrom langchain.agents import *\n" * 2
+    text = "f('langchain.agents.create_agent')\nfrom langchain.agents import *\n" * 2
     assert [finding.line for finding in found(text)] == [1, 2, 3, 4]

@@ -248,6 +248,17 @@ def test_a_hook_takes_config_store_and_writer(call: Any) -> None:
     assert texts == ["Hello", "Ada, InMemoryStore, Runtime", "Hi"]
 
 
+def test_a_hook_takes_keyword_only_parameters(call: Any) -> None:
+    class ByKeyword(AgentMiddleware):
+        def before_model(  # type: ignore[override]
+            self, state: Any, runtime: Any, *, config: RunnableConfig
+        ) -> Any:
+            return {"messages": [("user", config["configurable"]["user"])]}
+
+    agent = create_agent(ScriptedChatModel(["Hi"]), middleware=[ByKeyword()])
+    assert [m.text for m in call(agent, ASK, CONFIG)["messages"]] == ["Hello", "Ada", "Hi"]
+
+
 def test_a_coroutine_hook_takes_config() -> None:
     class Late(AgentMiddleware):
         async def abefore_model(  # type: ignore[override]

@@ -132,7 +132,8 @@ def inject(method: Callable[..., Any]) -> Callable[..., Any]:
     """
     code = getattr(getattr(method, "__func__", None), "__code__", None)
     # inspect.signature takes much longer than reading the common case from the code object.
-    if code and code.co_argcount == 3 and code.co_varnames[1:3] == _HOOK_ARGUMENTS:
+    arguments = code and code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    if arguments == _HOOK_ARGUMENTS:
         return method
     try:
         parameters = list(inspect.signature(method).parameters.values())

@@ -136,11 +136,15 @@ def keyword_changes(site: CallSite, rows: Mapping[str, Keyword]) -> Iterator[Edi
         if arg.keyword is None or (row := rows.get(arg.keyword.value)) is None:
             continue
         what = f"{site.source.text(arg.keyword)}=..."
-        if row.name in given:
+        if row.words:
+            value = arg.value
+            if isinstance(value, cst.SimpleString) and (word := row.words.get(value.raw_value)):
+                yield site.source.edit(value, f"{value.quote}{word}{value.quote}")
+        elif row.name in given:
             yield site.finding(arg, what, f"{row.name} is given, too", f"only {row.name}=...")
         elif row.name and row.value is None:
             yield site.source.edit(arg.keyword, row.name)
-        elif row.name and row.value and isinstance(arg.value, cst.Integer):
+        elif row.name and row.value and isinstance(site.source.value_of(arg.value), cst.Integer):
             yield site.source.edit(arg.keyword, row.name)
             yield site.source.edit(arg.value, row.value.format(site.source.text(arg.value)))
         else:

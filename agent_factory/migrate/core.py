@@ -8,13 +8,26 @@ import threading
 import tokenize
 from collections.abc import Iterator
 from concurrent.futures import Future
+from importlib.util import find_spec
 
 import libcst as cst
 
-from agent_factory.migrate.bindings import bindings_of, calls_of, keyword_changes
+from agent_factory.migrate.bindings import CallSite, bindings_of, calls_of, keyword_changes
+from agent_factory.migrate.classes import Classes
 from agent_factory.migrate.imports import Imports, is_taken
-from agent_factory.migrate.moves import AGENT, KEYWORDS, REACTS, ROOT, TO_AGENT, home_of
-from agent_factory.migrate.source import Source, UnreadableSource
+from agent_factory.migrate.moves import (
+    AGENT,
+    KEYWORDS,
+    MIDDLEWARE,
+    REACTS,
+    ROOT,
+    TO_AGENT,
+    home_of,
+    is_known,
+    path_of,
+    replacement_of,
+)
+from agent_factory.migrate.source import Source, UnreadableSource, dotted
 from agent_factory.migrate.to_create_agent import problems_of
 from agent_factory.migrate.values import Edit, Factory, Finding, Migration, Symbol, apply
 
@@ -24,9 +37,19 @@ libcst 1.9 filled the usual 8 MB with a sum of 5,000 terms. Only what is used is
 
 _DOTTED = re.compile(r"(langgraph\.prebuilt|langchain\.agents)(\.\w+)*")
 
+_PATCHES = ("patch", "setattr", "delattr")
+"""Functions whose first argument, if it is a dotted path, names what is imported from there."""
+
+_PII_PACKAGES = {"name": "presidio_analyzer", "phone": "phonenumbers"}
+
 _WORDS = [
     [re.compile(rf"\b{word}\b") for word in group]
-    for group in (("prebuilt",), ("langchain", "agents"), ("agent_factory", "create_react_agent"))
+    for group in (
+        ("prebuilt",),
+        ("langchain", "agents"),
+        ("agent_factory", "create_react_agent"),
+        ("agent_factory", "middleware"),
+    )
 ]
 """A source that names something to migrate has all words of one of these groups."""
 
@@ -132,6 +155,7 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
                 converted.add(site.use)
                 rows = TO_AGENT
         yield from keyword_changes(site, rows)
+        yield from _extra_findings(site)
     if to is Factory.AGENT:
         called_uses = {site.use for site in calls}
         for use in {use for binding in bindings for use in binding.uses} - called_uses:
@@ -144,15 +168,46 @@ def _changes(source: Source, to: Factory) -> Iterator[Edit | Finding]:
                     "create_agent, if it is called with parameters of create_agent",
                 )
     yield from Imports(source, bindings, frozenset(converted)).changes()
+    yield from Classes(source, bindings).findings()
     for node in source.every(cst.SimpleString):
-        if node.prefix or not _DOTTED.fullmatch(node.raw_value):
-            continue
-        module, _, name = node.raw_value.rpartition(".")
-        home = home_of(Symbol(module, name))
-        yield source.finding(
-            node,
-            "text",
-            source.text(node),
-            "it is a string, and its use is unknown",
-            f"{home} if it names an import" if home else "the module that the names moved to",
-        )
+        if not node.prefix and _DOTTED.fullmatch(node.raw_value):
+            yield _text_change(source, node)
+
+
+def _extra_findings(site: CallSite) -> Iterator[Finding]:
+    """A detector of personal data whose package is not installed."""
+    if site.symbol not in (
+        Symbol(MIDDLEWARE, "PIIMiddleware"),
+        Symbol(MIDDLEWARE, "RedactionRule"),
+    ):
+        return
+    # The first argument without a keyword is the type.
+    args = reversed(site.call.args)
+    given = {arg.keyword.value if arg.keyword else "pii_type": arg for arg in args}
+    arg = given.get("detector", given.get("pii_type"))
+    value = site.source.value_of(arg.value) if arg else None
+    package = None
+    if "detector" in given and isinstance(value, cst.BaseString):
+        package = "regex"
+    elif isinstance(value, cst.SimpleString):
+        package = _PII_PACKAGES.get(str(value.raw_value))
+    if arg and package and find_spec(package) is None:
+        why = f"it needs the package {package}, which is not installed"
+        write = "pip install 'agent-factory[pii]', or a function as the detector"
+        yield site.finding(arg, site.source.text(arg), why, write)
+
+
+def _text_change(source: Source, node: cst.SimpleString) -> Edit | Finding:
+    """What becomes of a dotted path in a string."""
+    path = node.raw_value
+    new = path_of(path)
+    call = source.parent(source.parent(node) or node)
+    name = dotted(call.func) if isinstance(call, cst.Call) and call.args[0].value is node else ""
+    if new and name.rpartition(".")[2] in _PATCHES:
+        return source.edit(node, f"{node.quote}{new}{node.quote}")
+    why, known = "it is a string, and its use is unknown", is_known(path)
+    if not new and not known:
+        why = "agent_factory has no such name"
+    write = new and f"{new} if it names an import"
+    write = write or replacement_of(path if known else path.rpartition(".")[0])
+    return source.finding(node, "text", source.text(node), why, write)

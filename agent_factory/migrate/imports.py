@@ -10,7 +10,7 @@ import libcst as cst
 from libcst.metadata import ImportAssignment
 
 from agent_factory.migrate.bindings import Binding, Statement, Use, module_of
-from agent_factory.migrate.moves import AGENT, ROOT, advice_on, home_of, is_known
+from agent_factory.migrate.moves import AGENT, ROOT, advice_on, home_of, is_known, replacement_of
 from agent_factory.migrate.source import Source, dotted
 from agent_factory.migrate.values import Edit, Finding, Symbol
 
@@ -117,7 +117,7 @@ class Imports:
                     "module",
                     self.source.text(use.node),
                     "the module itself is used, for an unknown purpose",
-                    "the module of agent_factory that has what is needed",
+                    replacement_of(binding.module),
                 )
         old = _piece(binding.statement, binding.alias)
         homes = list(dict.fromkeys(target.module for target in targets.values()))

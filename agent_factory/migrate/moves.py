@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Final
 
 from agent_factory import middleware, prebuilt
@@ -23,10 +26,10 @@ _LANGCHAIN_MIDDLEWARE: Final = "langchain.agents.middleware"
 _FOR_TOOLS = ("InjectedState", "InjectedStore", "ToolNode", "ToolRuntime", "tools_condition")
 
 _MIDDLEWARE_MODULES = {
-    "_execution", "_redaction", "_retry", "context_editing", "file_search", "human_in_the_loop",
-    "model_call_limit", "model_fallback", "model_retry", "pii", "provider_tool_search",
-    "shell_tool", "summarization", "todo", "tool_call_limit", "tool_emulator", "tool_error",
-    "tool_retry", "tool_selection", "types",
+    "_execution", "_redaction", "_retry", "auto_mode", "context_editing", "file_search",
+    "human_in_the_loop", "model_call_limit", "model_fallback", "model_retry", "pii",
+    "provider_tool_search", "shell_tool", "summarization", "todo", "tool_call_limit",
+    "tool_emulator", "tool_error", "tool_retry", "tool_selection", "types",
 }  # fmt: skip
 
 MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
@@ -57,13 +60,15 @@ MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "ToolStrategy",
         )
     },
-    # Calls of the moved create_react_agent can become create_agent in a second step.
+    # Calls of what has moved are looked at again: they may become create_agent in a second step,
+    # and have arguments that a person decides about.
+    MIDDLEWARE: {MIDDLEWARE: tuple(middleware.__all__)},
     PREBUILT: {PREBUILT: (REACT.name,)},
     ROOT: {ROOT: (AGENT.name, REACT.name)},
 }
 """For each old module: the new modules of its names."""
 
-STAYS: Final = ("langgraph.prebuilt", "langgraph.prebuilt.tool_node", PREBUILT, ROOT)
+STAYS: Final = ("langgraph.prebuilt", "langgraph.prebuilt.tool_node", MIDDLEWARE, PREBUILT, ROOT)
 """Modules that may still be imported: their other names stay, without a finding."""
 
 _ADVICE: Final[Mapping[str, tuple[str, str]]] = {
@@ -105,6 +110,36 @@ def _table_of(module: str) -> str:
     return package if inside else module
 
 
+def path_of(path: str) -> str | None:
+    """The new path of what a dotted path names, for patches; None if it has none here."""
+    module, _, name = path.rpartition(".")
+    if path == f"{_LANGCHAIN_MIDDLEWARE}.human_in_the_loop.interrupt":
+        return f"{MIDDLEWARE}.human_in_the_loop.interrupt"
+    if name == "init_chat_model" and is_known(module):
+        return "langchain.chat_models.init_chat_model"
+    parts = path.split(".")
+    for index in range(2, len(parts)):
+        module, rest = ".".join(parts[:index]), parts[index:]
+        # `patch` with the path of a standard module in another one patches the standard module.
+        if is_known(module) and len(rest) > 1 and rest[0] in sys.stdlib_module_names:
+            return ".".join(rest)
+        if home := home_of(Symbol(module, rest[0])):
+            value = getattr(import_module(home.module), home.name)
+            for attribute in rest[1:]:
+                value = getattr(value, attribute, None)
+            return None if value is None else ".".join([str(home), *rest[1:]])
+    return None
+
+
+def replacement_of(module: str) -> str:
+    """The module of agent_factory that stands in for an old one, in words for a person."""
+    homes = [home for home in MOVES.get(_table_of(module), {}) if home.startswith(ROOT)]
+    part = f"{MIDDLEWARE}.{module.rpartition('.')[2]}"
+    if _table_of(module) == _LANGCHAIN_MIDDLEWARE != module and find_spec(part):
+        homes = [part]
+    return " or ".join(homes) or "the module of agent_factory that has what is needed"
+
+
 def is_known(module: str) -> bool:
     """Whether names of a module may move."""
     return _table_of(module) in MOVES
@@ -135,6 +170,9 @@ class Keyword:
     why: str = ""
     write: str = ""
 
+    words: Mapping[str, str] = field(default_factory=dict)
+    """The new words for some of its strings."""
+
 
 _OF_REACT: Final = {
     "config_schema": Keyword("context_schema"),
@@ -144,6 +182,10 @@ _OF_REACT: Final = {
         why="a function for it takes messages, and one for `prompt` takes the state",
         write="prompt=..., with a string or a function of the state",
     ),
+}
+
+_OF_RETRIES: Final = {
+    "on_failure": Keyword("on_failure", words={"raise": "error", "return_message": "continue"})
 }
 
 KEYWORDS: Final[Mapping[Symbol, Mapping[str, Keyword]]] = {
@@ -161,7 +203,10 @@ KEYWORDS: Final[Mapping[Symbol, Mapping[str, Keyword]]] = {
             why="this file does not show the number",
             write='keep=("messages", number)',
         ),
+        "summary_prefix": Keyword(None, why="it has no effect", write="nothing"),
     },
+    Symbol(MIDDLEWARE, "ModelRetryMiddleware"): _OF_RETRIES,
+    Symbol(MIDDLEWARE, "ToolRetryMiddleware"): _OF_RETRIES,
     Symbol(MIDDLEWARE, "HostExecutionPolicy"): {
         "create_process_group": Keyword(
             None,

@@ -123,6 +123,14 @@ def _nesting(text: str) -> int:
     return max(accumulate(steps), default=0)
 
 
+def descendants(node: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
+    """A node and all nodes in it that are of a kind, from top to bottom."""
+    if isinstance(node, kind):
+        yield node
+    for child in node.children:
+        yield from descendants(child, kind)
+
+
 def dotted(node: cst.BaseExpression | None) -> str:
     """A dotted name as text; the empty text for anything else."""
     if isinstance(node, cst.Name):

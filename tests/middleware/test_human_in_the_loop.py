@@ -456,6 +456,15 @@ def test_the_hook_can_be_tested_by_itself_with_a_patched_interrupt(
     assert [r["name"] for r in request["action_requests"]] == ["send"] * len(decisions)
 
 
+def test_the_hook_can_be_called_without_a_runtime() -> None:
+    state: Any = {"messages": [AIMessage("", tool_calls=[SEND], id="m")]}
+    answer = {"decisions": [APPROVE]}
+    with patch("agent_factory.middleware.human_in_the_loop.interrupt", return_value=answer):
+        update = HumanInTheLoopMiddleware({"send": True}).after_model(state, None)  # type: ignore[arg-type]
+    assert update is not None
+    assert update["messages"][0].tool_calls[0]["name"] == "send"
+
+
 @pytest.mark.parametrize("calls", [[], [DELETE]])
 def test_a_patched_interrupt_is_not_called_where_nothing_needs_a_review(calls: Any) -> None:
     assert reviewed(calls) == (None, [])
@@ -827,6 +836,23 @@ def test_a_subclass_may_extend_the_hook(go: Go, mode: Any) -> None:
     )
     assert go(agent, "Write to Ann")["__interrupt__"]
     assert review.seen == 1
+
+
+def test_a_subclass_that_overrides_the_hook_decides_which_calls_are_reviewed(go: Go) -> None:
+    class OnlyLongThreads(HumanInTheLoopMiddleware):
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            return super().after_model(state, runtime) if len(state["messages"]) > 2 else None
+
+        async def aafter_model(self, state: Any, runtime: Any) -> Any:
+            return self.after_model(state, runtime)
+
+    mailbox = Mailbox()
+    review = OnlyLongThreads({"send": True})
+    model = ScriptedChatModel([[SEND], [SECOND], "done"])
+    agent = create_agent(model, mailbox.tools(), middleware=[review], checkpointer=InMemorySaver())
+    (asked,) = go(agent, "Write to both")["__interrupt__"]
+    assert [action["args"] for action in asked.value["action_requests"]] == [{"to": "Bob"}]
+    assert len(mailbox.ran) == 1
 
 
 @pytest.mark.parametrize("mode", ["batched", "per_call"])

@@ -1,0 +1,188 @@
+"""Classes and hooks of a source that agent_factory refuses, or that it never calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+import libcst as cst
+
+from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.introspection import validate_middleware
+from agent_factory.migrate.bindings import Binding
+from agent_factory.migrate.moves import AGENT, MIDDLEWARE, home_of
+from agent_factory.migrate.source import Source, descendants, dotted
+from agent_factory.migrate.values import Finding, Symbol
+from agent_factory.topology.model import Phase
+
+_HOOKS = {*map(str, Phase), *(f"a{phase}" for phase in Phase)}
+_DECORATORS = {Symbol(MIDDLEWARE, str(phase)) for phase in Phase}
+_NO_DICTS = {"BaseModel", "dataclass"}
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes and functions of a source, and what its imports are called in agent_factory."""
+
+    source: Source
+    bindings: Sequence[Binding]
+
+    def findings(self) -> Iterator[Finding]:
+        """What a person has to decide about middleware classes, hooks and state schemas."""
+        for cls in self.source.every(cst.ClassDef):
+            if base := self._middleware_of(cls):
+                yield from _method_findings(self.source, cls, base)
+        for schema in self._schemas:
+            given = self.source.value_of(schema)
+            if isinstance(given, cst.ClassDef) and not _NO_DICTS.isdisjoint(_marks(given)):
+                why, write = "a state schema must be a TypedDict", "a class that extends AgentState"
+                name = f"state_schema={self.source.text(schema)}"
+                yield self.source.finding(schema, "class", name, why, write)
+        for function in self.source.every(cst.FunctionDef):
+            yield from self._hook_findings(function)
+
+    @cached_property
+    def _symbols(self) -> Mapping[cst.CSTNode, Symbol]:
+        return {
+            use.node: home
+            for binding in self.bindings
+            for use in binding.uses
+            if use.symbol and (home := home_of(use.symbol))
+        }
+
+    @cached_property
+    def _schemas(self) -> list[cst.BaseExpression]:
+        """What is given as a `state_schema`, to a function or by a class."""
+        arguments = self.source.every(cst.Arg)
+        given = [
+            arg.value for arg in arguments if arg.keyword and arg.keyword.value == "state_schema"
+        ]
+        for assign in self.source.every(cst.Assign):
+            given += [assign.value for t in assign.targets if dotted(t.target) == "state_schema"]
+        for field in self.source.every(cst.AnnAssign):
+            given += [field.value] if field.value and dotted(field.target) == "state_schema" else []
+        return given
+
+    @cached_property
+    def _keys(self) -> set[str] | None:
+        """The state keys that this source declares; None if others may declare more."""
+        classes = list(self.source.every(cst.ClassDef))
+        calls = {call.func for call in self.source.every(cst.Call)}
+        if not any(symbol == AGENT and node in calls for node, symbol in self._symbols.items()):
+            return None
+        used = set(self._symbols.values())
+        known = {"AgentState", "MessagesState", "TypedDict", *(symbol.name for symbol in used)}
+        known.update(cls.name.value for cls in classes)
+        for schema in self._schemas:
+            cls = self.source.value_of(schema)
+            if not isinstance(cls, cst.ClassDef) or not known.issuperset(_bases(cls)):
+                return None
+        keys = {dotted(f.target) for cls in classes for f in descendants(cls.body, cst.AnnAssign)}
+        for symbol in used:  # a state schema, or a middleware that has one
+            value = getattr(import_module(symbol.module), symbol.name)
+            schema = getattr(value, "state_schema", value)
+            keys.update(getattr(schema, "__annotations__", ()))
+        return keys | {"jump_to", "messages", "structured_response"}
+
+    def _middleware_of(self, cls: cst.CSTNode | None) -> type[Any] | None:
+        """The middleware class of agent_factory that a class derives from."""
+        for arg in cls.bases if isinstance(cls, cst.ClassDef) else ():
+            base = arg.value.value if isinstance(arg.value, cst.Subscript) else arg.value
+            symbol, own = self._symbols.get(base), self.source.value_of(base)
+            if symbol and symbol.module == MIDDLEWARE:
+                found = getattr(import_module(MIDDLEWARE), symbol.name)
+                if isinstance(found, type) and issubclass(found, AgentMiddleware):
+                    return found
+            elif own is not cls and (inherited := self._middleware_of(own)):
+                return inherited
+        return None
+
+    def _hook_findings(self, function: cst.FunctionDef) -> Iterator[Finding]:
+        """The updates of a hook that are an error in agent_factory."""
+        around = self.source.parent(self.source.parent(function) or function)
+        base = self._middleware_of(around) if function.name.value in _HOOKS else None
+        decorators = [decorator.decorator for decorator in function.decorators]
+        calls = [node for node in decorators if isinstance(node, cst.Call)]
+        names = {*decorators, *(call.func for call in calls)}
+        if base is None and _DECORATORS.isdisjoint(map(self._symbols.get, names)):
+            return
+        jumps = any(
+            arg.keyword and arg.keyword.value == "can_jump_to" for c in calls for arg in c.args
+        )
+        keys = self._keys
+        for update in descendants(function.body, cst.Return):
+            for item in update.value.elements if isinstance(update.value, cst.Dict) else ():
+                if not isinstance(item, cst.DictElement) or not isinstance(
+                    item.key, cst.SimpleString
+                ):
+                    continue
+                key = item.key.raw_value
+                if key == "jump_to" and not jumps and dotted(item.value) != "None":
+                    why = "this hook does not declare a jump, and then a jump is an error"
+                    write = 'hook_config(can_jump_to=["end"]) above the hook, or no jump'
+                    yield self.source.finding(item, "hook", key, why, write)
+                elif keys is not None and key not in keys:
+                    why = "no state schema in this file has the key, and writing it is an error"
+                    write = "the key in a state schema, or nothing"
+                    yield self.source.finding(item, "hook", key, why, write)
+
+
+def _bases(cls: cst.ClassDef) -> list[str]:
+    """The last names of the base classes, without type arguments."""
+    values = (arg.value for arg in cls.bases if arg.keyword is None)
+    names = (dotted(v.value if isinstance(v, cst.Subscript) else v) for v in values)
+    return [name.rpartition(".")[2] for name in names]
+
+
+def _marks(cls: cst.ClassDef) -> list[str]:
+    """The last names of the base classes and the decorators."""
+    nodes = (decorator.decorator for decorator in cls.decorators)
+    names = (dotted(node.func if isinstance(node, cst.Call) else node) for node in nodes)
+    return [*_bases(cls), *(name.rpartition(".")[2] for name in names)]
+
+
+def _method_findings(source: Source, cls: cst.ClassDef, base: type[Any]) -> Iterator[Finding]:
+    """The methods of a middleware class that nothing calls."""
+    own = cls.name.value
+    methods = {
+        node.name.value: node.name
+        for node in cls.body.body
+        if isinstance(node, cst.FunctionDef)
+        if not any(dotted(d.decorator).endswith("property") for d in node.decorators)
+    }
+    # A class with methods of the same names, for the check of a build.
+    named = type(own, (AgentMiddleware,), dict.fromkeys(methods.keys() - _HOOKS, print))
+    for error in validate_middleware(named()):
+        name = error.subject.rpartition(".")[2]
+        if error.code == "AF105" and name in methods:
+            why = "it looks like a hook that never runs, and a build refuses it"
+            write = f"_{name} if it is a helper"
+            yield source.finding(methods[name], "class", f"{own}.{name}", why, write)
+    if base is AgentMiddleware or len(cls.bases) > 1:
+        return
+    accesses = [
+        node
+        for node in descendants(cls.body, cst.Attribute)
+        if source.text(node.value) in ("self", "super()", "cls")
+    ]
+    stored = {
+        node.attr.value for node in accesses if isinstance(source.parent(node), cst.AssignTarget)
+    }
+    called = {node.attr.value for node in accesses if source.text(node.value) != "super()"}
+    private: list[tuple[str, cst.CSTNode]] = [
+        (name, node) for name, node in methods.items() if name not in called
+    ]
+    private += [
+        (name, node)
+        for node in accesses
+        if (name := node.attr.value) not in stored
+        if source.text(node.value) == "super()" or name not in methods
+    ]
+    for name, node in private:
+        if name.startswith("_") and not name.startswith("__") and not hasattr(base, name):
+            why = f"{base.__name__} of agent_factory has no such private name"
+            write = "an override of a hook or a layer, or nothing"
+            yield source.finding(node, "class", f"{own}.{name}", why, write)

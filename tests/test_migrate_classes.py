@@ -1,0 +1,198 @@
+"""Middleware classes on their way over: what a build refuses, and what nothing would call."""
+
+from __future__ import annotations
+
+import sys
+from textwrap import dedent
+
+import pytest
+
+pytest.importorskip("libcst", reason="the extra cli is not installed")
+
+from agent_factory.migrate import migrate_source
+from agent_factory.migrate.values import Finding
+
+IMPORTS = """
+from langchain.agents import AgentState, create_agent
+from langchain.agents.middleware import AgentMiddleware, SummarizationMiddleware
+from langchain.agents.middleware import after_model, before_model, hook_config
+"""
+
+
+def found(text: str) -> list[Finding]:
+    """The findings about a source, which are the same when it has moved."""
+    done = migrate_source(IMPORTS + dedent(text))
+    assert migrate_source(done.text).findings == done.findings
+    return list(done.findings)
+
+
+@pytest.mark.parametrize("base", ["AgentMiddleware", "AgentMiddleware[AgentState, None]", "First"])
+def test_a_helper_whose_name_looks_like_a_hook_is_reported(base: str) -> None:
+    (finding,) = found(
+        f"""
+        class First(AgentMiddleware):
+            def before_model(self, state, runtime): ...
+        class Last({base}):
+            def after_tool(self, call): ...
+            def _before_tool(self, call): ...
+            @property
+            def after_tools(self): ...
+        """
+    )
+    assert (finding.kind, finding.what) == ("class", "Last.after_tool")
+    assert finding.write == "_after_tool if it is a helper"
+
+
+def test_a_helper_of_another_class_is_not_reported() -> None:
+    assert not found("class Other:\n    def after_tool(self, call): ...\n")
+
+
+def test_private_names_of_a_built_in_that_are_overridden_or_called_are_reported() -> None:
+    findings = found(
+        """
+        class Short(SummarizationMiddleware):
+            def _create_summary(self, messages): return self._shout("short")
+            def _shout(self, text): return text.upper()
+        class Long(SummarizationMiddleware):
+            def before_model(self, state, runtime):
+                self._last = state
+                return self._should_summarize(self._last) and super()._trim(state)
+        """
+    )
+    assert [finding.what for finding in findings] == [
+        "Short._create_summary",
+        "Long._should_summarize",
+        "Long._trim",
+    ]
+
+
+def test_private_names_of_an_own_base_are_not_reported() -> None:
+    assert not found(
+        """
+        class Base(AgentMiddleware):
+            def before_model(self, state, runtime): return self._update(state)
+            def _update(self, state): ...
+        class Own(Base):
+            def _update(self, state): return self._other
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("decorators", "reported"),
+    [
+        ("@before_model", True),
+        ("@before_model(name='f')", True),
+        ("@before_model(can_jump_to=['end'])", False),
+        ("@before_model\n@hook_config(can_jump_to=['end'])", False),
+        ("", False),
+    ],
+)
+def test_a_jump_of_a_function_that_is_not_declared_is_reported(
+    decorators: str, reported: bool
+) -> None:
+    findings = found(f"{decorators}\ndef f(state, runtime): return {{'jump_to': 'end'}}\n")
+    assert [finding.what for finding in findings] == ["jump_to"] * reported
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "reported"),
+    [
+        ("def before_model", "'end'", True),
+        ("async def aafter_agent", "'end'", True),
+        ("@hook_config(can_jump_to=['end'])\n    def before_model", "'end'", False),
+        ("def before_model", "None", False),
+        ("def helper", "'end'", False),
+    ],
+)
+def test_a_jump_of_a_class_that_is_not_declared_is_reported(
+    method: str, target: str, reported: bool
+) -> None:
+    body = f"{method}(self, state, runtime): return {{'jump_to': {target}}}"
+    findings = found(f"class F(AgentMiddleware):\n    {body}\n")
+    assert [finding.what for finding in findings] == ["jump_to"] * reported
+
+
+HOOK = """
+@after_model
+def count(state, runtime):
+    return {"messages": [], "count": 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "reported"),
+    [
+        ("create_agent(m, middleware=[count])", True),
+        ("", False),
+        ("class S(AgentState):\n    count: int\ncreate_agent(m, state_schema=S)", False),
+        ("class S(AgentState):\n    other: int\ncreate_agent(m, state_schema=S)", True),
+        ("class S(TypedDict):\n    count: int\ncreate_agent(m, middleware=[count])", False),
+        ("from shop import S\ncreate_agent(m, state_schema=S)", False),
+        ("from shop import T\nclass S(T):\n    x: int\ncreate_agent(m, state_schema=S)", False),
+    ],
+)
+def test_a_key_that_no_state_schema_has_is_reported_if_all_are_in_the_file(
+    rest: str, reported: bool
+) -> None:
+    assert [finding.what for finding in found(f"{HOOK}{rest}\n")] == ["count"] * reported
+
+
+def test_keys_of_built_ins_that_are_used_are_known() -> None:
+    assert not found(
+        """
+        from langchain.agents.middleware import TodoListMiddleware
+        @after_model
+        def clear(state, runtime):
+            return {"todos": []}
+        create_agent(m, middleware=[TodoListMiddleware(), clear])
+        """
+    )
+
+
+def test_a_state_schema_that_is_not_a_typed_dict_is_reported() -> None:
+    findings = found(
+        """
+        from pydantic import BaseModel
+        class Form(BaseModel):
+            x: int
+        @dataclass
+        class Data:
+            x: int
+        class Uses(AgentMiddleware):
+            state_schema = Data
+        class Names(AgentMiddleware):
+            state_schema: type[Form] = Form
+        create_agent(m, state_schema=Form)
+        """
+    )
+    assert [finding.what for finding in findings] == [
+        "state_schema=Data",
+        "state_schema=Form",
+        "state_schema=Form",
+    ]
+
+
+PII = "from langchain.agents.middleware.pii import PIIMiddleware, RedactionRule\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "package"),
+    [
+        ("PIIMiddleware('key', detector=r'sk-\\w+')", "regex"),
+        ("KEY = 'sk-'\nRedactionRule(detector=KEY, pii_type='key')", "regex"),
+        ("PIIMiddleware('phone')", "phonenumbers"),
+        ("PIIMiddleware(strategy='mask', pii_type='name')", "presidio_analyzer"),
+        ("PIIMiddleware('phone', detector=find_numbers)", None),
+        ("PIIMiddleware('email', strategy='mask')", None),
+    ],
+)
+def test_a_package_that_a_detector_needs_is_reported_where_it_is_missing(
+    call: str, package: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("phonenumbers", "presidio_analyzer", "regex"):
+        monkeypatch.setitem(sys.modules, name, None)
+    findings = migrate_source(f"{PII}{call}\n").findings
+    assert [f"package {package}," in finding.why for finding in findings] == [True] * bool(package)
+    monkeypatch.setitem(sys.modules, package or "", sys)
+    assert not migrate_source(f"{PII}{call}\n").findings
