@@ -56,9 +56,15 @@ def fused(request: pytest.FixtureRequest) -> Any:
 # Turns that bring only errors
 
 
-@pytest.mark.parametrize(
-    "format_", [None, Answer, ToolStrategy(SCHEMA), ProviderStrategy(SCHEMA)], ids=str
-)
+FORMATS: dict[str, Any] = {
+    "none": None,
+    "schema": Answer,
+    "tool": ToolStrategy(SCHEMA),
+    "provider": ProviderStrategy(SCHEMA),
+}
+
+
+@pytest.mark.parametrize("format_", FORMATS.values(), ids=FORMATS)
 def test_a_model_whose_calls_cannot_be_read_is_not_asked_for_ever(
     call: Any, fused: Any, format_: Any
 ) -> None:
