@@ -181,7 +181,7 @@ def test_a_call_is_reviewed(tools: Any, decision: str) -> None:
             checkpointer=InMemorySaver(),
         )
 
-    answer = Command(resume={"decisions": [{"type": decision}]})
+    answer: Any = Command(resume={"decisions": [{"type": decision}]})
     story = alike(build, "Hi", answer, parts=["course"])  # our review words some things differently
     assert ("'3'" in str(story.results[0])) == (decision == "approve")
 
