@@ -13,10 +13,17 @@ from deepagents import (
     RubricMiddleware,
     create_deep_agent,
 )
-from deepagents.backends import CompositeBackend, FilesystemBackend, StateBackend, StoreBackend
+from deepagents.backends import (
+    CompositeBackend,
+    FilesystemBackend,
+    LocalShellBackend,
+    StateBackend,
+    StoreBackend,
+)
 from deepagents.backends.utils import create_file_data
 from deepagents.middleware import create_summarization_tool_middleware
 from langchain.agents.middleware import ModelCallLimitMiddleware, TodoListMiddleware
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain.tools import ToolRuntime
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -200,6 +207,15 @@ def test_paths_choose_between_backends(alike: Any) -> None:
     assert "tea" in story.results[-1]
 
 
+def test_a_shell_runs_commands(alike: Any, tmp_path: Path) -> None:
+    def build(_: Any, script: Any) -> Any:
+        (tmp_path / "notes.txt").write_text("one")
+        run = calls(("execute", {"command": "cat notes.txt"}), ("execute", {"command": "false"}))
+        return create_deep_agent(script(run, "Done."), backend=LocalShellBackend(tmp_path))
+
+    assert "one" in alike(build).results[0]
+
+
 # Todos, subagents
 
 
@@ -294,14 +310,12 @@ def test_a_subagent_has_its_own_middleware(alike: Any) -> None:
     assert "limit" in alike(build).results[0]
 
 
-@pytest.mark.parametrize("strategy_name", ["ToolStrategy", "ProviderStrategy"])
-def test_the_structured_answer_of_a_subagent_is_its_result(alike: Any, strategy_name: str) -> None:
-    by_tool = strategy_name == "ToolStrategy"
-
-    def build(library: Any, script: Any) -> Any:
-        strategy = getattr(library.structured_output, strategy_name)(Place)
-        answer = calls(("Place", {"city": "Delft"}))
-        sub = helper(script(answer if by_tool else '{"city": "Delft"}'), response_format=strategy)
+@pytest.mark.parametrize("by_tool", [True, False])
+def test_the_structured_answer_of_a_subagent_is_its_result(alike: Any, by_tool: bool) -> None:
+    def build(_: Any, script: Any) -> Any:
+        answer: Any = calls(("Place", {"city": "Delft"})) if by_tool else '{"city": "Delft"}'
+        strategy = ToolStrategy(Place) if by_tool else ProviderStrategy(Place)
+        sub = helper(script(answer), response_format=strategy)
         model = script(calls(ask("helper", "Where?")), "In Delft.")
         return create_deep_agent(model, subagents=[sub])
 
@@ -504,12 +518,21 @@ def test_context_reaches_tools_and_subagents(alike: Any) -> None:
     assert "Ada" in str(story.seen[0][1])
 
 
-def test_an_answer_is_structured(alike: Any) -> None:
-    def build(library: Any, script: Any) -> Any:
+BY_TOOL = calls(("Place", {"city": "Delft"}))
+FORMATS = {
+    "schema": (Place, BY_TOOL),
+    "tool": (ToolStrategy(Place), BY_TOOL),
+    "provider": (ProviderStrategy(Place), '{"city": "Delft"}'),
+}
+
+
+@pytest.mark.parametrize(("response_format", "answer"), FORMATS.values(), ids=FORMATS)
+def test_an_answer_is_structured(alike: Any, response_format: Any, answer: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
         return create_deep_agent(
-            script(calls(("lookup", {"topic": "tea"})), '{"city": "Delft"}'),
+            script(calls(("lookup", {"topic": "tea"})), answer),
             [lookup],
-            response_format=library.structured_output.ProviderStrategy(Place),
+            response_format=response_format,
             checkpointer=InMemorySaver(),
         )
 

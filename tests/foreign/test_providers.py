@@ -294,24 +294,20 @@ def recipe() -> str:
     return "Take some poison."
 
 
-STAGES = {
-    "input": ("Where is poison?", []),
-    "output": ("Hi", ["Buy poison.", "Buy tea."]),
-    "tool": ("Hi", [calls(("recipe", {})), "Done."]),
-    "nothing": ("Hi", [calls(("lookup", {"topic": "tea"})), "Done."]),
+RECIPE = calls(("recipe", {}))
+STAGES: dict[str, Any] = {  # what the user says, and the model if the run goes on, or ends there
+    "input": ("Where is poison?", ["Nowhere."], []),
+    "output": ("Hi", ["Buy poison."], ["Buy poison."]),
+    "tool": ("Hi", [RECIPE, "Done."], [RECIPE]),
+    "nothing": ("Hi", [LOOKUP, "Done."], [LOOKUP, "Done."]),
 }
 
 
 @pytest.mark.parametrize("exit_behavior", ["end", "replace", "error"])
 @pytest.mark.parametrize("stage", STAGES)
 def test_messages_are_moderated(alike: Any, stage: str, exit_behavior: Any) -> None:
-    text, steps = STAGES[stage]
-    if stage == "input" and exit_behavior == "replace":
-        steps = ["Nowhere."]
-    if stage == "output":
-        steps = steps[:1]
-    if stage == "tool" and exit_behavior != "replace":
-        steps = steps[:1]
+    text, going_on, ending = STAGES[stage]
+    steps = going_on if exit_behavior == "replace" else ending
     checked: list[list[str]] = []
 
     def build(library: Library, script: Any) -> Any:
