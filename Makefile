@@ -2,12 +2,15 @@
 PYTHON ?= python3
 VENV   := .venv
 BENCH  := .venv-bench
+FOREIGN := .venv-foreign
 ifeq ($(OS),Windows_NT)
 BIN    := $(VENV)/Scripts
 BENCHBIN := $(BENCH)/Scripts
+FOREIGNBIN := $(FOREIGN)/Scripts
 else
 BIN    := $(VENV)/bin
 BENCHBIN := $(BENCH)/bin
+FOREIGNBIN := $(FOREIGN)/bin
 endif
 STAMP  := $(VENV)/.installed
 PIP    := -m pip --disable-pip-version-check install -q
@@ -20,7 +23,7 @@ TESTS  := -m pytest -n logical --maxprocesses=4
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check prove bench bench-full bench-check docs docs-serve pyright pages link clean
+.PHONY: demo test check prove foreign bench bench-full bench-check docs docs-serve pyright pages link clean
 demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
@@ -40,6 +43,9 @@ check: $(STAMP)
 
 prove: $(STAMP)   # the laws alone, with many more examples
 	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) -m law --timeout=1800
+
+foreign: $(FOREIGN)/.installed   # deepagents and the like, on langchain's agents and on ours
+	$(FOREIGNBIN)/python $(TESTS) tests/foreign $(ARGS)
 
 bench: $(BENCH)/.installed   # ARGS="--only build" and the like go along
 	$(BENCHBIN)/python -m benchmarks --headline $(ARGS)
@@ -72,6 +78,11 @@ $(BENCH)/.installed: pyproject.toml
 	$(BENCHBIN)/python $(PIP) -e '.[dev,bench]'
 	@touch $@
 
+$(FOREIGN)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(FOREIGN)
+	$(FOREIGNBIN)/python $(PIP) -e '.[foreign-full]'
+	@touch $@
+
 pages: $(STAMP)   # write docs/checks.md and the pictures from the code
 	$(BIN)/python scripts/checks_page.py docs/checks.md
 	$(BIN)/python docs/pictures/make.py
@@ -80,4 +91,4 @@ link:   # remake agent_factory/middleware where a checkout lost the symlink
 	rm -rf agent_factory/middleware && ln -s ../middleware agent_factory/middleware
 
 clean:
-	rm -rf $(VENV) $(BENCH) build dist site *.egg-info
+	rm -rf $(VENV) $(BENCH) $(FOREIGN) build dist site *.egg-info

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Required
 
 import pytest
 from langchain_core.callbacks import (
@@ -12,11 +12,13 @@ from langchain_core.callbacks import (
     BaseCallbackHandler,
     UsageMetadataCallbackHandler,
 )
-from langchain_core.messages import AnyMessage
+from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.tracers.base import BaseTracer
-from langgraph.channels import NamedBarrierValue
+from langgraph.channels import DeltaChannel, NamedBarrierValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
+from langgraph.graph.message import add_messages
+from langgraph.types import Overwrite
 
 from agent_factory import (
     AgentMiddleware,
@@ -25,6 +27,7 @@ from agent_factory import (
 )
 from agent_factory.errors import ArgumentError
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.testing.comparison import normalize
 
 Run = Callable[..., Any]
 ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}
@@ -188,6 +191,55 @@ def test_without_hooks_there_is_nothing_to_fuse(call: Run) -> None:
 def test_other_values_of_fused_are_refused(fused: Any) -> None:
     with pytest.raises(ArgumentError, match="'turn'"):
         create_agent(model(), [find], fused=fused)
+
+
+def fold(state: Any, writes: Any) -> Any:
+    """A reducer for LangGraph's DeltaChannel, as deepagents has one for messages."""
+    for write in writes:
+        state = add_messages(state, write)
+    return state
+
+
+def extend(state: Any, writes: Any) -> Any:
+    return [*(state or []), *(item for write in writes for item in write)]
+
+
+class DeltaState(AgentState):
+    messages: Required[Annotated[list[AnyMessage], DeltaChannel(fold, list)]]
+    notes: Annotated[list[str], DeltaChannel(extend, list)]
+
+
+class Noting(AgentMiddleware):
+    """Writes what it sees to keys with LangGraph's delta channels."""
+
+    state_schema = DeltaState
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return {"messages": [HumanMessage(self.name)], "notes": [f"{len(state['messages'])}"]}
+
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        return {"notes": Overwrite([*state["notes"], self.name])}
+
+
+@pytest.mark.parametrize("fused", [True, "turn"])
+@pytest.mark.parametrize("saver", [None, InMemorySaver])
+def test_delta_channels_of_others_run_fused(call: Run, fused: Any, saver: Any) -> None:
+    def result(fused: Any) -> Any:
+        stack = [Noting(name="first"), Noting(name="second")]
+        agent = create_agent(
+            model(),
+            [find],
+            middleware=stack,
+            state_schema=DeltaState,
+            checkpointer=saver and saver(),
+            fused=fused,
+        )
+        result = call(agent, ASK, THREAD)
+        if saver:
+            assert normalize(agent.get_state(THREAD).values) == normalize(result)
+        return normalize(result)
+
+    assert result(fused) == result(False)
 
 
 def test_messages_with_an_unknown_channel_are_refused() -> None:

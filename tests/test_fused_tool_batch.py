@@ -15,12 +15,14 @@ from langgraph.types import Command, interrupt
 from agent_factory import (
     AgentMiddleware,
     AgentState,
+    NodePolicy,
     create_agent,
     create_react_agent,
     wrap_tool_call,
 )
 from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.testing import ScriptedChatModel, assert_valid_history
+from samples import last_text
 
 Run = Callable[..., Any]
 ASK: Any = {"messages": [{"role": "user", "content": "Well?"}]}
@@ -109,6 +111,32 @@ def test_several_calls_may_wait(call: Run) -> None:
     answers = {question.id: f"yes {question.value}" for question in asked}
     outcome = call(agent, Command(resume=answers), THREAD)
     assert results(outcome) == ["yes 0", "found 1", "yes 2"]
+
+
+@pytest.mark.parametrize(("policies", "runs"), [(None, 2), ({"tools": NodePolicy()}, 1)])
+def test_a_call_whose_agent_waits_begins_again_unless_each_has_its_task(
+    call: Run, policies: Any, runs: int
+) -> None:
+    """A checkpoint of a graph within a task belongs to that task."""
+    inner = Tools()
+    turn = [calls("find"), calls("ask"), "Asked."]
+    asking = create_agent(ScriptedChatModel(turn[:2] * runs + turn[2:]), [inner.find, inner.ask])
+
+    @tool
+    def ask(query: str) -> Any:
+        """Ask an agent."""
+        return last_text(asking.invoke(ASK))
+
+    outer = Tools()
+    model = ScriptedChatModel([calls("find", "ask"), "Done."])
+    options: Any = {"checkpointer": InMemorySaver(), "fused": True, "node_policies": policies}
+    agent = create_agent(model, [outer.find, ask], **options)
+    (asked,) = call(agent, ASK, THREAD)["__interrupt__"]
+    assert inner.ran == ["0", "asked 0"] * runs
+    outcome = call(agent, Command(resume={asked.id: "yes"}), THREAD)
+    assert results(outcome) == ["found 0", "Asked."]
+    assert outer.ran == ["0"]
+    assert inner.ran == [*["0", "asked 0"] * runs, "asked 0", "got yes"]
 
 
 def test_a_call_that_fails_leaves_the_results_of_the_others(call: Run) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from langgraph.channels import (
     AnyValue,
     BinaryOperatorAggregate,
+    DeltaChannel,
     EphemeralValue,
     LastValue,
     Topic,
@@ -22,7 +23,7 @@ from langgraph.channels import (
 from langgraph.channels.base import BaseChannel
 from langgraph.types import Overwrite
 
-from agent_factory.state.channels import DeltaMessages, is_messages, with_ids
+from agent_factory.state.channels import is_messages, with_ids
 from agent_factory.state.updates import Pair
 from agent_factory.upstream import is_json_overwrite
 
@@ -43,12 +44,12 @@ def is_single(channel: Channel) -> bool:
 
 def is_reduced(channel: Channel) -> bool:
     """Whether a reducer computes the value from the one before and all writes."""
-    return isinstance(channel, BinaryOperatorAggregate | DeltaMessages)
+    return isinstance(channel, BinaryOperatorAggregate | DeltaChannel)
 
 
 def is_persistent(channel: Channel) -> bool:
     """Whether a value stays until the next write."""
-    return isinstance(channel, LastValue | UntrackedValue | BinaryOperatorAggregate | DeltaMessages)
+    return isinstance(channel, LastValue | UntrackedValue | BinaryOperatorAggregate | DeltaChannel)
 
 
 def is_known(channel: Channel) -> bool:

@@ -1,0 +1,1 @@
+"""Packages of others, unchanged, on langchain's agents and on ours: `make foreign` runs them."""

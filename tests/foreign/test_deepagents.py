@@ -1,0 +1,607 @@
+"""Deep agents on langchain's factory and on ours, in the ways of their documentation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from deepagents import (
+    CompiledSubAgent,
+    DeepAgentState,
+    FilesystemPermission,
+    RubricMiddleware,
+    create_deep_agent,
+)
+from deepagents.backends import (
+    CompositeBackend,
+    FilesystemBackend,
+    LocalShellBackend,
+    StateBackend,
+    StoreBackend,
+)
+from deepagents.backends.utils import create_file_data
+from deepagents.middleware import create_summarization_tool_middleware
+from langchain.agents.middleware import ModelCallLimitMiddleware, TodoListMiddleware
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
+from langchain.tools import ToolRuntime
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from agent_factory import topology_of
+from foreign.stories import RecordingModel, calls, libraries
+
+NOTES = "/notes.txt"
+WRITE = calls(("write_file", {"file_path": NOTES, "content": "one\ntwo\nthree"}))
+READ = calls(("read_file", {"file_path": NOTES}))
+
+
+class Place(BaseModel):
+    """A place."""
+
+    city: str
+
+
+@tool
+def lookup(topic: str) -> str:
+    """Look a topic up."""
+    return f"All about {topic}."
+
+
+def ask(agent: str, text: str) -> tuple[str, dict[str, Any]]:
+    """A call of the tool that runs a subagent."""
+    return "task", {"description": text, "subagent_type": agent}
+
+
+def helper(model: Any, **known: Any) -> dict[str, Any]:
+    """A subagent as a dict."""
+    return {
+        "name": "helper",
+        "description": "Looks things up.",
+        "system_prompt": "You look things up.",
+        "model": model,
+        "tools": [lookup],
+        **known,
+    }
+
+
+def test_a_deep_agent_is_built_by_the_factory_in_its_place() -> None:
+    """All tests here rely on it."""
+    theirs, ours, _ = libraries()
+    with ours.in_place():
+        agent = create_deep_agent(RecordingModel(), subagents=[helper(RecordingModel())])
+    plan = topology_of(agent)
+    assert "FilesystemMiddleware" in [layer.owner for layer in plan.layers]
+    assert "task" in [tool.name for tool in plan.tools]
+    with theirs.in_place(), pytest.raises(Exception, match="create_agent"):
+        topology_of(create_deep_agent(RecordingModel()))
+
+
+# Files
+
+
+def test_files_are_written_read_edited_and_searched(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        model = script(
+            WRITE,
+            READ,
+            calls(("edit_file", {"file_path": NOTES, "old_string": "two", "new_string": "2"})),
+            calls(
+                ("ls", {"path": "/"}),
+                ("glob", {"pattern": "*.txt"}),
+                ("grep", {"pattern": "three"}),
+                ("read_file", {"file_path": "/missing.txt"}),
+            ),
+            calls(("write_file", {"file_path": NOTES, "content": "again"})),
+            "Done.",
+        )
+        return create_deep_agent(model, system_prompt="Take notes.", checkpointer=InMemorySaver())
+
+    story = alike(build)
+    assert NOTES in story.state["files"]
+    assert "three" in story.results[1]
+    assert "not found" in story.results[-2]
+
+
+def test_files_are_written_in_parallel_and_deleted(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        paths = [f"/{n}.txt" for n in range(5)]
+        writes = calls(*(("write_file", {"file_path": path, "content": path}) for path in paths))
+        model = script(writes, calls(("delete", {"file_path": "/3.txt"})), "Done.")
+        return create_deep_agent(model)
+
+    story = alike(build)
+    assert sorted(story.outcomes[0]["files"]) == ["/0.txt", "/1.txt", "/2.txt", "/4.txt"]
+
+
+@tool
+def report() -> str:
+    """Return a report that is too long for a conversation."""
+    return "\n".join(f"line {n} of the report" for n in range(20_000))
+
+
+def test_large_results_of_tools_go_to_files(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        path = "/large_tool_results/report_0"
+        read = calls(("read_file", {"file_path": path, "limit": 2}))
+        model = script(calls(("report", {})), read, "Done.")
+        return create_deep_agent(model, [report], checkpointer=InMemorySaver())
+
+    story = alike(build)
+    assert len(story.results[0]) < 10_000
+    assert "line 1 of the report" in story.results[1]
+    assert "/large_tool_results/report_0" in story.state["files"]
+
+
+def test_files_are_given_with_the_input_and_kept_over_turns(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        model = script(READ, "One.", READ, "Still one.")
+        return create_deep_agent(model, checkpointer=InMemorySaver())
+
+    given = {"messages": [("user", "Read.")], "files": {NOTES: create_file_data("one")}}
+    story = alike(build, given, "And now?")
+    assert ["one" in result for result in story.results] == [True, True]
+
+
+@pytest.mark.parametrize("mode", ["allow", "deny", "interrupt"])
+def test_permissions_decide_on_files(alike: Any, mode: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        return create_deep_agent(
+            script(WRITE, "Done."),
+            permissions=[FilesystemPermission(["write"], ["/notes*"], mode)],
+            checkpointer=InMemorySaver(),
+        )
+
+    story = alike(build, "Write.", *([decide(APPROVE)] if mode == "interrupt" else []))
+    assert (NOTES in story.state.get("files", {})) == (mode != "deny")
+    assert ("interrupts" in story.outcomes[0]) == (mode == "interrupt")
+
+
+# Backends
+
+
+def test_a_store_keeps_files_over_threads(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        store = InMemoryStore()
+        backend = StoreBackend(namespace=lambda _: ("files",))
+        first = create_deep_agent(script(WRITE, "Done."), backend=backend, store=store)
+        first.invoke({"messages": [("user", "Write.")]})
+        return create_deep_agent(script(READ, "Done."), backend=backend, store=store)
+
+    assert "two" in alike(build).results[0]
+
+
+def test_a_folder_holds_files(alike: Any, tmp_path: Path) -> None:
+    def build(_: Any, script: Any) -> Any:
+        (tmp_path / "notes.txt").write_text("first")
+        change = {"file_path": NOTES, "old_string": "first", "new_string": "second"}
+        look = calls(("ls", {"path": "/"}), ("grep", {"pattern": "second"}))
+        model = script(READ, calls(("edit_file", change)), look, "Done.")
+        return create_deep_agent(model, backend=FilesystemBackend(tmp_path, virtual_mode=True))
+
+    story = alike(build)
+    assert "first" in story.results[0]
+    assert (tmp_path / "notes.txt").read_text() == "second"
+
+
+def test_paths_choose_between_backends(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        memories = StoreBackend(namespace=lambda _: ("memories",))
+        keep = calls(
+            ("write_file", {"file_path": "/memories/likes.md", "content": "tea"}),
+            ("write_file", {"file_path": NOTES, "content": "short-lived"}),
+        )
+        look = calls(("ls", {"path": "/"}), ("read_file", {"file_path": "/memories/likes.md"}))
+        return create_deep_agent(
+            script(keep, look, "Done."),
+            backend=CompositeBackend(StateBackend(), {"/memories/": memories}),
+            store=InMemoryStore(),
+        )
+
+    story = alike(build)
+    assert list(story.outcomes[0]["files"]) == [NOTES]
+    assert "tea" in story.results[-1]
+
+
+def test_a_shell_runs_commands(alike: Any, tmp_path: Path) -> None:
+    def build(_: Any, script: Any) -> Any:
+        (tmp_path / "notes.txt").write_text("one")
+        run = calls(("execute", {"command": "cat notes.txt"}), ("execute", {"command": "false"}))
+        return create_deep_agent(script(run, "Done."), backend=LocalShellBackend(tmp_path))
+
+    assert "one" in alike(build).results[0]
+
+
+# Todos, subagents
+
+
+def test_todos_are_kept_in_the_state(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        plan = [{"content": "Look it up", "status": "in_progress"}]
+        done = [{"content": "Look it up", "status": "completed"}]
+        model = script(
+            calls(("write_todos", {"todos": plan})),
+            calls(("lookup", {"topic": "tea"})),
+            calls(("write_todos", {"todos": done})),
+            "Done.",
+        )
+        middleware = [TodoListMiddleware()]
+        return create_deep_agent(
+            model, [lookup], middleware=middleware, checkpointer=InMemorySaver()
+        )
+
+    assert alike(build).state["todos"][0]["status"] == "completed"
+
+
+def test_a_subagent_answers_and_keeps_its_messages_to_itself(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        sub = script(calls(("lookup", {"topic": "tea"})), WRITE, "It is a drink.")
+        model = script(calls(ask("helper", "What is tea?")), READ, "A drink.")
+        return create_deep_agent(model, subagents=[helper(sub)], checkpointer=InMemorySaver())
+
+    story = alike(build)
+    assert story.results[0] == "It is a drink."
+    assert "two" in story.results[1]
+    assert "All about tea." not in str(story.outcomes)
+    assert "All about tea." in str(story.stream)
+
+
+def test_the_general_purpose_subagent_has_the_tools_of_the_agent(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        model = script(
+            calls(ask("general-purpose", "What is tea?")),
+            calls(("lookup", {"topic": "tea"})),
+            "It is a drink.",
+            "A drink.",
+        )
+        return create_deep_agent(model, [lookup], checkpointer=InMemorySaver())
+
+    assert alike(build).results == ["It is a drink."]
+
+
+def test_subagents_run_in_parallel(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        subs = []
+        for name in ("tea", "milk", "sugar"):
+            write = calls(("write_file", {"file_path": f"/{name}.txt", "content": name}))
+            sub = script(calls(("lookup", {"topic": name})), write, f"On {name}.")
+            subs.append(helper(sub, name=name))
+        tasks = calls(*(ask(sub["name"], "Look it up.") for sub in subs))
+        model = script(tasks, "Done.")
+        return create_deep_agent(model, subagents=subs, checkpointer=InMemorySaver())
+
+    story = alike(build)
+    assert story.results == ["On tea.", "On milk.", "On sugar."]
+    assert sorted(story.state["files"]) == ["/milk.txt", "/sugar.txt", "/tea.txt"]
+
+
+def test_a_subagent_can_be_an_agent_that_was_built_before(alike: Any) -> None:
+    def build(library: Any, script: Any) -> Any:
+        model = script(calls(("lookup", {"topic": "tea"})), "It is a drink.")
+        agent = library.create_agent(model, [lookup])
+        return create_deep_agent(
+            script(calls(ask("expert", "What is tea?")), "A drink."),
+            subagents=[CompiledSubAgent(name="expert", description="Knows.", runnable=agent)],
+            checkpointer=InMemorySaver(),
+        )
+
+    assert alike(build).results == ["It is a drink."]
+
+
+def test_an_unknown_subagent_is_reported_to_the_model(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        model = script(calls(ask("nobody", "What is tea?")), "No one knows.")
+        return create_deep_agent(model, subagents=[helper(script())])
+
+    assert "nobody" in alike(build).results[0]
+
+
+def test_a_subagent_has_its_own_middleware(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        sub = script(*[calls(("lookup", {"topic": "tea"}))] * 2)
+        middleware = [ModelCallLimitMiddleware(run_limit=2)]
+        model = script(calls(ask("helper", "What is tea?")), "No idea.")
+        return create_deep_agent(model, subagents=[helper(sub, middleware=middleware)])
+
+    assert "limit" in alike(build).results[0]
+
+
+@pytest.mark.parametrize("by_tool", [True, False])
+def test_the_structured_answer_of_a_subagent_is_its_result(alike: Any, by_tool: bool) -> None:
+    def build(_: Any, script: Any) -> Any:
+        answer: Any = calls(("Place", {"city": "Delft"})) if by_tool else '{"city": "Delft"}'
+        strategy = ToolStrategy(Place) if by_tool else ProviderStrategy(Place)
+        sub = helper(script(answer), response_format=strategy)
+        model = script(calls(ask("helper", "Where?")), "In Delft.")
+        return create_deep_agent(model, subagents=[sub])
+
+    assert '"city":"Delft"' in alike(build).results[0].replace(" ", "")
+
+
+def test_a_subagent_that_fails_ends_the_run(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        sub = script(ValueError("out of tea"))
+        return create_deep_agent(script(calls(ask("helper", "Where?"))), subagents=[helper(sub)])
+
+    (outcome,) = alike(build).outcomes
+    assert outcome["error"] == {"error": "ValueError", "text": "out of tea"}
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+@pytest.mark.parametrize("mode", ["isolated", "fork"])
+def test_a_subagent_can_see_the_conversation(alike: Any, mode: str) -> None:
+    def build(_: Any, script: Any) -> Any:
+        sub = helper(script("You like tea."), mode=mode)
+        model = script("Noted.", calls(ask("helper", "What do I like?")), "Tea.")
+        return create_deep_agent(model, subagents=[sub], checkpointer=InMemorySaver())
+
+    story = alike(build, "I like tea.", "What do I like?")
+    assert ("I like tea." in str(story.seen[0])) == (mode == "fork")
+
+
+# Skills, memory, summaries
+
+
+def test_skills_are_listed_in_the_prompt_and_read_on_demand(alike: Any, tmp_path: Path) -> None:
+    def build(_: Any, script: Any) -> Any:
+        folder = tmp_path / "skills" / "brewing"
+        folder.mkdir(parents=True, exist_ok=True)
+        text = "---\nname: brewing\ndescription: How to brew tea.\n---\n\nBoil water.\n"
+        (folder / "SKILL.md").write_text(text)
+        read = calls(("read_file", {"file_path": "/skills/brewing/SKILL.md", "limit": 1000}))
+        sub = script("Boil it.")
+        return create_deep_agent(
+            script(read, calls(ask("helper", "Brew.")), "Boil water."),
+            skills=["/skills/"],
+            subagents=[helper(sub, skills=["/skills/"])],
+            backend=FilesystemBackend(tmp_path, virtual_mode=True),
+            checkpointer=InMemorySaver(),
+        )
+
+    story = alike(build)
+    assert all("How to brew tea." in str(requests[0]) for requests in story.seen)
+    assert "Boil water." in story.results[0]
+
+
+def test_memory_is_part_of_the_prompt(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        change = {"file_path": "/AGENTS.md", "old_string": "tea", "new_string": "coffee"}
+        return create_deep_agent(
+            script("Tea.", calls(("edit_file", change)), "Noted."),
+            memory=["/AGENTS.md", "/missing.md"],
+            checkpointer=InMemorySaver(),
+        )
+
+    given = {"messages": "What do I like?", "files": {"/AGENTS.md": create_file_data("Likes tea.")}}
+    story = alike(build, given, "I changed my mind.")
+    assert "Likes tea." in str(story.seen[0][0])
+
+
+def test_a_long_history_is_summarized_and_kept_in_a_file(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        model = script("One.", "Two.", "SUMMARY", "Three.")
+        model.profile = {"max_input_tokens": 40_000}
+        return create_deep_agent(model, checkpointer=InMemorySaver())
+
+    # The tokens of a model that a layer calls are not streamed here.
+    story = alike(build, "word " * 20_000, "word " * 20_000, "And?", stream=False)
+    assert "SUMMARY" in str(story.seen[0][-1])
+    assert any("conversation_history" in path for path in story.state["files"])
+
+
+def test_the_model_can_ask_for_a_summary(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        model = script("One.", calls(("compact_conversation", {})), "Done.")
+        compact = create_summarization_tool_middleware(model, StateBackend())
+        return create_deep_agent(model, middleware=[compact], checkpointer=InMemorySaver())
+
+    alike(build, "Hi", "Summarize.")
+
+
+# Review
+
+
+def decide(*decisions: dict[str, Any]) -> Any:
+    return Command(resume={"decisions": list(decisions)})
+
+
+APPROVE = {"type": "approve"}
+REJECT = {"type": "reject", "message": "Not now."}
+EDITED = {"name": "write_file", "args": {"file_path": NOTES, "content": "edited"}}
+DECISIONS = {
+    "approve": APPROVE,
+    "edit": {"type": "edit", "edited_action": EDITED},
+    "reject": REJECT,
+    "respond": {"type": "respond", "message": "I did it."},
+}
+
+
+@pytest.mark.parametrize("decision", DECISIONS.values(), ids=DECISIONS)
+@pytest.mark.parametrize("inside", [False, True], ids=["agent", "subagent"])
+def test_calls_are_reviewed(alike: Any, decision: Any, inside: bool) -> None:
+    def build(_: Any, script: Any) -> Any:
+        known: Any = {"interrupt_on": {"write_file": True}}
+        if not inside:
+            return create_deep_agent(script(WRITE, "Done."), checkpointer=InMemorySaver(), **known)
+        sub = script(WRITE, "Wrote it.")
+        return create_deep_agent(
+            script(calls(ask("helper", "Write.")), "Done."),
+            subagents=[helper(sub, **known)],
+            checkpointer=InMemorySaver(),
+        )
+
+    story = alike(build, "Write.", decide(decision))
+    (request,) = story.outcomes[0]["interrupts"]
+    assert request["action_requests"][0]["name"] == "write_file"
+    written = decision["type"] in ("approve", "edit")
+    assert (NOTES in story.state.get("files", {})) == written
+
+
+def test_a_subagent_inherits_the_review_of_the_agent(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        return create_deep_agent(
+            script(calls(ask("helper", "Write.")), "Done."),
+            subagents=[helper(script(WRITE, "Wrote it."))],
+            interrupt_on={"write_file": {"allowed_decisions": ["approve", "reject"]}},
+            checkpointer=InMemorySaver(),
+        )
+
+    story = alike(build, "Write.", decide(APPROVE))
+    assert NOTES in story.state["files"]
+
+
+def test_two_calls_of_a_turn_are_reviewed_together(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        other = ("write_file", {"file_path": "/b.txt", "content": "b"})
+        turn = calls(("write_file", WRITE[0]["args"]), other, ("lookup", {"topic": "tea"}))
+        return create_deep_agent(
+            script(turn, "Done."),
+            [lookup],
+            interrupt_on={"write_file": True, "lookup": False},
+            checkpointer=InMemorySaver(),
+        )
+
+    story = alike(build, "Write.", decide(REJECT, APPROVE))
+    assert list(story.state["files"]) == ["/b.txt"]
+
+
+def test_two_subagents_pause_in_one_turn(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        subs = [
+            helper(script(WRITE, f"{name} wrote."), name=name, interrupt_on={"write_file": True})
+            for name in ("one", "two")
+        ]
+        return create_deep_agent(
+            script(calls(ask("one", "Write."), ask("two", "Write.")), "Done."),
+            subagents=subs,
+            checkpointer=InMemorySaver(),
+        )
+
+    def answers(agent: Any) -> Any:
+        state = agent.get_state({"configurable": {"thread_id": "1"}})
+        return Command(resume={one.id: {"decisions": [APPROVE]} for one in state.interrupts})
+
+    # A fused run calls the subagents again before it pauses: tests/test_fused_tool_batch.py.
+    story = alike(build, "Write.", answers, fused=False)
+    assert len(story.outcomes[0]["interrupts"]) == 2
+    assert story.results == ["one wrote.", "two wrote."]
+
+
+# State, context, answers, layers
+
+
+class Reader(BaseModel):
+    name: str
+
+
+@tool
+def who(runtime: ToolRuntime[Reader]) -> str:
+    """Say who reads."""
+    return runtime.context.name
+
+
+def test_context_reaches_tools_and_subagents(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        return create_deep_agent(
+            script(calls(("who", {}), ask("helper", "Who?")), "Ada."),
+            [who],
+            subagents=[helper(script(calls(("who", {})), "Ada, too."), tools=[who])],
+            context_schema=Reader,
+        )
+
+    story = alike(build, context=Reader(name="Ada"))
+    assert story.results == ["Ada", "Ada, too."]
+    assert "Ada" in str(story.seen[0][1])
+
+
+BY_TOOL = calls(("Place", {"city": "Delft"}))
+FORMATS = {
+    "schema": (Place, BY_TOOL),
+    "tool": (ToolStrategy(Place), BY_TOOL),
+    "provider": (ProviderStrategy(Place), '{"city": "Delft"}'),
+}
+
+
+@pytest.mark.parametrize(("response_format", "answer"), FORMATS.values(), ids=FORMATS)
+def test_an_answer_is_structured(alike: Any, response_format: Any, answer: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        return create_deep_agent(
+            script(calls(("lookup", {"topic": "tea"})), answer),
+            [lookup],
+            response_format=response_format,
+            checkpointer=InMemorySaver(),
+        )
+
+    assert alike(build).state["structured_response"] == {"Place": {"city": "Delft"}}
+
+
+class Counting(DeepAgentState):  # type: ignore[misc]  # deepagents may not be installed
+    seen: Annotated[list[str], lambda old, new: [*(old or []), *new]]
+
+
+@tool
+def note(text: str, runtime: ToolRuntime) -> Any:
+    """Note something."""
+    result = ToolMessage(text, tool_call_id=runtime.tool_call_id)
+    return Command(update={"seen": [text], "messages": [result]})
+
+
+def test_a_schema_adds_keys_to_the_state(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        return create_deep_agent(
+            script(calls(("note", {"text": "a"}), ("note", {"text": "b"})), "Done."),
+            [note],
+            state_schema=Counting,
+            checkpointer=InMemorySaver(),
+        )
+
+    story = alike(build, {"messages": [("user", "Go.")], "seen": ["start"]})
+    assert story.state["seen"] == ["start", "a", "b"]
+
+
+def test_a_user_may_write_on_while_a_review_is_open(alike: Any) -> None:
+    """deepagents answers the call itself, so our repair of histories has nothing to do."""
+
+    def build(_: Any, script: Any) -> Any:
+        return create_deep_agent(
+            script(WRITE, "As you like."),
+            interrupt_on={"write_file": True},
+            checkpointer=InMemorySaver(),
+        )
+
+    story = alike(build, "Write.", "No, wait.")
+    assert "cancelled" in story.results[0]
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+def test_a_grader_sends_the_agent_back(alike: Any) -> None:
+    def verdict(result: str, **criterion: Any) -> Any:
+        criteria = [{"name": "three lines", **criterion}]
+        args = {"result": result, "explanation": "Lines were counted.", "criteria": criteria}
+        return calls(("GraderResponse", args))
+
+    def build(_: Any, script: Any) -> Any:
+        grader = script(
+            verdict("needs_revision", passed=False, gap="It has two."),
+            verdict("satisfied", passed=True),
+        )
+        rubric = RubricMiddleware(model=grader, max_iterations=3)
+        model = script("A haiku.", "A longer haiku.")
+        return create_deep_agent(model, middleware=[rubric], checkpointer=InMemorySaver())
+
+    given = {"messages": [("user", "Write.")], "rubric": "- It has three lines."}
+    story = alike(build, given, stream=False)
+    assert "It has two." in str(story.seen[1][-1])
+
+
+def test_messages_are_replaced_by_id(alike: Any) -> None:
+    def build(_: Any, script: Any) -> Any:
+        return create_deep_agent(script("One.", "Two."), checkpointer=InMemorySaver())
+
+    first, changed = ({"messages": [HumanMessage(text, id="a")]} for text in ("First", "Changed"))
+    story = alike(build, first, changed)
+    assert [m["content"] for m in story.state["messages"]] == ["Changed", "One.", "Two."]
