@@ -74,7 +74,7 @@ def schemas_and_what_passes_them(f: Any, call: Any) -> Any:
     member = hooked(f, "before_model", look, state_schema=schema_of(f))
     agent = agent_of(f, member, checkpointer=InMemorySaver(), context_schema=dict)
     schemas = agent.get_input_jsonschema(), agent.get_output_jsonschema()
-    keys = [(sorted(s["properties"]), sorted(s.get("required", ()))) for s in schemas]
+    keys = [(s["title"], sorted(s["properties"]), sorted(s.get("required", ()))) for s in schemas]
     done = call(agent, ASK | {"plain": 1, "given": 2, "taken": 3, "private": 4}, THREAD)
     return keys, done, sorted(agent.get_state(THREAD).values)
 
