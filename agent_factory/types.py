@@ -137,6 +137,7 @@ class OutputAgentState(TypedDict, Generic[ResponseT]):
     structured_response: NotRequired[ResponseT]
 
 
+@dataclass(init=False, eq=False, repr=False)
 class ModelRequest(Generic[ContextT]):
     """Request of a model call. Treat it as immutable; `override` returns a changed copy.
 
@@ -282,6 +283,16 @@ class ExtendedModelResponse(Generic[ResponseT]):
 
     model_response: ModelResponse[ResponseT]
     command: Command[Any] | None = None
+
+    @property
+    def result(self) -> list[BaseMessage]:
+        """The messages of the response."""
+        return self.model_response.result
+
+    @property
+    def structured_response(self) -> ResponseT | None:
+        """The structured answer of the response, or None."""
+        return self.model_response.structured_response
 
 
 ModelCallResult = ModelResponse[ResponseT] | AIMessage | ExtendedModelResponse[ResponseT]

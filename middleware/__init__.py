@@ -37,12 +37,15 @@ if TYPE_CHECKING:
     from agent_factory import Runtime as Runtime
     from agent_factory import StateT as StateT
     from agent_factory import ToolCallRequest as ToolCallRequest
+    from agent_factory import TracePolicy as TracePolicy
     from agent_factory import after_agent as after_agent
     from agent_factory import after_model as after_model
     from agent_factory import before_agent as before_agent
     from agent_factory import before_model as before_model
+    from agent_factory import configure_trace_policy as configure_trace_policy
     from agent_factory import dynamic_prompt as dynamic_prompt
     from agent_factory import hook_config as hook_config
+    from agent_factory import omit_payload as omit_payload
     from agent_factory import wrap_model_call as wrap_model_call
     from agent_factory import wrap_tool_call as wrap_tool_call
 
@@ -73,7 +76,8 @@ if TYPE_CHECKING:
 _HOME = {
     "agent_factory": (  # what a middleware is written with
         f"{HOMES['agent_factory.types']} {HOMES['agent_factory.hooks.decorators']} "
-        "AgentMiddleware Runtime ToolCallRequest hook_config"
+        "AgentMiddleware Runtime ToolCallRequest TracePolicy configure_trace_policy hook_config "
+        "omit_payload"
     ),
     ".auto_mode": "AutoModeMiddleware",
     ".budget": (

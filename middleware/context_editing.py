@@ -9,7 +9,7 @@ cache serves it, and results are not cleared again in each turn.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from operator import is_
 from typing import Any, Literal, Protocol, cast, runtime_checkable
@@ -203,7 +203,7 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
     def __init__(
         self,
         *,
-        edits: Sequence[ContextEdit] | None = None,
+        edits: Iterable[ContextEdit] | None = None,
         token_count_method: Literal["approximate", "model"] = "approximate",
         token_counter: TokenCounter | None = None,
         name: str | None = None,
@@ -216,7 +216,8 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
             raise ValueError("Pass token_counter or token_count_method='model', not both.")
         if edits is None:
             edits = [ClearToolUsesEdit()]
-        if not isinstance(edits, list | tuple) or not edits:
+        edits = list(edits) if isinstance(edits, Iterable) else edits
+        if not isinstance(edits, list) or not edits:
             raise ValueError(
                 f"edits must be a list of edits, got {edits!r}. Pass [ClearToolUsesEdit()]."
             )
@@ -226,7 +227,7 @@ class ContextEditingMiddleware(AgentMiddleware[AgentState[Any], Any]):
                     "edits must contain objects with apply(messages, *, count_tokens), got "
                     f"{edit!r}. Pass [ClearToolUsesEdit()]."
                 )
-        self.edits = list(edits)
+        self.edits = edits
         self.token_count_method = token_count_method
         self.token_counter = token_counter
 

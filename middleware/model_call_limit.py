@@ -94,6 +94,7 @@ class ModelCallLimitMiddleware(AgentMiddleware[ModelCallLimitState, Any]):
     """
 
     state_schema = ModelCallLimitState
+    kept_flows = ("around_model",)
 
     def __init__(
         self,

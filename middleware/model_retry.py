@@ -76,11 +76,12 @@ class ModelRetryMiddleware(RetryMiddleware):
         waits = (backoff_factor, initial_delay, max_delay, jitter)
         super().__init__(max_retries, retry_on, on_failure, *waits, name)
 
-    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any] | AIMessage]:
+    def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Call the model until it answers, or no attempt is left."""
 
-        def reported(error: Exception, text: str) -> AIMessage:
-            return AIMessage(text, additional_kwargs={"lc_source": "model_retry"})
+        def reported(error: Exception, text: str) -> ModelResponse[Any]:
+            message = AIMessage(text, additional_kwargs={"lc_source": "model_retry"})
+            return ModelResponse([message])
 
         advice = "Nothing is lost: ask again later."
         retry = self._retry(request, "The model call", advice, reported, idempotent=True)

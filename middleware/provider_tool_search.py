@@ -91,7 +91,7 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
         if provider is not None:
             check_choice("provider", provider, tuple(SEARCH_TOOLS))
         check_choice("on_unsupported", on_unsupported, ("warn", "error"))
-        self.searchable_tools = tool_names(searchable_tools, "searchable_tools")
+        self.searchable_tool_names = tool_names(searchable_tools, "searchable_tools") or frozenset()
         self.provider = provider
         self.on_unsupported = on_unsupported
         self._copies: OrderedDict[int, tuple[BaseTool, BaseTool]] = OrderedDict()
@@ -105,12 +105,12 @@ class ProviderToolSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
             if isinstance(tool, BaseTool)
         }
         deferred = {name for name, mark in marks.items() if mark}
-        chosen = self.searchable_tools
-        if chosen is not None or not deferred:
+        chosen = self.searchable_tool_names
+        if chosen or not deferred:
             deferred |= {
                 name
                 for name, mark in marks.items()
-                if mark is None and (chosen is None or name in chosen)
+                if mark is None and (not chosen or name in chosen)
             }
         if deferred:
             deferred.discard(forced_tool(request.tool_choice))

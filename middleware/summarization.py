@@ -167,6 +167,8 @@ class SummarizationMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     unused = ("before_model", "abefore_model")
 
+    kept_flows = ("around_model",)
+
     ordering = Ordering(
         before=("ModelRetryMiddleware", "ModelFallbackMiddleware", "ModelRefusalMiddleware"),
         sends_to_model=("user_messages", "answers", "tool_calls", "tool_results"),

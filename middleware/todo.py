@@ -28,21 +28,21 @@ from ._shared.messages import last_turn, unanswered
 from ._shared.validation import check_string
 
 __all__ = [
-    "DEFAULT_SYSTEM_PROMPT",
-    "DEFAULT_TOOL_DESCRIPTION",
+    "WRITE_TODOS_SYSTEM_PROMPT",
+    "WRITE_TODOS_TOOL_DESCRIPTION",
     "PlanningState",
     "Todo",
     "TodoListMiddleware",
 ]
 
-DEFAULT_SYSTEM_PROMPT: Final = """\
+WRITE_TODOS_SYSTEM_PROMPT: Final = """\
 You keep a to-do list with the tool write_todos. Use it where a task takes several steps, so that \
 none is forgotten and the user can follow; do without it where one or two steps are enough. Write \
 the list before you start. Mark an item in_progress when you begin it and completed as soon as it \
 is done, one at a time rather than all at the end. Change the list when you learn that the plan \
 was wrong. Before your final answer, see to it that nothing is left open, or say what is."""
 
-DEFAULT_TOOL_DESCRIPTION: Final = """\
+WRITE_TODOS_TOOL_DESCRIPTION: Final = """\
 Write the to-do list of the task at hand. What you send replaces the whole list: repeat the items \
 that stay, leave out those that no longer matter, and send an empty list when a new task begins.
 
@@ -122,8 +122,8 @@ class TodoListMiddleware(AgentMiddleware[PlanningState, Any]):
     def __init__(
         self,
         *,
-        system_prompt: str = DEFAULT_SYSTEM_PROMPT,
-        tool_description: str = DEFAULT_TOOL_DESCRIPTION,
+        system_prompt: str = WRITE_TODOS_SYSTEM_PROMPT,
+        tool_description: str = WRITE_TODOS_TOOL_DESCRIPTION,
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from math import inf
 from typing import Annotated, Any, Literal, NotRequired, cast, get_args
 
@@ -229,6 +230,7 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
     """
 
     state_schema = ToolCallLimitState
+    kept_flows = ("around_model", "around_tool")
 
     ordering = Ordering(before=("ToolErrorMiddleware", "ToolRetryMiddleware"))
 
@@ -248,9 +250,6 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
             )
         if tool_name == "":
             raise ValueError("tool_name must not be empty. Leave it out for all tools.")
-        if not name and tool_name is not None:
-            # LangGraph reserves "|" and ":" in node names, and names of remote tools contain them.
-            name = f"ToolCallLimitMiddleware[{tool_name.replace('|', '_').replace(':', '_')}]"
         super().__init__(name=name)
         check_limits(thread_limit, run_limit)
         if thread_limit is not None and run_limit is not None and run_limit > thread_limit:
@@ -265,6 +264,14 @@ class ToolCallLimitMiddleware(AgentMiddleware[ToolCallLimitState, Any]):
         self.needs_checkpointer = thread_limit is not None
         self.run_limit = run_limit
         self.exit_behavior: ExitBehavior = exit_behavior
+
+    @cached_property
+    def name(self) -> str:
+        """The class, with the tool if there is one."""
+        if self.tool_name is None:
+            return type(self).__name__
+        # LangGraph reserves "|" and ":" in node names, and names of remote tools contain them.
+        return f"{type(self).__name__}[{self.tool_name.replace('|', '_').replace(':', '_')}]"
 
     @property
     def _limit(self) -> Limit:

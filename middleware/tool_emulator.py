@@ -93,6 +93,8 @@ class LLMToolEmulator(AgentMiddleware[AgentState[Any], Any]):
     SIZE = 256
     """How many messages with calls that have no result yet are remembered at a time."""
 
+    kept_flows = ("around_model",)
+
     ordering = Ordering(
         after=("HumanInTheLoopMiddleware", "ToolCallLimitMiddleware", "ToolRetryMiddleware"),
         sends_to_model=("tool_calls",),

@@ -41,15 +41,16 @@ from ._shared.messages import error_result, tool_names
 __all__ = ["ToolErrorMiddleware"]
 
 Result = ToolMessage | Command[Any]
-OnError = Callable[[Exception, ToolCallRequest], str | ToolMessage]
-AOnError = Callable[[Exception, ToolCallRequest], Awaitable[str | ToolMessage]]
+Answer = str | list[str | dict[str, Any]] | ToolMessage | None
+OnError = Callable[[Exception, ToolCallRequest], Answer]
+AOnError = Callable[[Exception, ToolCallRequest], Awaitable[Answer]]
 
 
 class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
     """Turns the exception of a tool into a result with status "error", which the model reads.
 
     Outside of a ToolRetryMiddleware it handles the last failure, also if that one's `on_failure` is
-    "continue". Without a handler, or if the handler raises that failure again, the report of the
+    "continue". Without a handler, or if the handler lets that failure propagate, the report of the
     retries is the result.
 
     Interrupts, handoffs, cancellation and KeyboardInterrupt propagate. So do this library's own
@@ -58,10 +59,11 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     Args:
         on_error: A function of the exception and the request that returns what the model reads: a
-            string, or a ToolMessage, which keeps its status and becomes the result of this call.
-            It may raise the exception again to let it propagate. In an asynchronous run it is
-            called in a thread. Default: the type and text of the exception, without a traceback,
-            and what the model can do; of a timeout, that the call may have run.
+            string, a list of content blocks, or a ToolMessage, which keeps its status and becomes
+            the result of this call. It returns None, or raises the exception again, to let it
+            propagate. In an asynchronous run it is called in a thread. Default: the type and text
+            of the exception, without a traceback, and what the model can do; of a timeout, that
+            the call may have run.
         aon_error: The same as a coroutine function, for asynchronous runs. If only `aon_error` is
             given, the agent can only run asynchronously.
         tools: The tools whose exceptions are handled, as names or BaseTool instances; None: all.
@@ -109,9 +111,14 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
             )
         self.tool_names = tool_names(tools)
         self.expected_tools = self.tool_names or ()
-        if on_error is None and aon_error is None:
-            on_error = _default_text
-        self._handler = _Handler(self.name, on_error, aon_error)
+        self.on_error = on_error
+        self.aon_error = aon_error
+
+    @property
+    def _handler(self) -> _Handler:
+        is_default = self.on_error is None and self.aon_error is None
+        on_error = _default_text if is_default else self.on_error
+        return _Handler(self.name, on_error, self.aon_error)
 
     def around_tool(self, request: ToolCallRequest) -> Flow[Result]:
         """Run the call, and turn what it raises into its result."""
@@ -145,10 +152,14 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
         """The result that the handler makes of an exception."""
         call = request.tool_call
         answer = yield Invoke(self._handler, (error, request))
+        if answer is None:
+            raise error
         if isinstance(answer, ToolMessage):
             fields = {"tool_call_id": call["id"], "name": answer.name or call["name"]}
             return answer.model_copy(update=fields)
-        return error_result(call, checked_text(self.name, "on_error", answer))
+        if not isinstance(answer, list):
+            answer = checked_text(self.name, "on_error", answer)
+        return error_result(call, answer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from families import OURS, THEIRS, shown
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -246,6 +247,19 @@ def alike(call: Run) -> Callable[..., dict[str, Any]]:
         return given
 
     return run
+
+
+@pytest.fixture
+def same(call: Run) -> Run:
+    """Run a scenario of `(family, call)` with both families, and compare what it returns."""
+    pytest.importorskip("langchain.agents", reason="the extra peer is not installed")
+
+    def both(scenario: Run) -> Any:
+        expected, given = (shown(scenario(family, call)) for family in (THEIRS, OURS))
+        assert given == expected
+        return given
+
+    return both
 
 
 @pytest.fixture(params=[LangGraphToolNode, ToolNode], ids=["langgraph", "ours"])

@@ -65,8 +65,7 @@ FORMS = {
     "langchain's middleware": (
         "from langchain.agents.middleware import AgentMiddleware, TracePolicy\n"
         "from langchain.agents.middleware.types import ModelRequest, PrivateStateAttr\n",
-        "from agent_factory.middleware import AgentMiddleware\n"
-        "from agent_factory import TracePolicy\n"
+        "from agent_factory.middleware import AgentMiddleware, TracePolicy\n"
         "from agent_factory.middleware import ModelRequest, PrivateStateAttr\n",
     ),
     "the auto mode of langchain 1.5": (
@@ -171,8 +170,8 @@ def test_names_too_many_for_a_line_stay_one_to_a_line() -> None:
         HumanInTheLoopMiddleware,
         ModelFallbackMiddleware,
         SummarizationMiddleware,
+        TracePolicy,
     )
-    from agent_factory import TracePolicy
     """
     assert moved(old) == dedent(new)
 

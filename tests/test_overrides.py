@@ -26,6 +26,7 @@ from agent_factory import (
 from agent_factory.errors import ArgumentError
 from agent_factory.middleware import (
     HumanInTheLoopMiddleware,
+    ModelCallLimitMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
 )
@@ -324,3 +325,43 @@ def test_a_subclass_of_a_built_in_uses_the_hook_that_it_overrides(
         agent = create_agent(ScriptedChatModel(["Hi"]), middleware=[member], ignore=IGNORED)
         call(agent, ASK)
     assert seen == [hook]
+
+
+class Guard(Logged):
+    kept_flows = ("around_model", "around_tool")
+
+
+class CallingSuper(Wrapping, Guard): ...
+
+
+class NotCallingSuper(Guard):
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        self.log.append("wrap")
+        return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        self.log.append("wrap")
+        return await handler(request)
+
+
+@pytest.mark.parametrize("kind", [CallingSuper, NotCallingSuper])
+def test_a_kept_flow_runs_once_outside_of_the_wraps_of_a_subclass(call: Any, kind: Any) -> None:
+    mine = kind()
+    agent = create_agent(ScriptedChatModel(["Hi"]), middleware=[mine])
+    call(agent, ASK)
+    assert mine.log == ["flow", "wrap", "end of flow"]
+    layers = [layer.method for layer in topology_of(agent).layers if layer.call == "model"]
+    assert layers == ["around_model", "wrap_model_call"]
+
+
+def test_a_hook_may_jump_where_the_one_it_overrides_may(call: Any) -> None:
+    class Limited(ModelCallLimitMiddleware):
+        def before_model(self, state: Any, runtime: Any) -> Any:
+            return super().before_model(state, runtime)
+
+        async def abefore_model(self, state: Any, runtime: Any) -> Any:
+            return await super().abefore_model(state, runtime)
+
+    limited: Any = Limited(run_limit=1)
+    agent = create_agent(ScriptedChatModel([ADD, "no"]), [add], middleware=[limited])
+    assert "used up" in last_text(call(agent, ASK))

@@ -63,6 +63,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
             plan leaves them out, because each node costs a step in every run. A class that
             sets it in `__init__` has `unused = ()` in its body: then a method that a subclass
             overrides is used all the same.
+        kept_flows: Names of flows that a wrap of a subclass does not replace: the flow runs outside
+            of the wrap. For a class that must not lose its layer, such as a limit.
 
     >>> class Greeter(AgentMiddleware):
     ...     def before_model(self, state, runtime):
@@ -81,6 +83,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     expected_tools: Collection[str] = ()
     needs_checkpointer: bool = False
     unused: Collection[str] = ()
+    kept_flows: Collection[str] = ()
 
     def __init__(self, *, name: str | None = None) -> None:
         if name:
@@ -128,6 +131,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         interrupt is an Exception. Re-raise `langgraph.errors.GraphBubbleUp`, or write a flow,
         into which control flow is never thrown.
         """
+        if self._has_wrap_inside("model"):
+            return handler(request)
         return run(self.around_model(request), handler)
 
     async def awrap_model_call(
@@ -136,6 +141,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         handler: Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT]]],
     ) -> ModelCallResult[ResponseT]:
         """`wrap_model_call` for async runs; await the handler."""
+        if self._has_wrap_inside("model"):
+            return await handler(request)
         return await arun(self.around_model(request), handler)
 
     def wrap_tool_call(
@@ -144,6 +151,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]],
     ) -> ToolMessage | Command[Any]:
         """Wrap each tool call; `request.tool` is None for a tool that is not registered."""
+        if self._has_wrap_inside("tool"):
+            return handler(request)
         return run(self.around_tool(request), handler)
 
     async def awrap_tool_call(
@@ -152,6 +161,8 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
         """`wrap_tool_call` for async runs; await the handler."""
+        if self._has_wrap_inside("tool"):
+            return await handler(request)
         return await arun(self.around_tool(request), handler)
 
     def around_model(self, request: ModelRequest[ContextT]) -> Flow[ModelCallResult[ResponseT]]:
@@ -165,6 +176,13 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     def around_tool(self, request: ToolCallRequest) -> Flow[ToolMessage | Command[Any]]:
         """Wrap each tool call; `message = yield request` calls the inner layer."""
         raise self._not_implemented("tool")
+
+    def _has_wrap_inside(self, call: str) -> bool:
+        """Whether the agent runs the flow outside of a wrap that a subclass defines."""
+        wraps = (f"wrap_{call}_call", f"awrap_{call}_call")
+        return f"around_{call}" in self.kept_flows and any(
+            getattr(type(self), name) is not getattr(AgentMiddleware, name) for name in wraps
+        )
 
     def _not_implemented(self, call: str) -> NotImplementedError:
         return NotImplementedError(

@@ -66,6 +66,11 @@ if TYPE_CHECKING:
     )
     """Function that can be a layer around tool calls: sync, async, or a flow."""
 
+    PromptFunction = (
+        Callable[[ModelRequest[Any]], str | SystemMessage]
+        | Callable[[ModelRequest[Any]], Awaitable[str | SystemMessage]]
+    )
+
 Function = Callable[..., Any]
 Tools = Sequence[Any] | None
 
@@ -293,19 +298,23 @@ wrap_tool_call = ToolLayerDecorator("wrap_tool_call", "Wrap each tool call in a 
 """Turn a function of `(request, handler)` into a middleware that wraps each tool call in it."""
 
 
-def dynamic_prompt(
-    func: Callable[[ModelRequest[Any]], str | SystemMessage]
-    | Callable[[ModelRequest[Any]], Awaitable[str | SystemMessage]],
-) -> AgentMiddleware[Any, Any]:
+@overload
+def dynamic_prompt(func: PromptFunction) -> AgentMiddleware[Any, Any]: ...
+@overload
+def dynamic_prompt(func: None = None) -> Callable[[PromptFunction], AgentMiddleware[Any, Any]]: ...
+def dynamic_prompt(func: Any = None) -> Any:
     """Turn a function that returns the system prompt for each model call into a middleware.
 
     Args:
-        func: `(request) -> str or SystemMessage`. A coroutine function serves async runs only.
+        func: `(request) -> str or SystemMessage`. A coroutine function serves async runs only. If
+            it is missing, a decorator is returned.
 
     >>> @dynamic_prompt
     ... def polite(request):
     ...     return f"Be polite. {len(request.messages)} messages so far."
     """
+    if func is None:
+        return dynamic_prompt
     _check_function("dynamic_prompt", func)
     name = _name_of(func)
     if inspect.iscoroutinefunction(func):

@@ -42,7 +42,8 @@ _ATTRIBUTES: dict[str, tuple[type[Any], ...]] = {
     "ordering": (Ordering,),
     "needs_checkpointer": (bool,),
 }
-_ATTRIBUTE_NAMES = (*_ATTRIBUTES, "state_schema", "expected_tools", "unused")
+_NAMES = ("expected_tools", "unused", "kept_flows")
+_ATTRIBUTE_NAMES = (*_ATTRIBUTES, "state_schema", *_NAMES)
 """Every attribute of a middleware that a build reads, except for its name."""
 
 _PREFIXES = ("before_", "after_", "wrap_", "around_")
@@ -73,7 +74,11 @@ def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
     for phase in Phase:
         func, afunc = _method(middleware, phase), _method(middleware, f"a{phase}")
         if (func or afunc) and not _is_unused(middleware, phase, f"a{phase}"):
-            jumps = frozenset(map(str, (*_declared_jumps(func), *_declared_jumps(afunc))))
+            declared = (
+                *_declared_jumps(middleware, phase),
+                *_declared_jumps(middleware, f"a{phase}"),
+            )
+            jumps = frozenset(map(str, declared))
             hook = Hook(middleware.name, phase, jumps)
             found.append(Bound(hook, middleware, func and inject(func), afunc and inject(afunc)))
     return found
@@ -83,7 +88,7 @@ def layers_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Layer]]:
     """Layers that a middleware defines, each in the form of the most derived class.
 
     Wraps of the base class drive the flow, so a class that overrides one of the two wraps of a
-    flow has both.
+    flow has both. A flow of `kept_flows` is a layer outside of such wraps.
     """
     found = []
     for call, wrap in _WRAP.items():
@@ -96,6 +101,11 @@ def layers_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Layer]]:
             assert flow is not None
             method, func, afunc = _FLOW[call], FlowLayer(flow, drive), FlowLayer(flow, adrive)
         elif flow:
+            if _FLOW[call] in middleware.kept_flows and _FLOW[call] not in middleware.unused:
+                outer = Layer(middleware.name, call, _FLOW[call])
+                found.append(
+                    Bound(outer, middleware, FlowLayer(flow, drive), FlowLayer(flow, adrive))
+                )
             func, afunc = getattr(middleware, wrap), getattr(middleware, f"a{wrap}")
         found.append(Bound(Layer(middleware.name, call, method), middleware, func, afunc))
     return found
@@ -169,10 +179,16 @@ def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
     return defaults and not any(_method(middleware, n) for n in _SLOTS) and not _misspelt(cls)
 
 
-def _declared_jumps(method: Callable[..., Any] | None) -> list[Any]:
-    declared = getattr(method, "__can_jump_to__", ())
-    # A string is one wrong value, not one for each letter.
-    return list(declared) if isinstance(declared, list | tuple | set | frozenset) else [declared]
+def _declared_jumps(middleware: AgentMiddleware[Any, Any], name: str) -> list[Any]:
+    """The jumps of a method, and of those that it overrides: it may return what they return."""
+    found: list[Any] = []
+    inherited = [base.__dict__.get(name) for base in type(middleware).__mro__[1:]]
+    for method in (_method(middleware, name), *inherited):
+        declared = getattr(method, "__can_jump_to__", ())
+        # A string is one wrong value, not one for each letter.
+        several = isinstance(declared, list | tuple | set | frozenset)
+        found += declared if several else [declared]
+    return found
 
 
 def validate_middleware(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
@@ -195,7 +211,7 @@ def validate_middleware(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecE
                 yield ArgumentError(subject, *wrong_mode, code="AF107")
             called = inject(method) if arguments == _HOOK_ARGUMENTS else method
             yield from _signature_errors(subject, arguments, called)
-            for jump in _declared_jumps(method):
+            for jump in _declared_jumps(middleware, name):
                 if jump not in JUMPS:
                     hint = f"A hook can jump to {', '.join(map(repr, JUMPS))}."
                     reason = f"declares a jump to {describe(jump)}."
@@ -211,7 +227,7 @@ def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
             reason = f"must be {expected}, got {describe(value)}."
             hint = f"Decorate `def {name}` with @property." if inspect.ismethod(value) else ""
             yield ArgumentError(f"{owner}.{name}", reason, hint)
-    for name in ("expected_tools", "unused"):
+    for name in _NAMES:
         value = getattr(middleware, name)
         if value != () and not is_strings(value):  # () is the default, in nearly every class
             reason = f"must be a tuple of strings, got {describe(value)}."

@@ -43,10 +43,7 @@ MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "langchain.agents": {ROOT: ("AgentState", AGENT.name)},
     "langchain.agents.factory": {ROOT: (AGENT.name,)},
     # Its modules offer what the package offers, and more; what has a counterpart has its name.
-    _LANGCHAIN_MIDDLEWARE: {
-        MIDDLEWARE: tuple(middleware.__all__),
-        ROOT: ("TracePolicy", "configure_trace_policy", "omit_payload"),
-    },
+    _LANGCHAIN_MIDDLEWARE: {MIDDLEWARE: tuple(middleware.__all__)},
     "langchain.agents.structured_output": {
         STRUCTURED: (
             "AutoStrategy",
@@ -55,6 +52,7 @@ MOVES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "ProviderStrategy",
             "ProviderStrategyBinding",
             "ResponseFormat",
+            "SchemaT",
             "StructuredOutputError",
             "StructuredOutputValidationError",
             "ToolStrategy",

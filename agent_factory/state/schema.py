@@ -137,8 +137,8 @@ def merge(
     schemas = Schemas(
         state=view("State", ()),
         hook=view("Hook", ENGINE_KEYS),
-        input=view("Input", {key for key, hint in marked if _is_hidden(hint, "input")}),
-        output=view("Output", {key for key, hint in marked if _is_hidden(hint, "output")}),
+        input=view("InputSchema", {key for key, hint in marked if _is_hidden(hint, "input")}),
+        output=view("OutputSchema", {key for key, hint in marked if _is_hidden(hint, "output")}),
     )
     return schemas, errors
 

@@ -16,6 +16,7 @@ from agent_factory.structured_output.strategies import (
     ProviderStrategy,
     ProviderStrategyBinding,
     ResponseFormat,
+    SchemaT,
     ToolStrategy,
     supports_provider_strategy,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "ProviderStrategy",
     "ProviderStrategyBinding",
     "ResponseFormat",
+    "SchemaT",
     "StructuredOutputError",
     "StructuredOutputValidationError",
     "ToolStrategy",

@@ -105,9 +105,11 @@ def tool_names(
     return frozenset(names)
 
 
-def error_result(call: Any, text: str, **fields: Any) -> ToolMessage:
+def error_result(call: Any, content: str | list[Any], **fields: Any) -> ToolMessage:
     """The result of a call that failed or did not run, for the model to read."""
-    return ToolMessage(text, tool_call_id=call["id"], name=call["name"], status="error", **fields)
+    return ToolMessage(
+        content, tool_call_id=call["id"], name=call["name"], status="error", **fields
+    )
 
 
 def last_user_message(messages: Sequence[AnyMessage]) -> int | None:

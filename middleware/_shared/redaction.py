@@ -109,60 +109,60 @@ _MAC = re.compile(
 _ESCAPED = re.compile(r"u[0-9A-Fa-f]{4}|[nrtbf]")
 
 
-def detect_email(text: str) -> list[PIIMatch]:
+def detect_email(content: str) -> list[PIIMatch]:
     r"""Find mail addresses, including internationalised ones.
 
     >>> [match["value"] for match in detect_email("Write to ada@example.com, please.")]
     ['ada@example.com']
     """
     spans = []
-    found = _EMAIL.search(text)
+    found = _EMAIL.search(content)
     while found:
-        start, end = _skip_escape(text, found.start()), found.end()
-        start += len(text[start:end]) - len(text[start:end].lstrip("'.*-_~+"))
+        start, end = _skip_escape(content, found.start()), found.end()
+        start += len(content[start:end]) - len(content[start:end].lstrip("'.*-_~+"))
         end -= len(found[0]) - len(found[0].rstrip("-_"))
-        if text[start] not in _AT:
+        if content[start] not in _AT:
             spans.append((start, end))
-        found = _NEXT_EMAIL.match(text, found.end()) or _EMAIL.search(text, found.end())
-    return _to_matches("email", text, spans)
+        found = _NEXT_EMAIL.match(content, found.end()) or _EMAIL.search(content, found.end())
+    return _to_matches("email", content, spans)
 
 
-def detect_url(text: str) -> list[PIIMatch]:
+def detect_url(content: str) -> list[PIIMatch]:
     """Find URLs with a scheme, and bare ones that begin with `www.`.
 
     >>> [match["value"] for match in detect_url("(see https://example.com/a?b=c, www.example.org)")]
     ['https://example.com/a?b=c', 'www.example.org']
     """
     # Pairs: where the URL begins, and where the part after its scheme begins.
-    plain = text.translate(_TO_ASCII)
+    plain = content.translate(_TO_ASCII)
     starts = [found.span() for found in _WWW.finditer(plain)]
-    for mark in _AFTER_SCHEME.finditer(text):
+    for mark in _AFTER_SCHEME.finditer(content):
         before = plain[max(0, mark.start() - 31) : mark.start()]
         if scheme := _SCHEME.search(before):
-            starts.append((_skip_escape(text, mark.start() - len(scheme[0])), mark.end()))
+            starts.append((_skip_escape(content, mark.start() - len(scheme[0])), mark.end()))
     spans, done = [], 0
     for start, address in sorted(starts):
-        if start >= done and (found := _ADDRESS.match(text, address)):
+        if start >= done and (found := _ADDRESS.match(content, address)):
             # Without the punctuation that ends the sentence; paired brackets belong to the URL.
             url, done = found[0], found.end()
             unclosed = {")": url.count("(") - url.count(")"), "]": url.count("[") - url.count("]")}
-            while done > address and (last := text[done - 1]) in ".,;:!?'*_)]":
+            while done > address and (last := content[done - 1]) in ".,;:!?'*_)]":
                 if unclosed.get(last, -1) >= 0:
                     break
                 if last in unclosed:
                     unclosed[last] += 1
                 done -= 1
             spans.append((start, done))
-    return _to_matches("url", text, spans)
+    return _to_matches("url", content, spans)
 
 
-def detect_ip(text: str) -> list[PIIMatch]:
+def detect_ip(content: str) -> list[PIIMatch]:
     """Find IPv4 and IPv6 addresses.
 
     >>> [match["value"] for match in detect_ip("192.168.0.7 and fe80::1, not 300.1.1.1")]
     ['192.168.0.7', 'fe80::1']
     """
-    plain = text.translate(_TO_ASCII)
+    plain = content.translate(_TO_ASCII)
     spans = [f.span() for f in _IPV4.finditer(plain) if _is_address(IPv4Address, f[0])]
     for found in _IPV6.finditer(plain):
         bare = found[0].rstrip(".")
@@ -171,9 +171,9 @@ def detect_ip(text: str) -> list[PIIMatch]:
         unambiguous = bare.count(":") > 2 or any(map(str.isdigit, bare))
         if bare.count(":") > 1 and unambiguous and _is_address(IPv6Address, bare):
             end = found.start() + len(bare)
-            zone = _ZONE.match(text, end)
+            zone = _ZONE.match(content, end)
             spans.append((found.start(), zone.end() if zone else end))
-    return _to_matches("ip", text, sorted(spans))
+    return _to_matches("ip", content, sorted(spans))
 
 
 def _is_address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> bool:
@@ -184,13 +184,13 @@ def _is_address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> bool:
     return True
 
 
-def detect_mac_address(text: str) -> list[PIIMatch]:
+def detect_mac_address(content: str) -> list[PIIMatch]:
     """Find MAC addresses of 48 or 64 bits, in pairs or in the groups of four that routers print.
 
     >>> [match["value"] for match in detect_mac_address("eth0 00:1a:2b:3c:4d:5e")]
     ['00:1a:2b:3c:4d:5e']
     """
-    return _to_matches("mac_address", text, (found.span() for found in _MAC.finditer(text)))
+    return _to_matches("mac_address", content, (found.span() for found in _MAC.finditer(content)))
 
 
 # Card and telephone numbers
@@ -218,7 +218,7 @@ _DATE = re.compile(r"(?<!\d)\d{1,2}/\d{1,2}/\d{2,4}(?!\d)")
 _FEWEST_DIGITS = 6
 
 
-def detect_credit_card(text: str) -> list[PIIMatch]:
+def detect_credit_card(content: str) -> list[PIIMatch]:
     """Find payment card numbers: 13 to 19 digits (ISO/IEC 7812) with a valid check digit.
 
     Those of Maestro may have 12. The digits may be in groups, separated by spaces of any width,
@@ -228,15 +228,15 @@ def detect_credit_card(text: str) -> list[PIIMatch]:
     ['4242 4242 4242 4242']
     """
     spans = []
-    runs = list(_CARD_RUN.finditer(text))
-    if "\t" in text or not text.isascii():
+    runs = list(_CARD_RUN.finditer(content))
+    if "\t" in content or not content.isascii():
         # In addition, so that a number next to a tab is not hidden by what is behind the tab.
-        runs += _ODD_CARD_RUN.finditer(text)
+        runs += _ODD_CARD_RUN.finditer(content)
     for run in runs:
         if run.end() - run.start() < _CARD_SIZES.start:
             continue
-        groups = list(_DIGITS.finditer(text, *run.span()))
-        if text[run.end() : run.end() + 1].isalpha():
+        groups = list(_DIGITS.finditer(content, *run.span()))
+        if content[run.end() : run.end() + 1].isalpha():
             groups.pop()  # it is the beginning of a word
         index = 0
         while index < len(groups):
@@ -245,7 +245,7 @@ def detect_credit_card(text: str) -> list[PIIMatch]:
             if count:
                 spans.append((groups[index].start(), groups[index + count - 1].end()))
             index += count or 1
-    return _to_matches("credit_card", text, sorted(spans))
+    return _to_matches("credit_card", content, sorted(spans))
 
 
 def _count_card_groups(groups: Sequence[re.Match[str]]) -> int:
@@ -271,14 +271,14 @@ def _is_card(digits: str) -> bool:
     return digits[0] != "0" and sum(map(int, doubled + digits[-1::-2])) % 10 == 0
 
 
-def detect_phone(text: str, region: str | None = "US") -> list[PIIMatch]:
+def detect_phone(content: str, region: str | None = "US") -> list[PIIMatch]:
     """Find telephone numbers that exist in a numbering plan.
 
     Numbers with a country code are found everywhere. Those without are read as numbers of
     `region`; for another country pass `detector=functools.partial(detect_phone, region="DE")`.
 
     Args:
-        text: The text to search.
+        content: The text to search.
         region: A country as in ISO 3166, or None to find only numbers with a country code.
 
     Raises:
@@ -292,24 +292,26 @@ def detect_phone(text: str, region: str | None = "US") -> list[PIIMatch]:
     if region is not None and region not in phonenumbers.SUPPORTED_REGIONS:
         raise ValueError(f"region must be a country code such as 'US' or 'DE', got {region!r}.")
     runs = []
-    for run in _PHONE_RUN.finditer(text):
+    for run in _PHONE_RUN.finditer(content):
         start = run.start()
         # A date is not a number, and must not hide one next to it.
-        for date in _DATE.finditer(text, *run.span()):
+        for date in _DATE.finditer(content, *run.span()):
             runs.append((start, date.start()))
             start = date.end()
         runs.append((start, run.end()))
     spans = []
     for start, end in runs:
-        if sum(map(str.isdigit, text[start:end])) < _FEWEST_DIGITS:
+        if sum(map(str.isdigit, content[start:end])) < _FEWEST_DIGITS:
             continue
         # The surrounding characters distinguish a number from an amount, a time or part of a word.
         before, after = max(0, start - 1), end + 3
-        for found in phonenumbers.PhoneNumberMatcher(text[before:after], region, max_tries=maxsize):
+        for found in phonenumbers.PhoneNumberMatcher(
+            content[before:after], region, max_tries=maxsize
+        ):
             # "(+1 650 253 0000)" is found without its closing bracket: leave out the opening one.
             whole = ")" in found.raw_string or not found.raw_string.startswith("(")
             spans.append((before + found.start + (not whole), before + found.end))
-    return _to_matches("phone", text, spans)
+    return _to_matches("phone", content, spans)
 
 
 # Names
@@ -319,7 +321,7 @@ _PAGE = re.compile(r"(?s).{1,100000}(?:\s|\Z)|.{1,100000}")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def detect_name(text: str, analyzer: Any = None) -> list[PIIMatch]:
+def detect_name(content: str, analyzer: Any = None) -> list[PIIMatch]:
     """Find names of people with presidio.
 
     Presidio needs a language model of spaCy, which you choose and install; nothing is downloaded.
@@ -328,7 +330,7 @@ def detect_name(text: str, analyzer: Any = None) -> list[PIIMatch]:
     `detector=functools.partial(detect_name, analyzer=my_engine)`.
 
     Args:
-        text: The text to search.
+        content: The text to search.
         analyzer: A `presidio_analyzer.AnalyzerEngine`; its first language is used.
 
     Raises:
@@ -337,10 +339,10 @@ def detect_name(text: str, analyzer: Any = None) -> list[PIIMatch]:
     engine = _default_analyzer() if analyzer is None else analyzer
     language = engine.supported_languages[0]
     spans: list[Span] = []
-    for page in _PAGE.finditer(_SURROGATES.sub("\ufffd", text)):
+    for page in _PAGE.finditer(_SURROGATES.sub("\ufffd", content)):
         found = engine.analyze(text=page[0], language=language, entities=["PERSON"])
         spans += sorted((page.start() + name.start, page.start() + name.end) for name in found)
-    return _to_matches("name", text, spans)
+    return _to_matches("name", content, spans)
 
 
 @lru_cache(maxsize=1)

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any, Final, Literal, TypeVar
 from warnings import warn
 
+from langchain_core.exceptions import ContextOverflowError
 from langgraph.prebuilt.tool_node import ToolInvocationError
 from tenacity import RetryCallState, Retrying, wait_exponential, wait_random_exponential
 
@@ -32,10 +33,10 @@ RetryOn = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], 
 OnFailure = Literal["continue", "error"] | Callable[[Exception], str]
 """What the last failed attempt leads to: a standard text, the exception, or the caller's text."""
 
-NOT_TRANSIENT: Final = (AgentFactoryError, ToolInvocationError)
+NOT_TRANSIENT: Final = (AgentFactoryError, ContextOverflowError, ToolInvocationError)
 """Errors that the same call would raise again: an unknown tool, a limit that is used up, arguments
-that do not fit. A base class such as Exception does not cover them; naming their class, or a
-predicate, does."""
+that do not fit, a conversation that is too long. A base class such as Exception does not cover
+them; naming their class, or a predicate, does."""
 
 _DEPRECATED: Final[Mapping[Any, Literal["continue", "error"]]] = {
     "raise": "error",

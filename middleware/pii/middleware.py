@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import cached_property
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Annotated, Any, Literal, NotRequired
@@ -86,6 +87,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     """
 
     state_schema = PIIState
+    kept_flows = ("around_model", "around_tool")
     unused: Collection[str] = ()
 
     def __init__(
@@ -102,7 +104,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         name: str | None = None,
     ) -> None:
         self.rule = RedactionRule(pii_type, strategy, detector, hash_key)
-        super().__init__(name=name or f"PIIMiddleware[{pii_type}]")
+        super().__init__(name=name)
         places = (apply_to_input, apply_to_output, apply_to_tool_results, apply_to_tool_calls)
         if not any(places):
             raise ValueError(
@@ -129,6 +131,11 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         self._results = Guard(self.rule, text=True)
         self._models: OrderedDict[Any, tuple[Any, Any]] = OrderedDict()
 
+    @cached_property
+    def name(self) -> str:
+        """The class, with the kind of data."""
+        return f"{type(self).__name__}[{self.pii_type}]"
+
     @property
     def pii_type(self) -> str:
         """The kind of data it looks for."""
@@ -138,6 +145,10 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     def strategy(self) -> Strategy:
         """What it does with the data."""
         return self.rule.strategy
+
+    def detector(self, content: str) -> list[PIIMatch]:
+        """Return the matches in a text, in order and without overlap."""
+        return self.rule.find(content)
 
     def before_agent(self, state: PIIState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Redact the user's messages, and results of tools in the input, before any later hook."""

@@ -110,9 +110,10 @@ def test_attempts_waits_and_outcome_follow_from_the_parameters(
         assert outcome is line.raised[attempts - 1]
         assert f"after {attempts} attempt" in outcome.__notes__[0]
     else:
-        assert isinstance(outcome, AIMessage)
+        (message,) = outcome.result
+        assert isinstance(message, AIMessage)
         said = f"failed after {attempts} attempt" if on_failure == "continue" else "sorry: "
-        assert said in outcome.text
+        assert said in message.text
     assert_waits(settings, waits)
 
 
@@ -306,9 +307,9 @@ def test_the_headers_may_be_those_of_the_exception_or_a_plain_dict() -> None:
 
 
 def test_a_server_that_asks_for_a_longer_wait_than_allowed_is_not_asked_again() -> None:
-    message, waits = waits_after(Busy({"retry-after": "120"}))
+    response, waits = waits_after(Busy({"retry-after": "120"}))
     assert waits == []
-    assert message.text.startswith(
+    assert response.result[0].text.startswith(
         "The model call failed after 1 attempt with Busy: busy\n"
         "The server asks to wait 120 seconds, and max_delay is 60."
     )

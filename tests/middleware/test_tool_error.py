@@ -115,20 +115,27 @@ def test_a_coroutine_alone_serves_async_runs() -> None:
     assert tool_results(asyncio.run(only.ainvoke(GO))) == [("later: rain", "error")]
 
 
-def test_a_handler_may_let_an_error_pass(call: Any) -> None:
-    def choosy(error: Exception, request: Any) -> str:
-        if isinstance(error, ValueError):
-            raise error
-        return "never"
+def raising(error: Exception, request: Any) -> str:
+    raise error
 
+
+@pytest.mark.parametrize("handler", [raising, lambda error, request: None], ids=["raise", "None"])
+def test_a_handler_may_let_an_error_pass(call: Any, handler: Any) -> None:
     with pytest.raises(ValueError, match="rain"):
-        call(agent(ToolErrorMiddleware(choosy)), GO)
+        call(agent(ToolErrorMiddleware(handler)), GO)
 
 
-def test_an_on_error_that_returns_neither_text_nor_message_is_reported(call: Any) -> None:
-    nothing: Any = lambda error, request: None  # noqa: E731
-    with pytest.raises(TurnError, match="Mine on_error: must return a str, got NoneType") as caught:
-        call(agent(ToolErrorMiddleware(nothing, name="Mine")), GO)
+def test_content_blocks_of_a_handler_are_the_result(call: Any) -> None:
+    blocks: Any = [{"type": "text", "text": "No."}]
+    done = call(agent(ToolErrorMiddleware(lambda error, request: blocks)), GO)
+    assert done["messages"][2].content == blocks
+    assert done["messages"][2].status == "error"
+
+
+def test_an_on_error_that_returns_something_else_is_reported(call: Any) -> None:
+    number: Any = lambda error, request: 1  # noqa: E731
+    with pytest.raises(TurnError, match="Mine on_error: must return a str, got int") as caught:
+        call(agent(ToolErrorMiddleware(number, name="Mine")), GO)
     assert isinstance(caught.value.__context__, ValueError)
 
 
