@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 
 from agent_factory import AgentMiddleware, create_agent
 from agent_factory.errors import BadReturn
@@ -131,6 +133,9 @@ def test_other_errors_get_no_note(call: Any) -> None:
     assert "context=" not in "".join(getattr(caught.value, "__notes__", []))
 
 
+def look(self: Any, state: Any, runtime: Any) -> None: ...
+
+
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_tool_without_a_sync_function_is_named(fused: bool) -> None:
     @tool("add")
@@ -139,7 +144,44 @@ def test_a_tool_without_a_sync_function_is_named(fused: bool) -> None:
         return a + b
 
     with pytest.raises(NotImplementedError) as caught:
-        run({}, lambda agent, given: agent.invoke(given), tools=[later], fused=fused)
+        run({"before_model": look}, lambda a, given: a.invoke(given), tools=[later], fused=fused)
     notes = "".join(caught.value.__notes__)
     assert "'add'" in notes
     assert "ainvoke" in notes
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("config", "kind"), [(None, ValueError), ({"configurable": {"user": "1"}}, KeyError)]
+)
+def test_a_missing_thread_id_gets_a_note(
+    call: Any, collect: Any, config: Any, kind: Any, streamed: bool, fused: bool
+) -> None:
+    agent = create_agent(ScriptedChatModel(["Hi"]), checkpointer=InMemorySaver(), fused=fused)
+    with pytest.raises(kind, match="thread_id") as caught:
+        (collect if streamed else call)(agent, GO, config)
+    (note,) = caught.value.__notes__
+    assert note == (
+        "The agent has a checkpointer, so each run needs the name of its thread. Write "
+        'agent.invoke(..., {"configurable": {"thread_id": "1"}}).'
+    )
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_thread_id_may_come_from_where_langgraph_takes_it(call: Any, fused: bool) -> None:
+    model = ScriptedChatModel(["Hi"] * 5)
+    agent: Any = create_agent(model, checkpointer=InMemorySaver(), fused=fused)
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    assert call(agent, GO, thread)
+    assert call(agent, GO, {"thread_id": "1"})
+    assert call(agent.with_config(thread), GO)
+
+    def parent(**options: Any) -> Any:
+        graph: Any = StateGraph(MessagesState)
+        graph.add_node("agent", agent)
+        graph.add_edge(START, "agent")
+        return graph.compile(**options)
+
+    assert call(parent(checkpointer=InMemorySaver()), GO, thread)
+    assert call(parent(), GO)  # the agent runs without a thread there
