@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from agent_factory import AgentMiddleware, create_agent
-from agent_factory.errors import BadReturn
+from agent_factory.errors import ArgumentError, BadReturn
 from agent_factory.testing import ScriptedChatModel
 from samples import add
 
@@ -185,3 +187,24 @@ def test_a_thread_id_may_come_from_where_langgraph_takes_it(call: Any, fused: bo
 
     assert call(parent(checkpointer=InMemorySaver()), GO, thread)
     assert call(parent(), GO)  # the agent runs without a thread there
+
+
+@pytest.mark.parametrize("service", ["checkpointer", "store"])
+@pytest.mark.parametrize(
+    ("made", "write"),
+    [
+        (SqliteSaver.from_conn_string("x"), "with SqliteSaver.from_conn_string(...) as {}:"),
+        (
+            AsyncSqliteSaver.from_conn_string("x"),
+            "async with AsyncSqliteSaver.from_conn_string(...) as {}:",
+        ),
+        (closing(SqliteSaver), "with ... as {}:"),
+    ],
+)
+def test_a_service_that_has_to_be_entered_is_explained(
+    service: str, made: Any, write: str
+) -> None:
+    with pytest.raises(ArgumentError, match="got a context manager") as caught:
+        create_agent(ScriptedChatModel([]), **{service: made})
+    assert caught.value.subject == service
+    assert caught.value.hint == f"Write `{write.format(service)}`, and build the agent inside."
