@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,16 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from agent_factory import AgentMiddleware, create_agent
+from agent_factory import (
+    AgentMiddleware,
+    after_agent,
+    before_model,
+    create_agent,
+    dynamic_prompt,
+    hook_config,
+    wrap_model_call,
+    wrap_tool_call,
+)
 from agent_factory.errors import ArgumentError, BadReturn
 from agent_factory.testing import ScriptedChatModel
 from samples import add
@@ -198,7 +207,7 @@ def test_a_thread_id_may_come_from_where_langgraph_takes_it(call: Any, fused: bo
             AsyncSqliteSaver.from_conn_string("x"),
             "async with AsyncSqliteSaver.from_conn_string(...) as {}:",
         ),
-        (closing(SqliteSaver), "with ... as {}:"),
+        (nullcontext(), "with ... as {}:"),
     ],
 )
 def test_a_service_that_has_to_be_entered_is_explained(
@@ -208,3 +217,26 @@ def test_a_service_that_has_to_be_entered_is_explained(
         create_agent(ScriptedChatModel([]), **{service: made})
     assert caught.value.subject == service
     assert caught.value.hint == f"Write `{write.format(service)}`, and build the agent inside."
+
+
+@pytest.mark.parametrize(
+    ("decorator", "given", "write"),
+    [
+        (before_model, "end", "@before_model(can_jump_to=['end'])"),
+        (after_agent, ["model", "end"], "@after_agent(can_jump_to=['model', 'end'])"),
+        (hook_config, "end", "@hook_config(can_jump_to=['end'])"),
+        (hook_config, ("end",), "@hook_config(can_jump_to=['end'])"),
+        (hook_config, look, "@hook_config(can_jump_to=['end'])"),
+        (before_model, "guard", "@before_model(name='guard')"),
+        (wrap_model_call, "end", "@wrap_model_call(name='end')"),
+        (wrap_tool_call, ["end"], "@wrap_tool_call` above a `def"),
+        (dynamic_prompt, "end", "@dynamic_prompt` above a `def"),
+    ],
+)
+def test_an_option_given_without_its_name_is_explained(
+    decorator: Any, given: Any, write: str
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        decorator(given)
+    assert caught.value.hint == f"Write `{write}`."
+    assert isinstance(caught.value, TypeError)
