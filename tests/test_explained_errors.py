@@ -37,7 +37,8 @@ def run(methods: dict[str, Any], call: Any, **options: Any) -> Any:
     middleware = type("Slip", (AgentMiddleware,), methods)()
     tools = options.pop("tools", [add])
     model = ScriptedChatModel([CALL, "Done"])
-    return call(create_agent(model, tools, middleware=[middleware], **options), GO)
+    stack = [middleware] if methods else []
+    return call(create_agent(model, tools, middleware=stack, **options), GO)
 
 
 def start(agent: Any, given: Any) -> Any:

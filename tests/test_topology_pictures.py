@@ -408,7 +408,7 @@ def test_boxes_stay_apart_and_inside() -> None:
 )
 def test_no_arrow_crosses_the_title_of_a_group(stack: Any, tools: Any) -> None:
     pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
-    figure = figure_of(plan_agent(tools, middleware=stack))
+    figure = figure_of(plan_agent(tools=tools, middleware=stack))
     layout = lay_out(figure)
     crossed = crossed_titles(figure, layout)
     for group, (left, top, right, bottom) in zip(figure.groups, layout.groups, strict=True):
@@ -424,7 +424,7 @@ def test_no_arrow_crosses_the_title_of_a_group(stack: Any, tools: Any) -> None:
 def test_the_arrow_to_the_tools_and_the_one_back_do_not_wind_around_each_other() -> None:
     """The tools stand below the model, and the arrow to them is about as long as the way."""
     pytest.importorskip("pygraphviz", reason="the extra draw is not installed")
-    figure = figure_of(plan_agent([find]))
+    figure = figure_of(plan_agent(tools=[find]))
     layout = lay_out(figure)
     calls = next(arrow for arrow in figure.arrows if arrow.edge.name == "model -> tools")
     points = [*layout.routes[calls.key].points, layout.routes[calls.key].tip]

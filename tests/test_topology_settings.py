@@ -30,7 +30,7 @@ class Configured(AgentMiddleware):
 
 
 def limited(calls: int, **options: Any) -> Any:
-    return plan_agent([find], middleware=[ToolCallLimitMiddleware(run_limit=calls)], **options)
+    return plan_agent(tools=[find], middleware=[ToolCallLimitMiddleware(run_limit=calls)], **options)
 
 
 def shown(value: Any) -> str:
@@ -67,7 +67,7 @@ def test_a_changed_setting_is_one_change_if_both_plans_hold_settings() -> None:
 def test_settings_of_an_added_middleware_are_no_changes_of_their_own() -> None:
     one: list[Any] = [ToolCallLimitMiddleware(run_limit=3)]
     two = [*one, Configured(1)]
-    old, new = (plan_agent([find], middleware=stack, settings=True) for stack in (one, two))
+    old, new = (plan_agent(tools=[find], middleware=stack, settings=True) for stack in (one, two))
     assert not [change for change in old.diff(new).changes if change.part == "setting"]
 
 

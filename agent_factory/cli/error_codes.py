@@ -50,6 +50,8 @@ AF313 agent_factory.errors.StructuredOutputValidationError
     As AF311; `.source` is the validation error.
 AF314 agent_factory.errors.MissingStructuredOutputError
     As AF311; ask for a structured answer in the system prompt.
+AF315 agent_factory.errors.EndlessLoop
+    Let the hook jump only if something changed, or add a message that says what to do.
 AF320 agent_factory.prebuilt.validation_node.NothingToValidate
     Put the node right after the model.
 AF321 agent_factory.prebuilt.react_errors.ReactHistoryError

@@ -241,8 +241,11 @@ def test_schemas_of_both_families_that_disagree_are_refused() -> None:
     class Other(ours.AgentState):
         plain: NotRequired[str]
 
+    class Ours(ours.AgentMiddleware):
+        state_schema = Other
+
     with pytest.raises(SpecError, match=r"^\[AF115\] .*'plain'"):
-        agent_of(Marking(), steps=[], state_schema=Other)
+        agent_of(Marking(), Ours(), steps=[])
 
 
 def test_a_key_of_the_engine_is_refused_in_their_schema_too() -> None:
