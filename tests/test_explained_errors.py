@@ -211,9 +211,7 @@ def test_a_thread_id_may_come_from_where_langgraph_takes_it(call: Any, fused: bo
         (nullcontext(), "with ... as {}:"),
     ],
 )
-def test_a_service_that_has_to_be_entered_is_explained(
-    service: str, made: Any, write: str
-) -> None:
+def test_a_service_that_has_to_be_entered_is_explained(service: str, made: Any, write: str) -> None:
     with pytest.raises(ArgumentError, match="got a context manager") as caught:
         create_agent(ScriptedChatModel([]), **{service: made})
     assert caught.value.subject == service

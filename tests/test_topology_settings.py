@@ -30,7 +30,9 @@ class Configured(AgentMiddleware):
 
 
 def limited(calls: int, **options: Any) -> Any:
-    return plan_agent(tools=[find], middleware=[ToolCallLimitMiddleware(run_limit=calls)], **options)
+    return plan_agent(
+        tools=[find], middleware=[ToolCallLimitMiddleware(run_limit=calls)], **options
+    )
 
 
 def shown(value: Any) -> str:

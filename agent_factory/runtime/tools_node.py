@@ -108,6 +108,7 @@ class ToolsNode(Runnable[Any, Any]):
             list(tools.values()),
             errors,
             *(None if self._unsupported[a] else partial(compose, a) for a in (False, True)),
+            has_layers=bool(layers),
         )
 
     @property
@@ -149,10 +150,11 @@ class ToolsNode(Runnable[Any, Any]):
         for call in input:
             if call.get("type") == INVALID_CALL:
                 refused.append(self._refused(call))
-            else:  # without the keys that the agent added for this node
-                calls.append(
-                    ToolCall(name=call["name"], args=call["args"], id=call["id"], type="tool_call")
-                )
+            else:
+                # Without the keys that the agent added for this node. The arguments are copied,
+                # because a layer may change them, and a message of the thread holds them.
+                args, id = {**call["args"]}, call["id"]
+                calls.append(ToolCall(name=call["name"], args=args, id=id, type="tool_call"))
         if self._stateless.issuperset(call["name"] for call in calls):
             state = {}
         if state is None or not calls:

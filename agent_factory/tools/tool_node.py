@@ -44,7 +44,7 @@ from agent_factory.errors import (
 )
 from agent_factory.hooks.flows import is_awaitable, is_signal
 from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for, invocation_error
-from agent_factory.tools.injection import injection_of
+from agent_factory.tools.injection import CONTAINERS, injection_of
 from agent_factory.tools.registry import ToolLike, sort_tools
 from agent_factory.upstream import read_channels
 
@@ -177,6 +177,7 @@ class ToolNode(LangGraphToolNode):
         self.func, self.afunc = self._run, self._arun
         self._injections = {name: injection_of(tool) for name, tool in self.tools_by_name.items()}
         self._key = messages_key
+        self._has_layers = False
         self._errors = handler_for(handle_tool_errors)
         self._call: Execute = self._execute
         self._acall: Execute = self._aexecute
@@ -216,11 +217,12 @@ class ToolNode(LangGraphToolNode):
         """Return a request for each call of an input, and whether it is a list of messages."""
         calls, state, as_list = self._read(input, config)
         tools = list(self.tools_by_name.values())
+        own = _own_containers if self._has_layers else dict.copy
         requests = []
         for call, own_config in zip(calls, get_config_list(config, len(calls)), strict=True):
             tool_runtime = ToolRuntime(
-                # Parallel layers must not share the dict, which they may change.
-                state=state if len(calls) == 1 or type(state) is not dict else state.copy(),
+                # Parallel layers must not share what they may change in place.
+                state=own(state) if type(state) is dict else state,
                 tool_call_id=call["id"],
                 config=own_config,
                 context=runtime.context,
@@ -346,6 +348,13 @@ class ToolNode(LangGraphToolNode):
                 response = await tool.ainvoke(execution.call, request.runtime.config)
                 execution.result = execution.checked(response)
         return execution.result
+
+
+def _own_containers(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a state, in which each dict, list and set of the state is a copy too."""
+    return {
+        key: value.copy() if type(value) in CONTAINERS else value for key, value in state.items()
+    }
 
 
 def _error_message(call: ToolCall, text: str) -> ToolMessage:
@@ -490,6 +499,7 @@ def layered_tool_node(
     handle_tool_errors: Any,
     compose: Compose | None,
     acompose: Compose | None,
+    has_layers: bool,
 ) -> ToolNode:
     """Return a node with layers that are composed once, around its own execution of a tool.
 
@@ -497,6 +507,7 @@ def layered_tool_node(
     again for each call. None leaves the tools without layers.
     """
     node = ToolNode(tools, handle_tool_errors=handle_tool_errors)
+    node._has_layers = has_layers
     if compose is not None:
         node._call = compose(node._execute)
     if acompose is not None:
