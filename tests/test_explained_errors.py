@@ -14,6 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolRuntime
 
 from agent_factory import (
     AgentMiddleware,
@@ -25,9 +26,10 @@ from agent_factory import (
     wrap_model_call,
     wrap_tool_call,
 )
-from agent_factory.errors import ArgumentError, BadReturn
+from agent_factory.errors import ArgumentError, BadReturn, PathNotSupported
+from agent_factory.middleware import ToolErrorMiddleware, ToolRetryMiddleware
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import add, tool_results
 
 GO: Any = {"messages": "Go"}
 CALL = [{"name": "add", "args": {"a": 1, "b": 2}}]
@@ -107,11 +109,28 @@ def test_a_hook_that_returns_a_coroutine_is_told_to_await() -> None:
     assert "`await`" in caught.value.hint
 
 
+@tool("add")
+async def tool_reads_coroutine(a: int, b: int) -> Any:
+    """Add."""
+    DROPPED.append(asyncio.sleep(0))
+    return DROPPED[-1].result
+
+
 @pytest.mark.usefixtures("dropped")
-def test_reading_from_a_coroutine_gets_a_note() -> None:
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(
+    "methods",
+    [
+        {"awrap_model_call": reads_coroutine},
+        {"awrap_tool_call": reads_coroutine},
+        {"tools": [tool_reads_coroutine]},
+    ],
+)
+def test_reading_from_a_coroutine_gets_a_note(methods: Any, fused: bool) -> None:
     with pytest.raises(AttributeError) as caught:
-        run({"awrap_model_call": reads_coroutine}, start)
-    assert "await handler(request)" in "".join(caught.value.__notes__)
+        run(methods, start, fused=fused, tools=[] if "tools" in methods else [add])
+    (note,) = (n for n in caught.value.__notes__ if "await" in n)
+    assert "await handler(request)" in note
 
 
 @dataclass
@@ -123,15 +142,35 @@ def flow_reads(self: Any, request: Any) -> Any:
     return (yield request.override(system_prompt=request.runtime.context.user_id))
 
 
+def tool_flow_reads(self: Any, request: Any) -> Any:
+    assert request.runtime.context.user_id
+    return (yield request)
+
+
+@tool("add")
+def tool_reads(a: int, b: int, runtime: ToolRuntime[Any, Any]) -> str:
+    """Add."""
+    return str(runtime.context.user_id)
+
+
 def hook_reads(self: Any, state: Any, runtime: Any) -> Any:
     return {"messages": [runtime.context.user_id]}
 
 
 @pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("methods", [{"before_model": hook_reads}, {"around_model": flow_reads}])
+@pytest.mark.parametrize(
+    "methods",
+    [
+        {"before_model": hook_reads},
+        {"around_model": flow_reads},
+        {"around_tool": tool_flow_reads},
+        {"tools": [tool_reads]},
+    ],
+)
 def test_a_missing_context_gets_a_note(call: Any, methods: Any, fused: bool) -> None:
+    tools = [] if "tools" in methods else [add]
     with pytest.raises(AttributeError) as caught:
-        run(methods, call, context_schema=User, fused=fused)
+        run(methods, call, context_schema=User, fused=fused, tools=tools)
     (note,) = (n for n in caught.value.__notes__ if "context=" in n)
     assert note == "This run has no context. Pass one: agent.invoke(..., context=User(...))."
 
@@ -149,17 +188,36 @@ def look(self: Any, state: Any, runtime: Any) -> None: ...
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_a_tool_without_a_sync_function_is_named(fused: bool) -> None:
+@pytest.mark.parametrize("handled", [True, False, "failed", (NotImplementedError,)])
+@pytest.mark.parametrize("catcher", [None, ToolErrorMiddleware(), ToolRetryMiddleware()])
+@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+def test_a_tool_without_a_sync_function_is_named(fused: bool, handled: Any, catcher: Any) -> None:
+    """The model could not do anything about it."""
+
     @tool("add")
     async def later(a: int, b: int) -> int:
         """Add."""
         return a + b
 
-    with pytest.raises(NotImplementedError) as caught:
-        run({"before_model": look}, lambda a, given: a.invoke(given), tools=[later], fused=fused)
-    notes = "".join(caught.value.__notes__)
-    assert "'add'" in notes
-    assert "ainvoke" in notes
+    model = ScriptedChatModel([CALL] * 3)
+    options: Any = {"fused": fused, "handle_tool_errors": handled}
+    agent = create_agent(model, [later], middleware=[catcher] if catcher else [], **options)
+    with pytest.raises(PathNotSupported) as caught:
+        agent.invoke(GO)
+    assert caught.value.subject == "add"
+    assert "ainvoke" in caught.value.hint
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_an_async_tool_may_raise_what_a_missing_function_raises(fused: bool) -> None:
+    @tool("add")
+    async def later(a: int, b: int) -> int:
+        """Add."""
+        raise NotImplementedError("one day")
+
+    model = ScriptedChatModel([CALL, "Done"])
+    agent = create_agent(model, [later], handle_tool_errors=True, fused=fused)
+    assert "one day" in tool_results(start(agent, GO))[0][0]
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -239,3 +297,18 @@ def test_an_option_given_without_its_name_is_explained(
         decorator(given)
     assert caught.value.hint == f"Write `{write}`."
     assert isinstance(caught.value, TypeError)
+
+
+def test_an_error_of_an_agent_in_a_tool_gets_a_note_once(call: Any) -> None:
+    model = ScriptedChatModel(["Hi"])
+    slip = type("Slip", (AgentMiddleware,), {"before_model": hook_reads})()
+    inner: Any = create_agent(model, middleware=[slip], context_schema=User)
+
+    @tool("add")
+    def ask(a: int, b: int) -> str:
+        """Add."""
+        return str(inner.invoke(GO))
+
+    with pytest.raises(AttributeError) as caught:
+        run({"before_model": look}, call, tools=[ask], context_schema=User)
+    assert len([n for n in caught.value.__notes__ if "context=" in n]) == 1

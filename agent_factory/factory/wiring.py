@@ -84,7 +84,8 @@ def wire(
     tools = None
     if TOOLS in plan.nodes:
         around = None if fusion is None else capture_results
-        tools = ToolsNode(spec, keys, recorder, around, _tool_state_keys(spec, graph, keys))
+        seen = _tool_state_keys(spec, graph, keys)
+        tools = ToolsNode(spec, keys, recorder, around, seen, context_schema)
         nodes[TOOLS] = tools if fusion is None else BatchedToolsNode(tools)
     # The steps of a fused run add the state to calls themselves.
     state_keys = None if tools is None or fused else tools.state_keys

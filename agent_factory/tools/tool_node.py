@@ -21,7 +21,7 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list, get_executor_for_config
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool, Tool
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.prebuilt import ToolRuntime
@@ -329,7 +329,10 @@ class ToolNode(LangGraphToolNode):
         return self._reply(request.tool_call, error)
 
     def _reply(self, call: ToolCall, error: Exception) -> ToolMessage | None:
-        if is_signal(error) or not isinstance(error, self._errors.kinds):
+        # The model cannot choose between a sync and an async run.
+        if isinstance(error, PathNotSupported) or is_signal(error):
+            return None
+        if not isinstance(error, self._errors.kinds):
             return None
         return _error_message(call, self._errors.respond(error))
 
@@ -338,6 +341,12 @@ class ToolNode(LangGraphToolNode):
     def _execute(self, request: ToolCallRequest) -> Any:
         with _Execution(self, request) as execution:
             if (tool := execution.prepare()) is not None:
+                if isinstance(tool, StructuredTool | Tool) and tool.func is None:
+                    raise PathNotSupported(
+                        tool.name,
+                        "does not support sync invocation, as it has only a coroutine function.",
+                        "Run the agent with ainvoke or astream, or give it a sync function.",
+                    )
                 response = tool.invoke(execution.call, request.runtime.config)
                 execution.result = execution.checked(response)
         return execution.result
