@@ -218,6 +218,7 @@ class ToolNode(LangGraphToolNode):
         calls, state, as_list = self._read(input, config)
         tools = list(self.tools_by_name.values())
         own = _own_containers if self._has_layers else dict.copy
+        kind = ToolCallRequest if as_list or not isinstance(state, list) else _RequestInContext
         requests = []
         for call, own_config in zip(calls, get_config_list(config, len(calls)), strict=True):
             tool_runtime = ToolRuntime(
@@ -233,7 +234,7 @@ class ToolNode(LangGraphToolNode):
                 server_info=runtime.server_info,
             )
             tool = self.tools_by_name.get(call["name"])
-            requests.append(ToolCallRequest(call, tool, tool_runtime.state, tool_runtime))
+            requests.append(kind(call, tool, tool_runtime.state, tool_runtime))
         return requests, as_list
 
     def _read(self, input: Any, config: RunnableConfig) -> tuple[list[ToolCall], Any, bool]:
@@ -359,6 +360,10 @@ class ToolNode(LangGraphToolNode):
         return execution.result
 
 
+class _RequestInContext(ToolCallRequest):
+    """Request of a call whose state is a list of messages, in an input that is not one."""
+
+
 def _own_containers(state: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of a state, in which each dict, list and set of the state is a copy too."""
     return {
@@ -447,7 +452,8 @@ class _Execution:
             return [self.checked(part, is_answered=True) for part in response]
         if not isinstance(response, Command):
             raise TypeError(f"Tool {call['name']} returned unexpected type: {type(response)}")
-        command, as_list = response, isinstance(self._request.runtime.state, list)
+        command, in_context = response, isinstance(self._request, _RequestInContext)
+        as_list = isinstance(self._request.runtime.state, list) and not in_context
         if not isinstance(command.update, dict | list):
             return command
         if isinstance(command.update, dict) and as_list:
