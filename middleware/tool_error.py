@@ -109,6 +109,8 @@ class ToolErrorMiddleware(AgentMiddleware[AgentState[Any], Any]):
             )
         self.tool_names = tool_names(tools)
         self.expected_tools = self.tool_names or ()
+        self.on_error = on_error
+        self.aon_error = aon_error
         if on_error is None and aon_error is None:
             on_error = _default_text
         self._handler = _Handler(self.name, on_error, aon_error)
