@@ -107,11 +107,11 @@ class ToolsNode(Runnable[Any, Any]):
         # Keys of the state that calls are sent with; None if tools read the state themselves.
         self.state_keys = None if self._stateless >= tools.keys() else state_keys
         compose = partial(_compose, spec, recorder, around)
+        sync, asynchronous = (
+            None if self._unsupported[a] else partial(compose, a) for a in (False, True)
+        )
         self.node = spec.toolbox.node or layered_tool_node(
-            list(tools.values()),
-            errors,
-            *(None if self._unsupported[a] else partial(compose, a) for a in (False, True)),
-            has_layers=bool(layers),
+            list(tools.values()), errors, sync, asynchronous, has_layers=bool(layers)
         )
 
     @property

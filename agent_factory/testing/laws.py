@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -274,9 +273,8 @@ def leaves_states_alone(case: LawCase) -> None:
         unchanged("state", normalize(before), after)
 
     def check_layer(layer: Bound[Layer], example: Any) -> None:
-        given = deepcopy(example)
-        if layer.definition.call is Call.MODEL:
-            what, read = "request", lambda request: request
+        given, is_model = deepcopy(example), layer.definition.call is Call.MODEL
+        if is_model:
             request: Any = ModelRequest(
                 model=ScriptedChatModel(),
                 messages=given,
@@ -284,26 +282,31 @@ def leaves_states_alone(case: LawCase) -> None:
                 tools=[tool(look_up)],
             )
         else:
-            what, read = "tool call", attrgetter("tool_call")
             calls = AIMessage("", tool_calls=[deepcopy(given)], id="1")
             state = {"messages": [HumanMessage("Go on.", id="0"), calls]}
+            config: Any = case.options["config"] or {}
             runtime: Any = ToolRuntime(
                 state=state,
                 context=case.options["context"],
-                config=case.options["config"] or {},
+                config=config,
                 stream_writer=lambda _: None,
                 tool_call_id=given["id"],
                 store=case.options["store"],
             )
             request = ToolCallRequest(given, None, state, runtime)
-        before = normalize(read(request)), normalize(request.state)
+
+        def parts() -> dict[str, Any]:
+            own = {"request": request} if is_model else {"tool call": request.tool_call}
+            return {**own, "state": request.state}
+
+        before = {what: normalize(part) for what, part in parts().items()}
         options = {"handler": case.handler, "call": layer.definition.call.value, **case.options}
         if layer.func is not None:
             run_layer(case.make(), request, **options)
         else:
             run_coroutine(arun_layer(case.make(), request, **options))
-        unchanged(what, before[0], read(request))
-        unchanged("state", before[1], request.state)
+        for what, part in parts().items():
+            unchanged(what, before[what], part)
 
     middleware = case.make()
     case.for_all(hooks_of(middleware), check)
