@@ -98,11 +98,13 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 "handle=(ConnectionError, TimeoutError). Interrupts and cancellations always "
                 "propagate."
             )
+        self.first_model = first_model
+        self.additional_models = additional_models
+        self.handle = handle
         self._models = [
             AlternateModel(f"ModelFallbackMiddleware model {number}", entry)
             for number, entry in enumerate((first_model, *additional_models), start=1)
         ]
-        self._handle = handle
 
     @property
     def models(self) -> list[Any]:
@@ -150,11 +152,11 @@ class ModelFallbackMiddleware(AgentMiddleware[AgentState[Any], Any]):
 
     def _covers(self, error: Exception) -> bool:
         """Whether the next model is asked after this exception."""
-        if not isinstance(self._handle, type | tuple):
-            return bool(self._handle(error))
+        if not isinstance(self.handle, type | tuple):
+            return bool(self.handle(error))
         if isinstance(error, AgentFactoryError) and not isinstance(error, OutputError):
-            return error.code in _MODEL_SPECIFIC and isinstance(error, self._handle)
-        return isinstance(error, self._handle)
+            return error.code in _MODEL_SPECIFIC and isinstance(error, self.handle)
+        return isinstance(error, self.handle)
 
 
 def _add_notes(error: Exception, failures: list[str]) -> None:

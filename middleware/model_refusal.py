@@ -142,12 +142,13 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 "is_refusal must be a plain function of the AIMessage that returns True or False, "
                 f"got {is_refusal!r}."
             )
+        self.models = models
         self._models = [
             AlternateModel(f"ModelRefusalMiddleware model {number}", entry)
             for number, entry in enumerate(models, start=1)
         ]
-        self._is_refusal = is_refusal
-        self._on_refusal = on_refusal
+        self.is_refusal = is_refusal
+        self.on_refusal = on_refusal
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelResponse[Any]]:
         """Ask the agent's model, then the others, until one does not refuse."""
@@ -176,7 +177,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 }
             )
         assert first is not None  # the loop only ends after a refusal
-        if self._on_refusal == "error":
+        if self.on_refusal == "error":
             raise ModelRefusalError(first, refusals)
         if first.tool_calls or first.invalid_tool_calls:
             # The calls that the refusal had begun must not run. OpenAI's integration repeats them
@@ -193,7 +194,7 @@ class ModelRefusalMiddleware(AgentMiddleware[AgentState[Any], Any]):
             return None
         if (reason := refusal_of(message)) is not None:
             return reason
-        return "is_refusal" if self._is_refusal is not None and self._is_refusal(message) else None
+        return "is_refusal" if self.is_refusal is not None and self.is_refusal(message) else None
 
 
 def refusal_of(message: AIMessage) -> str | None:

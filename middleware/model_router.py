@@ -232,18 +232,18 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             key: AlternateModel(f"ModelRouterMiddleware choice {key!r}", choice.model)
             for key, choice in choices.items()
         }
-        self._criteria = {key: choice.criteria for key, choice in choices.items()}
-        self._given: Any = classifier
-        self._instructions = instructions
-        self._default = default
+        self.choices = dict(choices)
+        self.classifier: Any = classifier
+        self.instructions = instructions
+        self.default = default
 
     @cached_property
     def _classifier(self) -> Any:
-        if isinstance(self._given, str):
-            return init_model(self._given)
-        if isinstance(self._given, Runnable):
-            return self._given
-        return _FunctionClassifier(self._given)
+        if isinstance(self.classifier, str):
+            return init_model(self.classifier)
+        if isinstance(self.classifier, Runnable):
+            return self.classifier
+        return _FunctionClassifier(self.classifier)
 
     def around_model(self, request: ModelRequest[Any]) -> Flow[ModelCallResult[Any]]:
         """Ask the model that the turn was sent to."""
@@ -275,8 +275,8 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             if not isinstance(choice, str) or choice not in self._models:
                 raise RoutingError(self.name, choice, tuple(self._models))
             return choice
-        listed = "\n".join(f"- {name}: {text}" for name, text in self._criteria.items())
-        instructions = self._instructions
+        listed = "\n".join(f"- {name}: {choice.criteria}" for name, choice in self.choices.items())
+        instructions = self.instructions
         if "{choices}" not in instructions:
             instructions = f"{instructions}\n\nThe choices:\n{{choices}}"
         texts = [render(message) for message in request.messages[-_MAX_MESSAGES:]]
@@ -289,7 +289,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
             HumanMessage(f"<conversation>\n{conversation}\n</conversation>"),
         ]
         answer = yield Invoke(self._classifier, prompt, _CLASSIFIER_CONFIG)
-        return named_choice(text_of(answer), self._models) or self._default
+        return named_choice(text_of(answer), self._models) or self.default
 
 
 def named_choice(text: str, names: Collection[str]) -> str | None:

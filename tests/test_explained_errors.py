@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolRuntime
 
-from agent_factory import AgentMiddleware, create_agent
-from agent_factory.errors import BadReturn
+from agent_factory import (
+    AgentMiddleware,
+    after_agent,
+    before_model,
+    create_agent,
+    dynamic_prompt,
+    hook_config,
+    wrap_model_call,
+    wrap_tool_call,
+)
+from agent_factory.errors import ArgumentError, BadReturn, PathNotSupported
+from agent_factory.middleware import ToolErrorMiddleware, ToolRetryMiddleware
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import add, tool_results
 
 GO: Any = {"messages": "Go"}
 CALL = [{"name": "add", "args": {"a": 1, "b": 2}}]
@@ -94,11 +109,28 @@ def test_a_hook_that_returns_a_coroutine_is_told_to_await() -> None:
     assert "`await`" in caught.value.hint
 
 
+@tool("add")
+async def tool_reads_coroutine(a: int, b: int) -> Any:
+    """Add."""
+    DROPPED.append(asyncio.sleep(0))
+    return DROPPED[-1].result
+
+
 @pytest.mark.usefixtures("dropped")
-def test_reading_from_a_coroutine_gets_a_note() -> None:
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(
+    "methods",
+    [
+        {"awrap_model_call": reads_coroutine},
+        {"awrap_tool_call": reads_coroutine},
+        {"tools": [tool_reads_coroutine]},
+    ],
+)
+def test_reading_from_a_coroutine_gets_a_note(methods: Any, fused: bool) -> None:
     with pytest.raises(AttributeError) as caught:
-        run({"awrap_model_call": reads_coroutine}, start)
-    assert "await handler(request)" in "".join(caught.value.__notes__)
+        run(methods, start, fused=fused, tools=[] if "tools" in methods else [add])
+    (note,) = (n for n in caught.value.__notes__ if "await" in n)
+    assert "await handler(request)" in note
 
 
 @dataclass
@@ -110,15 +142,35 @@ def flow_reads(self: Any, request: Any) -> Any:
     return (yield request.override(system_prompt=request.runtime.context.user_id))
 
 
+def tool_flow_reads(self: Any, request: Any) -> Any:
+    assert request.runtime.context.user_id
+    return (yield request)
+
+
+@tool("add")
+def tool_reads(a: int, b: int, runtime: ToolRuntime[Any, Any]) -> str:
+    """Add."""
+    return str(runtime.context.user_id)
+
+
 def hook_reads(self: Any, state: Any, runtime: Any) -> Any:
     return {"messages": [runtime.context.user_id]}
 
 
 @pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("methods", [{"before_model": hook_reads}, {"around_model": flow_reads}])
+@pytest.mark.parametrize(
+    "methods",
+    [
+        {"before_model": hook_reads},
+        {"around_model": flow_reads},
+        {"around_tool": tool_flow_reads},
+        {"tools": [tool_reads]},
+    ],
+)
 def test_a_missing_context_gets_a_note(call: Any, methods: Any, fused: bool) -> None:
+    tools = [] if "tools" in methods else [add]
     with pytest.raises(AttributeError) as caught:
-        run(methods, call, context_schema=User, fused=fused)
+        run(methods, call, context_schema=User, fused=fused, tools=tools)
     (note,) = (n for n in caught.value.__notes__ if "context=" in n)
     assert note == "This run has no context. Pass one: agent.invoke(..., context=User(...))."
 
@@ -132,15 +184,131 @@ def test_other_errors_get_no_note(call: Any) -> None:
     assert "context=" not in "".join(getattr(caught.value, "__notes__", []))
 
 
+def look(self: Any, state: Any, runtime: Any) -> None: ...
+
+
 @pytest.mark.parametrize("fused", [False, True])
-def test_a_tool_without_a_sync_function_is_named(fused: bool) -> None:
+@pytest.mark.parametrize("handled", [True, False, "failed", (NotImplementedError,)])
+@pytest.mark.parametrize("catcher", [None, ToolErrorMiddleware(), ToolRetryMiddleware()])
+@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+def test_a_tool_without_a_sync_function_is_named(fused: bool, handled: Any, catcher: Any) -> None:
+    """The model could not do anything about it."""
+
     @tool("add")
     async def later(a: int, b: int) -> int:
         """Add."""
         return a + b
 
-    with pytest.raises(NotImplementedError) as caught:
-        run({}, lambda agent, given: agent.invoke(given), tools=[later], fused=fused)
-    notes = "".join(caught.value.__notes__)
-    assert "'add'" in notes
-    assert "ainvoke" in notes
+    model = ScriptedChatModel([CALL] * 3)
+    options: Any = {"fused": fused, "handle_tool_errors": handled}
+    agent = create_agent(model, [later], middleware=[catcher] if catcher else [], **options)
+    with pytest.raises(PathNotSupported) as caught:
+        agent.invoke(GO)
+    assert caught.value.subject == "add"
+    assert "ainvoke" in caught.value.hint
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_an_async_tool_may_raise_what_a_missing_function_raises(fused: bool) -> None:
+    @tool("add")
+    async def later(a: int, b: int) -> int:
+        """Add."""
+        raise NotImplementedError("one day")
+
+    model = ScriptedChatModel([CALL, "Done"])
+    agent = create_agent(model, [later], handle_tool_errors=True, fused=fused)
+    assert "one day" in tool_results(start(agent, GO))[0][0]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("config", "kind"), [(None, ValueError), ({"configurable": {"user": "1"}}, KeyError)]
+)
+def test_a_missing_thread_id_gets_a_note(
+    call: Any, collect: Any, config: Any, kind: Any, streamed: bool, fused: bool
+) -> None:
+    agent = create_agent(ScriptedChatModel(["Hi"]), checkpointer=InMemorySaver(), fused=fused)
+    with pytest.raises(kind, match="thread_id") as caught:
+        (collect if streamed else call)(agent, GO, config)
+    (note,) = caught.value.__notes__
+    assert note == (
+        "The agent has a checkpointer, so each run needs the name of its thread. Write "
+        'agent.invoke(..., {"configurable": {"thread_id": "1"}}).'
+    )
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_thread_id_may_come_from_where_langgraph_takes_it(call: Any, fused: bool) -> None:
+    model = ScriptedChatModel(["Hi"] * 5)
+    agent: Any = create_agent(model, checkpointer=InMemorySaver(), fused=fused)
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    assert call(agent, GO, thread)
+    assert call(agent, GO, {"thread_id": "1"})
+    assert call(agent.with_config(thread), GO)
+
+    def parent(**options: Any) -> Any:
+        graph: Any = StateGraph(MessagesState)
+        graph.add_node("agent", agent)
+        graph.add_edge(START, "agent")
+        return graph.compile(**options)
+
+    assert call(parent(checkpointer=InMemorySaver()), GO, thread)
+    assert call(parent(), GO)  # the agent runs without a thread there
+
+
+@pytest.mark.parametrize("service", ["checkpointer", "store"])
+@pytest.mark.parametrize(
+    ("made", "write"),
+    [
+        (SqliteSaver.from_conn_string("x"), "with SqliteSaver.from_conn_string(...) as {}:"),
+        (
+            AsyncSqliteSaver.from_conn_string("x"),
+            "async with AsyncSqliteSaver.from_conn_string(...) as {}:",
+        ),
+        (nullcontext(), "with ... as {}:"),
+    ],
+)
+def test_a_service_that_has_to_be_entered_is_explained(service: str, made: Any, write: str) -> None:
+    with pytest.raises(ArgumentError, match="got a context manager") as caught:
+        create_agent(ScriptedChatModel([]), **{service: made})
+    assert caught.value.subject == service
+    assert caught.value.hint == f"Write `{write.format(service)}`, and build the agent inside."
+
+
+@pytest.mark.parametrize(
+    ("decorator", "given", "write"),
+    [
+        (before_model, "end", "@before_model(can_jump_to=['end'])"),
+        (after_agent, ["model", "end"], "@after_agent(can_jump_to=['model', 'end'])"),
+        (hook_config, "end", "@hook_config(can_jump_to=['end'])"),
+        (hook_config, ("end",), "@hook_config(can_jump_to=['end'])"),
+        (hook_config, look, "@hook_config(can_jump_to=['end'])"),
+        (before_model, "guard", "@before_model(name='guard')"),
+        (wrap_model_call, "end", "@wrap_model_call(name='end')"),
+        (wrap_tool_call, ["end"], "@wrap_tool_call` above a `def"),
+        (dynamic_prompt, "end", "@dynamic_prompt` above a `def"),
+    ],
+)
+def test_an_option_given_without_its_name_is_explained(
+    decorator: Any, given: Any, write: str
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        decorator(given)
+    assert caught.value.hint == f"Write `{write}`."
+    assert isinstance(caught.value, TypeError)
+
+
+def test_an_error_of_an_agent_in_a_tool_gets_a_note_once(call: Any) -> None:
+    model = ScriptedChatModel(["Hi"])
+    slip = type("Slip", (AgentMiddleware,), {"before_model": hook_reads})()
+    inner: Any = create_agent(model, middleware=[slip], context_schema=User)
+
+    @tool("add")
+    def ask(a: int, b: int) -> str:
+        """Add."""
+        return str(inner.invoke(GO))
+
+    with pytest.raises(AttributeError) as caught:
+        run({"before_model": look}, call, tools=[ask], context_schema=User)
+    assert len([n for n in caught.value.__notes__ if "context=" in n]) == 1

@@ -13,7 +13,15 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.types import Command
 
-from agent_factory import AgentMiddleware, Decision, create_agent, hook_config, topology_of
+from agent_factory import (
+    AgentMiddleware,
+    Decision,
+    after_model,
+    before_model,
+    create_agent,
+    hook_config,
+    topology_of,
+)
 from agent_factory.errors import EndlessLoop
 from agent_factory.runtime.limits import MAX_FAILED_TURNS, MAX_JUMPS, MAX_UNREADABLE_TURNS
 from agent_factory.structured_output import ProviderStrategy, ToolStrategy
@@ -205,8 +213,16 @@ def jumper(hook: str) -> AgentMiddleware:
 
 
 @pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
-@pytest.mark.parametrize("hook", ["before_model", "after_model", "after_agent"])
-@pytest.mark.parametrize("tools", [[], [add]])
+@pytest.mark.parametrize(
+    ("hook", "tools", "fused"),
+    [
+        ("before_model", [add], False),
+        ("before_model", [], "turn"),
+        ("after_model", [], False),
+        ("after_model", [add], True),
+        ("after_agent", [], True),
+    ],
+)
 def test_a_hook_that_jumps_in_circles_is_named(
     call: Any, fused: Any, hook: str, tools: list[Any]
 ) -> None:
@@ -231,7 +247,7 @@ def test_an_async_hook_and_a_command_are_counted_too() -> None:
         asyncio.run(agent.ainvoke(GO))
 
 
-def test_a_hook_that_adds_a_message_may_jump_on(call: Any) -> None:
+def test_a_hook_that_adds_a_message_may_jump_on() -> None:
     class Until(AgentMiddleware):
         @hook_config(can_jump_to=["model"])
         def after_model(self, state: Any, runtime: Any) -> Any:
@@ -241,10 +257,45 @@ def test_a_hook_that_adds_a_message_may_jump_on(call: Any) -> None:
 
     model = ScriptedChatModel([str(i) for i in range(MAX_JUMPS + 25)] + ["Done"])
     agent = create_agent(model, middleware=[Until()])
-    assert last_text(call(agent, GO)) == "Done"
+    assert last_text(agent.invoke(GO)) == "Done"
 
 
-def test_the_jumps_of_each_run_count_alone(call: Any) -> None:
+def asks_again(times: int) -> AgentMiddleware:
+    @after_model(can_jump_to=["model"])
+    def again(state: Any, runtime: Any) -> Any:
+        if len(state["messages"]) > 2 * times:
+            return None
+        return {"jump_to": "model", "messages": [HumanMessage("Again")]}
+
+    return again
+
+
+def test_a_hook_that_asks_the_same_and_gets_the_same_answer_is_named(call: Any) -> None:
+    model = ScriptedChatModel(["Hi"] * (MAX_JUMPS + 5))
+    agent = create_agent(model, middleware=[asks_again(1000)], fused=True)
+    with pytest.raises(EndlessLoop, match="the model got nothing new"):
+        call(agent, GO)
+    assert len(model.requests) == MAX_JUMPS + 1
+
+
+def test_a_hook_may_ask_the_same_fifty_times(call: Any) -> None:
+    model = ScriptedChatModel(["Hi"] * 51)
+    assert last_text(call(create_agent(model, middleware=[asks_again(50)]), GO)) == "Hi"
+    assert len(model.requests) == 51
+
+
+@pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning")
+def test_a_hook_that_asks_before_the_model_can_answer_is_named(call: Any) -> None:
+    @before_model(can_jump_to=["model"])
+    def again(state: Any, runtime: Any) -> Any:
+        return {"jump_to": "model", "messages": [HumanMessage("Again")]}
+
+    agent = create_agent(ScriptedChatModel([]), middleware=[Still(), again], fused=True)
+    with pytest.raises(EndlessLoop, match="the model got nothing new"):
+        call(agent, GO)
+
+
+def test_the_jumps_of_each_run_count_alone() -> None:
     jumps = []
 
     class Twice(AgentMiddleware):
@@ -256,7 +307,7 @@ def test_the_jumps_of_each_run_count_alone(call: Any) -> None:
     model = ScriptedChatModel(["Hi"] * (2 * MAX_JUMPS + 10))
     agent = create_agent(model, middleware=[Twice()])
     for _ in range(MAX_JUMPS + 5):
-        call(agent, {"messages": [HumanMessage("Go", id="1")]})
+        agent.invoke({"messages": [HumanMessage("Go", id="1")]})
 
 
 # The recursion limit

@@ -53,7 +53,20 @@ def model_messages(self: Any, request: Any) -> Any:
     return (yield request.override(model_settings={}))
 
 
-CULPRITS = [*map(node_hook, Phase), {"around_model": model_layer}, {"around_model": model_messages}]
+def tool_layer(self: Any, request: Any) -> Any:
+    meddle(request.state)
+    request.tool_call["args"]["smuggled"] = True
+    result = yield request
+    meddle(request.runtime.state)
+    return result
+
+
+CULPRITS = [
+    *map(node_hook, Phase),
+    {"around_model": model_layer},
+    {"around_model": model_messages},
+    {"around_tool": tool_layer},
+]
 
 
 @pytest.mark.parametrize("fused", [False, True, "turn"])
@@ -86,3 +99,17 @@ def test_a_change_in_place_does_not_reach_the_thread(
     assert "smuggled" not in str(seen)
     if checkpointer:
         assert "smuggled" not in str([*agent.get_state_history(THREAD)])
+
+
+@pytest.mark.parametrize("fused", [False, True, "turn"])
+def test_layers_around_parallel_calls_have_states_of_their_own(call: Any, fused: Any) -> None:
+    class Appends(Meddler):
+        def around_tool(self, request: Any) -> Any:
+            for key in ("messages", "todos"):
+                request.state[key].append(HumanMessage("smuggled"))
+            assert [str(request.state).count("smuggled")] == [2]
+            return (yield request)
+
+    model = ScriptedChatModel([STEPS[0] * 3, "Done"])
+    agent: Any = create_agent(model, [add], middleware=[Appends()], fused=fused)
+    assert "smuggled" not in str(call(agent, GO))

@@ -99,6 +99,19 @@ class Disarming(AgentMiddleware):
         return (yield request)
 
 
+class Hoarding(AgentMiddleware):
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        request.state["messages"].append(HumanMessage("hoarded"))
+        return handler(request)
+
+
+class Late(AgentMiddleware):
+    def around_tool(self, request: Any) -> Any:
+        result = yield request
+        request.tool_call["args"]["late"] = True
+        return result
+
+
 class Chatty(AgentMiddleware):
     def after_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
         return {"messages": [AIMessage("Was that helpful?")]}
@@ -172,6 +185,12 @@ class Confusing(AgentMiddleware):
         (Filing, "leaves_states_alone", r"Filing\.\w+: it changed its state in place: messages"),
         (Disarming, "leaves_states_alone", r"Disarming\.\w+: it changed its request .*: tools"),
         (Meddling, "leaves_states_alone", r"changed its state in place: messages\[\d\]: nothing b"),
+        (Hoarding, "leaves_states_alone", r"changed its state in place: messages\[2\]: nothing b"),
+        (
+            Late,
+            "leaves_states_alone",
+            r"Late\.\w+: it changed its tool call in place: args",
+        ),
         (Chatty, "leaves_agents_alone", r"messages\[4\]: nothing without it, .* with it"),
         (Deaf, "passes_interrupts", r"Deaf.wrap_model_call: it swallowed an interrupt"),
         (DeafLater, "passes_interrupts", r"it swallowed an interrupt"),

@@ -17,7 +17,7 @@ from agent_factory import (
     create_react_agent,
     wrap_model_call,
 )
-from agent_factory.errors import ArgumentError, UnknownTool
+from agent_factory.errors import ArgumentError, PathNotSupported, UnknownTool
 from agent_factory.testing import ScriptedChatModel
 from samples import add
 
@@ -76,7 +76,7 @@ def test_a_bound_method_is_a_tool(call: Any) -> None:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_an_async_tool_needs_an_async_run(asynchronous: bool) -> None:
-    """C21: reported to the model if errors are handled."""
+    """C21: raised, because the model could not do anything about it."""
 
     async def later() -> str:
         """Answer later."""
@@ -89,9 +89,8 @@ def test_an_async_tool_needs_an_async_run(asynchronous: bool) -> None:
         result = asyncio.run(agent.ainvoke(GO))
         assert answers(result) == [("now", "success")]
     else:
-        (said,) = answers(agent.invoke(GO))
-        assert said[1] == "error"
-        assert "does not support sync invocation" in said[0]
+        with pytest.raises(PathNotSupported, match="later: does not support sync invocation"):
+            agent.invoke(GO)
 
 
 def test_a_providers_tool_is_offered_and_never_run(call: Any) -> None:

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from agent_factory import AgentMiddleware, create_agent, load_topology, plan_agent, topology_of
-from agent_factory.middleware import SummarizationMiddleware, ToolCallLimitMiddleware
+from agent_factory.middleware import (
+    ModelChoice,
+    ModelRouterMiddleware,
+    SummarizationMiddleware,
+    ToolCallLimitMiddleware,
+    ToolErrorMiddleware,
+    ToolRetryMiddleware,
+)
 from agent_factory.testing import ScriptedChatModel
 from samples import add_tool, find
 
@@ -124,3 +131,20 @@ def test_a_snapshot_holds_settings_on_request(topology_snapshot: Any) -> None:
     agent = create_agent(ScriptedChatModel([]), [find], middleware=stack)
     assert agent == topology_snapshot(settings=True)
     assert agent == topology_snapshot(name="without")
+
+
+def test_the_tools_that_a_built_in_is_for_are_its_setting() -> None:
+    """Its attribute `tools` holds the tools that it adds."""
+    stack = [ToolErrorMiddleware(tools=["find"]), ToolRetryMiddleware()]
+    plan = plan_agent(tools=[find], middleware=stack, settings=True)
+    found = {(s.owner, s.value) for s in plan.settings if s.name == "tools"}
+    assert found == {("ToolErrorMiddleware", "{'find'}"), ("ToolRetryMiddleware", "None")}
+
+
+def test_a_plan_shows_what_a_router_chooses_from() -> None:
+    choices = {"big": ModelChoice(ScriptedChatModel([]), "hard questions")}
+    router = ModelRouterMiddleware(choices=choices, classifier=lambda request: "big", default="big")
+    plan = plan_agent(middleware=[router], settings=True)
+    shown = {setting.name: setting.value for setting in plan.settings}
+    assert "criteria='hard questions'" in shown["choices"]
+    assert shown["default"] == "'big'"

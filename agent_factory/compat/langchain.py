@@ -78,9 +78,11 @@ class LangChainAdapter(AgentMiddleware[Any, Any]):
     def __init__(self, inner: Any) -> None:
         super().__init__(name=inner.name)
         self.inner = inner
+        # Hooks are read from the adapter's class, misspelt ones from the class of the author.
+        self._adapted = type(inner), langchain_base(type(inner))
         self.state_schema = inner.state_schema
         # LangChain's base class lacks some of these, and its __init__ need not have been called.
-        self.tools = getattr(inner, "tools", None) or ()
+        self.tools = getattr(inner, "tools", None) or []
         self.transformers = getattr(inner, "transformers", None) or ()
         self.trace_policy = getattr(inner, "trace_policy", None)
 

@@ -264,8 +264,18 @@ def check_services(model: Any, services: Mapping[str, Any]) -> None:
         reason = "is required, got None."
         mistakes.append(ArgumentError("model", reason, "Pass a chat model or 'provider:name'."))
     for name, kinds in _SERVICES.items():
-        if (value := services[name]) is not None and not isinstance(value, kinds):
-            kind = kinds[0].__name__
+        if (value := services[name]) is None or isinstance(value, kinds):
+            continue
+        kind = kinds[0].__name__
+        enter = "with" if hasattr(value, "__enter__") else "async with"
+        if enter == "with" or hasattr(value, "__aenter__"):
+            # That of a function with @contextmanager has the function as `func`.
+            made = getattr(getattr(value, "func", None), "__qualname__", None)
+            made = "..." if made is None else f"{made}(...)"
+            hint = f"Write `{enter} {made} as {name}:`, and build the agent inside."
+            reason = f"must be a {kind}, got a context manager."
+            mistakes.append(ArgumentError(name, reason, hint))
+        else:
             mistakes.append(wrong_type(name, f"a {kind} or None", value, f"Pass a {kind}."))
     if mistakes:
         raise_all(mistakes)

@@ -32,8 +32,11 @@ def settings_of(members: Iterable[AgentMiddleware[Any, Any]]) -> tuple[Setting, 
 def _settings(member: AgentMiddleware[Any, Any]) -> Iterator[Setting]:
     source = member.inner if isinstance(member, LangChainAdapter) else member
     for name in inspect.signature(type(source).__init__).parameters:
+        # The attribute `tools` holds the tools that a middleware adds. Built-ins that are for some
+        # tools of the agent keep their names.
+        attribute = "tool_names" if name == "tools" and hasattr(source, "tool_names") else name
         try:
-            value = getattr(source, name)
+            value = getattr(source, attribute)
         except Exception:  # not an attribute, or a property that cannot be read
             continue
         is_own_method = getattr(value, "__self__", None) is source

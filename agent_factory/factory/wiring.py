@@ -19,9 +19,11 @@ from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.routing import ROUTES, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
+from agent_factory.runtime.threads import ThreadAgent
 from agent_factory.runtime.tools_node import ToolsNode, sending_state
 from agent_factory.state.schema import ENGINE_KEYS, RETRIES
 from agent_factory.topology.model import TOOLS
+from agent_factory.upstream import compiled_graph_arguments
 
 
 class AgentGraph(StateGraph[Any, Any, Any, Any]):
@@ -49,6 +51,8 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
         agent = super().compile(*args, **options)
         shown = agent.stream_channels_list
         agent.stream_channels = [key for key in shown if key not in ENGINE_KEYS]
+        if agent.checkpointer:
+            return ThreadAgent(**compiled_graph_arguments(agent))
         return agent
 
 
@@ -80,7 +84,8 @@ def wire(
     tools = None
     if TOOLS in plan.nodes:
         around = None if fusion is None else capture_results
-        tools = ToolsNode(spec, keys, recorder, around, _tool_state_keys(spec, graph, keys))
+        seen = _tool_state_keys(spec, graph, keys)
+        tools = ToolsNode(spec, keys, recorder, around, seen, context_schema)
         nodes[TOOLS] = tools if fusion is None else BatchedToolsNode(tools)
     # The steps of a fused run add the state to calls themselves.
     state_keys = None if tools is None or fused else tools.state_keys

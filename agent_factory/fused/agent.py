@@ -16,6 +16,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command
 
 from agent_factory.fused.step import RUN, Run
+from agent_factory.runtime.threads import ThreadAgent
 from agent_factory.runtime.tools_node import NAMESPACE_MARK
 
 _SHARED = (
@@ -51,7 +52,7 @@ _CHAIN_EVENTS = ("on_chain_start", "on_chain_end", "on_chain_error")
 _FINAL_STATE: dict[str, Any] = {"version": "v2"}
 
 
-class FusedAgent(CompiledStateGraph[Any, Any, Any, Any]):
+class FusedAgent(ThreadAgent):
     """Compiled agent that runs fused when no caller observes individual steps.
 
     It holds two graphs with the same nodes and channels: one with a step for each hook, and one
@@ -122,6 +123,8 @@ class FusedAgent(CompiledStateGraph[Any, Any, Any, Any]):
             return None
         if options.get("stream_mode", "values") not in ("values", None):
             return None
+        if not self.has_thread(config):
+            return None  # LangGraph's error depends on a config without keys of this class
         merged = merge_configs(self.config, config)
         context = ensure_config()
         configurable = {**context["configurable"], **merged.get("configurable", {})}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, get_args
 
+from agent_factory.errors import ArgumentError, describe
 from agent_factory.hooks.flows import arun, run
 from agent_factory.hooks.ordering import Ordering
 from agent_factory.types import AgentState, ContextT, JumpTo, ModelRequest, ResponseT, StateT
@@ -191,17 +192,35 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
         )
 
 
-def hook_config(*, can_jump_to: Sequence[JumpTo] | None = None) -> Callable[[FunctionT], FunctionT]:
+def jumps_among(value: Any) -> list[str]:
+    """Return the jump targets that a value names; empty if it is anything else."""
+    given = list(value) if isinstance(value, list | tuple | set) else [value]
+    return given if all(target in get_args(JumpTo) for target in given) else []
+
+
+def hook_config(
+    *misplaced: Never, can_jump_to: Sequence[JumpTo] | None = None
+) -> Callable[[FunctionT], FunctionT]:
     """Declare where a hook may jump, so that the graph gets an edge for it.
 
     Args:
+        misplaced: Nothing may be given by position.
         can_jump_to: Any of "tools", "model" and "end".
+
+    Raises:
+        ArgumentError: `can_jump_to` is given without its name.
 
     >>> class Stopper(AgentMiddleware):
     ...     @hook_config(can_jump_to=["end"])
     ...     def before_model(self, state, runtime):
     ...         return {"jump_to": "end"} if len(state["messages"]) > 100 else None
     """
+
+    if misplaced:
+        given: Any = misplaced[0]
+        reason = f"must be given by name, got {describe(given)}."
+        hint = f"Write `@hook_config(can_jump_to={jumps_among(given) or ['end']})`."
+        raise ArgumentError("can_jump_to", reason, hint)
 
     def declare(function: FunctionT) -> FunctionT:
         function.__can_jump_to__ = can_jump_to or ()  # type: ignore[attr-defined]

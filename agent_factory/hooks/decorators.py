@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from langchain_core.messages import SystemMessage
 
 from agent_factory.errors import ArgumentError, BadReturn, describe
-from agent_factory.hooks.base import AgentMiddleware
+from agent_factory.hooks.base import AgentMiddleware, jumps_among
 from agent_factory.types import (
     AgentState,
     ContextT,
@@ -80,7 +80,15 @@ _FLOW_OF = {"wrap_model_call": "around_model", "wrap_tool_call": "around_tool"}
 def _check_function(decorator: str, func: Any) -> None:
     if not callable(func) or isinstance(func, type):
         reason = f"must decorate a function, got {describe(func)}."
-        raise ArgumentError(decorator, reason, f"Write `@{decorator}` above a `def`.")
+        write = f"@{decorator}"
+        # The decorators of hooks and layers have options; only hooks can jump.
+        if (jumps := jumps_among(func)) and decorator.startswith(("before_", "after_")):
+            write += f"(can_jump_to={jumps})"
+        elif isinstance(func, str) and decorator != dynamic_prompt.__name__:
+            write += f"(name={func!r})"
+        else:
+            write += "` above a `def"
+        raise ArgumentError(decorator, reason, f"Write `{write}`.")
 
 
 def _make(

@@ -173,10 +173,17 @@ def _method(middleware: AgentMiddleware[Any, Any], name: str) -> Callable[..., A
 
 def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
     """Whether a middleware defines nothing that an agent uses, and misspells nothing either."""
-    cls: Any = type(middleware)
-    values = ((name, getattr(middleware, name)) for name in _ATTRIBUTE_NAMES)
-    defaults = all(not value or value is getattr(AgentMiddleware, name) for name, value in values)
-    return defaults and not any(_method(middleware, n) for n in _SLOTS) and not _misspelt(cls)
+    cls, base = _written(middleware)
+    for name in _ATTRIBUTE_NAMES:
+        defaults = (getattr(AgentMiddleware, name), getattr(base, name, None))
+        if (value := getattr(middleware, name)) and not any(value is one for one in defaults):
+            return False
+    return not any(_method(middleware, name) for name in _SLOTS) and not _misspelt(cls, base)
+
+
+def _written(middleware: AgentMiddleware[Any, Any]) -> tuple[Any, Any]:
+    """Return the class that an author wrote, and the base class of middleware it derives from."""
+    return getattr(middleware, "_adapted", None) or (type(middleware), AgentMiddleware)
 
 
 def _declared_jumps(middleware: AgentMiddleware[Any, Any], name: str) -> list[Any]:
@@ -250,8 +257,7 @@ def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
             f"Define it in the class, or decorate a function with {decorators.get(name, name)}.",
             code="AF105",
         )
-    cls: Any = type(middleware)  # mypy takes the __hash__ of instances for that of the class
-    for name, meant in _misspelt(cls):
+    for name, meant in _misspelt(*_written(middleware)):
         reason = "is not a hook, so it would never run."
         if meant in _ATTRIBUTE_NAMES:
             reason = "is not an attribute of a middleware, so nothing would read it."
@@ -260,10 +266,10 @@ def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
 
 
 @lru_cache(maxsize=256)  # comparing names takes longer than all other checks of a class
-def _misspelt(cls: type[Any]) -> list[tuple[str, str]]:
+def _misspelt(cls: type[Any], base: type[Any]) -> list[tuple[str, str]]:
     """Return names of a class that resemble a hook, a layer or an attribute, with what is meant."""
     found = []
-    for name in sorted(set(dir(cls)) - set(dir(AgentMiddleware))):
+    for name in sorted(set(dir(cls)) - {*dir(AgentMiddleware), *dir(base)}):
         if name.startswith("_"):
             continue
         spelling = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()

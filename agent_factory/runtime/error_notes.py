@@ -14,17 +14,18 @@ def add_notes(error: Exception, context_schema: type[Any] | None) -> None:
     A note keeps the type of the error, and unlike a wrapper it adds no frame to the traceback.
     """
     source, name = getattr(error, "obj", None), getattr(error, "name", None)
+    note = None
     if isinstance(error, AttributeError) and iscoroutine(source):
-        error.add_note(
-            "A coroutine was not awaited. Write `await`, as in `await handler(request)`."
+        note = "A coroutine was not awaited. Write `await`, as in `await handler(request)`."
+    elif context_schema is not None and get_runtime().context is None:
+        known = [(*vars(c), *vars(c).get("__annotations__", ())) for c in context_schema.__mro__]
+        is_field = isinstance(error, AttributeError) and any(name in names for names in known)
+        unread = isinstance(error, TypeError) and str(error).startswith(
+            "'NoneType' object is not sub"
         )
-    if context_schema is None or get_runtime().context is not None:
-        return
-    known = [(*vars(c), *vars(c).get("__annotations__", ())) for c in context_schema.__mro__]
-    is_field = isinstance(error, AttributeError) and any(name in names for names in known)
-    is_key = isinstance(error, TypeError) and str(error).startswith("'NoneType' object is not sub")
-    if is_key or (is_field and source is None):
-        error.add_note(
-            "This run has no context. Pass one: "
-            f"agent.invoke(..., context={context_schema.__name__}(...))."
-        )
+        if unread or (is_field and source is None):
+            schema = context_schema.__name__
+            note = f"This run has no context. Pass one: agent.invoke(..., context={schema}(...))."
+    # An agent that is a tool of this one may have added it.
+    if note is not None and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)

@@ -27,7 +27,7 @@ MAX_FAILED_TURNS = 10
 """Turns in a row that bring only errors, before the run ends."""
 
 MAX_JUMPS = 100
-"""Jumps of a hook to the model with no new message for the model, before an error is raised."""
+"""Jumps of a hook to the model with nothing new for the model, before an error is raised."""
 
 ENDED_KWARGS = {"lc_source": "only_errors"}
 """`additional_kwargs` of the message that ends a run whose turns bring only errors."""
@@ -84,14 +84,17 @@ def why_to_end(messages: Sequence[AnyMessage], known: Collection[str]) -> str | 
 
 
 class JumpLimit:
-    """Limit of the jumps that a hook makes to the model while the model gets no new message."""
+    """Limit of the jumps that a hook makes to the model while the model gets nothing new.
+
+    A new message with the text of the last one, after the same answer, is nothing new.
+    """
 
     RUNS = 64
     """Maximum number of active runs whose jumps are counted; the oldest is forgotten."""
 
     def __init__(self, hook: str) -> None:
         self._hook = hook
-        self._jumps = lru_cache(self.RUNS)(lambda run, message: count(1))
+        self._jumps = lru_cache(2 * self.RUNS)(lambda run, seen: count(1))
 
     def check(self, state: Mapping[str, Any], runtime: Runtime[Any], result: Any) -> Any:
         """Return what the hook returned; raise EndlessLoop if that is one jump too many."""
@@ -99,12 +102,18 @@ class JumpLimit:
         if not isinstance(update, Mapping) or update.get("jump_to") != "model":
             return result
         # The answers of the model alone are nothing new for it.
-        given = (m.id for m in reversed(state["messages"]) if not isinstance(m, AIMessage))
-        jumps = next(self._jumps(run_identity(runtime), next(given, None)))
+        given, answer = (
+            next((m for m in reversed(state["messages"]) if isinstance(m, AIMessage) is own), None)
+            for own in (False, True)
+        )
+        calls = [(call["name"], call["args"]) for call in answer.tool_calls] if answer else []
+        exchange = hash(str([given and given.content, answer and answer.content, calls]))
+        run, message = run_identity(runtime), given and given.id
+        jumps = max(next(self._jumps(run, seen)) for seen in (message, exchange))
         if jumps >= MAX_JUMPS:
             raise EndlessLoop(
                 self._hook,
-                f"jumped to 'model' {jumps} times in a row, and no new message came in between.",
+                f"jumped to 'model' {jumps} times, and the model got nothing new in between.",
                 "Jump only if something changed: return None after a few attempts, or add a "
                 "message that says what to do differently.",
             )

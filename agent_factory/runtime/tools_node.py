@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
@@ -31,6 +31,7 @@ from agent_factory.runtime.composition import (
     disable_streaming,
     first_without_mode,
 )
+from agent_factory.runtime.error_notes import add_notes
 from agent_factory.runtime.routing import (
     DIRECT,
     INVALID_CALL,
@@ -85,8 +86,10 @@ class ToolsNode(Runnable[Any, Any]):
         recorder: Recorder,
         around: Callable[[Handler], Handler] | None,
         state_keys: Collection[str] | None,
+        context_schema: type[Any] | None,
     ) -> None:
         self.name = TOOLS
+        self._context_schema = context_schema
         layers = spec.tool_layers
         self._unsupported = [first_without_mode(layers, asynchronous=a) for a in (False, True)]
         self._keys = frozenset(keys)
@@ -104,10 +107,11 @@ class ToolsNode(Runnable[Any, Any]):
         # Keys of the state that calls are sent with; None if tools read the state themselves.
         self.state_keys = None if self._stateless >= tools.keys() else state_keys
         compose = partial(_compose, spec, recorder, around)
+        sync, asynchronous = (
+            None if self._unsupported[a] else partial(compose, a) for a in (False, True)
+        )
         self.node = spec.toolbox.node or layered_tool_node(
-            list(tools.values()),
-            errors,
-            *(None if self._unsupported[a] else partial(compose, a) for a in (False, True)),
+            list(tools.values()), errors, sync, asynchronous, has_layers=bool(layers)
         )
 
     @property
@@ -121,20 +125,18 @@ class ToolsNode(Runnable[Any, Any]):
         calls, refused = self._read(input, asynchronous=False)
         try:
             output = self.node.invoke(calls, config) if calls else {"messages": []}
-        except NotImplementedError as error:
-            asked = {call["name"] for call in input} if isinstance(input, list) else set()
-            for name, tool in self.node.tools_by_name.items():
-                if name in asked and isinstance(tool, StructuredTool) and tool.func is None:
-                    error.add_note(
-                        f"The tool {name!r} is async only. Run the agent with ainvoke or astream, "
-                        "or give the tool a sync function."
-                    )
+        except Exception as error:
+            add_notes(error, self._context_schema)
             raise
         return self._finish(input, output, refused)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         calls, refused = self._read(input, asynchronous=True)
-        output = await self.node.ainvoke(calls, config) if calls else {"messages": []}
+        try:
+            output = await self.node.ainvoke(calls, config) if calls else {"messages": []}
+        except Exception as error:
+            add_notes(error, self._context_schema)
+            raise
         return self._finish(input, output, refused)
 
     def _read(self, input: Any, *, asynchronous: bool) -> tuple[Any, list[ToolMessage]]:
@@ -149,10 +151,11 @@ class ToolsNode(Runnable[Any, Any]):
         for call in input:
             if call.get("type") == INVALID_CALL:
                 refused.append(self._refused(call))
-            else:  # without the keys that the agent added for this node
-                calls.append(
-                    ToolCall(name=call["name"], args=call["args"], id=call["id"], type="tool_call")
-                )
+            else:
+                # Without the keys that the agent added for this node. The arguments are copied,
+                # because a layer may change them, and a message of the thread holds them.
+                args, id = {**call["args"]}, call["id"]
+                calls.append(ToolCall(name=call["name"], args=args, id=id, type="tool_call"))
         if self._stateless.issuperset(call["name"] for call in calls):
             state = {}
         if state is None or not calls:

@@ -14,6 +14,8 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolRuntime
+from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, interrupt
 
@@ -73,7 +75,7 @@ def check_middleware(
     - `idempotent`: a hook that runs again on the same state writes the same. LangGraph runs a node
       again after an interrupt and after a crash.
     - `leaves_states_alone`: a hook returns its changes and does not change the state in place, nor
-      the messages in it; a model layer overrides its request. A change in place is lost, or other
+      the messages in it; a layer overrides its request. A change in place is lost, or other
       middleware and parallel nodes see it at an arbitrary time.
     - `leaves_agents_alone`: in a short conversation that gives the middleware no reason to act, an
       agent with it has the same plan except for the middleware's own nodes, and gives the same
@@ -260,7 +262,7 @@ def idempotent(case: LawCase) -> None:
 
 
 def leaves_states_alone(case: LawCase) -> None:
-    """Check that no hook changes its state in place, and no model layer its request."""
+    """Check that no hook changes its state in place, and no layer its request."""
 
     def unchanged(what: str, before: Any, after: Any) -> None:
         found = difference(before, normalize(after), ("before", "after"))
@@ -270,27 +272,45 @@ def leaves_states_alone(case: LawCase) -> None:
         _, before, after = case.hook(hook, state)
         unchanged("state", normalize(before), after)
 
-    def check_layer(layer: Bound[Layer], messages: Any) -> None:
-        given = deepcopy(messages)
-        request: Any = ModelRequest(
-            model=ScriptedChatModel(),
-            messages=given,
-            state={"messages": given.copy()},
-            tools=[tool(look_up)],
-        )
-        before = normalize(request), normalize(request.state)
+    def check_layer(layer: Bound[Layer], example: Any) -> None:
+        given, is_model = deepcopy(example), layer.definition.call is Call.MODEL
+        if is_model:
+            request: Any = ModelRequest(
+                model=ScriptedChatModel(),
+                messages=given,
+                state={"messages": given.copy()},
+                tools=[tool(look_up)],
+            )
+        else:
+            calls = AIMessage("", tool_calls=[deepcopy(given)], id="1")
+            state = {"messages": [HumanMessage("Go on.", id="0"), calls]}
+            config: Any = case.options["config"] or {}
+            runtime: Any = ToolRuntime(
+                state=state,
+                context=case.options["context"],
+                config=config,
+                stream_writer=lambda _: None,
+                tool_call_id=given["id"],
+                store=case.options["store"],
+            )
+            request = ToolCallRequest(given, None, state, runtime)
+
+        def parts() -> dict[str, Any]:
+            own = {"request": request} if is_model else {"tool call": request.tool_call}
+            return {**own, "state": request.state}
+
+        before = {what: normalize(part) for what, part in parts().items()}
         options = {"handler": case.handler, "call": layer.definition.call.value, **case.options}
         if layer.func is not None:
             run_layer(case.make(), request, **options)
         else:
             run_coroutine(arun_layer(case.make(), request, **options))
-        unchanged("request", before[0], request)
-        unchanged("state", before[1], request.state)
+        for what, part in parts().items():
+            unchanged(what, before[what], part)
 
     middleware = case.make()
     case.for_all(hooks_of(middleware), check)
-    layers = [one for one in layers_of(middleware) if one.definition.call is Call.MODEL]
-    case.for_all(layers, check_layer)
+    case.for_all(layers_of(middleware), check_layer)
 
 
 def passes_interrupts(case: LawCase) -> None:

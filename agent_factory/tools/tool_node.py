@@ -21,7 +21,7 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_config_list, get_executor_for_config
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool, Tool
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.prebuilt import ToolRuntime
@@ -44,7 +44,7 @@ from agent_factory.errors import (
 )
 from agent_factory.hooks.flows import is_awaitable, is_signal
 from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for, invocation_error
-from agent_factory.tools.injection import injection_of
+from agent_factory.tools.injection import CONTAINERS, injection_of
 from agent_factory.tools.registry import ToolLike, sort_tools
 from agent_factory.upstream import read_channels
 
@@ -177,6 +177,7 @@ class ToolNode(LangGraphToolNode):
         self.func, self.afunc = self._run, self._arun
         self._injections = {name: injection_of(tool) for name, tool in self.tools_by_name.items()}
         self._key = messages_key
+        self._has_layers = False
         self._errors = handler_for(handle_tool_errors)
         self._call: Execute = self._execute
         self._acall: Execute = self._aexecute
@@ -216,11 +217,13 @@ class ToolNode(LangGraphToolNode):
         """Return a request for each call of an input, and whether it is a list of messages."""
         calls, state, as_list = self._read(input, config)
         tools = list(self.tools_by_name.values())
+        own = _own_containers if self._has_layers else dict.copy
+        kind = ToolCallRequest if as_list or not isinstance(state, list) else _RequestInContext
         requests = []
         for call, own_config in zip(calls, get_config_list(config, len(calls)), strict=True):
             tool_runtime = ToolRuntime(
-                # Parallel layers must not share the dict, which they may change.
-                state=state if len(calls) == 1 or type(state) is not dict else state.copy(),
+                # Parallel layers must not share what they may change in place.
+                state=own(state) if type(state) is dict else state,
                 tool_call_id=call["id"],
                 config=own_config,
                 context=runtime.context,
@@ -231,7 +234,7 @@ class ToolNode(LangGraphToolNode):
                 server_info=runtime.server_info,
             )
             tool = self.tools_by_name.get(call["name"])
-            requests.append(ToolCallRequest(call, tool, tool_runtime.state, tool_runtime))
+            requests.append(kind(call, tool, tool_runtime.state, tool_runtime))
         return requests, as_list
 
     def _read(self, input: Any, config: RunnableConfig) -> tuple[list[ToolCall], Any, bool]:
@@ -327,7 +330,10 @@ class ToolNode(LangGraphToolNode):
         return self._reply(request.tool_call, error)
 
     def _reply(self, call: ToolCall, error: Exception) -> ToolMessage | None:
-        if is_signal(error) or not isinstance(error, self._errors.kinds):
+        # The model cannot choose between a sync and an async run.
+        if isinstance(error, PathNotSupported) or is_signal(error):
+            return None
+        if not isinstance(error, self._errors.kinds):
             return None
         return _error_message(call, self._errors.respond(error))
 
@@ -336,6 +342,12 @@ class ToolNode(LangGraphToolNode):
     def _execute(self, request: ToolCallRequest) -> Any:
         with _Execution(self, request) as execution:
             if (tool := execution.prepare()) is not None:
+                if isinstance(tool, StructuredTool | Tool) and tool.func is None:
+                    raise PathNotSupported(
+                        tool.name,
+                        "does not support sync invocation, as it has only a coroutine function.",
+                        "Run the agent with ainvoke or astream, or give it a sync function.",
+                    )
                 response = tool.invoke(execution.call, request.runtime.config)
                 execution.result = execution.checked(response)
         return execution.result
@@ -346,6 +358,17 @@ class ToolNode(LangGraphToolNode):
                 response = await tool.ainvoke(execution.call, request.runtime.config)
                 execution.result = execution.checked(response)
         return execution.result
+
+
+class _RequestInContext(ToolCallRequest):
+    """Request of a call whose state is a list of messages, in an input that is not one."""
+
+
+def _own_containers(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of a state, in which each dict, list and set of the state is a copy too."""
+    return {
+        key: value.copy() if type(value) in CONTAINERS else value for key, value in state.items()
+    }
 
 
 def _error_message(call: ToolCall, text: str) -> ToolMessage:
@@ -429,7 +452,8 @@ class _Execution:
             return [self.checked(part, is_answered=True) for part in response]
         if not isinstance(response, Command):
             raise TypeError(f"Tool {call['name']} returned unexpected type: {type(response)}")
-        command, as_list = response, isinstance(self._request.runtime.state, list)
+        command, in_context = response, isinstance(self._request, _RequestInContext)
+        as_list = isinstance(self._request.runtime.state, list) and not in_context
         if not isinstance(command.update, dict | list):
             return command
         if isinstance(command.update, dict) and as_list:
@@ -490,6 +514,7 @@ def layered_tool_node(
     handle_tool_errors: Any,
     compose: Compose | None,
     acompose: Compose | None,
+    has_layers: bool,
 ) -> ToolNode:
     """Return a node with layers that are composed once, around its own execution of a tool.
 
@@ -497,6 +522,7 @@ def layered_tool_node(
     again for each call. None leaves the tools without layers.
     """
     node = ToolNode(tools, handle_tool_errors=handle_tool_errors)
+    node._has_layers = has_layers
     if compose is not None:
         node._call = compose(node._execute)
     if acompose is not None:

@@ -226,19 +226,20 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
         self.prices = Prices(prices, needed=self._limits_usd)
         self._ledger = ledger or NoLedger()
         self._updates = LastUpdates()
+        self.warn_at = warn_at
         self._warn_at = sorted(_share("warn_at", mark) for mark in marks)
-        self._cheaper = None
+        self.cheaper = None
         if cheaper is not None:
-            self._cheaper = given_model("cheaper", cheaper)
+            self.cheaper = given_model("cheaper", cheaper)
             if not self._counts_tokens:
                 raise ValueError(
                     "cheaper saves money or tokens, and no limit of these is given. Pass "
                     "run=Limits(usd=...) or run=Limits(total_tokens=...)."
                 )
             if self._limits_usd:
-                self.prices.cost(name_of(self._cheaper), usage_of(1, 1))
-        self._cheaper_at = _share("cheaper_at", cheaper_at)
-        self._cap_output = cap_output
+                self.prices.cost(name_of(self.cheaper), usage_of(1, 1))
+        self.cheaper_at = _share("cheaper_at", cheaper_at)
+        self.cap_output = cap_output
         limits_tools = ledger is not None or not limited.isdisjoint(("tool_calls", "seconds"))
         self.unused = () if limits_tools else ("around_tool",)
         # Looking up prices takes time; without a limit, a ledger or prices nobody reads them.
@@ -421,10 +422,10 @@ class Plan:
         """The next call, with its least cost reserved; an error if none fits."""
         budget, accounts = self._budget, self.accounts()
         models = [self._request.model]
-        if budget._cheaper is not None:
-            if max(account.share(BOUGHT) for account in accounts) >= budget._cheaper_at:
+        if budget.cheaper is not None:
+            if max(account.share(BOUGHT) for account in accounts) >= budget.cheaper_at:
                 models = []
-            models.append(budget._cheaper)
+            models.append(budget.cheaper)
         refusals = []
         for last in (False, True) if budget.exit_behavior == "answer" else (False,):
             for model in models:
@@ -521,7 +522,7 @@ class Plan:
         request = self._request
         if model is not request.model:
             request = request.override(model=model)
-        if not self._budget._cap_output:
+        if not self._budget.cap_output:
             return request
         size, price = 0, 0.0
         if self._budget._counts_tokens:

@@ -133,6 +133,7 @@ class FilesystemFileSearchMiddleware(AgentMiddleware[AgentState[Any], Any]):
             check_number(argument, value, unit=unit)
             if not value:  # check_number accepts None and 0
                 raise ValueError(f"{argument} must be a number of {unit} above 0, got {value!r}.")
+        self.tool_prefix = tool_prefix
         self.use_ripgrep = use_ripgrep
         self.max_file_size_mb = max_file_size_mb
         self.timeout = timeout

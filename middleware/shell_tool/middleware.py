@@ -134,6 +134,12 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
             redaction_rules,
         )
         policy = settings.policy
+        self.workspace_root = workspace_root
+        self.startup_commands = startup_commands
+        self.shutdown_commands = shutdown_commands
+        self.redaction_rules = redaction_rules
+        self.shell_command = shell_command
+        self.env = env
         check_text("tool_name", tool_name)
         if tool_description is None:
             tool_description = DESCRIPTION.format(
@@ -142,6 +148,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
                 lines=policy.max_output_lines,
             )
         check_text("tool_description", tool_description)
+        self.tool_description = tool_description
         self.execution_policy = policy
         self.tool_name = tool_name
         self._starts_with_run = bool(settings.startup)

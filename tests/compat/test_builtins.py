@@ -34,6 +34,7 @@ def says(*texts: Any) -> ScriptedChatModel:
     return ScriptedChatModel(list(texts))
 
 
+@pytest.mark.filterwarnings("ignore:.*AF212:agent_factory.AgentFactoryWarning")
 def test_a_base_class_alone_changes_nothing(alike: Any) -> None:
     alike(lambda: [theirs.AgentMiddleware()], ADDING, tools=[add])
 

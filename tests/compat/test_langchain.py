@@ -14,13 +14,16 @@ from langgraph.types import Command, StreamWriter, TracePolicy
 
 import agent_factory as ours
 from agent_factory import create_agent, plan_agent, topology_of
+from agent_factory.compat.langchain import from_langchain_middleware
 from agent_factory.errors import (
+    AgentFactoryWarning,
     ArgumentError,
     BadReturn,
     CommandNotSupported,
     DuplicateMiddleware,
     HookPathNotSupported,
     PathNotSupported,
+    SpecError,
     UndeclaredJump,
     UnknownStateKey,
 )
@@ -387,3 +390,44 @@ def test_their_base_is_where_it_is_looked_for() -> None:
     assert theirs.AgentMiddleware.__module__ == their_types.__name__
     assert theirs.ModelRequest.__module__ == their_types.__name__
     assert type(their_types.PrivateStateAttr).__name__ == ours.OmitFromSchema.__name__
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("before_modle", "before_model"),
+        ("beforeModel", "before_model"),
+        ("awrap_modelcall", "awrap_model_call"),
+        ("state_shema", "state_schema"),
+    ],
+)
+def test_a_misspelt_hook_is_refused_as_in_our_own_classes(name: str, meant: str) -> None:
+    value = ours.AgentState if name == "state_shema" else lambda self, state, runtime: None
+    made = type("Mine", (theirs.AgentMiddleware,), {name: value})()
+    with pytest.raises(SpecError, match=rf"^\[AF105\] Mine\.{name}: .*Did you mean {meant}\?"):
+        agent_of(made)
+    assert agent_of(type("Derived", (Loud,), {"_before_modle": value})())
+
+
+def test_a_middleware_that_does_nothing_is_reported() -> None:
+    class Nothing(theirs.AgentMiddleware[Any, Any]):
+        """No hooks."""
+
+    class Counts(ours.AgentState[Any]):
+        count: int
+
+    class Keyed(theirs.AgentMiddleware[Any, Any]):
+        state_schema = Counts
+
+    with pytest.warns(AgentFactoryWarning, match=r"\[AF212\] Nothing: does nothing") as caught:
+        agent_of(Nothing(), Loud(), Keyed())
+    assert len(caught) == 1
+    assert len(caught[0].message.warnings) == 1  # type: ignore[union-attr]
+
+
+def test_the_tools_of_an_adapter_are_a_list() -> None:
+    class Bare(theirs.AgentMiddleware[Any, Any]):
+        def __init__(self) -> None:
+            """Leave out the base class, which would set the tools."""
+
+    assert from_langchain_middleware(Bare()).tools == []

@@ -58,3 +58,19 @@ def test_the_tools_of_a_built_in_are_a_list_of_its_own(make: Make) -> None:
     assert isinstance(tools, list)
     tools.append({"name": "another"})
     assert tools[-1] not in make().tools
+
+
+NOT_SETTINGS: dict[str, set[str]] = {
+    "PIIMiddleware": {"hash_key"},  # a secret
+    # Deprecated names of `trigger` and `keep`, which hold their values.
+    "SummarizationMiddleware": {"max_tokens_before_summary", "messages_to_keep", "summary_prefix"},
+}
+"""Parameters that are not attributes, for a reason."""
+
+
+def test_each_parameter_of_a_built_in_is_an_attribute(make: Make) -> None:
+    """Plans show such parameters as settings."""
+    built_in = make()
+    names = inspect.signature(type(built_in).__init__).parameters.keys() - {"self"}
+    missing = {name for name in names if not hasattr(built_in, name)}
+    assert missing == NOT_SETTINGS.get(type(built_in).__name__, set())

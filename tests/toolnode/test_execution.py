@@ -18,6 +18,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 
+from agent_factory import ToolNode
+from agent_factory.errors import PathNotSupported
 from samples import add
 
 
@@ -215,8 +217,13 @@ def test_c21_an_async_tool_cannot_run_in_a_sync_run(kind: Any, ask: Any) -> None
     calls = ask(("later", {}))
     with pytest.raises(NotImplementedError, match="does not support sync invocation"):
         kind([later]).invoke(calls, runtime=Runtime())
-    (told,) = kind([later], handle_tool_errors=True).invoke(calls, runtime=Runtime())
-    assert told.status == "error"
+    handled = kind([later], handle_tool_errors=True)
+    if kind is ToolNode:
+        with pytest.raises(PathNotSupported, match="does not support sync invocation"):
+            handled.invoke(calls, runtime=Runtime())
+    else:
+        (told,) = handled.invoke(calls, runtime=Runtime())
+        assert told.status == "error"
     (told,) = asyncio.run(kind([later]).ainvoke(calls, runtime=Runtime()))
     assert told.text == "now"
 

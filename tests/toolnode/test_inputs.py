@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
+from langgraph.types import Command
 from pydantic import BaseModel
 
 from agent_factory import ToolNode
@@ -47,6 +49,27 @@ def test_c7_another_list_is_a_list_of_messages(kind: Any, run: Any) -> None:
 def test_c7_a_call_with_its_context_is_one_call(kind: Any, run: Any) -> None:
     given = {"__type": "tool_call_with_context", "tool_call": calling(4), "state": {}}
     assert texts(run(kind([add]), given)["messages"]) == ["4"]
+
+
+@pytest.mark.parametrize("wrap", [None, lambda request, execute: execute(request.override())])
+def test_c7_a_call_whose_context_is_a_list_is_answered_in_a_dict(
+    kind: Any, run: Any, wrap: Any
+) -> None:
+    @tool("add")
+    def answer(tool_call_id: Annotated[str, InjectedToolCallId], as_list: bool) -> Any:
+        """Add."""
+        messages = [ToolMessage("4", tool_call_id=tool_call_id)]
+        return Command(update=messages if as_list else {"messages": messages})
+
+    def given(as_list: bool) -> Any:
+        call = {**calling(4), "args": {"as_list": as_list}}
+        return {"__type": "tool_call_with_context", "tool_call": call, "state": [message(4)]}
+
+    node = kind([answer], wrap_tool_call=wrap)
+    (command,) = run(node, given(False))
+    assert texts(command.update["messages"]) == ["4"]
+    with pytest.raises(ValueError, match="can provide a list of messages"):
+        run(node, given(True))
 
 
 @pytest.mark.parametrize("state", [dict, Thread, Model])
