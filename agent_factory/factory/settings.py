@@ -33,8 +33,9 @@ def _settings(member: AgentMiddleware[Any, Any]) -> Iterator[Setting]:
     source = member.inner if isinstance(member, LangChainAdapter) else member
     for name in inspect.signature(type(source).__init__).parameters:
         # The attribute `tools` holds the tools that a middleware adds. Built-ins that are for some
-        # tools of the agent keep their names.
-        attribute = "tool_names" if name == "tools" and hasattr(source, "tool_names") else name
+        # tools of the agent keep their names, in `tool_names` or `searchable_tool_names`.
+        names_of_tools = f"{name.removesuffix('s')}_names"
+        attribute = names_of_tools if hasattr(source, names_of_tools) else name
         try:
             value = getattr(source, attribute)
         except Exception:  # not an attribute, or a property that cannot be read

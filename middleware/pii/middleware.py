@@ -103,7 +103,6 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
         hash_key: bytes | str | None = None,
         name: str | None = None,
     ) -> None:
-        self.detector = detector
         self.rule = RedactionRule(pii_type, strategy, detector, hash_key)
         super().__init__(name=name)
         places = (apply_to_input, apply_to_output, apply_to_tool_results, apply_to_tool_calls)
