@@ -171,6 +171,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
 
     state_schema = BudgetState
     unused: Collection[str] = ()
+    kept_flows = ("around_model", "around_tool")
 
     ordering = Ordering(after=("ModelRetryMiddleware", "ModelFallbackMiddleware"))
 

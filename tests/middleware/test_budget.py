@@ -143,6 +143,29 @@ def test_a_run_within_its_budget_is_unchanged(ask: Ask) -> None:
     assert last_texts(model) == ["Go on", "a tree"]
 
 
+def test_a_subclass_that_wraps_calls_keeps_the_budget(ask: Ask) -> None:
+    class Mine(BudgetMiddleware):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return handler(request)
+
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            return await handler(request)
+
+        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return handler(request)
+
+        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+            return await handler(request)
+
+    model = ScriptedChatModel([response(looks=2), response("Half a tree.")])
+    budget = Mine(run=Limits(turns=2, tool_calls=1))
+    result = ask(create_agent(model, [look], middleware=[budget]))
+    assert [m.status for m in result["messages"] if m.type == "tool"] == ["success", "error"]
+    model = ScriptedChatModel(turns(2))
+    ask(create_agent(model, [look], middleware=[budget]))
+    assert len(model.requests) == 2
+
+
 def test_if_no_call_fits_the_run_ends_with_the_numbers(ask: Ask) -> None:
     model = ScriptedChatModel(turns(1, read=500))
     budget = BudgetMiddleware(run=Limits(total_tokens=400))
