@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agent_factory import ModelCallResult as ModelCallResult
     from agent_factory import ModelRequest as ModelRequest
     from agent_factory import ModelResponse as ModelResponse
+    from agent_factory import NodePolicy as NodePolicy
     from agent_factory import OmitFromInput as OmitFromInput
     from agent_factory import OmitFromOutput as OmitFromOutput
     from agent_factory import OmitFromSchema as OmitFromSchema
