@@ -61,6 +61,22 @@ class Guard(AgentMiddleware):
         return handler(request)
 
 
+class PassingWraps:
+    """Wraps of a middleware that pass everything on; a mixin."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request)
+
+
 def full_plan() -> Topology:
     """A plan with hooks, layers, a jump, and tools of every kind."""
     return plan_agent(

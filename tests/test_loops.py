@@ -308,6 +308,7 @@ def test_the_jumps_of_each_run_count_alone() -> None:
     agent = create_agent(model, middleware=[Twice()])
     for _ in range(MAX_JUMPS + 5):
         agent.invoke({"messages": [HumanMessage("Go", id="1")]})
+    assert len(jumps) == 2 * (MAX_JUMPS + 5)
 
 
 # The recursion limit

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from agent_factory import AgentMiddleware, Invoke, create_agent
 from agent_factory.testing import ScriptedChatModel
+from samples import PassingWraps
 
 ASK = {"messages": [("user", "Ask me.")]}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -45,20 +46,8 @@ class CatchAll(AgentMiddleware):
             return ToolMessage(f"swallowed {error!r}", tool_call_id=request.tool_call["id"])
 
 
-class Passing(AgentMiddleware):
+class Passing(PassingWraps, AgentMiddleware):
     """Wraps that pass everything on."""
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        return await handler(request)
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
-
-    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return await handler(request)
 
 
 STACKS: dict[str, list[AgentMiddleware]] = {

@@ -22,7 +22,7 @@ from agent_factory import (
 )
 from agent_factory.runtime import composition
 from agent_factory.testing import ScriptedChatModel
-from samples import add
+from samples import PassingWraps, add
 
 ASK: Any = {"messages": [("user", "2 + 3?")]}
 HIDDEN = TracePolicy(process_inputs=omit_payload, process_outputs=omit_payload)
@@ -60,18 +60,8 @@ class Flows(AgentMiddleware):
         return (yield request)
 
 
-class Wraps(AgentMiddleware):
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        return await handler(request)
-
-    def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return handler(request)
-
-    async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-        return await handler(request)
+class Wraps(PassingWraps, AgentMiddleware):
+    pass
 
 
 def tree(run: Any) -> Any:

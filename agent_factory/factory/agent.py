@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, overload
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.cache.base import BaseCache
@@ -149,7 +149,7 @@ def create_agent(
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
     fused: bool | Literal["turn"] = False,
-    **unknown: Any,
+    **unknown: Never,
 ) -> Any:
     """Build an agent: a model in a loop with tools, with a stack of middleware around it.
 
@@ -311,7 +311,7 @@ def plan_agent(
     checkpoints: Checkpoints = "full",
     fused: bool | Literal["turn"] = False,
     settings: bool = False,
-    **unknown: Any,
+    **unknown: Never,
 ) -> Topology:
     """Return the plan of the agent that `create_agent` would build from these arguments.
 

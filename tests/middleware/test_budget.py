@@ -26,6 +26,7 @@ from agent_factory.middleware.budget import (
     UnknownPriceError,
 )
 from agent_factory.testing import ScriptedChatModel
+from samples import PassingWraps
 
 Ask = Callable[..., Any]
 PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
@@ -144,18 +145,8 @@ def test_a_run_within_its_budget_is_unchanged(ask: Ask) -> None:
 
 
 def test_a_subclass_that_wraps_calls_keeps_the_budget(ask: Ask) -> None:
-    class Mine(BudgetMiddleware):
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            return handler(request)
-
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            return await handler(request)
-
-        def wrap_tool_call(self, request: Any, handler: Any) -> Any:
-            return handler(request)
-
-        async def awrap_tool_call(self, request: Any, handler: Any) -> Any:
-            return await handler(request)
+    class Mine(PassingWraps, BudgetMiddleware):
+        pass
 
     model = ScriptedChatModel([response(looks=2), response("Half a tree.")])
     budget = Mine(run=Limits(turns=2, tool_calls=1))

@@ -24,6 +24,7 @@ from agent_factory import (
     ToolCallRequest,
     before_model,
     create_agent,
+    plan_agent,
     wrap_model_call,
     wrap_tool_call,
 )
@@ -167,3 +168,5 @@ def stacks(model: BaseChatModel) -> None:
     create_agent(model, middleware=[ForContext()])
     create_agent(model, middleware=[ForOther()], context_schema=Context)  # type: ignore
     create_agent(model, middleware=[ForOther(), ForContext()])  # type: ignore
+    create_agent(model, prompt="Be brief.")  # type: ignore
+    plan_agent(model, promt="Be brief.")  # type: ignore[arg-type]
