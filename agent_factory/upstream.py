@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import RunnableConfig
@@ -38,16 +39,6 @@ def super_step(config: RunnableConfig) -> int:
     """
     step: int = config.get("metadata", {}).get("langgraph_step", 0)
     return step
-
-
-def with_node_name(config: RunnableConfig | None, name: str) -> RunnableConfig:
-    """Return a config whose streamed tokens are attributed to this node.
-
-    langgraph/pregel/_messages.py, 1.2: the stream mode "messages" yields the metadata of the run
-    that a token belongs to, in which `prepare_single_task` has set `langgraph_node`.
-    """
-    known = config or {}
-    return {**known, "metadata": {**known.get("metadata", {}), "langgraph_node": name}}
 
 
 def interrupts_here(interrupts: tuple[Interrupt[Any], ...], config: RunnableConfig | None) -> bool:
@@ -167,3 +158,112 @@ class SubagentTransformer(SubgraphTransformer):
         super()._on_started(ns, graph_name, *ids)
         if (handle := self._handles.get(ns)) is not None:
             vars(handle).update(name=graph_name, cause=self._pending_cause)
+
+
+# Nodes of a compiled graph
+
+
+def node_alone(node: Any) -> Any:
+    """Return what LangGraph runs for a node of a compiled graph: it, and then its writers.
+
+    langgraph/pregel/_read.py, 1.2: `PregelNode.node` is a cached property, a runnable that is
+    traced as a chain. `prepare_single_task` reads it for each task. A copy does not take over the
+    runnable that `run_in_place` sets.
+    """
+    return node.copy({}).node
+
+
+def run_in_place(node: Any, runnable: Any) -> None:
+    """Let LangGraph run `runnable` for a node. Drawings and manual updates do not change.
+
+    See `node_alone`; drawings and `update_state` use the writers of the node, which stay.
+    """
+    node.node = runnable
+
+
+def node_before(node: Any, end: Any) -> Any:
+    """Return a node as LangGraph runs and traces it, with `end` in the place of its writers.
+
+    langgraph/pregel/_read.py, 1.2: `PregelNode.copy` takes new values of attributes.
+    """
+    return node.copy({"writers": [end]}).node
+
+
+def state_writer(node: Any) -> Any:
+    """Return the writer of a node that writes updates and commands, without edges.
+
+    langgraph/graph/state.py, 1.2: `CompiledStateGraph.attach_node` adds it first; those of edges
+    follow.
+    """
+    return node.writers[0]
+
+
+# Configs of nodes
+
+
+def at_step(config: RunnableConfig, step: int) -> RunnableConfig:
+    """Return the config of a node with the number of another super-step.
+
+    langgraph/pregel/_algo.py, 1.2: `prepare_single_task` writes the number to the metadata, and
+    to a tag of the callbacks.
+    """
+    manager: Any = config["callbacks"]
+    old, new = f"graph:step:{super_step(config)}", f"graph:step:{step}"
+    own = manager.copy()
+    own.tags = [new if tag == old else tag for tag in own.tags]
+    return {**config, "metadata": {**config["metadata"], "langgraph_step": step}, "callbacks": own}
+
+
+def at_node(config: RunnableConfig, step: int, node: str, *, sent: bool) -> RunnableConfig:
+    """Return the config that another node would have in another super-step; `sent` by a `Send`.
+
+    langgraph/pregel/_algo.py, 1.2: see `at_step`. The namespace of a task ends with the name of its
+    node and an id.
+    """
+    own = at_step(config, step)
+    parent = graph_namespace(config)
+    task = str(uuid4())
+    namespace = "|".join((*parent, f"{node}:{task}"))
+    own["run_name"] = node
+    own["metadata"].update(
+        langgraph_node=node,
+        langgraph_triggers=("__pregel_push",) if sent else (f"branch:to:{node}",),
+        langgraph_path=("__pregel_push", 0, False) if sent else ("__pregel_pull", node),
+        langgraph_checkpoint_ns=namespace,
+    )
+    own["configurable"] = {**config["configurable"], "checkpoint_ns": namespace}
+    return own
+
+
+def graph_namespace(config: RunnableConfig | None) -> tuple[str, ...]:
+    """Return the namespace of the graph that a node of this config belongs to.
+
+    langgraph/pregel/main.py, 1.2: streams show it with each event.
+    """
+    namespace = (config or {}).get("configurable", {}).get("checkpoint_ns", "")
+    return tuple(namespace.split("|")[:-1])
+
+
+def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:
+    """Whether the caller of a graph around this one sees the steps of this one.
+
+    langgraph/pregel/main.py, 1.2: `stream(subgraphs=True)` hands its stream down under this key.
+    """
+    return configurable.get("__pregel_stream") is not None
+
+
+def is_resumed(configurable: Mapping[str, Any]) -> bool:
+    """Whether the graph around this one goes on with a run that it has begun before.
+
+    langgraph/pregel/_loop.py, 1.2: LangGraph hands it down under this key; the input of a nested
+    graph is the same in both cases.
+    """
+    return bool(configurable.get("__pregel_resuming"))
+
+
+def streams_messages(handler: object) -> bool:
+    """Whether a callback handler belongs to the stream mode "messages" of a graph.
+
+    langgraph/pregel/_messages.py, 1.2: LangGraph does not publish the class.
+    """
+    return type(handler).__module__ == "langgraph.pregel._messages"

@@ -18,12 +18,11 @@ from agent_factory.errors import ArgumentError, SpecError, raise_all
 from agent_factory.factory.arguments import UNKNOWN, make_spec, unknown_arguments, wrong_type
 from agent_factory.factory.settings import settings_of
 from agent_factory.factory.wiring import AgentGraph, wire
-from agent_factory.fused.agent import FusedAgent
 from agent_factory.fused.planning import plan_fusion
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.tools.error_handling import DEFAULT_ERRORS
 from agent_factory.topology.topology import Topology
-from agent_factory.upstream import SubagentTransformer, compiled_graph_arguments
+from agent_factory.upstream import SubagentTransformer
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -249,9 +248,6 @@ def create_agent(
         "transformers": [*(one for one in PROJECTIONS if one not in added), *added],
     }
     agent = wire(spec, context_schema, fusion).compile(**compiled)
-    if fusion is not None:
-        fused_graph = wire(spec, context_schema, fusion, fused=True).compile(**compiled)
-        agent = FusedAgent(fused_graph=fused_graph, **compiled_graph_arguments(agent))
     # The key by which LangGraph's streams and front ends know the agents of LangChain.
     named = {} if name is None else {"lc_agent_name": name}
     return agent.with_config(CONFIG, metadata=named)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import Runnable
@@ -11,13 +12,14 @@ from langgraph.graph.state import CompiledStateGraph
 
 from agent_factory.decisions.recorder import Recorder
 from agent_factory.errors import ArgumentError
-from agent_factory.fused.planning import FusionPlan, fused_nodes
-from agent_factory.fused.state_view import is_ephemeral, is_persistent
+from agent_factory.fused.agent import FusedAgent
+from agent_factory.fused.planning import Fusion, FusionPlan
+from agent_factory.fused.state_view import is_ephemeral, is_known, is_persistent
 from agent_factory.fused.tool_batch import BatchedToolsNode, capture_results, resendable
 from agent_factory.hooks.base import policy_of
 from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
-from agent_factory.runtime.routing import ROUTES, Path, reason_for
+from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.threads import ThreadAgent
 from agent_factory.runtime.tools_node import ToolsNode, sending_state
@@ -45,29 +47,25 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
                 code="AF114",
             ) from error
         self.spec = spec
+        self.fusion: Fusion | None = None
 
     def compile(self, *args: Any, **options: Any) -> CompiledStateGraph[Any, Any, Any, Any]:
         """Compile to an agent whose streams and states do not show the reserved keys."""
         agent = super().compile(*args, **options)
         shown = agent.stream_channels_list
         agent.stream_channels = [key for key in shown if key not in ENGINE_KEYS]
+        if self.fusion is not None:
+            self.fusion.install(agent.nodes)
+            return FusedAgent(**compiled_graph_arguments(agent))
         if agent.checkpointer:
             return ThreadAgent(**compiled_graph_arguments(agent))
         return agent
 
 
 def wire(
-    spec: AgentSpec,
-    context_schema: type[Any] | None = None,
-    fusion: FusionPlan | None = None,
-    *,
-    fused: bool = False,
+    spec: AgentSpec, context_schema: type[Any] | None = None, fusion: FusionPlan | None = None
 ) -> AgentGraph:
-    """Return the graph of an agent, ready to compile.
-
-    An agent with fused runs has two of them, made with the same `fusion`. They have the same nodes
-    and channels, so that either can continue a thread.
-    """
+    """Return the graph of an agent, ready to compile; without `fusion`, each node takes a step."""
     graph = AgentGraph(spec, context_schema)
     plan, recorder = spec.topology, Recorder(spec.decisions, spec.name)
     keys = spec.schemas.state.__annotations__.keys() - graph.managed.keys()
@@ -81,33 +79,35 @@ def wire(
         for bound in spec.hooks
     }
     nodes[plan.style.model] = ModelNode(spec, graph.channels, **shared)
+    # With another channel of messages, the state after a node is only known when its step is over.
+    fused = fusion is not None and is_known(graph.channels["messages"])
     tools = None
     if TOOLS in plan.nodes:
-        around = None if fusion is None else capture_results
+        around = capture_results if fused else None
         seen = _tool_state_keys(spec, graph, keys)
         tools = ToolsNode(spec, keys, recorder, around, seen, context_schema)
-        nodes[TOOLS] = tools if fusion is None else BatchedToolsNode(tools)
-    # The steps of a fused run add the state to calls themselves.
-    state_keys = None if tools is None or fused else tools.state_keys
-    paths: dict[str, str | Path] = {}  # where each edge leads: a node, or what chooses one
+        nodes[TOOLS] = BatchedToolsNode(tools) if fused else tools
+    routes: dict[str, str | Choice] = {}  # where the edges in a fused step lead
     for edge in plan.edges:
         if edge.route is None:
-            (paths[edge.source],) = edge.targets
+            (routes[edge.source],) = edge.targets
+            graph.add_edge(edge.source, *edge.targets)
             continue
         choose = ROUTES[edge.route](edge, plan, spec.rules)
-        if state_keys is not None and TOOLS in edge.targets:
-            choose = sending_state(choose, state_keys)
-        choose = recorder.route(edge.source, choose, reason_for(edge, plan, spec.rules))
-        if fusion is not None and edge.source == TOOLS:
+        record = partial(recorder.route, edge.source, why=reason_for(edge, plan, spec.rules))
+        routes[edge.source] = record(choose)
+        if tools is not None and TOOLS in edge.targets and tools.state_keys is not None:
+            choose = sending_state(choose, tools.state_keys)
+        choose = record(choose)
+        if fused and edge.source == TOOLS:
             choose = resendable(choose)
-        paths[edge.source] = Path(choose, str(edge.route))
-    self_routing: dict[str, Runnable[Any, Any]] = {}
-    if fusion is not None and fused:
-        self_routing = fused_nodes(spec, graph.channels, nodes, paths, tools, fusion)
+        graph.add_conditional_edges(
+            edge.source, Path(choose, str(edge.route)), list(edge.targets)
+        )
     trace_policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
     # Only the loop's entry reads the signals of tools.
-    reads_signals = {*self_routing, *([plan.loop_entry] if tools else [])}
-    for name, node in {**nodes, **self_routing}.items():
+    reads_signals = {*(nodes if fused else ()), *([plan.loop_entry] if tools else [])}
+    for name, node in nodes.items():
         is_hook = name in trace_policies and name not in reads_signals
         policy = spec.node_policies.get(name)
         graph.add_node(
@@ -119,14 +119,9 @@ def wire(
             timeout=policy.timeout if policy else None,
             trace_policy=trace_policies.get(name),
         )
-    for edge in plan.edges:
-        path = paths[edge.source]
-        if edge.source in self_routing:
-            continue
-        if isinstance(path, str):
-            graph.add_edge(edge.source, path)
-        else:
-            graph.add_conditional_edges(edge.source, path, list(edge.targets))
+    if fused and fusion is not None:
+        must_choose = bool(spec.decisions or spec.toolbox.direct or spec.response_format)
+        graph.fusion = Fusion(fusion, plan, graph.channels, nodes, routes, tools, must_choose)
     return graph
 
 

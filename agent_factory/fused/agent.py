@@ -1,8 +1,8 @@
-"""FusedAgent: compiled agent whose runs are fused when no caller observes individual steps."""
+"""FusedAgent: compiled agent whose runs take many nodes in one step."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
@@ -12,27 +12,15 @@ from langchain_core.runnables.config import (
     get_callback_manager_for_config,
     merge_configs,
 )
-from langgraph.graph.state import CompiledStateGraph
+from langgraph.config import get_stream_writer
+from langgraph.stream import SubgraphTransformer
 from langgraph.types import Command
 
-from agent_factory.fused.step import RUN, Run
+from agent_factory.fused.events import CUSTOM, UPDATES, VALUES, Events, EventStream, Handover
+from agent_factory.fused.run import RUN, Run, run_of
 from agent_factory.runtime.threads import ThreadAgent
 from agent_factory.runtime.tools_node import NAMESPACE_MARK
-
-_SHARED = (
-    "cache",
-    "cache_policy",
-    "checkpointer",
-    "interrupt_after_nodes",
-    "interrupt_before_nodes",
-    "name",
-    "output_channels",
-    "retry_policy",
-    "step_timeout",
-    "store",
-    "stream_channels",
-)
-"""Attributes that a server may set on a compiled agent. They apply to fused runs too."""
+from agent_factory.upstream import is_resumed, shows_subgraphs, streams_messages
 
 _BETWEEN_STEPS = (
     "cache",
@@ -43,8 +31,20 @@ _BETWEEN_STEPS = (
 )
 """Attributes that make something happen between the steps of a run, or to each of them."""
 
-_OBSERVING = ("debug", "interrupt_after", "interrupt_before", "print_mode", "subgraphs")
-"""Options of a call that show or stop individual steps."""
+_SHOWN_BY_STEPS = ("debug", "interrupt_after", "interrupt_before", "print_mode")
+"""Options of a call that show or stop LangGraph's own steps."""
+
+_LIVE = frozenset({"messages", "tools", CUSTOM})
+"""Modes of a stream whose events come from inside of nodes."""
+
+_MODES = _LIVE | {UPDATES, VALUES}
+"""Modes of a stream that a fused run can serve; others are about LangGraph's own steps."""
+
+_COORDINATES = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
+"""Keys of a config that name a thread or a place in it: with one, a run has no graph around it."""
+
+HIDES_TASKS = "__agent_factory_hides_tasks"
+"""Key of `configurable` for the event protocol, which asks for tasks and may not show them."""
 
 _CHAIN_EVENTS = ("on_chain_start", "on_chain_end", "on_chain_error")
 
@@ -53,106 +53,195 @@ _FINAL_STATE: dict[str, Any] = {"version": "v2"}
 
 
 class FusedAgent(ThreadAgent):
-    """Compiled agent that runs fused when no caller observes individual steps.
+    """Compiled agent whose runs take many nodes in one step.
 
-    It holds two graphs with the same nodes and channels: one with a step for each hook, and one
-    with fused steps. A thread can change between them at each of its checkpoints. Drawings, states
-    and manual updates are those of the graph with a step for each hook.
+    A caller sees each node as it would be hook by hook: in streams, in callbacks and traces. A run
+    goes hook by hook if its caller observes LangGraph's own steps.
     """
 
-    def __init__(
-        self, *, fused_graph: CompiledStateGraph[Any, Any, Any, Any], **arguments: Any
-    ) -> None:
-        super().__init__(**arguments)
-        self.fused_graph = fused_graph
-
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        """Run to the end; fused, unless the call or a callback observes individual steps."""
-        if (fused := self._fused_config(input, config, options)) is None:
-            return super().invoke(input, config, **options)
-        result = self._fused_graph().invoke(input, fused, **{**options, **_FINAL_STATE})
+        """Run to the end."""
+        if options.get("stream_mode", VALUES) not in (VALUES, None):
+            return super().invoke(input, config, **options)  # calls `stream`
+        own, run = self._start(input, config, options, ())
+        if run is None:
+            return super().invoke(input, own, **options)
+        result = super().invoke(input, own, **{**options, **_FINAL_STATE})
         return _in_version(result, options)
 
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Any:
-        """Run to the end, asynchronously; otherwise as `invoke`."""
-        if (fused := self._fused_config(input, config, options)) is None:
+        """Run to the end, asynchronously."""
+        if options.get("stream_mode", VALUES) not in (VALUES, None):
             return await super().ainvoke(input, config, **options)
-        result = await self._fused_graph().ainvoke(input, fused, **{**options, **_FINAL_STATE})
+        own, run = self._start(input, config, options, ())
+        if run is None:
+            return await super().ainvoke(input, own, **options)
+        result = await super().ainvoke(input, own, **{**options, **_FINAL_STATE})
         return _in_version(result, options)
 
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Iterator[Any]:
-        """Run and yield events; fused if only custom events are requested."""
-        if (fused := self._fused_stream_config(input, config, options)) is None:
-            return super().stream(input, config, **options)
-        return self._fused_graph().stream(input, fused, **options)
+        """Run and yield events."""
+        own, shown = self._watch(input, config, options)
+        parts = super().stream(input, own, **options)
+        return parts if shown is None else shown.read(parts)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> AsyncIterator[Any]:
-        """Run and yield events, asynchronously; otherwise as `stream`."""
-        if (fused := self._fused_stream_config(input, config, options)) is None:
-            return super().astream(input, config, **options)
-        return self._fused_graph().astream(input, fused, **options)
+        """Run and yield events, asynchronously."""
+        own, shown = self._watch(input, config, options, asynchronous=True)
+        parts = super().astream(input, own, **options)
+        return parts if shown is None else shown.aread(parts)
 
-    def _fused_graph(self) -> CompiledStateGraph[Any, Any, Any, Any]:
-        """Return the graph of the fused runs, with what has been set on this one since."""
-        changed = {
-            name: getattr(self, name)
-            for name in _SHARED
-            if getattr(self, name) is not getattr(self.fused_graph, name)
-        }
-        return self.fused_graph.copy(changed) if changed else self.fused_graph
+    def stream_events(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> Any:
+        """Run and yield the events of the event protocol."""
+        return super().stream_events(input, self._for_protocol(config, options), **options)
 
-    def _fused_stream_config(
-        self, input: Any, config: RunnableConfig | None, options: Mapping[str, Any]
+    def astream_events(
+        self, input: Any, config: RunnableConfig | None = None, **options: Any
+    ) -> Any:
+        """Run and yield events in one of three versions, asynchronously."""
+        return super().astream_events(input, self._for_protocol(config, options), **options)
+
+    def _for_protocol(
+        self, config: RunnableConfig | None, options: Mapping[str, Any]
     ) -> RunnableConfig | None:
-        modes = options.get("stream_mode")
-        if modes != "custom" and modes != ["custom"]:
-            return None
-        return self._fused_config(input, config, {**options, "stream_mode": None})
+        """Return a config that says whether the event protocol shows tasks to its caller."""
+        if options.get("version") != "v3":
+            return config
+        made: list[Any] = [*self.stream_transformers, *(options.get("transformers") or ())]
+        hidden = all(
+            isinstance(one, type)
+            and (
+                issubclass(one, SubgraphTransformer)
+                or _MODES.issuperset(getattr(one, "required_stream_modes", ("tasks",)))
+            )
+            for one in made
+        )
+        return _with_configurable(config, {HIDES_TASKS: hidden})
 
-    def _fused_config(
-        self, input: Any, config: RunnableConfig | None, options: Mapping[str, Any]
-    ) -> RunnableConfig | None:
-        """Return the config of a fused run; None if a caller may observe individual steps."""
-        if self.debug or any(options.get(name) for name in _OBSERVING):
-            return None
-        if options.get("stream_mode", "values") not in ("values", None):
-            return None
+    def _watch(
+        self,
+        input: Any,
+        config: RunnableConfig | None,
+        options: dict[str, Any],
+        *,
+        asynchronous: bool = False,
+    ) -> tuple[RunnableConfig | None, EventStream | None]:
+        """Return the config of a run that yields events, and what reads them if nodes emit some.
+
+        The options become those that LangGraph gets.
+        """
+        run = run_of(config)
+        if run is not None and not run.entered:
+            run.entered = True  # `invoke` calls `stream`
+            return config, None
+        mode = options.get("stream_mode") or self.stream_mode
+        modes = [mode] if isinstance(mode, str) else list(mode)
+        own, run = self._start(input, config, options, modes)
+        of_nodes = {UPDATES, VALUES}.intersection(modes)
+        if run is None or not of_nodes:
+            return own, None
+        subgraphs = bool(options.get("subgraphs"))
+        version = options.get("version", "v1")
+        shown = EventStream(
+            modes, single=isinstance(mode, str), subgraphs=subgraphs, version=version
+        )
+        keys = options.get("output_keys") or self.stream_channels_list
+        if subgraphs or not _LIVE.isdisjoint(modes):
+            # Events pass through LangGraph's stream, where they keep their place among the others.
+            run.events = Events(of_nodes, keys, lambda event: get_stream_writer()(event))
+            options["stream_mode"] = list({*modes, CUSTOM})
+        elif asynchronous:
+            shown.handover = Handover()
+            run.events = Events(of_nodes, keys, shown.handover.offer, awaits=True)
+            options["stream_mode"] = modes
+        else:
+            run.events = Events(of_nodes, keys, shown.early.append)
+            options["stream_mode"] = modes
+        return own, shown
+
+    def _start(
+        self,
+        input: Any,
+        config: RunnableConfig | None,
+        options: Mapping[str, Any],
+        modes: Collection[str],
+    ) -> tuple[RunnableConfig | None, Run | None]:
+        """Return the config of a run, and the run if it is fused."""
         if not self.has_thread(config):
-            return None  # LangGraph's error depends on a config without keys of this class
-        merged = merge_configs(self.config, config)
+            return config, None  # LangGraph's error depends on a config without keys of this class
+        given = merge_configs(self.config, config)
         context = ensure_config()
-        configurable = {**context["configurable"], **merged.get("configurable", {})}
+        configurable = given.get("configurable", {})
+        if not any(configurable.get(key) for key in _COORDINATES):
+            configurable = {**context["configurable"], **configurable}
         namespace = configurable.get("checkpoint_ns") or ""
         depth = namespace.count(NAMESPACE_MARK) + 1 if namespace else 0
-        parent: Any = configurable.get(RUN)
-        if namespace and not (isinstance(parent, Run) and parent.depth + 1 == depth):
-            return None  # a caller may observe the graph around it, with its subgraphs
-        callbacks: RunnableConfig = {"callbacks": context.get("callbacks"), **merged}
-        if any(map(_observes_nodes, get_callback_manager_for_config(callbacks).handlers)):
-            return None
-        # A fused run of one step would misreport managed values such as `remaining_steps`.
-        stores_steps = any(getattr(self, name) for name in _BETWEEN_STEPS)
-        builder: Any = self.builder  # the AgentGraph, whose module imports this one
-        steps_matter = stores_steps or builder.managed or builder.spec.node_policies
-        single_step = not (steps_matter or options.get("control"))
+        around: RunnableConfig = {"callbacks": context.get("callbacks"), **given}
+        handlers = get_callback_manager_for_config(around).handlers
         run = Run(
+            fused=not self._shows_steps(configurable, options, modes),
+            entered=bool(modes),
             depth=depth,
-            resumed=input is None or isinstance(input, Command),
-            single_step=single_step and (not namespace or parent.single_step),
+            resumed=input is None or isinstance(input, Command) or is_resumed(configurable),
+            traced=any(map(_observes_nodes, handlers)),
+            messages="messages" in modes,
+            named=bool(handlers or modes),
         )
-        own: RunnableConfig = {"configurable": {RUN: run}}
-        return merge_configs(merged, own)
+        if not (modes or run.traced or options.get("control")):
+            run.single_step = self._is_single_step(configurable.get(RUN), depth)
+        return _with_configurable(config, {RUN: run}), run if run.fused else None
+
+    def _shows_steps(
+        self, configurable: Mapping[str, Any], options: Mapping[str, Any], modes: Collection[str]
+    ) -> bool:
+        """Whether the caller observes LangGraph's own steps."""
+        builder: Any = self.builder  # the AgentGraph, whose module imports this one
+        served = {*_MODES, "tasks"} if configurable.get(HIDES_TASKS) else _MODES
+        return bool(
+            self.debug
+            or any(options.get(name) for name in _SHOWN_BY_STEPS)
+            or not served.issuperset(modes)
+            or isinstance(options.get("output_keys"), str)
+            # LangGraph shows its own steps to the caller of the graph around this one.
+            or shows_subgraphs(configurable)
+            # In a graph, the default mode depends on how LangGraph calls this one.
+            or (modes and not options.get("stream_mode") and configurable.get("checkpoint_ns"))
+            # LangGraph converts the values of a state that is not a dict.
+            or (options.get("version") == "v2" and builder.spec.schemas.written is not None)
+        )
+
+    def _is_single_step(self, parent: Run | None, depth: int) -> bool:
+        """Whether a run that no caller observes can be a single step."""
+        builder: Any = self.builder
+        # A fused run of one step would misreport managed values such as `remaining_steps`.
+        if builder.managed or builder.spec.node_policies:
+            return False
+        if any(getattr(self, name) for name in _BETWEEN_STEPS):
+            return False
+        return depth == 0 or (
+            parent is not None and parent.single_step and parent.depth + 1 == depth
+        )
+
+
+def _with_configurable(
+    config: RunnableConfig | None, values: Mapping[str, Any]
+) -> RunnableConfig:
+    own: RunnableConfig = {**(config or {})}
+    own["configurable"] = {**own.get("configurable", {}), **values}
+    return own
 
 
 def _observes_nodes(handler: BaseCallbackHandler) -> bool:
     """Whether a callback handler listens to nodes: tracers do, counters of tokens do not."""
-    if handler.ignore_chain:
+    if handler.ignore_chain or streams_messages(handler):
         return False
     kind, bases = type(handler), (BaseCallbackHandler, AsyncCallbackHandler)
     return any(

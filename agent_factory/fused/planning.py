@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from langchain_core.runnables import Runnable
 
 from agent_factory.errors import ArgumentError, describe
-from agent_factory.fused.state_view import Channel, is_known
-from agent_factory.fused.step import FusedNode, FusedStage
-from agent_factory.fused.tool_batch import BatchedToolsNode
+from agent_factory.fused.state_view import Channel
+from agent_factory.fused.step import Stage, Step
+from agent_factory.fused.tool_batch import ToolsStep
 from agent_factory.runtime.hook_node import HookNode
-from agent_factory.runtime.routing import Path
-from agent_factory.runtime.spec import AgentSpec
+from agent_factory.runtime.routing import Choice
 from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.topology.model import TOOLS
+from agent_factory.topology.topology import Topology
+from agent_factory.upstream import run_in_place
 
 Names = Collection[str] | Literal["*"]
 
@@ -51,55 +53,63 @@ def plan_fusion(
     )
 
 
-def fused_nodes(
-    spec: AgentSpec,
-    channels: Mapping[str, Channel],
-    nodes: Mapping[str, Runnable[Any, Any]],
-    paths: Mapping[str, str | Path],
-    tools: ToolsNode | None,
-    plan: FusionPlan,
-) -> dict[str, Runnable[Any, Any]]:
-    """Return the nodes of a fused run that choose their successor themselves.
+@dataclass(frozen=True)
+class Fusion:
+    """What the steps of an agent are made of."""
 
-    LangGraph copies every channel before an edge chooses; a fused step has the state at hand.
-    """
-    if not is_known(channels["messages"]):
-        raise ArgumentError(
-            "fused",
-            "needs messages with a reducer, but the state_schema gives them another channel.",
-            "Write Annotated[list[AnyMessage], add_messages], or leave `fused` out.",
-        )
-    topology = spec.topology
-    model = topology.style.model
-    routes = {name: p if isinstance(p, str) else p.choose for name, p in paths.items()}
-    own_step = set() if plan.turn else {model}
-    order = [name for name in topology.nodes if name != TOOLS]
-    fusible = {name for name in order if name not in own_step and not plan.begins(name)}
-    sees_signals = {model, topology.loop_entry} if tools is not None else {model}
-    stages: dict[str, FusedStage] = {}
-    for index, name in enumerate(order):
-        node = nodes[name]
-        # Only forward: a step that could turn back might never end.
-        later = frozenset(() if plan.ends(name) else order[index + 1 :])
-        stages[name] = FusedStage(
-            node=node,
-            route=routes[name],
-            next_nodes=frozenset() if name in own_step else later & fusible,
-            # A model call is expensive, so what was written before it is stored first.
-            next_if_unchanged=frozenset() if plan.begins(model) else later & own_step,
-            sees_signals=name in sees_signals,
-            streams=name == model,
-            needs_thread=isinstance(node, HookNode) and node.needs_thread,
-        )
-    # A pause shows the calls of a turn one by one, and a policy is for each of them.
-    batches_calls = not plan.before and not plan.after and TOOLS not in plan.alone
-    state_keys = None if tools is None else tools.state_keys
-    result: dict[str, Runnable[Any, Any]] = {
-        name: FusedNode(name, stages, channels, batches_calls, state_keys) for name in order
-    }
-    if tools is not None:
-        stages[TOOLS] = FusedStage(nodes[TOOLS], routes[TOOLS], streams=True)
-        # With one of these, an edge has to look at the results, or records where it leads.
-        if not (spec.decisions or spec.toolbox.direct or spec.response_format):
-            result[TOOLS] = BatchedToolsNode(tools, topology.loop_entry)
-    return result
+    plan: FusionPlan
+    topology: Topology
+    channels: Mapping[str, Channel]
+    nodes: Mapping[str, Runnable[Any, Any]]
+    routes: Mapping[str, str | Choice]
+    tools: ToolsNode | None
+    must_choose: bool  # after tools, an edge looks at their results, or records where it leads
+
+    @property
+    def batches_calls(self) -> bool:
+        """Whether the tool calls of a turn may go to one task."""
+        # A pause shows the calls of a turn one by one, and a policy is for each of them.
+        plan = self.plan
+        return not plan.before and not plan.after and TOOLS not in plan.alone
+
+    @property
+    def state_keys(self) -> Collection[str] | None:
+        """The keys of the state that calls are sent with; None if tools read the state."""
+        return None if self.tools is None else self.tools.state_keys
+
+    @cached_property
+    def stages(self) -> dict[str, Stage]:
+        """The nodes as parts of steps. Many agents are built that never run."""
+        plan, model = self.plan, self.topology.style.model
+        own_step = set() if plan.turn else {model}
+        order = [name for name in self.topology.nodes if name != TOOLS]
+        fusible = {name for name in order if name not in own_step and not plan.begins(name)}
+        sees_signals = {model, self.topology.loop_entry} if self.tools is not None else {model}
+        stages: dict[str, Stage] = {}
+        for index, name in enumerate(order):
+            node = self.nodes[name]
+            # Only forward: a step that could turn back might never end.
+            later = frozenset(() if plan.ends(name) else order[index + 1 :])
+            stages[name] = Stage(
+                name,
+                node,
+                self.routes[name],
+                next_nodes=frozenset() if name in own_step else later & fusible,
+                # A model call is expensive, so what was written before it is stored first.
+                next_if_unchanged=frozenset() if plan.begins(model) else later & own_step,
+                sees_signals=name in sees_signals,
+                streams=name == model,
+                needs_thread=isinstance(node, HookNode) and node.needs_thread,
+            )
+        if self.tools is not None:
+            stages[TOOLS] = Stage(TOOLS, self.nodes[TOOLS], self.routes[TOOLS], streams=True)
+        return stages
+
+    def install(self, nodes: Mapping[str, Any]) -> None:
+        """Let the nodes of a compiled graph run in steps."""
+        steps: dict[str, Step] = {}
+        for name in self.nodes:
+            node = nodes[name]
+            steps[name] = step = Step(name, node, steps, self)
+            entry = None if self.must_choose else self.topology.loop_entry
+            run_in_place(node, ToolsStep(node, entry) if name == TOOLS else step)

@@ -1,27 +1,29 @@
-"""Fused steps: several nodes of a plan in one LangGraph step, with the same order and result.
+"""Steps: the nodes that a run takes in one LangGraph step, with the same order and result.
 
 A step that starts at a node continues with the next ones as their edges say, as long as the path
 leads forward. What such a step cannot do in the place of a later node, such as to wait for the
-answer to an interrupt or to fail, that node does itself in the step that follows.
+answer to an interrupt or to fail, that node does itself in the step that follows. In a run hook by
+hook, each node is a step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
+from langchain_core.callbacks import CallbackManager
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
-from langgraph.errors import (
-    ErrorCode,
-    GraphInterrupt,
-    GraphRecursionError,
-    create_error_message,
-)
+from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, Interrupt, Send, interrupt
 
-from agent_factory.fused.state_view import Channel, Preview, StateView
+from agent_factory.fused.events import Event
+from agent_factory.fused.run import Action, Run, fused_run, run_of
+from agent_factory.fused.state_view import Preview, StateView
 from agent_factory.runtime.composition import without_streaming
 from agent_factory.runtime.routing import Choice, Target
 from agent_factory.runtime.tools_node import with_state
@@ -29,50 +31,21 @@ from agent_factory.state.schema import RETRIES, TOOL_SIGNALS
 from agent_factory.state.updates import Pair, pairs_of
 from agent_factory.tools.tool_node import CallsWithState
 from agent_factory.topology.model import END, TOOLS
-from agent_factory.upstream import current_config, interrupts_here, super_step, with_node_name
+from agent_factory.upstream import (
+    current_config,
+    graph_namespace,
+    interrupts_here,
+    node_alone,
+    node_before,
+    state_writer,
+    streams_messages,
+)
 
-RUN = "__agent_factory_run"
-"""Key of `configurable` that holds the `Run`. Keys that start with "__" stay out of metadata."""
-
-ANSWERED = "answered"
-"""Key of a tool call that says whether the run already has its structured answer."""
-
-Action = Callable[[], Any]
-
-
-@dataclass(slots=True)
-class Run:
-    """What a fused run remembers from one step to the next, in addition to the state."""
-
-    depth: int = 0  # how many graphs are around it
-    resumed: bool = False  # the next node may wait for an answer, so it needs a step to itself
-    resent: bool = False  # the calls of a turn were sent again, each to its own task
-    # Nothing is stored between the steps and no caller observes them, so the run takes one step.
-    single_step: bool = False
-    skipped_steps: int = 0  # how many steps that saved; they count towards the recursion limit
-    cached_channels: dict[str, Any] = field(default_factory=dict)  # of messages, to use again
-    # What a node or a tool call does in its own step, in place of its work, by its name or id.
-    deferred: dict[str, Action] = field(default_factory=dict)
-
-    def check_limit(self, config: RunnableConfig, begun: int = 1) -> None:
-        """Raise an error if the run may take no more step; `begun` is 0 before the current one."""
-        limit = config["recursion_limit"]
-        if super_step(config) + self.skipped_steps + begun - 1 >= limit:
-            message = (
-                f"Recursion limit of {limit} reached, but the run has not ended. Set a higher "
-                "`recursion_limit` in the config of the call, or find out what keeps the run going."
-            )
-            code = ErrorCode.GRAPH_RECURSION_LIMIT
-            raise GraphRecursionError(create_error_message(message=message, error_code=code))
+if TYPE_CHECKING:
+    from agent_factory.fused.planning import Fusion
 
 
-def run_of(config: RunnableConfig | None) -> Run:
-    """Return the run of a config; a new one outside of fused runs."""
-    run: Run | None = (config or {}).get("configurable", {}).get(RUN)
-    return run or Run()
-
-
-def replay(error: Exception, config: RunnableConfig | None) -> Action | None:
+def replay(error: Exception, config: RunnableConfig | None, run: Run) -> Action | None:
     """Return a function that raises the same in another step, or None if only a rerun can."""
 
     def raise_again() -> Any:
@@ -86,100 +59,136 @@ def replay(error: Exception, config: RunnableConfig | None) -> Action | None:
         return lambda: interrupt(asked.value, response_schema=asked.response_schema)
     # A subgraph waits, in a checkpoint namespace that belongs to the step that called it. A run
     # without a checkpointer cannot be resumed, so there the namespace does not matter.
-    return raise_again if run_of(config).single_step else None
+    return raise_again if run.single_step else None
 
 
 @dataclass(frozen=True, slots=True)
-class FusedStage:
-    """A node that a fused step may go through."""
+class Stage:
+    """A node as a part of a step, and what may follow it in the same step."""
 
+    name: str
     node: Runnable[Any, Any]
-    route: str | Choice  # where its edge leads: a node, or a route that chooses one
+    route: str | Choice  # the next node, or the function that chooses one
     next_nodes: frozenset[str] = frozenset()  # nodes this step may continue to from it
     next_if_unchanged: frozenset[str] = frozenset()  # the same, if no node has written state so far
     sees_signals: bool = False  # sees the keys for signals of tools and for retries
     streams: bool = False  # the tokens of models that it calls are streamed
     needs_thread: bool = False  # runs in a thread in an asynchronous run
 
+    def visible(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return what the node sees of the state."""
+        if self.sees_signals or (TOOL_SIGNALS not in state and RETRIES not in state):
+            return state
+        return {key: state[key] for key in state if key not in (TOOL_SIGNALS, RETRIES)}
+
 
 class StepRunner:
-    """One step through the stages of an agent. Its caller decides between sync and async."""
+    """One step through the nodes of an agent. Its caller decides between sync and async."""
 
     def __init__(
-        self, first: FusedNode, state: Mapping[str, Any], config: RunnableConfig | None, run: Run
+        self, first: Step, state: Mapping[str, Any], config: RunnableConfig, run: Run
     ) -> None:
         self._first = first
-        self._stages = first.stages
-        self._name = first.name
+        self._config = config  # of the step
+        self._quiet_config = without_streaming(config)
+        self._run = run
+        self._view = StateView(state, first.fusion.channels, run.cached_channels)
         self._is_first = True
         self._unchanged = True
         self._calls: list[dict[str, Any]] | None = None
-        self._run = run
-        self._view = StateView(state, first.channels, run.cached_channels)
-        self._config = config
-        self._quiet_config = without_streaming(config)
         self._needs_own_step, run.resumed = run.resumed, False
-        self.stage = first.stages[first.name]  # the one that comes next
+        self._node_config = config
+        self._events: list[Event] = []
+        self.step = first  # the node that comes next
+        self.error: Exception | None = None  # that of the last node
         self.done = False
         self.outcome: Any = None
+        run.runner = self
+
+    @property
+    def needs_thread(self) -> bool:
+        """Whether an asynchronous run takes the next nodes in a thread."""
+        return self.step.stage.needs_thread and not (self.done or self._run.watched)
 
     def run_next(self) -> None:
+        """Run the next node, and find out what comes after it."""
+        input, config = self._enter()
+        step = self.step
         try:
-            result = self.stage.node.invoke(*self._enter())
+            if self._run.traced:
+                step.traced.invoke(input, config)  # ends with `take`
+            else:
+                self.take(step.stage.node.invoke(input, config))
         except Exception as error:
-            return self._fail(error)
-        self.take(result)
+            self._fail(error)
 
-    async def arun_next(self) -> None:
+    async def arun_next(self, *, streaming: bool) -> None:
+        """Run the next node, and find out what comes after it."""
+        input, config = self._enter()
+        step = self.step
         try:
-            result = await self.stage.node.ainvoke(*self._enter())
+            if not self._run.traced:
+                self.take(await step.stage.node.ainvoke(input, config))
+            elif streaming:
+                async for _ in step.traced.astream(input, config):
+                    pass
+            else:
+                await step.traced.ainvoke(input, config)
         except Exception as error:
-            return self._fail(error)
-        self.take(result)
+            self._fail(error)
 
     def run_next_in_thread(self) -> None:
         """Run the next node, and those after it that need a thread, in the current thread."""
         self.run_next()
-        while self.stage.needs_thread and not self.done:
+        while self.needs_thread:
             self.run_next()
 
-    def _enter(self) -> tuple[Any, RunnableConfig | None]:
+    def take_events(self) -> list[Event]:
+        """Return the events of the nodes that have run since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def _enter(self) -> tuple[Any, RunnableConfig]:
         """Return the input and the config of the next node."""
-        if self.stage.streams:
-            config: RunnableConfig | None = with_node_name(self._config, self._name)
-        else:
+        stage, run = self.step.stage, self._run
+        if not (run.named or stage.streams):
             config = self._quiet_config
+        elif self._is_first:
+            config = run.first_config(self._config)
+        else:
+            config = run.later_config(self._config, stage.name)
+        self._node_config = config
         # A node may have set a config for what it calls, which is not for the next node.
         current_config.set(config)
         if self._calls is None:
-            return self._visible(self._view.now.state()), config
+            return stage.visible(self._view.now.state()), config
         # ToolNode reads persistent channels only, so tools must not see ephemeral ones here.
-        return CallsWithState(self._calls, self._visible(dict(self._view.now.persistent))), config
-
-    def _visible(self, state: dict[str, Any]) -> dict[str, Any]:
-        if not self.stage.sees_signals:
-            state.pop(TOOL_SIGNALS, None)
-            state.pop(RETRIES, None)
-        return state
+        state = stage.visible(dict(self._view.now.persistent))
+        return CallsWithState(self._calls, state), config
 
     def _fail(self, error: Exception) -> None:
+        if error is self.error:
+            return  # an edge has failed
         if self._is_first:
             raise error  # this is its own step
-        self._leave_to_own_step(replay(error, self._config))
+        self._leave_to_own_step(replay(error, self._node_config, self._run))
 
     def take(self, result: Any) -> None:
         """Process what the node has returned, and continue or end the step."""
-        now, route = self._view.now, self.stage.route
+        now, stage = self._view.now, self.step.stage
+        route = stage.route
         # Fast path: most hooks return None and have one next node.
         if (
             result is None
             and isinstance(route, str)
-            and route in self.stage.next_nodes
+            and route in stage.next_nodes
             and not (now.ephemeral or self._needs_own_step)
         ):
+            self._emit((), now)
             self._move_to(route)
             return
-        preview = now if result is None and not now.ephemeral else self._preview(result)
+        pairs = self._pairs(result)
+        preview = now if result is None and not now.ephemeral else self._preview(pairs)
         if preview is None:
             if self._is_first:
                 self._end(result)
@@ -189,52 +198,61 @@ class StepRunner:
         try:
             target = route if isinstance(route, str) else route(preview.state(), self._config)
         except Exception as error:
-            return self._fail(error)
+            self._fail(error)
+            self.error = error
+            return
+        if self._run.messages and result is not None:
+            self._stream_messages(result)
         self._view.now = preview
         self._unchanged = self._unchanged and result is None
+        self._emit(pairs, preview)
         if not self._can_continue(target, preview):
-            self._end(Command(update=preview.writes(), goto=self._goto(target, preview)))
+            self._leave(preview, self._goto(target, preview))
         elif isinstance(target, str):
             self._calls = None
             self._move_to(target)
         else:
-            self._calls = _calls_of(target, preview)
+            self._calls = self._calls_of(target, preview)
             self._move_to(TOOLS)
 
-    def _preview(self, result: Any) -> Preview | None:
-        """Return the state after a result; None if only LangGraph can process the result.
+    def _pairs(self, result: Any) -> list[Pair] | None:
+        """Return what a node writes; None if only LangGraph can process its result.
 
-        That is so for a Command that leaves the graph, and for a write that raises: LangGraph
-        raises its own error in the node's own step.
+        That is so for a Command that leaves the graph.
         """
-        parts = result if isinstance(result, list) else [result]
-        if any(isinstance(part, Command) and (part.graph or part.goto) for part in parts):
-            return None
         pairs: list[Pair] = []
+        for part in result if isinstance(result, list) else [result]:
+            if isinstance(part, Command):
+                if part.graph or part.goto:
+                    return None
+                pairs += pairs_of(part, "a node")
+            elif part is not None:
+                pairs += part.items()
+        return pairs
+
+    def _preview(self, pairs: list[Pair] | None) -> Preview | None:
+        """Return the state after some writes; None if LangGraph has to raise an error of its own."""
+        if pairs is None:
+            return None
         try:
-            for part in parts:
-                if isinstance(part, Command):
-                    pairs += pairs_of(part, "a node")
-                elif part is not None:
-                    pairs += part.items()
             return self._view.preview(pairs)
         except Exception:
             return None
 
     def _can_continue(self, target: Target, preview: Preview) -> bool:
         """Whether this step may run what comes next."""
-        stage, run, is_node = self.stage, self._run, isinstance(target, str)
+        stage, run, is_node = self.step.stage, self._run, isinstance(target, str)
         within = is_node and (
             target in stage.next_nodes or (self._unchanged and target in stage.next_if_unchanged)
         )
         if run.single_step and not within:
-            run.check_limit(self._config or {})
+            run.check_limit(self._config)
         if self._needs_own_step or preview.opaque:
             return False
         if within:
             return True
         # Of several calls, each may wait for an answer or fail, so they need tasks.
-        possible = target in self._stages if is_node else len(target) == 1
+        possible = target in self._first.steps if is_node else len(target) == 1
         if not (run.single_step and possible):
             return False
         run.skipped_steps += 1
@@ -242,66 +260,157 @@ class StepRunner:
         return True
 
     def _move_to(self, name: str) -> None:
-        self._is_first, self._name, self.stage = False, name, self._stages[name]
+        self._is_first, self.step = False, self._first.steps[name]
+        self._run.ahead += 1
 
     def _leave_to_own_step(self, action: Action | None) -> None:
         """End the step before this node; what the nodes before it have written is kept."""
+        name = self.step.name
         if action is not None:
-            self._run.deferred[self._name] = action
-        goto = self._name if self._calls is None else [Send(TOOLS, self._calls)]
-        self._end(Command(update=self._view.now.writes(), goto=goto))
+            self._run.deferred[name] = action
+        self._run.ahead -= 1
+        goto = name if self._calls is None else [Send(TOOLS, self._calls)]
+        self._leave(self._view.now, goto)
 
     def _goto(self, target: Target, preview: Preview) -> Any:
         if isinstance(target, str):
             return () if target == END else target
-        calls = _calls_of(target, preview)
+        calls = self._calls_of(target, preview)
         ids = {call["id"] for call in calls}
+        fusion = self._first.fusion
         # A batch knows its results by the ids of their calls.
-        if None in ids or len(ids) < len(calls) or not self._first.batches_calls:
-            return [Send(TOOLS, [call]) for call in calls]
-        if self._first.state_keys is not None and not preview.opaque:
-            calls = with_state(calls, preview.persistent, self._first.state_keys)
-        return Send(TOOLS, calls)
+        batched = fusion.batches_calls and None not in ids and len(ids) == len(calls)
+        batches = [calls] if batched and not self._run.watched else [[call] for call in calls]
+        if (keys := fusion.state_keys) is not None and not preview.opaque:
+            batches = [with_state(batch, preview.persistent, keys) for batch in batches]
+        return [Send(TOOLS, batch) for batch in batches]
+
+    def _calls_of(self, sends: list[Send], preview: Preview) -> list[dict[str, Any]]:
+        self._run.answered = preview.persistent.get("structured_response") is not None
+        return [call for send in sends for call in send.arg]
+
+    def _leave(self, preview: Preview, goto: Any) -> None:
+        """End the step with everything that its nodes have written."""
+        if (events := self._run.events) is not None:
+            self._events += events.of_step(graph_namespace(self._config), preview)
+        self._end(Command(update=preview.writes(), goto=goto))
 
     def _end(self, outcome: Any) -> None:
         self.done, self.outcome = True, outcome
 
+    # What others see of the node
 
-def _calls_of(sends: list[Send], preview: Preview) -> list[dict[str, Any]]:
-    answered = preview.persistent.get("structured_response") is not None
-    return [{**call, ANSWERED: answered} for send in sends for call in send.arg]
+    def _emit(self, pairs: Sequence[Pair], preview: Preview) -> None:
+        """Note the events of the node that has run."""
+        if (events := self._run.events) is not None:
+            namespace = graph_namespace(self._config)
+            self._events += events.of_node(namespace, self.step.name, pairs, preview)
+
+    def _stream_messages(self, result: Any) -> None:
+        """Let the stream of messages see what the node has returned."""
+        if self._run.traced:
+            return  # it sees all nodes
+        config: Any = self._node_config
+        handlers = [one for one in config["callbacks"].handlers if streams_messages(one)]
+        manager = CallbackManager(handlers, metadata=config["metadata"])
+        state = self._view.now.state()
+        span = manager.on_chain_start(cast("Any", None), state, name=self.step.name)
+        span.on_chain_end(result)
 
 
-@dataclass(eq=False, repr=False)
-class FusedNode(Runnable[Any, Any]):
-    """Node whose step may continue to the nodes that follow it."""
+class Step(Runnable[Any, Any]):
+    """What LangGraph runs for a node: it alone, or in a fused run those after it as well."""
 
-    name: str
-    stages: Mapping[str, FusedStage]
-    channels: Mapping[str, Channel]
-    batches_calls: bool  # the tool calls of a turn may go to one task
-    state_keys: Collection[str] | None  # of the state that calls are sent with
+    def __init__(self, name: str, node: Any, steps: Mapping[str, Step], fusion: Fusion) -> None:
+        self.name = name
+        self.steps = steps
+        self.fusion = fusion
+        self._node = node
+        self._write = state_writer(node)
+
+    @cached_property
+    def stage(self) -> Stage:
+        """What a step has to know about the node."""
+        return self.fusion.stages[self.name]
+
+    @cached_property
+    def alone(self) -> Runnable[Any, Any]:
+        """The node as LangGraph runs it, with its edges."""
+        return node_alone(self._node)
+
+    @cached_property
+    def traced(self) -> Runnable[Any, Any]:
+        """The node as LangGraph traces it, with the rest of a step in place of its edges."""
+        return node_before(self._node, _Continue())
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        runner = self._start(input, config)
-        while not runner.done:
-            runner.run_next()
-        return runner.outcome
+        config = config or {}
+        if (run := fused_run(config)) is None:
+            return self.alone.invoke(self.stage.visible(input), config)
+        return copy_context().run(self._invoke, input, config, run)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        runner = self._start(input, config)
-        while not runner.done:
-            if runner.stage.needs_thread:
+        config = config or {}
+        if (run := fused_run(config)) is None:
+            return await self.alone.ainvoke(self.stage.visible(input), config)
+        work = self._ainvoke(input, config, run, streaming=False)
+        return await asyncio.create_task(work, context=copy_context())
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **_: Any
+    ) -> AsyncIterator[Any]:
+        """Run as `ainvoke`, with the events of a stream for callbacks that listen to it."""
+        config = config or {}
+        if (run := fused_run(config)) is None:
+            async for part in self.alone.astream(self.stage.visible(input), config):
+                yield part
+        else:
+            work = self._ainvoke(input, config, run, streaming=True)
+            yield await asyncio.create_task(work, context=copy_context())
+
+    def _invoke(self, input: Any, config: RunnableConfig, run: Run) -> Any:
+        runner = self._start(input, config, run)
+        while True:
+            for event in runner.take_events():
+                run.emit(event)
+            if runner.done:
+                return self._write.invoke(runner.outcome, config)
+            runner.run_next()
+
+    async def _ainvoke(
+        self, input: Any, config: RunnableConfig, run: Run, *, streaming: bool
+    ) -> Any:
+        runner = self._start(input, config, run)
+        while True:
+            for event in runner.take_events():
+                await run.aemit(event)
+            if runner.done:
+                return self._write.invoke(runner.outcome, config)
+            if runner.needs_thread:
                 await run_in_executor(None, runner.run_next_in_thread)
             else:
-                await runner.arun_next()
-        return runner.outcome
+                await runner.arun_next(streaming=streaming)
 
-    def _start(self, input: Any, config: RunnableConfig | None) -> StepRunner:
-        run = run_of(config)
+    def _start(self, input: Any, config: RunnableConfig, run: Run) -> StepRunner:
         if run.skipped_steps:  # LangGraph does not count those
-            run.check_limit(config or {}, begun=0)
+            run.check_limit(config, begun=0)
         runner = StepRunner(self, input, config, run)
         if (action := run.deferred.pop(self.name, None)) is not None:
+            current_config.set(config)
             runner.take(action())
         return runner
+
+
+class _Continue(Runnable[Any, Any]):
+    """The end of a traced node in a step: the choice of what comes next."""
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        run = run_of(config)
+        assert run is not None and run.runner is not None  # a step has started the node
+        run.runner.take(input)
+        if run.runner.error is not None:
+            raise run.runner.error
+        return input
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        return self.invoke(input, config)

@@ -7,10 +7,10 @@ and the finished ones take their results along.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -18,13 +18,15 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.types import Command, Send
 
-from agent_factory.fused.step import ANSWERED, Run, replay, run_of
+from agent_factory.fused.run import Run, fused_run, run_of
+from agent_factory.fused.step import replay
 from agent_factory.hooks.flows import then
 from agent_factory.runtime.composition import Handler
 from agent_factory.runtime.routing import DIRECT, Choice, Target
 from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.topology.model import TOOLS
+from agent_factory.upstream import node_alone, node_before, state_writer
 
 RESULT = "result"
 """Key of a finished call that holds its result, when it is sent to its own task."""
@@ -85,7 +87,6 @@ class BatchedToolsNode(Runnable[Any, Any]):
     """Tools node that takes the calls of a turn in one task."""
 
     tools: ToolsNode  # its layers capture results
-    entry: str | None = None  # where the run continues if no tool can end it; or an edge chooses
     name = TOOLS
 
     @property
@@ -109,28 +110,90 @@ class BatchedToolsNode(Runnable[Any, Any]):
         # A thread of another graph may be paused at its tools, with the whole state as their input.
         calls = input if isinstance(input, list) else []
         known = {call["id"]: call[RESULT] for call in calls if RESULT in call}
-        batch = _Batch(run_of(config), config, asynchronous, len(calls) < 2, known)
+        batch = _Batch(run_of(config) or Run(), config, asynchronous, len(calls) < 2, known)
         _batch.set(batch)
         return batch
 
     def _finish(self, batch: _Batch, input: Any, output: Any) -> Any:
         if batch.failures:
             for call_id, error in batch.failures.items():
-                if (action := replay(error, batch.config)) is not None:
+                if (action := replay(error, batch.config, batch.run)) is not None:
                     batch.run.deferred[call_id] = action
             batch.run.resent = True
+            batch.run.ahead -= 1  # the calls take one more step
             calls = [
                 {**call, RESULT: batch.results[call["id"]]} if call["id"] in batch.results else call
                 for call in input
             ]
             return Command(goto=[Send(TOOLS, [call]) for call in calls])
-        if self.entry is None:
-            return output
-        # Calls of a run hook by hook do not say whether it has an answer: the entry node checks.
-        unknown = not isinstance(input, list) or any(call.get(ANSWERED, True) for call in input)
+        return output
+
+
+class ToolsStep(Runnable[Any, Any]):
+    """What LangGraph runs for the tools node: in a fused run, the next node is known."""
+
+    name = TOOLS
+
+    def __init__(self, node: Any, entry: str | None) -> None:
+        self._node = node
+        self._entry = entry  # None if an edge has to choose the next node
+
+    @cached_property
+    def _alone(self) -> Runnable[Any, Any]:
+        return node_alone(self._node)
+
+    @cached_property
+    def _fused(self) -> Runnable[Any, Any]:
+        if self._entry is None:
+            return self._alone
+        return node_before(self._node, _Enter(self._entry, state_writer(self._node)))
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        node, config = self._choose(config)
+        return node.invoke(input, config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        node, config = self._choose(config)
+        return await node.ainvoke(input, config)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **_: Any
+    ) -> AsyncIterator[Any]:
+        """Run as `ainvoke`, with the events of a stream for callbacks that listen to it."""
+        node, config = self._choose(config)
+        async for part in node.astream(input, config):
+            yield part
+
+    def _choose(
+        self, config: RunnableConfig | None
+    ) -> tuple[Runnable[Any, Any], RunnableConfig | None]:
+        run = fused_run(config)
+        if run is None or config is None:
+            return self._alone, config
+        return self._fused, run.first_config(config)
+
+
+@dataclass(eq=False, repr=False)
+class _Enter(Runnable[Any, Any]):
+    """The end of a tools node: it continues with the entry of the loop."""
+
+    entry: str
+    write: Runnable[Any, Any]
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        run = run_of(config)
+        if run is not None and run.resent:  # with a Command
+            run.resent = False
+            return self.write.invoke(input, config)
+        # A run that was resumed does not know whether it has an answer: the entry node checks.
+        unknown = run is None or run.answered is not False
         signals = [{TOOL_SIGNALS: DIRECT}] if unknown else []
-        updates = output if isinstance(output, list) else [output]
-        return [*updates, *signals, Command(goto=self.entry)]
+        updates = input if isinstance(input, list) else [input]
+        self.write.invoke([*updates, *signals, Command(goto=self.entry)], config)
+        return input
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        return self.invoke(input, config)
 
 
 def resendable(choose: Choice) -> Choice:
@@ -138,7 +201,9 @@ def resendable(choose: Choice) -> Choice:
 
     def route(state: Any, config: RunnableConfig | None = None) -> Target:
         run = run_of(config)
-        resent, run.resent = run.resent, False
-        return [] if resent else choose(state, config)
+        if run is None or not run.resent:
+            return choose(state, config)
+        run.resent = False
+        return []
 
     return route
