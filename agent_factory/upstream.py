@@ -201,29 +201,30 @@ def state_writer(node: Any) -> Any:
 # Configs of nodes
 
 
-def at_step(config: RunnableConfig, step: int) -> RunnableConfig:
+def at_step(config: RunnableConfig, step: int, *, traced: bool) -> RunnableConfig:
     """Return the config of a node with the number of another super-step.
 
     langgraph/pregel/_algo.py, 1.2: `prepare_single_task` writes the number to the metadata, and
-    to a tag of the callbacks.
+    to a tag of the callbacks. What a traced node calls gets the tag "seq:step:1" in its place
+    (langgraph/_internal/_runnable.py); `traced` says that this will happen.
     """
     manager: Any = config["callbacks"]
-    old, new = f"graph:step:{super_step(config)}", f"graph:step:{step}"
     own = manager.copy()
+    old, new = f"graph:step:{super_step(config)}", f"graph:step:{step}" if traced else "seq:step:1"
     own.tags = [new if tag == old else tag for tag in own.tags]
     return {**config, "metadata": {**config["metadata"], "langgraph_step": step}, "callbacks": own}
 
 
-def at_node(config: RunnableConfig, step: int, node: str, *, sent: bool) -> RunnableConfig:
+def at_node(
+    config: RunnableConfig, step: int, node: str, *, traced: bool, sent: bool
+) -> RunnableConfig:
     """Return the config that another node would have in another super-step; `sent` by a `Send`.
 
     langgraph/pregel/_algo.py, 1.2: see `at_step`. The namespace of a task ends with the name of its
     node and an id.
     """
-    own = at_step(config, step)
-    parent = graph_namespace(config)
-    task = str(uuid4())
-    namespace = "|".join((*parent, f"{node}:{task}"))
+    own = at_step(config, step, traced=traced)
+    namespace = "|".join((*graph_namespace(config), f"{node}:{uuid4()}"))
     own["run_name"] = node
     own["metadata"].update(
         langgraph_node=node,

@@ -182,12 +182,15 @@ class FusedAgent(ThreadAgent):
         configurable = given.get("configurable", {})
         if not any(configurable.get(key) for key in _COORDINATES):
             configurable = {**context["configurable"], **configurable}
+        if self._shows_steps(configurable, options, modes):
+            if run_of({"configurable": configurable}) is None:
+                return config, None
+            return _with_configurable(config, {RUN: None}), None  # not the run around this one
         namespace = configurable.get("checkpoint_ns") or ""
         depth = namespace.count(NAMESPACE_MARK) + 1 if namespace else 0
         around: RunnableConfig = {"callbacks": context.get("callbacks"), **given}
         handlers = get_callback_manager_for_config(around).handlers
         run = Run(
-            fused=not self._shows_steps(configurable, options, modes),
             entered=bool(modes),
             depth=depth,
             resumed=input is None or isinstance(input, Command) or is_resumed(configurable),
@@ -197,7 +200,7 @@ class FusedAgent(ThreadAgent):
         )
         if not (modes or run.traced or options.get("control")):
             run.single_step = self._is_single_step(configurable.get(RUN), depth)
-        return _with_configurable(config, {RUN: run}), run if run.fused else None
+        return _with_configurable(config, {RUN: run}), run
 
     def _shows_steps(
         self, configurable: Mapping[str, Any], options: Mapping[str, Any], modes: Collection[str]

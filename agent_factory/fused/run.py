@@ -21,9 +21,8 @@ Action = Callable[[], Any]
 
 @dataclass(slots=True)
 class Run:
-    """One run of an agent."""
+    """A fused run. A run hook by hook has none."""
 
-    fused: bool = True  # or hook by hook, and each node takes a step
     depth: int = 0  # how many graphs are around it
     entered: bool = False  # the graph has it; before that it is on its way from `invoke`
     resumed: bool = False  # the next node may wait for an answer, so it needs a step to itself
@@ -70,22 +69,17 @@ class Run:
             code = ErrorCode.GRAPH_RECURSION_LIMIT
             raise GraphRecursionError(create_error_message(message=message, error_code=code))
 
-    def first_config(self, config: RunnableConfig) -> RunnableConfig:
+    def first_config(self, config: RunnableConfig, *, traced: bool) -> RunnableConfig:
         """Return the config of the node that a step begins with, as it would be hook by hook."""
-        return at_step(config, super_step(config) + self.ahead) if self.ahead else config
+        return at_step(config, super_step(config) + self.ahead, traced=traced)
 
     def later_config(self, config: RunnableConfig, node: str) -> RunnableConfig:
         """Return the config of another node of a step, as it would be hook by hook."""
-        return at_node(config, super_step(config) + self.ahead, node, sent=node == TOOLS)
+        step, sent = super_step(config) + self.ahead, node == TOOLS
+        return at_node(config, step, node, traced=self.traced, sent=sent)
 
 
 def run_of(config: RunnableConfig | None) -> Run | None:
-    """Return the run of a config; None if there is none, or that of another graph."""
+    """Return the run of a config; None in a run hook by hook."""
     run: Run | None = (config or {}).get("configurable", {}).get(RUN)
     return run
-
-
-def fused_run(config: RunnableConfig | None) -> Run | None:
-    """Return the run of a config if it is fused."""
-    run = run_of(config)
-    return run if run is not None and run.fused else None

@@ -22,7 +22,7 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, Interrupt, Send, interrupt
 
 from agent_factory.fused.events import Event
-from agent_factory.fused.run import Action, Run, fused_run, run_of
+from agent_factory.fused.run import Action, Run, run_of
 from agent_factory.fused.state_view import Preview, StateView
 from agent_factory.runtime.composition import without_streaming
 from agent_factory.runtime.routing import Choice, Target
@@ -154,7 +154,7 @@ class StepRunner:
         if not (run.named or stage.streams):
             config = self._quiet_config
         elif self._is_first:
-            config = run.first_config(self._config)
+            config = run.first_config(self._config, traced=run.traced)
         else:
             config = run.later_config(self._config, stage.name)
         self._node_config = config
@@ -345,13 +345,13 @@ class Step(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         config = config or {}
-        if (run := fused_run(config)) is None:
+        if (run := run_of(config)) is None:
             return self.alone.invoke(self.stage.visible(input), config)
         return copy_context().run(self._invoke, input, config, run)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         config = config or {}
-        if (run := fused_run(config)) is None:
+        if (run := run_of(config)) is None:
             return await self.alone.ainvoke(self.stage.visible(input), config)
         work = self._ainvoke(input, config, run, streaming=False)
         return await asyncio.create_task(work, context=copy_context())
@@ -361,7 +361,7 @@ class Step(Runnable[Any, Any]):
     ) -> AsyncIterator[Any]:
         """Run as `ainvoke`, with the events of a stream for callbacks that listen to it."""
         config = config or {}
-        if (run := fused_run(config)) is None:
+        if (run := run_of(config)) is None:
             async for part in self.alone.astream(self.stage.visible(input), config):
                 yield part
         else:

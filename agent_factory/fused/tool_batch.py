@@ -18,7 +18,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.types import Command, Send
 
-from agent_factory.fused.run import Run, fused_run, run_of
+from agent_factory.fused.run import Run, run_of
 from agent_factory.fused.step import replay
 from agent_factory.hooks.flows import then
 from agent_factory.runtime.composition import Handler
@@ -167,10 +167,10 @@ class ToolsStep(Runnable[Any, Any]):
     def _choose(
         self, config: RunnableConfig | None
     ) -> tuple[Runnable[Any, Any], RunnableConfig | None]:
-        run = fused_run(config)
+        run = run_of(config)
         if run is None or config is None:
             return self._alone, config
-        return self._fused, run.first_config(config)
+        return self._fused, run.first_config(config, traced=True)
 
 
 @dataclass(eq=False, repr=False)
