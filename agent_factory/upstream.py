@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
-from uuid import uuid4
 
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import RunnableConfig
@@ -216,15 +215,17 @@ def at_step(config: RunnableConfig, step: int, *, traced: bool) -> RunnableConfi
 
 
 def at_node(
-    config: RunnableConfig, step: int, node: str, *, traced: bool, sent: bool
+    config: RunnableConfig, step: int, node: str, task: str, *, traced: bool, sent: bool
 ) -> RunnableConfig:
-    """Return the config that another node would have in another super-step; `sent` by a `Send`.
+    """Return the config that another task, of another node, would have in another super-step.
+
+    A node that is `sent` to has no edge that leads to it.
 
     langgraph/pregel/_algo.py, 1.2: see `at_step`. The namespace of a task ends with the name of its
     node and an id.
     """
     own = at_step(config, step, traced=traced)
-    namespace = "|".join((*graph_namespace(config), f"{node}:{uuid4()}"))
+    namespace = "|".join((*graph_namespace(config), f"{node}:{task}"))
     own["run_name"] = node
     own["metadata"].update(
         langgraph_node=node,

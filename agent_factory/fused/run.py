@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import ErrorCode, GraphRecursionError, create_error_message
@@ -23,6 +24,7 @@ Action = Callable[[], Any]
 class Run:
     """A fused run. A run hook by hook has none."""
 
+    id: str = field(default_factory=lambda: str(uuid4()))
     depth: int = 0  # how many graphs are around it
     entered: bool = False  # the graph has it; before that it is on its way from `invoke`
     resumed: bool = False  # the next node may wait for an answer, so it needs a step to itself
@@ -40,6 +42,7 @@ class Run:
     cached_channels: dict[str, Any] = field(default_factory=dict)  # of messages, to use again
     # What a node or a tool call does in its own step, in place of its work, by its name or id.
     deferred: dict[str, Action] = field(default_factory=dict)
+    _tasks: int = 0  # how many ids were made
 
     @property
     def watched(self) -> bool:
@@ -76,7 +79,10 @@ class Run:
     def later_config(self, config: RunnableConfig, node: str) -> RunnableConfig:
         """Return the config of another node of a step, as it would be hook by hook."""
         step, sent = super_step(config) + self.ahead, node == TOOLS
-        return at_node(config, step, node, traced=self.traced, sent=sent)
+        # An id in the form of a UUID, without the time that it takes to make one.
+        self._tasks += 1
+        task = f"{self.id[:-12]}{self._tasks:012x}"
+        return at_node(config, step, node, task, traced=self.traced, sent=sent)
 
 
 def run_of(config: RunnableConfig | None) -> Run | None:

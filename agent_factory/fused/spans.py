@@ -1,0 +1,154 @@
+"""Spans: what callbacks learn about the nodes of a fused step, as LangGraph reports it of a task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any, cast
+
+from langchain_core.callbacks import BaseCallbackHandler, CallbackManager
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import (
+    run_in_executor,
+    set_config_context,
+)
+from langchain_core.tracers import LangChainTracer
+
+from agent_factory.upstream import current_config
+
+Take = Callable[[Any], None]
+
+_CHILD = "seq:step:1"
+"""Tag of what a node calls, as LangGraph sets it."""
+
+_NOTHING: Any = None
+"""LangGraph's nodes have no serialized form."""
+
+
+def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take: Take) -> None:
+    """Run a node in a span, which ends with what `take` makes of its result."""
+    span = _manager(config).on_chain_start(_NOTHING, input, name=name)
+    try:
+        own = _inside(config, span)
+        if _traces_functions(span.handlers):
+            with set_config_context(own) as context:
+                result = context.run(node.invoke, input, own)
+        else:
+            current_config.set(own)
+            result = node.invoke(input, own)
+        take(result)
+    except BaseException as error:
+        span.on_chain_error(error)
+        raise
+    span.on_chain_end(result)
+
+
+class AsyncSpans:
+    """The spans of the nodes of one step in an asynchronous run.
+
+    LangChain calls a synchronous handler in a thread. Here the end of one span and the start of the
+    next share a call.
+    """
+
+    def __init__(self) -> None:
+        self._late: list[Callable[[], Any]] = []  # what handlers in threads have yet to learn
+
+    async def call(
+        self,
+        node: Any,
+        name: str,
+        input: Any,
+        config: RunnableConfig,
+        take: Take,
+        *,
+        streaming: bool,
+    ) -> None:
+        """Run a node in a span, which ends with what `take` makes of its result."""
+        manager = _manager(config)
+        handlers = manager.handlers
+        in_threads = [one for one in handlers if _runs_in_thread(one)]
+        manager.handlers = [one for one in handlers if one not in in_threads]
+        span = await manager.on_chain_start(_NOTHING, input, name=name)
+        other: Any = None
+        if in_threads:
+            beside = CallbackManager(
+                in_threads,
+                parent_run_id=manager.parent_run_id,
+                tags=manager.tags,
+                metadata=manager.metadata,
+            )
+            start = partial(beside.on_chain_start, _NOTHING, input, name=name, run_id=span.run_id)
+            other = await self._in_thread(start)
+        try:
+            own = _inside(config, span)
+            if _traces_functions(handlers):
+                with set_config_context(own) as context:
+                    result = await asyncio.create_task(node.ainvoke(input, own), context=context)
+            else:
+                current_config.set(own)
+                result = await node.ainvoke(input, own)
+            if streaming:
+                await _stream(span.run_id, handlers, result)
+            take(result)
+        except BaseException as error:
+            if other is not None:
+                await self._in_thread(partial(other.on_chain_error, error))
+            await span.on_chain_error(error)
+            raise
+        if other is not None:
+            self._late.append(partial(other.on_chain_end, result))
+        await span.on_chain_end(result)
+
+    async def finish(self) -> None:
+        """Let handlers in threads learn how the last span has ended."""
+        if self._late:
+            await self._in_thread(lambda: None)
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        late, self._late = self._late, []
+        return await run_in_executor(None, _call_all, [*late, call])
+
+
+def _manager(config: RunnableConfig) -> Any:
+    """Return the callback manager of a node, which is its own."""
+    manager: Any = config["callbacks"]
+    manager.add_tags(config.get("tags") or [])
+    manager.add_metadata(config["metadata"])
+    return manager
+
+
+def _inside(config: RunnableConfig, span: Any) -> RunnableConfig:
+    """Return the config of what a node calls."""
+    own: Any = {**config, "callbacks": span.get_child(_CHILD)}
+    own.pop("run_name", None)
+    own.pop("run_id", None)
+    return cast("RunnableConfig", own)
+
+
+def _call_all(calls: Iterable[Callable[[], Any]]) -> Any:
+    """Call functions and return what the last one returns."""
+    return [call() for call in calls][-1]
+
+
+def _runs_in_thread(handler: BaseCallbackHandler) -> bool:
+    """Whether LangChain calls a handler in a thread in an asynchronous run."""
+    return not (handler.run_inline or iscoroutinefunction(handler.on_chain_start))
+
+
+def _traces_functions(handlers: Iterable[BaseCallbackHandler]) -> bool:
+    """Whether functions with LangSmith's `traceable` look for the span in their context."""
+    return any(isinstance(handler, LangChainTracer) for handler in handlers)
+
+
+async def _stream(run_id: Any, handlers: Iterable[Any], result: Any) -> None:
+    """Show the result of a node to the handlers that stream what runnables yield."""
+    for handler in handlers:
+        if tap := getattr(handler, "tap_output_aiter", None):
+            async for _ in tap(run_id, _once(result)):
+                pass
+
+
+async def _once(result: Any) -> AsyncIterator[Any]:
+    yield result
