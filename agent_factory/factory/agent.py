@@ -94,7 +94,7 @@ def create_agent(
     ignore: Collection[str] = (),
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
-    fused: bool | Literal["turn"] = False,
+    fused: bool | Literal["turn"] = True,
 ) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 @overload
 def create_agent(
@@ -120,7 +120,7 @@ def create_agent(
     ignore: Collection[str] = (),
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
-    fused: bool | Literal["turn"] = False,
+    fused: bool | Literal["turn"] = True,
 ) -> CompiledStateGraph[
     AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]
 ]: ...
@@ -147,7 +147,7 @@ def create_agent(
     ignore: Collection[str] = (),
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
-    fused: bool | Literal["turn"] = False,
+    fused: bool | Literal["turn"] = True,
     **unknown: Never,
 ) -> Any:
     """Build an agent: a model in a loop with tools, with a stack of middleware around it.
@@ -305,7 +305,7 @@ def plan_agent(
     ignore: Collection[str] = (),
     decisions: Any = None,
     checkpoints: Checkpoints = "full",
-    fused: bool | Literal["turn"] = False,
+    fused: bool | Literal["turn"] = True,
     settings: bool = False,
     **unknown: Never,
 ) -> Topology:

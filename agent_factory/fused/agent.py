@@ -196,7 +196,7 @@ class FusedAgent(ThreadAgent):
             resumed=input is None or isinstance(input, Command) or is_resumed(configurable),
             traced=any(map(_observes_nodes, handlers)),
             messages="messages" in modes,
-            named=bool(handlers or modes),
+            named=bool(handlers or options.get("subgraphs") or not _LIVE.isdisjoint(modes)),
         )
         if not (modes or run.traced or options.get("control")):
             run.single_step = self._is_single_step(configurable.get(RUN), depth)

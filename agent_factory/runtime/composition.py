@@ -107,7 +107,9 @@ def call_with_streaming(call: Handler, value: Any) -> Any:
 
 def _tracers(config: RunnableConfig | None) -> list[BaseTracer]:
     callbacks = config.get("callbacks") if config else None
-    return [h for h in getattr(callbacks, "handlers", ()) if isinstance(h, BaseTracer)]
+    tracers = [h for h in getattr(callbacks, "handlers", ()) if isinstance(h, BaseTracer)]
+    # That of `astream_events` in version "v1" copies what it gets, and a model may hold a lock.
+    return [tracer for tracer in tracers if not hasattr(tracer, "tap_output_iter")]
 
 
 @dataclass(frozen=True, slots=True)
