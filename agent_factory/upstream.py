@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from langchain_core.prompt_values import ChatPromptValue
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
@@ -162,14 +162,15 @@ class SubagentTransformer(SubgraphTransformer):
 # Nodes of a compiled graph
 
 
-def node_alone(node: Any) -> Any:
+def node_alone(node: Any) -> Runnable[Any, Any]:
     """Return what LangGraph runs for a node of a compiled graph: it, and then its writers.
 
     langgraph/pregel/_read.py, 1.2: `PregelNode.node` is a cached property, a runnable that is
     traced as a chain. `prepare_single_task` reads it for each task. A copy does not take over the
     runnable that `run_in_place` sets.
     """
-    return node.copy({}).node
+    alone: Runnable[Any, Any] = node.copy({}).node
+    return alone
 
 
 def run_in_place(node: Any, runnable: Any) -> None:
@@ -180,21 +181,23 @@ def run_in_place(node: Any, runnable: Any) -> None:
     node.node = runnable
 
 
-def node_before(node: Any, end: Any) -> Any:
+def node_before(node: Any, end: Any) -> Runnable[Any, Any]:
     """Return a node as LangGraph runs and traces it, with `end` in the place of its writers.
 
     langgraph/pregel/_read.py, 1.2: `PregelNode.copy` takes new values of attributes.
     """
-    return node.copy({"writers": [end]}).node
+    before: Runnable[Any, Any] = node.copy({"writers": [end]}).node
+    return before
 
 
-def state_writer(node: Any) -> Any:
+def state_writer(node: Any) -> Runnable[Any, Any]:
     """Return the writer of a node that writes updates and commands, without edges.
 
     langgraph/graph/state.py, 1.2: `CompiledStateGraph.attach_node` adds it first; those of edges
     follow.
     """
-    return node.writers[0]
+    writer: Runnable[Any, Any] = node.writers[0]
+    return writer
 
 
 # Configs of nodes

@@ -26,6 +26,7 @@ from agent_factory import (
     create_agent,
 )
 from agent_factory.errors import ArgumentError
+from agent_factory.fused import FusedAgent
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.testing.comparison import normalize
 
@@ -242,12 +243,13 @@ def test_delta_channels_of_others_run_fused(call: Run, fused: Any, saver: Any) -
     assert result(fused) == result(False)
 
 
-def test_messages_with_an_unknown_channel_are_refused() -> None:
+def test_with_an_unknown_channel_for_messages_every_node_takes_a_step() -> None:
     class Odd(AgentState[Any]):
         messages: Annotated[list[AnyMessage], NamedBarrierValue(str, {"a"})]
 
-    with pytest.raises(ArgumentError, match="reducer"):
-        create_agent(model(), state_schema=Odd, fused=True)
+    assert not isinstance(create_agent(model(), state_schema=Odd), FusedAgent)
+    assert isinstance(create_agent(model()), FusedAgent)
+    assert not isinstance(create_agent(model(), fused=False), FusedAgent)
 
 
 # --- who watches --------------------------------------------------------------------------------
@@ -368,15 +370,28 @@ def test_custom_events_are_streamed_by_fused_runs(collect: Run) -> None:
 
 
 @pytest.mark.parametrize(
+    "mode", ["updates", "values", "messages", "custom", ["messages", "updates"]], ids=str
+)
+def test_a_watched_run_takes_few_steps(collect: Run, mode: Any) -> None:
+    agent = create_agent(model(), [find], middleware=busy(3), checkpointer=InMemorySaver())
+    collect(agent, ASK, THREAD, stream_mode=mode)
+    assert ("busy 1.before_agent",) not in steps(agent)
+
+
+@pytest.mark.parametrize(
     "option",
     [
-        {"stream_mode": "updates"},
+        {"stream_mode": "tasks"},
+        {"stream_mode": "debug"},
+        {"stream_mode": "checkpoints"},
+        {"debug": True},
+        {"print_mode": "updates"},
         {"interrupt_before": ["busy 1.before_model"]},
         {"interrupt_after": ["busy 1.before_model"]},
     ],
     ids=str,
 )
-def test_options_that_observe_nodes_get_every_node(call: Run, option: Any) -> None:
+def test_options_about_steps_get_every_node(call: Run, option: Any) -> None:
     agent = create_agent(
         model(), [find], middleware=busy(3), checkpointer=InMemorySaver(), fused=True
     )

@@ -101,9 +101,7 @@ def wire(
         choose = record(choose)
         if fused and edge.source == TOOLS:
             choose = resendable(choose)
-        graph.add_conditional_edges(
-            edge.source, Path(choose, str(edge.route)), list(edge.targets)
-        )
+        graph.add_conditional_edges(edge.source, Path(choose, str(edge.route)), list(edge.targets))
     trace_policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
     # Only the loop's entry reads the signals of tools.
     reads_signals = {*(nodes if fused else ()), *([plan.loop_entry] if tools else [])}

@@ -234,9 +234,7 @@ class FusedAgent(ThreadAgent):
         )
 
 
-def _with_configurable(
-    config: RunnableConfig | None, values: Mapping[str, Any]
-) -> RunnableConfig:
+def _with_configurable(config: RunnableConfig | None, values: Mapping[str, Any]) -> RunnableConfig:
     own: RunnableConfig = {**(config or {})}
     own["configurable"] = {**own.get("configurable", {}), **values}
     return own

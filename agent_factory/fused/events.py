@@ -103,11 +103,10 @@ class EventStream:
         """Yield a part of LangGraph's stream, or an event of a node, if the caller sees it."""
         namespace, mode, data = self._read(part)
         if mode == CUSTOM and isinstance(data, Event):
-            part = data
-            namespace, mode, data = data
+            part, mode = data, data.mode
         if isinstance(part, Event):
-            if data is REPLACED:
-                self._replaced[mode] = namespace
+            if part.data is REPLACED:
+                self._replaced[mode] = part.namespace
                 return
             part = self._part(part)
         elif mode in self._replaced and namespace in (None, self._replaced[mode]):

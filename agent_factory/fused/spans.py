@@ -1,4 +1,4 @@
-"""Spans: what callbacks learn about the nodes of a fused step, as LangGraph reports it of a task."""
+"""Spans: what callbacks learn about the nodes of a fused step, as LangGraph says it of a task."""
 
 from __future__ import annotations
 

@@ -200,8 +200,8 @@ class StepRunner:
             self._move_to(route)
             return
         pairs = self._pairs(result)
-        preview = now if result is None and not now.ephemeral else self._preview(pairs)
-        if preview is None:
+        preview = None if pairs is None else self._preview(pairs)
+        if pairs is None or preview is None:
             if self._is_first:
                 self._end(result)
             else:
@@ -228,10 +228,7 @@ class StepRunner:
             self._move_to(TOOLS)
 
     def _pairs(self, result: Any) -> list[Pair] | None:
-        """Return what a node writes; None if only LangGraph can process its result.
-
-        That is so for a Command that leaves the graph.
-        """
+        """Return what a node writes; None for a Command that leaves the graph."""
         pairs: list[Pair] = []
         for part in result if isinstance(result, list) else [result]:
             if isinstance(part, Command):
@@ -242,10 +239,11 @@ class StepRunner:
                 pairs += part.items()
         return pairs
 
-    def _preview(self, pairs: list[Pair] | None) -> Preview | None:
-        """Return the state after some writes; None if LangGraph has to raise an error of its own."""
-        if pairs is None:
-            return None
+    def _preview(self, pairs: list[Pair]) -> Preview | None:
+        """Return the state after some writes; None if LangGraph has to raise its own error."""
+        now = self._view.now
+        if not (pairs or now.ephemeral):
+            return now
         try:
             return self._view.preview(pairs)
         except Exception:
@@ -332,6 +330,8 @@ class StepRunner:
 
 class Step(Runnable[Any, Any]):
     """What LangGraph runs for a node: it alone, or in a fused run those after it as well."""
+
+    name: str
 
     def __init__(self, name: str, node: Any, steps: Mapping[str, Step], fusion: Fusion) -> None:
         self.name = name
