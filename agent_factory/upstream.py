@@ -6,15 +6,16 @@ Each reliance stands here once, with the reason and the version it was seen in, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import message as langgraph_message
-from langgraph.runtime import Runtime
+from langgraph.runtime import Runtime, get_runtime
 from langgraph.stream import SubgraphTransformer
 from langgraph.types import Interrupt
 
@@ -201,6 +202,37 @@ def state_writer(node: Any) -> Runnable[Any, Any]:
 
 
 # Configs of nodes
+
+
+def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
+    """Return the saver that stores what a node of this config writes, if there is one.
+
+    langgraph/pregel/_algo.py, 1.2: each task gets it under this key. Nothing is stored before the
+    end of a run with durability="exit" (langgraph/pregel/_loop.py, `put_writes`).
+    """
+    configurable = config["configurable"]
+    saver = configurable.get("__pregel_checkpointer")
+    at_exit = configurable.get("__pregel_durability") == "exit"
+    return saver if isinstance(saver, BaseCheckpointSaver) and not at_exit else None
+
+
+def stored_writes(
+    config: RunnableConfig, pairs: Sequence[tuple[str, Any]], target: str
+) -> tuple[RunnableConfig, list[tuple[str, Any]], str]:
+    """Return the arguments of `put_writes` for a node that writes `pairs` and leads to `target`.
+
+    langgraph/pregel/_loop.py, 1.2: `put_writes` stores what a task has written beside the
+    checkpoint that it began with. A run that is resumed there takes the task for done.
+    """
+    info = get_runtime().execution_info
+    assert info is not None  # a node runs
+    namespace = "|".join(graph_namespace(config))
+    own = {
+        **config["configurable"],
+        "checkpoint_ns": namespace,
+        "checkpoint_id": info.checkpoint_id,
+    }
+    return {"configurable": own}, [*pairs, (f"branch:to:{target}", None)], info.task_id
 
 
 def at_step(config: RunnableConfig, step: int, *, traced: bool) -> RunnableConfig:

@@ -177,7 +177,7 @@ def test_a_turn_can_take_two_steps(call: Run, number: int) -> None:
 def test_fewer_steps_count_towards_the_limit() -> None:
     limit: Any = {"recursion_limit": 9}
     with pytest.raises(GraphRecursionError):
-        create_agent(model(), [find], middleware=busy(8)).invoke(ASK, limit)
+        create_agent(model(), [find], middleware=busy(8), fused=False).invoke(ASK, limit)
     agent = create_agent(model(), [find], middleware=busy(8), fused=True)
     assert agent.invoke(ASK, limit)["messages"][-1].text == "Done."
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any, TypedDict
 from unittest.mock import patch
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.channels import BinaryOperatorAggregate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
@@ -26,16 +27,25 @@ from agent_factory.state.channels import fold_messages
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.upstream import (
     SubagentTransformer,
+    at_node,
+    at_step,
     compiled_graph_arguments,
     construct_prompt,
     current_config,
+    graph_namespace,
     interrupts_here,
     is_json_overwrite,
+    is_resumed,
     messages_delta_reducer,
+    node_alone,
+    node_before,
     read_channels,
     run_identity,
+    run_in_place,
+    shows_subgraphs,
+    state_writer,
+    streams_messages,
     super_step,
-    with_node_name,
 )
 
 
@@ -87,16 +97,134 @@ def test_super_step_counts_the_steps_of_a_run() -> None:
     assert super_step({}) == 0
 
 
-def test_with_node_name_sets_the_node_that_streamed_tokens_belong_to() -> None:
-    model = FakeListChatModel(responses=["Hi."])
+class Recorded(Runnable[Any, Any]):
+    """A runnable that keeps the config it is called with."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.configs: list[RunnableConfig] = []
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        self.configs.append(dict(config or {}))  # type: ignore[arg-type]
+        return self.inner.invoke(input, config)
+
+
+def write_one(state: Any) -> Any:
+    return {"log": ["one"]}
+
+
+def write_two(state: Any) -> Any:
+    return {"log": ["two"]}
+
+
+def test_another_runnable_runs_in_place_of_a_node() -> None:
+    graph = chain(write_one, write_two)
+    node = graph.nodes["node0"]
+    alone = Recorded(node_alone(node))
+    run_in_place(node, alone)
+    assert graph.invoke({"log": []})["log"] == ["one", "two"]
+    assert len(alone.configs) == 1
+    assert "node1" in graph.get_graph().draw_mermaid()
+
+
+def test_a_node_runs_with_another_end_and_its_state_is_written_without_its_edge() -> None:
+    ends: list[Any] = []
+
+    def end(output: Any, config: RunnableConfig) -> Any:
+        ends.append(output)
+        return writer.invoke(Command(update=output, goto=END), config)
+
+    graph = chain(write_one, write_two)
+    node = graph.nodes["node0"]
+    writer = state_writer(node)
+    run_in_place(node, node_before(node, RunnableLambda(end)))
+    tracer = Names()
+    assert graph.invoke({"log": []}, {"callbacks": [tracer]})["log"] == ["one"]
+    assert ends == [{"log": ["one"]}]
+    assert "node0" in tracer.names
+
+
+class Names(BaseCallbackHandler):
+    """Keeps the names, tags and metadata of the chains that start."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.known: list[Any] = []
+
+    def on_chain_start(self, *args: Any, **kwargs: Any) -> None:
+        self.names.append(kwargs["name"])
+        self.known.append((kwargs["tags"], kwargs["metadata"]))
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_config_can_be_that_of_another_node(sent: bool) -> None:
+    def leave(state: Any) -> Any:
+        return Command(goto=Send("node1", state) if sent else "node1")
+
+    graph: Any = StateGraph(State)
+    graph.add_node("node0", leave)
+    graph.add_node("node1", write_two)
+    graph.add_edge(START, "node0")
+    agent = graph.compile()
+    recorded = [Recorded(node_alone(agent.nodes[name])) for name in ("node0", "node1")]
+    for name, runnable in zip(("node0", "node1"), recorded, strict=True):
+        run_in_place(agent.nodes[name], runnable)
+    names = Names()
+    agent.invoke({"log": []}, {"callbacks": [names], "configurable": {"thread_id": "1"}})
+    (first,), (second,) = (runnable.configs for runnable in recorded)
+    made: Any = at_node(first, 2, "node1", "an-id", traced=True, sent=sent)
+    assert [tag for tag in made["callbacks"].tags if tag.startswith("graph")] == ["graph:step:2"]
+    key = "langgraph_checkpoint_ns"
+    assert made["metadata"] == {**second["metadata"], key: "node1:an-id"}
+    assert second["metadata"][key].startswith("node1:")
+    assert made["configurable"]["checkpoint_ns"] == "node1:an-id"
+    assert second["configurable"]["checkpoint_ns"] == second["metadata"][key]
+    assert made["run_name"] == second["run_name"]
+    assert names.known[-1][0] == ["graph:step:2"]
+    called: Any = at_step(first, 2, traced=False)
+    assert called["callbacks"].tags == ["seq:step:1"]
+    assert super_step(called) == 2
+    assert super_step(first) == 1
+
+
+def test_the_namespace_of_a_graph_is_that_of_its_events() -> None:
+    seen: list[Any] = []
 
     def node(state: Any, config: RunnableConfig) -> Any:
-        return {"messages": [model.invoke("Hi?", with_node_name(config, "another"))]}
+        seen.append((graph_namespace(config), shows_subgraphs(config["configurable"])))
 
-    chunks = list(
-        chain(node, schema=MessagesState).stream({"messages": []}, stream_mode="messages")
-    )
-    assert {metadata["langgraph_node"] for _, metadata in chunks} == {"another"}
+    inner = chain(node)
+    graph = chain(lambda state: inner.invoke({"log": []}))
+    namespaces = [ns for ns, _ in graph.stream({"log": []}, subgraphs=True)]
+    assert seen == [(namespaces[0], True)]
+    assert len(namespaces[0]) == 1
+    graph.invoke({"log": []})
+    assert not seen[1][1]
+
+
+def test_a_nested_graph_knows_that_it_goes_on() -> None:
+    seen: list[bool] = []
+
+    def node(state: Any, config: RunnableConfig) -> Any:
+        seen.append(is_resumed(config["configurable"]))
+        interrupt("Sure?")
+
+    graph = chain(node, checkpointer=InMemorySaver())
+    thread: Any = {"configurable": {"thread_id": "1"}}
+    graph.invoke({"log": []}, thread)
+    graph.invoke(Command(resume="Yes"), thread)
+    assert seen == [False, True]
+
+
+def test_streams_messages_knows_the_handler_of_a_stream() -> None:
+    seen: list[Any] = []
+
+    def node(state: Any, config: RunnableConfig) -> Any:
+        seen.append(list(map(streams_messages, config["callbacks"].handlers)))  # type: ignore
+
+    graph = chain(node)
+    list(graph.stream({"log": []}, {"callbacks": [Names()]}, stream_mode="messages"))
+    assert seen == [[False, True]]
 
 
 def test_interrupts_here_tells_an_interrupt_of_a_node_from_one_of_a_subgraph() -> None:

@@ -95,8 +95,10 @@ class Fusion:
                 node,
                 self.routes[name],
                 next_nodes=frozenset() if name in own_step else later & fusible,
-                # A model call is expensive, so what was written before it is stored first.
+                # A model call is expensive, so what was written before it is stored first, and what
+                # it has answered before anything else runs.
                 next_if_unchanged=frozenset() if plan.begins(model) else later & own_step,
+                next_if_stored=later & fusible if name in own_step else frozenset(),
                 sees_signals=name in sees_signals,
                 streams=name == model,
                 needs_thread=isinstance(node, HookNode) and node.needs_thread,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.callbacks import CallbackManager
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
+from langgraph.channels import UntrackedValue
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, Interrupt, Send, interrupt
 
@@ -38,7 +39,9 @@ from agent_factory.upstream import (
     interrupts_here,
     node_alone,
     node_before,
+    saver_of,
     state_writer,
+    stored_writes,
     streams_messages,
 )
 
@@ -72,6 +75,7 @@ class Stage:
     route: str | Choice  # the next node, or the function that chooses one
     next_nodes: frozenset[str] = frozenset()  # nodes this step may continue to from it
     next_if_unchanged: frozenset[str] = frozenset()  # the same, if no node has written state so far
+    next_if_stored: frozenset[str] = frozenset()  # the same, once what it wrote is stored
     sees_signals: bool = False  # sees the keys for signals of tools and for retries
     streams: bool = False  # the tokens of models that it calls are streamed
     needs_thread: bool = False  # runs in a thread in an asynchronous run
@@ -96,12 +100,14 @@ class StepRunner:
         self._view = StateView(state, first.fusion.channels, run.cached_channels)
         self._is_first = True
         self._unchanged = True
+        self._stored = False  # what was written so far is stored, and nothing else may be written
         self._calls: list[dict[str, Any]] | None = None
         self._needs_own_step, run.resumed = run.resumed, False
         self._node_config = config
         self._events: list[Event] = []
         self.step = first  # the node that comes next
         self.error: Exception | None = None  # that of the last node
+        self._unstored: Any = None
         self.done = False
         self.outcome: Any = None
         self.spans = AsyncSpans()
@@ -148,6 +154,11 @@ class StepRunner:
         self.run_next()
         while self.needs_thread:
             self.run_next()
+
+    def take_unstored(self) -> Any:
+        """Return a saver and the arguments for its `put_writes`, if it is to be called now."""
+        unstored, self._unstored = self._unstored, None
+        return unstored
 
     def take_events(self) -> list[Event]:
         """Return the events of the nodes that have run since the last call."""
@@ -198,6 +209,9 @@ class StepRunner:
         ):
             self._emit((), now)
             self._move_to(route)
+            return
+        if self._stored and result is not None:
+            self._leave_to_own_step(lambda: result)
             return
         pairs = self._pairs(result)
         preview = None if pairs is None else self._preview(pairs)
@@ -261,12 +275,24 @@ class StepRunner:
             return False
         if within:
             return True
+        if is_node and target in stage.next_if_stored and self._store(target, preview):
+            return True
         # Of several calls, each may wait for an answer or fail, so they need tasks.
         possible = target in self._first.steps if is_node else len(target) == 1
         if not (run.single_step and possible):
             return False
         run.skipped_steps += 1
         self._unchanged = True
+        return True
+
+    def _store(self, target: Any, preview: Preview) -> bool:
+        """Prepare to store what was written so far, so that it outlives the rest of the step."""
+        saver, channels = saver_of(self._config), self._first.fusion.channels
+        if saver is None or self._run.watched:
+            return False
+        kept = [pair for pair in preview.writes() if type(channels[pair[0]]) is not UntrackedValue]
+        self._unstored = saver, stored_writes(self._config, kept, target)
+        self._stored = True
         return True
 
     def _move_to(self, name: str) -> None:
@@ -391,6 +417,9 @@ class Step(Runnable[Any, Any]):
                 run.emit(event)
             if runner.done:
                 return self._write.invoke(runner.outcome, config)
+            if unstored := runner.take_unstored():
+                saver, writes = unstored
+                saver.put_writes(*writes)
             runner.run_next()
 
     async def _ainvoke(
@@ -404,6 +433,9 @@ class Step(Runnable[Any, Any]):
                 await run.aemit(event)
             if runner.done:
                 return self._write.invoke(runner.outcome, config)
+            if unstored := runner.take_unstored():
+                saver, writes = unstored
+                await saver.aput_writes(*writes)
             if runner.needs_thread:
                 await run_in_executor(None, runner.run_next_in_thread)
             else:
