@@ -7,6 +7,7 @@ Each reliance stands here once, with the reason and the version it was seen in, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -205,15 +206,20 @@ def state_writer(node: Any) -> Runnable[Any, Any]:
 
 
 def saver_of(config: RunnableConfig) -> BaseCheckpointSaver[Any] | None:
-    """Return the saver that stores what a node of this config writes, if there is one.
+    """Return the saver of the graph that a node of this config belongs to, if there is one.
 
-    langgraph/pregel/_algo.py, 1.2: each task gets it under this key. Nothing is stored before the
-    end of a run with durability="exit" (langgraph/pregel/_loop.py, `put_writes`).
+    langgraph/pregel/_algo.py, 1.2: each task gets it under this key.
     """
-    configurable = config["configurable"]
-    saver = configurable.get("__pregel_checkpointer")
-    at_exit = configurable.get("__pregel_durability") == "exit"
-    return saver if isinstance(saver, BaseCheckpointSaver) and not at_exit else None
+    saver = config.get("configurable", {}).get("__pregel_checkpointer")
+    return saver if isinstance(saver, BaseCheckpointSaver) else None
+
+
+def stores_at_exit(config: RunnableConfig) -> bool:
+    """Whether a run stores nothing before it ends, as with `durability="exit"`.
+
+    langgraph/pregel/main.py, 1.2: graphs that it calls learn it from this key.
+    """
+    return config["configurable"].get("__pregel_durability") == "exit"
 
 
 def stored_writes(
@@ -257,7 +263,7 @@ def at_node(
     A node that is `sent` to has no edge that leads to it.
 
     langgraph/pregel/_algo.py, 1.2: see `at_step`. The namespace of a task ends with the name of its
-    node and an id.
+    node and an id. Each task has a `Runtime` of its own, which says so.
     """
     own = at_step(config, step, traced=traced)
     namespace = "|".join((*graph_namespace(config), f"{node}:{task}"))
@@ -268,7 +274,14 @@ def at_node(
         langgraph_path=("__pregel_push", 0, False) if sent else ("__pregel_pull", node),
         langgraph_checkpoint_ns=namespace,
     )
-    own["configurable"] = {**config["configurable"], "checkpoint_ns": namespace}
+    configurable = config["configurable"]
+    runtime = configurable["__pregel_runtime"]
+    info = replace(runtime.execution_info, checkpoint_ns=namespace, task_id=task)
+    own["configurable"] = {
+        **configurable,
+        "checkpoint_ns": namespace,
+        "__pregel_runtime": replace(runtime, execution_info=info),
+    }
     return own
 
 

@@ -173,7 +173,12 @@ def test_thread_and_step_are_those_of_the_checkpoints(call: Any) -> None:
     saver = InMemorySaver()
     model = ScriptedChatModel([adding("1"), "Five."])
     agent = create_agent(
-        model, [add], middleware=[Idle()], checkpointer=saver, decisions=log.append
+        model,
+        [add],
+        middleware=[Idle()],
+        checkpointer=saver,
+        decisions=log.append,
+        fused=False,
     )
     call(agent, ASK, THREAD)
     assert {decision.thread for decision in log} == {"one"}

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from langchain_core.runnables import Runnable
+from langgraph.channels import LastValue
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
@@ -23,7 +24,7 @@ from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.threads import ThreadAgent
 from agent_factory.runtime.tools_node import ToolsNode, sending_state
-from agent_factory.state.schema import ENGINE_KEYS, RETRIES
+from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE, RETRIES
 from agent_factory.topology.model import TOOLS
 from agent_factory.upstream import compiled_graph_arguments
 
@@ -118,8 +119,12 @@ def wire(
             trace_policy=trace_policies.get(name),
         )
     if fused and fusion is not None:
-        must_choose = bool(spec.decisions or spec.toolbox.direct or spec.response_format)
-        graph.fusion = Fusion(fusion, plan, graph.channels, nodes, routes, tools, must_choose)
+        graph.channels[LAST_NODE] = LastValue(str)  # no node reads it
+        records = recorder.enabled
+        must_choose = bool(records or spec.toolbox.direct or spec.response_format)
+        graph.fusion = Fusion(
+            fusion, plan, graph.channels, nodes, routes, tools, must_choose, records
+        )
     return graph
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
@@ -12,15 +12,17 @@ from langchain_core.runnables.config import (
     get_callback_manager_for_config,
     merge_configs,
 )
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.config import get_stream_writer
 from langgraph.stream import SubgraphTransformer
-from langgraph.types import Command
+from langgraph.types import Command, StateUpdate
 
 from agent_factory.fused.events import CUSTOM, UPDATES, VALUES, Events, EventStream, Handover
 from agent_factory.fused.run import RUN, Run, run_of
 from agent_factory.runtime.threads import ThreadAgent
 from agent_factory.runtime.tools_node import NAMESPACE_MARK
-from agent_factory.upstream import is_resumed, shows_subgraphs, streams_messages
+from agent_factory.state.schema import LAST_NODE
+from agent_factory.upstream import is_resumed, saver_of, shows_subgraphs, streams_messages
 
 _BETWEEN_STEPS = (
     "cache",
@@ -109,6 +111,48 @@ class FusedAgent(ThreadAgent):
         """Run and yield events in one of three versions, asynchronously."""
         return super().astream_events(input, self._for_protocol(config, options), **options)
 
+    def bulk_update_state(
+        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        """Update the state of a thread; without `as_node`, as the last node of its last step."""
+        saver = saver_of(config) or self.checkpointer
+        place = merge_configs(self.config, config)
+        stored = saver.get_tuple(place) if isinstance(saver, BaseCheckpointSaver) else None
+        return super().bulk_update_state(config, self._by_last_node(stored, supersteps))
+
+    async def abulk_update_state(
+        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        """Update the state of a thread, asynchronously; otherwise as `bulk_update_state`."""
+        saver = saver_of(config) or self.checkpointer
+        place = merge_configs(self.config, config)
+        stored = await saver.aget_tuple(place) if isinstance(saver, BaseCheckpointSaver) else None
+        return await super().abulk_update_state(config, self._by_last_node(stored, supersteps))
+
+    def _by_last_node(
+        self, stored: CheckpointTuple | None, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> list[list[StateUpdate]]:
+        """Return updates with the name of the node that has made the last one, if it is missing."""
+        made = [list(updates) for updates in supersteps]
+        if stored is None or not made:
+            return made
+        checkpoint = stored.checkpoint
+        version: Any = checkpoint["channel_versions"].get(LAST_NODE)
+        seen: list[Any] = [
+            seen
+            for node, versions in checkpoint["versions_seen"].items()
+            if node in self.nodes
+            for seen in versions.values()
+        ]
+        if version is None or any(other >= version for other in seen):
+            return made  # the last step had one node, which LangGraph finds itself
+        last = checkpoint["channel_values"][LAST_NODE]
+        made[0] = [
+            one._replace(as_node=last) if one.as_node is None and one.values is not None else one
+            for one in made[0]
+        ]
+        return made
+
     def _for_protocol(
         self, config: RunnableConfig | None, options: Mapping[str, Any]
     ) -> RunnableConfig | None:
@@ -186,6 +230,7 @@ class FusedAgent(ThreadAgent):
             if run_of({"configurable": configurable}) is None:
                 return config, None
             return _with_configurable(config, {RUN: None}), None  # not the run around this one
+        builder: Any = self.builder  # the AgentGraph, whose module imports this one
         namespace = configurable.get("checkpoint_ns") or ""
         depth = namespace.count(NAMESPACE_MARK) + 1 if namespace else 0
         around: RunnableConfig = {"callbacks": context.get("callbacks"), **given}
@@ -196,7 +241,12 @@ class FusedAgent(ThreadAgent):
             resumed=input is None or isinstance(input, Command) or is_resumed(configurable),
             traced=any(map(_observes_nodes, handlers)),
             messages="messages" in modes,
-            named=bool(handlers or options.get("subgraphs") or not _LIVE.isdisjoint(modes)),
+            named=bool(
+                handlers
+                or options.get("subgraphs")
+                or not _LIVE.isdisjoint(modes)
+                or builder.fusion.records
+            ),
         )
         if not (modes or run.traced or options.get("control")):
             run.single_step = self._is_single_step(configurable.get(RUN), depth)

@@ -64,13 +64,15 @@ class Fusion:
     routes: Mapping[str, str | Choice]
     tools: ToolsNode | None
     must_choose: bool  # after tools, an edge looks at their results, or records where it leads
+    records: bool  # decisions of nodes are recorded, with the step and the call that they belong to
 
     @property
     def batches_calls(self) -> bool:
         """Whether the tool calls of a turn may go to one task."""
         # A pause shows the calls of a turn one by one, and a policy is for each of them.
         plan = self.plan
-        return not plan.before and not plan.after and TOOLS not in plan.alone
+        apart = plan.before or plan.after or TOOLS in plan.alone or self.records
+        return not apart
 
     @property
     def state_keys(self) -> Collection[str] | None:

@@ -29,7 +29,7 @@ from agent_factory.fused.state_view import Preview, StateView
 from agent_factory.runtime.composition import without_streaming
 from agent_factory.runtime.routing import Choice, Target
 from agent_factory.runtime.tools_node import with_state
-from agent_factory.state.schema import RETRIES, TOOL_SIGNALS
+from agent_factory.state.schema import LAST_NODE, RETRIES, TOOL_SIGNALS
 from agent_factory.state.updates import Pair, pairs_of
 from agent_factory.tools.tool_node import CallsWithState
 from agent_factory.topology.model import END, TOOLS
@@ -42,6 +42,7 @@ from agent_factory.upstream import (
     saver_of,
     state_writer,
     stored_writes,
+    stores_at_exit,
     streams_messages,
 )
 
@@ -95,10 +96,11 @@ class StepRunner:
     ) -> None:
         self._first = first
         self._config = config  # of the step
-        self._quiet_config = without_streaming(config)
+        self._quiet_config = _unnamed(without_streaming(config))
         self._run = run
         self._view = StateView(state, first.fusion.channels, run.cached_channels)
         self._is_first = True
+        self._last = first.name  # the last node whose writes are part of the step
         self._unchanged = True
         self._stored = False  # what was written so far is stored, and nothing else may be written
         self._calls: list[dict[str, Any]] | None = None
@@ -174,6 +176,8 @@ class StepRunner:
             config = run.first_config(self._config, traced=run.traced)
         else:
             config = run.later_config(self._config, stage.name)
+        if not run.traced:
+            config = _unnamed(config)
         self._node_config = config
         # A node may have set a config for what it calls, which is not for the next node.
         current_config.set(config)
@@ -208,6 +212,7 @@ class StepRunner:
             and not (now.ephemeral or self._needs_own_step)
         ):
             self._emit((), now)
+            self._last = self.step.name
             self._move_to(route)
             return
         if self._stored and result is not None:
@@ -222,7 +227,7 @@ class StepRunner:
                 self._leave_to_own_step(lambda: result)
             return
         try:
-            target = route if isinstance(route, str) else route(preview.state(), self._config)
+            target = route if isinstance(route, str) else route(preview.state(), self._node_config)
         except Exception as error:
             self._fail(error)
             self.error = error
@@ -230,6 +235,7 @@ class StepRunner:
         if self._run.messages and result is not None:
             self._stream_messages(result)
         self._view.now = preview
+        self._last = self.step.name
         self._unchanged = self._unchanged and result is None
         self._emit(pairs, preview)
         if not self._can_continue(target, preview):
@@ -290,6 +296,8 @@ class StepRunner:
         saver, channels = saver_of(self._config), self._first.fusion.channels
         if saver is None or self._run.watched:
             return False
+        if stores_at_exit(self._config):
+            return True
         kept = [pair for pair in preview.writes() if type(channels[pair[0]]) is not UntrackedValue]
         self._unstored = saver, stored_writes(self._config, kept, target)
         self._stored = True
@@ -314,9 +322,11 @@ class StepRunner:
         calls = self._calls_of(target, preview)
         ids = {call["id"] for call in calls}
         fusion = self._first.fusion
-        # A batch knows its results by the ids of their calls.
-        batched = fusion.batches_calls and None not in ids and len(ids) == len(calls)
-        batches = [calls] if batched and not self._run.watched else [[call] for call in calls]
+        # A call that waits needs its own task, where it can be resumed. A batch knows its results
+        # by the ids of their calls.
+        apart = self._run.watched or saver_of(self._config) is not None or not fusion.batches_calls
+        together = not apart and None not in ids and len(ids) == len(calls)
+        batches = [calls] if together else [[call] for call in calls]
         if (keys := fusion.state_keys) is not None and not preview.opaque:
             batches = [with_state(batch, preview.persistent, keys) for batch in batches]
         return [Send(TOOLS, batch) for batch in batches]
@@ -329,7 +339,10 @@ class StepRunner:
         """End the step with everything that its nodes have written."""
         if (events := self._run.events) is not None:
             self._events += events.of_step(graph_namespace(self._config), preview)
-        self._end(Command(update=preview.writes(), goto=goto))
+        pairs = preview.writes()
+        if self._last != self._first.name and saver_of(self._config) is not None:
+            pairs.append((LAST_NODE, self._last))
+        self._end(Command(update=pairs, goto=goto))
 
     def _end(self, outcome: Any) -> None:
         self.done, self.outcome = True, outcome
@@ -352,6 +365,12 @@ class StepRunner:
         state = self._view.now.state()
         span = manager.on_chain_start(cast("Any", None), state, name=self.step.name)
         span.on_chain_end(result)
+
+
+def _unnamed(config: RunnableConfig) -> RunnableConfig:
+    """Return a config for what a node calls, without the name of the node."""
+    named = ("run_name", "run_id")
+    return cast("RunnableConfig", {key: config[key] for key in config if key not in named})  # type: ignore[literal-required]
 
 
 class Step(Runnable[Any, Any]):

@@ -34,12 +34,15 @@ TOOL_SIGNALS = "loop_relay"
 RETRIES = "loop_retries"
 """Private channel that counts, within a run, how often a structured answer was asked for again."""
 
+LAST_NODE = "loop_last_node"
+"""Private channel for the last node of a step with several; LangGraph knows the first one."""
+
 _ENGINE_HINTS: dict[str, Any] = {
     RETRIES: NotRequired[Annotated[int, UntrackedValue(int, guard=False), PrivateStateAttr]],
     TOOL_SIGNALS: NotRequired[Annotated[list[Any], Topic(object), PrivateStateAttr]],
 }
 
-ENGINE_KEYS = frozenset(_ENGINE_HINTS)
+ENGINE_KEYS = frozenset({*_ENGINE_HINTS, LAST_NODE})
 """The reserved keys of a state. Streams and stored states do not show them."""
 
 
