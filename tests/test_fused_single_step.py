@@ -34,7 +34,7 @@ def task() -> str:
     """The task this is called in."""
     info = get_runtime().execution_info
     assert info is not None
-    return info.task_id
+    return info.checkpoint_id
 
 
 class Spy(AgentMiddleware):

@@ -106,7 +106,7 @@ def test_an_agent_inside_a_fused_run_is_fused() -> None:
 
     class Inner(AgentMiddleware):
         def before_model(self, state: Any, runtime: Any) -> Any:
-            seen.append(runtime.execution_info.task_id)
+            seen.append(runtime.execution_info.checkpoint_id)
 
     inner = create_agent(
         ScriptedChatModel(["Inner."]), middleware=[Inner(name="a"), Inner(name="b")], fused=True

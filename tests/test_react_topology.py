@@ -232,7 +232,7 @@ def test_both_factories_are_made_of_the_same_parts() -> None:
         def before_model(self, state: Any, runtime: Any) -> None:
             """Look on."""
 
-    ours = create_agent(ScriptedChatModel([]), [add], middleware=[Hooked()])
+    ours = create_agent(ScriptedChatModel([]), [add], middleware=[Hooked()], fused=False)
     assert parts(agent([add, show], **HOOKS, rf=Answer)) == parts(ours)
 
 

@@ -193,7 +193,7 @@ def test_the_state_is_read_if_a_channel_is_of_an_unknown_kind(
 ) -> None:
     looking = Looking()
     model = ScriptedChatModel([asked(1), "Done."])
-    call(create_agent(model, [looking.look], state_schema=Odd), ASK)
+    call(create_agent(model, [looking.look], state_schema=Odd, fused=False), ASK)
     assert with_calls == [False]
     assert len(looking.seen) == 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
 from typing import Any
 
 from langchain_core.runnables import Runnable
@@ -64,48 +63,17 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
 
 
 def wire(
-    spec: AgentSpec, context_schema: type[Any] | None = None, fusion: FusionPlan | None = None
+    spec: AgentSpec, context_schema: type[Any] | None = None, plan: FusionPlan | None = None
 ) -> AgentGraph:
-    """Return the graph of an agent, ready to compile; without `fusion`, each node takes a step."""
-    graph = AgentGraph(spec, context_schema)
-    plan, recorder = spec.topology, Recorder(spec.decisions, spec.name)
-    keys = spec.schemas.state.__annotations__.keys() - graph.managed.keys()
-    shared: Any = {
-        "recorder": recorder,
-        "copies": StateCopies(),
-        "context_schema": context_schema,
-    }
-    nodes: dict[str, Runnable[Any, Any]] = {
-        bound.definition.node: HookNode(bound, plan, spec.rules, keys, **shared)
-        for bound in spec.hooks
-    }
-    nodes[plan.style.model] = ModelNode(spec, graph.channels, **shared)
-    # With another channel of messages, the state after a node is only known when its step is over.
-    fused = fusion is not None and is_known(graph.channels["messages"])
-    tools = None
-    if TOOLS in plan.nodes:
-        around = capture_results if fused else None
-        seen = _tool_state_keys(spec, graph, keys)
-        tools = ToolsNode(spec, keys, recorder, around, seen, context_schema)
-        nodes[TOOLS] = BatchedToolsNode(tools) if fused else tools
-    routes: dict[str, str | Choice] = {}  # where the edges in a fused step lead
-    for edge in plan.edges:
-        if edge.route is None:
-            (routes[edge.source],) = edge.targets
-            graph.add_edge(edge.source, *edge.targets)
-            continue
-        choose = ROUTES[edge.route](edge, plan, spec.rules)
-        record = partial(recorder.route, edge.source, why=reason_for(edge, plan, spec.rules))
-        routes[edge.source] = record(choose)
-        if tools is not None and TOOLS in edge.targets and tools.state_keys is not None:
-            choose = sending_state(choose, tools.state_keys)
-        choose = record(choose)
-        if fused and edge.source == TOOLS:
-            choose = resendable(choose)
-        graph.add_conditional_edges(edge.source, Path(choose, str(edge.route)), list(edge.targets))
+    """Return the graph of an agent, ready to compile; without a plan, each node takes a step."""
+    graph, recorder = AgentGraph(spec, context_schema), Recorder(spec.decisions, spec.name)
+    if not is_known(graph.channels["messages"]):
+        plan = None  # the state after a node is only known when its step is over
+    nodes, tools = _make_nodes(spec, graph, recorder, context_schema, fused=plan is not None)
+    routes = _add_edges(spec, graph, recorder, tools, fused=plan is not None)
     trace_policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
-    # Only the loop's entry reads the signals of tools.
-    reads_signals = {*(nodes if fused else ()), *([plan.loop_entry] if tools else [])}
+    # Only the loop's entry reads the signals of tools, and steps with several nodes.
+    reads_signals = {*(nodes if plan else ()), *([spec.topology.loop_entry] if tools else [])}
     for name, node in nodes.items():
         is_hook = name in trace_policies and name not in reads_signals
         policy = spec.node_policies.get(name)
@@ -118,14 +86,63 @@ def wire(
             timeout=policy.timeout if policy else None,
             trace_policy=trace_policies.get(name),
         )
-    if fused and fusion is not None:
+    if plan is not None:
         graph.channels[LAST_NODE] = LastValue(str)  # no node reads it
-        records = recorder.enabled
-        must_choose = bool(records or spec.toolbox.direct or spec.response_format)
-        graph.fusion = Fusion(
-            fusion, plan, graph.channels, nodes, routes, tools, must_choose, records
-        )
+        graph.fusion = Fusion(plan, spec, graph.channels, nodes, routes, tools, recorder.enabled)
     return graph
+
+
+def _make_nodes(
+    spec: AgentSpec,
+    graph: AgentGraph,
+    recorder: Recorder,
+    context_schema: type[Any] | None,
+    *,
+    fused: bool,
+) -> tuple[dict[str, Runnable[Any, Any]], ToolsNode | None]:
+    """Return the nodes by their names, and the tools node before it takes calls together."""
+    plan = spec.topology
+    keys = frozenset(spec.schemas.state.__annotations__.keys() - graph.managed.keys())
+    shared: Any = {
+        "recorder": recorder,
+        "copies": StateCopies(),
+        "context_schema": context_schema,
+    }
+    nodes: dict[str, Runnable[Any, Any]] = {
+        bound.definition.node: HookNode(bound, plan, spec.rules, keys, **shared)
+        for bound in spec.hooks
+    }
+    nodes[plan.style.model] = ModelNode(spec, graph.channels, **shared)
+    if TOOLS not in plan.nodes:
+        return nodes, None
+    around = capture_results if fused else None
+    seen = _tool_state_keys(spec, graph, keys)
+    tools = ToolsNode(spec, keys, recorder, around, seen, context_schema)
+    nodes[TOOLS] = BatchedToolsNode(tools) if fused else tools
+    return nodes, tools
+
+
+def _add_edges(
+    spec: AgentSpec, graph: AgentGraph, recorder: Recorder, tools: ToolsNode | None, *, fused: bool
+) -> dict[str, str | Choice]:
+    """Add the edges, and return where each leads within a step: a node, or what chooses one."""
+    routes: dict[str, str | Choice] = {}
+    for edge in spec.topology.edges:
+        if edge.route is None:
+            (routes[edge.source],) = edge.targets
+            graph.add_edge(edge.source, *edge.targets)
+            continue
+        choose = ROUTES[edge.route](edge, spec.topology, spec.rules)
+        why = reason_for(edge, spec.topology, spec.rules)
+        routes[edge.source] = recorder.route(edge.source, choose, why)
+        # A step has the state at hand. An edge sends it with the calls, which would read it again.
+        if tools is not None and TOOLS in edge.targets and tools.state_keys is not None:
+            choose = sending_state(choose, tools.state_keys)
+        choose = recorder.route(edge.source, choose, why)
+        if fused and edge.source == TOOLS:
+            choose = resendable(choose)
+        graph.add_conditional_edges(edge.source, Path(choose, str(edge.route)), list(edge.targets))
+    return routes
 
 
 def _tool_state_keys(

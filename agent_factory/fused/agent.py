@@ -63,25 +63,17 @@ class FusedAgent(ThreadAgent):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """Run to the end."""
-        if options.get("stream_mode", VALUES) not in (VALUES, None):
-            return super().invoke(input, config, **options)  # calls `stream`
-        own, run = self._start(input, config, options, ())
-        if run is None:
-            return super().invoke(input, own, **options)
-        result = super().invoke(input, own, **{**options, **_FINAL_STATE})
-        return _in_version(result, options)
+        own, for_state = self._ask_for_state(input, config, options)
+        result = super().invoke(input, own, **for_state)
+        return _in_version(result, options) if for_state is not options else result
 
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Any:
         """Run to the end, asynchronously."""
-        if options.get("stream_mode", VALUES) not in (VALUES, None):
-            return await super().ainvoke(input, config, **options)
-        own, run = self._start(input, config, options, ())
-        if run is None:
-            return await super().ainvoke(input, own, **options)
-        result = await super().ainvoke(input, own, **{**options, **_FINAL_STATE})
-        return _in_version(result, options)
+        own, for_state = self._ask_for_state(input, config, options)
+        result = await super().ainvoke(input, own, **for_state)
+        return _in_version(result, options) if for_state is not options else result
 
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
@@ -115,19 +107,25 @@ class FusedAgent(ThreadAgent):
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
         """Update the state of a thread; without `as_node`, as the last node of its last step."""
-        saver = saver_of(config) or self.checkpointer
-        place = merge_configs(self.config, config)
-        stored = saver.get_tuple(place) if isinstance(saver, BaseCheckpointSaver) else None
+        saver, place = self._stored(config)
+        stored = saver.get_tuple(place) if saver else None
         return super().bulk_update_state(config, self._by_last_node(stored, supersteps))
 
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
         """Update the state of a thread, asynchronously; otherwise as `bulk_update_state`."""
+        saver, place = self._stored(config)
+        stored = await saver.aget_tuple(place) if saver else None
+        return await super().abulk_update_state(config, self._by_last_node(stored, supersteps))
+
+    def _stored(
+        self, config: RunnableConfig
+    ) -> tuple[BaseCheckpointSaver[Any] | None, RunnableConfig]:
+        """Return the saver of a thread, and where the thread lies."""
         saver = saver_of(config) or self.checkpointer
         place = merge_configs(self.config, config)
-        stored = await saver.aget_tuple(place) if isinstance(saver, BaseCheckpointSaver) else None
-        return await super().abulk_update_state(config, self._by_last_node(stored, supersteps))
+        return (saver if isinstance(saver, BaseCheckpointSaver) else None), place
 
     def _by_last_node(
         self, stored: CheckpointTuple | None, supersteps: Sequence[Sequence[StateUpdate]]
@@ -169,6 +167,18 @@ class FusedAgent(ThreadAgent):
             for one in made
         )
         return _with_configurable(config, {HIDES_TASKS: hidden})
+
+    def _ask_for_state(
+        self, input: Any, config: RunnableConfig | None, options: dict[str, Any]
+    ) -> tuple[RunnableConfig | None, dict[str, Any]]:
+        """Return the config and the options of a run that only has to return the final state.
+
+        For another run, the options are the same object.
+        """
+        if options.get("stream_mode", VALUES) not in (VALUES, None):
+            return config, options  # `stream` is called
+        own, run = self._start(input, config, options, ())
+        return own, options if run is None else {**options, **_FINAL_STATE}
 
     def _watch(
         self,

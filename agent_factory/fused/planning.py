@@ -15,9 +15,9 @@ from agent_factory.fused.step import Stage, Step
 from agent_factory.fused.tool_batch import ToolsStep
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.routing import Choice
+from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.topology.model import TOOLS
-from agent_factory.topology.topology import Topology
 from agent_factory.upstream import run_in_place
 
 Names = Collection[str] | Literal["*"]
@@ -58,13 +58,17 @@ class Fusion:
     """What the steps of an agent are made of."""
 
     plan: FusionPlan
-    topology: Topology
+    spec: AgentSpec
     channels: Mapping[str, Channel]
     nodes: Mapping[str, Runnable[Any, Any]]
     routes: Mapping[str, str | Choice]
     tools: ToolsNode | None
-    must_choose: bool  # after tools, an edge looks at their results, or records where it leads
     records: bool  # decisions of nodes are recorded, with the step and the call that they belong to
+
+    @property
+    def keys(self) -> Mapping[str, Any]:
+        """The keys of the state, in the order in which LangGraph reads them."""
+        return self.spec.schemas.state.__annotations__
 
     @property
     def batches_calls(self) -> bool:
@@ -82,11 +86,12 @@ class Fusion:
     @cached_property
     def stages(self) -> dict[str, Stage]:
         """The nodes as parts of steps. Many agents are built that never run."""
-        plan, model = self.plan, self.topology.style.model
+        plan, topology = self.plan, self.spec.topology
+        model = topology.style.model
         own_step = set() if plan.turn else {model}
-        order = [name for name in self.topology.nodes if name != TOOLS]
+        order = [name for name in topology.nodes if name != TOOLS]
         fusible = {name for name in order if name not in own_step and not plan.begins(name)}
-        sees_signals = {model, self.topology.loop_entry} if self.tools is not None else {model}
+        sees_signals = {model, topology.loop_entry} if self.tools is not None else {model}
         stages: dict[str, Stage] = {}
         for index, name in enumerate(order):
             node = self.nodes[name]
@@ -111,9 +116,11 @@ class Fusion:
 
     def install(self, nodes: Mapping[str, Any]) -> None:
         """Let the nodes of a compiled graph run in steps."""
-        steps: dict[str, Step] = {}
+        spec, steps = self.spec, dict[str, Step]()
+        # Without one of these, what comes after tools does not depend on their results.
+        must_choose = self.records or spec.toolbox.direct or spec.response_format
+        entry = None if must_choose else spec.topology.loop_entry
         for name in self.nodes:
             node = nodes[name]
             steps[name] = step = Step(name, node, steps, self)
-            entry = None if self.must_choose else self.topology.loop_entry
             run_in_place(node, ToolsStep(node, entry) if name == TOOLS else step)

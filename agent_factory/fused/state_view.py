@@ -65,11 +65,14 @@ class Preview:
     ephemeral: dict[str, Any]  # the values that only the next node sees
     written: dict[str, list[Any]]  # all writes to persistent keys so far
     last: dict[str, list[Any]]  # the node's own writes to ephemeral keys
+    order: Mapping[str, Any]  # all keys, in the order in which LangGraph reads them
     opaque: bool = False  # there is a write whose outcome only LangGraph can compute
 
     def state(self) -> dict[str, Any]:
         """Return the state that the next node and its edge see."""
-        return {**self.persistent, **self.ephemeral}
+        if not self.ephemeral:
+            return dict(self.persistent)
+        return _in_order({**self.persistent, **self.ephemeral}, self.order)
 
     def writes(self) -> list[Pair]:
         """Return the writes that leave the state so, once the step is over."""
@@ -81,24 +84,29 @@ class StateView:
     """The state within one step, beginning with the state that was read before it."""
 
     def __init__(
-        self, state: Mapping[str, Any], channels: Mapping[str, Channel], cached: dict[str, Any]
+        self,
+        state: Mapping[str, Any],
+        channels: Mapping[str, Channel],
+        cached: dict[str, Any],
+        order: Mapping[str, Any],
     ) -> None:
         self._channels = channels
+        self._order = order
         self._cached = cached  # channels of messages from earlier steps, which have an index
         ephemeral = {key for key in state if key in channels and is_ephemeral(channels[key])}
         persistent = {key: value for key, value in state.items() if key not in ephemeral}
         # The state so far. Set it to a preview to accept that.
-        self.now = Preview(persistent, {key: state[key] for key in ephemeral}, {}, {})
+        self.now = Preview(persistent, {key: state[key] for key in ephemeral}, {}, {}, order)
         self._reduced: dict[str, Channel] = {}
 
     def preview(self, pairs: Iterable[Pair]) -> Preview:
         """Return the state after a node's writes. Accept it before you call this again."""
-        now = self.now
+        now, order = self.now, self._order
         given: dict[str, list[Any]] = {}
         for key, value in pairs:
             given.setdefault(key, []).append(value)
         if not given:  # most hooks write nothing
-            return Preview(now.persistent, {}, now.written, {}) if now.ephemeral else now
+            return Preview(now.persistent, {}, now.written, {}, order) if now.ephemeral else now
         for key, values in given.items():
             # Messages are folded here and by LangGraph, so their ids must be set before that.
             if is_messages(self._channels.get(key)):
@@ -110,6 +118,8 @@ class StateView:
         }
         ephemeral = {key: value for key, value in seen.items() if is_ephemeral(self._channels[key])}
         persistent = {**now.persistent, **{k: v for k, v in seen.items() if k not in ephemeral}}
+        if len(persistent) > len(now.persistent):
+            persistent = _in_order(persistent, order)
         written = dict(now.written)
         for key, values in given.items():
             if key in ephemeral:
@@ -128,6 +138,7 @@ class StateView:
             ephemeral=ephemeral,
             written=written,
             last={key: given[key] for key in ephemeral},
+            order=order,
             opaque=len(seen) < len(given),
         )
 
@@ -152,6 +163,10 @@ class StateView:
             self._reduced[key] = channel
         channel.update(values)
         return channel.get()
+
+
+def _in_order(state: dict[str, Any], order: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: state[key] for key in order if key in state}
 
 
 def _overwrites(value: Any) -> bool:

@@ -98,7 +98,8 @@ class StepRunner:
         self._config = config  # of the step
         self._quiet_config = _unnamed(without_streaming(config))
         self._run = run
-        self._view = StateView(state, first.fusion.channels, run.cached_channels)
+        fusion = first.fusion
+        self._view = StateView(state, fusion.channels, run.cached_channels, fusion.keys)
         self._is_first = True
         self._last = first.name  # the last node whose writes are part of the step
         self._unchanged = True
