@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from agent_factory import (
     plan_agent,
 )
 from agent_factory.errors import ArgumentError, SpecError, SpecErrors
+from agent_factory.hooks import introspection
 from agent_factory.hooks.introspection import hooks_of, is_empty, layers_of, validate_middleware
 from agent_factory.testing import ScriptedChatModel
 from agent_factory.topology import Call, Hook, Layer, Phase
@@ -32,6 +34,10 @@ def hook(self: Any, state: Any, runtime: Any) -> None:
 
 async def ahook(self: Any, state: Any, runtime: Any) -> None:
     return None
+
+
+def wrong(self: Any) -> None:
+    """A hook that takes no state."""
 
 
 def wrap(self: Any, request: Any, handler: Any) -> Any:
@@ -151,6 +157,63 @@ def test_without_a_declaration_a_hook_has_no_jumps(given: Any) -> None:
     declared = hook_config(can_jump_to=given)(lambda self, state, runtime: None)
     (found,) = hooks_of(made(before_model=declared))
     assert found.definition.can_jump_to == frozenset()
+
+
+# --- what is read once for each class -----------------------------------------------------------
+
+
+def test_a_class_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cls = type(made(before_model=hook, wrap_tool_call=wrap))
+    reads: list[type[Any]] = []
+    declared_jumps = introspection._declared_jumps
+
+    def count(cls: type[Any], *rest: Any) -> list[Any]:
+        reads.append(cls)
+        return declared_jumps(cls, *rest)
+
+    monkeypatch.setattr(introspection, "_declared_jumps", count)
+    plan_agent(middleware=[cls(name="first"), cls(name="second")])
+    assert cls in reads
+    reads.clear()
+    plan_agent(middleware=[cls(name="third")])
+    assert reads == []
+
+
+def test_a_class_that_is_changed_is_read_again() -> None:
+    middleware = made(before_model=hook)
+    assert list(validate_middleware(middleware)) == []
+    type(middleware).before_model = wrong  # type: ignore[assignment,method-assign]
+    (error,) = validate_middleware(middleware)
+    assert error.code == "AF106"
+    type(middleware).after_model = hook  # type: ignore[method-assign]
+    found = [bound.definition.node for bound in hooks_of(middleware)]
+    assert found == ["Mine.before_model", "Mine.after_model"]
+
+
+def test_an_instance_with_a_method_of_its_own_is_read_itself() -> None:
+    cls = type(made(before_model=hook))
+    assert list(validate_middleware(cls())) == []
+    changed = cls()
+    changed.before_model = partial(wrong, None)  # type: ignore[method-assign]
+    assert [error.code for error in validate_middleware(changed)] == ["AF105", "AF106"]
+    assert list(validate_middleware(cls())) == []
+
+
+def test_a_property_may_give_each_instance_another_method() -> None:
+    cls: Any = type(made(before_model=property(lambda self: self.given)))
+    first, second, third = cls(), cls(), cls()
+    first.given, second.given, third.given = partial(hook, None), partial(wrong, None), None
+    assert list(validate_middleware(first)) == []
+    assert [error.code for error in validate_middleware(second)] == ["AF106"]
+    assert list(validate_middleware(third)) == []
+    assert [len(hooks_of(one)) for one in (first, second, third)] == [1, 1, 0]
+
+
+def test_each_instance_of_a_wrong_class_is_reported_by_its_name() -> None:
+    cls = type(made(before_model=wrong))
+    for name in ("first", "second"):
+        (error,) = validate_middleware(cls(name=name))
+        assert error.subject == f"{name}.before_model"
 
 
 # --- what is refused --------------------------------------------------------------------------

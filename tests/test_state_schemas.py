@@ -270,3 +270,40 @@ def test_the_keys_of_the_engine_are_not_shown(collect: Any, fused: Any) -> None:
     model.assert_done()
     assert len(shown) > 10
     assert not [value for value in shown if "loop_" in str(value)]
+
+
+def test_agents_with_the_same_schemas_share_a_state() -> None:
+    class Counting(AgentState):
+        count: NotRequired[int]
+
+    def built(**options: Any) -> Any:
+        agent: Any = create_agent(ScriptedChatModel(), state_schema=Counting, **options)
+        return agent.builder
+
+    first, second = built(), built(name="second")
+    assert first.state_schema is second.state_schema
+    assert first.input_schema is second.input_schema
+    assert built(tools=[add_tool]).state_schema is not first.state_schema
+
+
+def test_agents_that_share_a_state_have_messages_of_their_own(call: Any) -> None:
+    agents = [
+        create_agent(ScriptedChatModel(["Hi."]), checkpointer=InMemorySaver()) for _ in range(2)
+    ]
+    config = {"configurable": {"thread_id": "1"}}
+    for text, agent in zip(("one", "two"), agents, strict=True):
+        call(agent, {"messages": [HumanMessage(text)]}, config)
+    found = [agent.get_state(config).values["messages"][0].text for agent in agents]  # type: ignore[arg-type]
+    assert found == ["one", "two"]
+
+
+def test_checkpoints_decide_on_the_channel_of_the_messages_of_an_agent_alone() -> None:
+    schemas = [
+        create_agent(ScriptedChatModel(), checkpoints=checkpoints).channels["messages"]
+        for checkpoints in ("full", "delta", "full")
+    ]
+    assert [type(one).__name__ for one in schemas] == [
+        "IndexedMessages",
+        "DeltaMessages",
+        "IndexedMessages",
+    ]

@@ -287,6 +287,8 @@ def unknown_arguments(function: Callable[..., Any], names: Iterable[str]) -> lis
 
 def _is_list(value: Any) -> bool:
     """Whether a value can be read as a list: not a string, a mapping or a single tool."""
+    if isinstance(value, list | tuple):
+        return True
     single = isinstance(value, str | bytes | Mapping | BaseTool | type)
     return hasattr(value, "__iter__") and not single
 
@@ -447,8 +449,9 @@ def collect_warnings(
                 "Remove handle_tool_errors, or remove the middleware.",
                 code="AF207",
             )
+    used = {hook.owner for hook in hooks} | {layer.owner for layer in topology.layers}
     for member in members:
-        if is_empty(member):
+        if member.name not in used and is_empty(member):
             yield BuildWarning(
                 member.name,
                 "does nothing: it has no hook, layer, tool, state key or declaration.",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from functools import cached_property, lru_cache, partial
+from operator import attrgetter
+from types import FunctionType, MethodType
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from langgraph.config import get_config
 from langgraph.types import TracePolicy
@@ -34,6 +36,16 @@ _SLOTS = {
     **dict.fromkeys(_FLOW.values(), ("request",)),
 }
 """Every method that an agent calls, with the arguments it passes."""
+
+_functions_of: Callable[[type[Any]], tuple[Any, ...]] = attrgetter(*_SLOTS)
+_NOT_DEFINED = dict(zip(_SLOTS, _functions_of(AgentMiddleware), strict=True))
+"""The methods of the base class, which do nothing."""
+
+_DECORATORS = {
+    **{f"a{name}": name for name in _ARGUMENTS},
+    **{_FLOW[call]: _WRAP[call] for call in Call},
+}
+"""The decorators that make a method; all other methods have one of their own name."""
 
 _ATTRIBUTES: dict[str, tuple[type[Any], ...]] = {
     "tools": (Sequence,),
@@ -68,19 +80,89 @@ class Bound(Generic[DefinitionT]):
     afunc: Callable[..., Any] | None
 
 
+class _HookMethods(NamedTuple):
+    """The methods of a hook, None for one that is not defined."""
+
+    phase: Phase
+    func: str | None
+    afunc: str | None
+    jumps: frozenset[str]
+
+
+class _Mistake(NamedTuple):
+    """An error in a method, or in several of a class."""
+
+    kind: type[SpecError]
+    method: str  # with a dot before it; empty for several
+    reason: str
+    hint: str
+    code: str
+
+
+@dataclass(frozen=True)
+class _Methods:
+    """What a class of middleware defines of the methods that an agent calls."""
+
+    cls: type[Any]
+    functions: tuple[Any, ...]  # the attributes of the class, in the order of `_SLOTS`
+    bound: Mapping[str, Callable[..., Any]]
+
+    @cached_property
+    def hooks(self) -> tuple[_HookMethods, ...]:
+        """Its hooks, in the order of a run."""
+        found = []
+        for phase in Phase:
+            names = (phase.value, f"a{phase.value}")
+            func, afunc = (name if name in self.bound else None for name in names)
+            if func or afunc:
+                jumps = [jump for name in names for jump in self.jumps[name]]
+                found.append(_HookMethods(phase, func, afunc, frozenset(map(str, jumps))))
+        return tuple(found)
+
+    @cached_property
+    def jumps(self) -> Mapping[str, list[Any]]:
+        """The jumps that each method declares."""
+        return {name: _declared_jumps(self.cls, name, self.bound.get(name)) for name in _SLOTS}
+
+    @cached_property
+    def mistakes(self) -> tuple[_Mistake, ...]:
+        """What cannot work."""
+        return tuple(_method_errors(self))
+
+
+def _methods_of(middleware: AgentMiddleware[Any, Any]) -> _Methods:
+    cls: Any = type(middleware)
+    known, functions = _read_class(cls), _functions_of(cls)
+    # A test, for example, may replace a method of a class that was read before.
+    if known and known.functions == functions and _SLOTS.keys().isdisjoint(vars(middleware)):
+        return known
+    return _read_methods(cls, functions, partial(getattr, middleware))
+
+
+@lru_cache(maxsize=256)  # reading a class takes longer than all else that a build does with it
+def _read_class(cls: Any) -> _Methods | None:
+    """Read the methods of a class; None if they are not the same in all of its instances."""
+    functions = _functions_of(cls)
+    if {*map(type, functions)} != {FunctionType}:  # a property, for example
+        return None
+    # The methods are examined and not called, so they may be bound to anything.
+    return _read_methods(cls, functions, lambda name: MethodType(getattr(cls, name), cls))
+
+
+def _read_methods(cls: Any, functions: tuple[Any, ...], bind: Callable[[str], Any]) -> _Methods:
+    pairs = zip(_SLOTS, functions, strict=True)
+    bound = {name: bind(name) for name, function in pairs if function is not _NOT_DEFINED[name]}
+    return _Methods(cls, functions, {name: method for name, method in bound.items() if method})
+
+
 def hooks_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Hook]]:
     """Node hooks that the class of a middleware defines, in the order of a run."""
     found = []
-    for phase in Phase:
-        func, afunc = _method(middleware, phase), _method(middleware, f"a{phase}")
-        if (func or afunc) and not _is_unused(middleware, phase, f"a{phase}"):
-            declared = (
-                *_declared_jumps(middleware, phase),
-                *_declared_jumps(middleware, f"a{phase}"),
-            )
-            jumps = frozenset(map(str, declared))
-            hook = Hook(middleware.name, phase, jumps)
-            found.append(Bound(hook, middleware, func and inject(func), afunc and inject(afunc)))
+    for phase, name, aname, jumps in _methods_of(middleware).hooks:
+        if not (middleware.unused and _is_unused(middleware, phase, f"a{phase}")):
+            func = inject(getattr(middleware, name)) if name else None
+            afunc = inject(getattr(middleware, aname)) if aname else None
+            found.append(Bound(Hook(middleware.name, phase, jumps), middleware, func, afunc))
     return found
 
 
@@ -90,12 +172,15 @@ def layers_of(middleware: AgentMiddleware[Any, Any]) -> list[Bound[Layer]]:
     Wraps of the base class drive the flow, so a class that overrides one of the two wraps of a
     flow has both. A flow of `kept_flows` is a layer outside of such wraps.
     """
-    found = []
+    found: list[Bound[Layer]] = []
+    defined = _methods_of(middleware).bound
     for call, wrap in _WRAP.items():
         forms = (_FLOW[call], wrap, f"a{wrap}")
-        flow, func, afunc = (_method(middleware, name) for name in forms)
-        if not (flow or func or afunc) or _is_unused(middleware, *forms):
+        if defined.keys().isdisjoint(forms) or _is_unused(middleware, *forms):
             continue
+        flow, func, afunc = (
+            getattr(middleware, name) if name in defined else None for name in forms
+        )
         method = wrap
         if _FLOW[call] in _definer(type(middleware), *forms).__dict__:
             assert flow is not None
@@ -163,14 +248,6 @@ def inject(method: Callable[..., Any]) -> Callable[..., Any]:
     return ahook if inspect.iscoroutinefunction(method) else hook
 
 
-def _method(middleware: AgentMiddleware[Any, Any], name: str) -> Callable[..., Any] | None:
-    """Return the bound method, or None if the class does not override it."""
-    if getattr(type(middleware), name) is getattr(AgentMiddleware, name):
-        return None
-    method: Callable[..., Any] = getattr(middleware, name)
-    return method
-
-
 def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
     """Whether a middleware defines nothing that an agent uses, and misspells nothing either."""
     cls, base = _written(middleware)
@@ -178,7 +255,7 @@ def is_empty(middleware: AgentMiddleware[Any, Any]) -> bool:
         defaults = (getattr(AgentMiddleware, name), getattr(base, name, None))
         if (value := getattr(middleware, name)) and not any(value is one for one in defaults):
             return False
-    return not any(_method(middleware, name) for name in _SLOTS) and not _misspelt(cls, base)
+    return not _methods_of(middleware).bound and not _misspelt(cls, base)
 
 
 def _written(middleware: AgentMiddleware[Any, Any]) -> tuple[Any, Any]:
@@ -186,12 +263,12 @@ def _written(middleware: AgentMiddleware[Any, Any]) -> tuple[Any, Any]:
     return getattr(middleware, "_adapted", None) or (type(middleware), AgentMiddleware)
 
 
-def _declared_jumps(middleware: AgentMiddleware[Any, Any], name: str) -> list[Any]:
+def _declared_jumps(cls: type[Any], name: str, method: Any) -> list[Any]:
     """The jumps of a method, and of those that it overrides: it may return what they return."""
     found: list[Any] = []
-    inherited = [base.__dict__.get(name) for base in type(middleware).__mro__[1:]]
-    for method in (_method(middleware, name), *inherited):
-        declared = getattr(method, "__can_jump_to__", ())
+    inherited = [base.__dict__[name] for base in cls.__mro__[1:] if name in base.__dict__]
+    for source in (method, *inherited):
+        declared = getattr(source, "__can_jump_to__", ())
         # A string is one wrong value, not one for each letter.
         several = isinstance(declared, list | tuple | set | frozenset)
         found += declared if several else [declared]
@@ -202,27 +279,33 @@ def validate_middleware(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecE
     """Yield an error for each attribute and method of a middleware that cannot work."""
     yield from _attribute_errors(middleware)
     yield from _name_errors(middleware)
+    for kind, method, reason, hint, code in _methods_of(middleware).mistakes:
+        yield kind(f"{middleware.name}{method}", reason, hint, code=code)
+
+
+def _method_errors(methods: _Methods) -> Iterator[_Mistake]:
     for call, flow in _FLOW.items():
         names = (_WRAP[call], f"a{_WRAP[call]}")
         # A subclass may override either form; only one class with both is ambiguous.
-        defined = _definer(type(middleware), flow, *names).__dict__
+        defined = _definer(methods.cls, flow, *names).__dict__
         both = [name for name in names if name in defined]
-        if both and flow in defined and _method(middleware, flow):
+        if both and flow in defined and flow in methods.bound:
             reason = f"defines both {flow} and {' and '.join(both)} for the same call."
             hint = f"Keep {flow} only; it works in sync and async runs."
-            yield SpecError(middleware.name, reason, hint, code="AF108")
+            yield _Mistake(SpecError, "", reason, hint, "AF108")
     for name, arguments in _SLOTS.items():
-        if method := _method(middleware, name):
-            subject = f"{middleware.name}.{name}"
-            if wrong_mode := _mode_error(name, method):
-                yield ArgumentError(subject, *wrong_mode, code="AF107")
-            called = inject(method) if arguments == _HOOK_ARGUMENTS else method
-            yield from _signature_errors(subject, arguments, called)
-            for jump in _declared_jumps(middleware, name):
-                if jump not in JUMPS:
-                    hint = f"A hook can jump to {', '.join(map(repr, JUMPS))}."
-                    reason = f"declares a jump to {describe(jump)}."
-                    yield SpecError(subject, reason, hint, code="AF110")
+        if (method := methods.bound.get(name)) is None:
+            continue
+        if wrong_mode := _mode_error(name, method):
+            yield _Mistake(ArgumentError, f".{name}", *wrong_mode, "AF107")
+        called = inject(method) if arguments == _HOOK_ARGUMENTS else method
+        if wrong_signature := _signature_error(name, arguments, called):
+            yield _Mistake(ArgumentError, f".{name}", *wrong_signature, "AF106")
+        for jump in methods.jumps[name]:
+            if jump not in JUMPS:
+                hint = f"A hook can jump to {', '.join(map(repr, JUMPS))}."
+                reason = f"declares a jump to {describe(jump)}."
+                yield _Mistake(SpecError, f".{name}", reason, hint, "AF110")
 
 
 def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
@@ -240,7 +323,7 @@ def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
             reason = f"must be a tuple of strings, got {describe(value)}."
             yield ArgumentError(f"{owner}.{name}", reason)
             return
-    for name in sorted(set(middleware.unused) - _SLOTS.keys()):
+    for name in sorted(set(middleware.unused) - _SLOTS.keys()) if middleware.unused else ():
         reason = f"contains {name!r}, which is not a hook, a layer or a flow."
         hint = f"It can contain {', '.join([*_ARGUMENTS, *_FLOW.values()])}."
         yield SpecError(f"{middleware.name}.unused", reason, hint, code="AF105")
@@ -248,13 +331,11 @@ def _attribute_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecErr
 
 def _name_errors(middleware: AgentMiddleware[Any, Any]) -> Iterator[SpecError]:
     """Yield an error for each name that looks like a hook and would never run."""
-    decorators = {f"a{name}": name for name in _ARGUMENTS}
-    decorators |= {_FLOW[call]: _WRAP[call] for call in Call}
     for name in vars(middleware).keys() & _SLOTS.keys():
         yield SpecError(
             f"{middleware.name}.{name}",
             "is set on the instance, but hooks are read from the class: it would never run.",
-            f"Define it in the class, or decorate a function with {decorators.get(name, name)}.",
+            f"Define it in the class, or decorate a function with {_DECORATORS.get(name, name)}.",
             code="AF105",
         )
     for name, meant in _misspelt(*_written(middleware)):
@@ -300,24 +381,25 @@ def _mode_error(name: str, method: Callable[..., Any]) -> tuple[str, str] | None
     return None
 
 
-def _signature_errors(
-    subject: str, arguments: tuple[str, ...], method: Callable[..., Any]
-) -> Iterator[SpecError]:
+def _signature_error(
+    name: str, arguments: tuple[str, ...], method: Callable[..., Any]
+) -> tuple[str, str] | None:
+    """Return reason and hint for a method that does not accept what it is called with."""
     function = getattr(method, "__func__", None)
     code = getattr(function, "__code__", None)
     plain = not hasattr(function, "__wrapped__") and not hasattr(function, "__signature__")
     # Read the common case from the code object: inspect.signature takes much longer.
     if code and plain and (code.co_argcount, code.co_kwonlyargcount) == (len(arguments) + 1, 0):
-        return
+        return None
     given = ", ".join(arguments)
     try:
         inspect.signature(method).bind(*arguments)
     except TypeError as error:
         reason = f"is called with ({given}), but does not accept that: {error}."
-        hint = f"Write `def {subject.rpartition('.')[2]}(self, {given})`."
-        yield ArgumentError(subject, reason, hint, code="AF106")
+        return reason, f"Write `def {name}(self, {given})`."
     except ValueError:  # Some callables have no signature; only calling them would tell.
-        return
+        return None
+    return None
 
 
 def sync_async_error(bound: Bound[Any], *, asynchronous: bool) -> tuple[str, str, str]:

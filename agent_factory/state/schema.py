@@ -71,9 +71,10 @@ class _Source:
     """A schema that was read."""
 
     origin: str  # "create_agent", or the name of a middleware
+    schema: Any
     hints: Mapping[str, Any]
-    raw: dict[str, Any]  # the annotations as written, to recognize keys that are inherited
-    declared: dict[str, Any]  # the hints that differ from those of AgentState
+    raw: Mapping[str, Any]  # the annotations as written, to recognize keys that are inherited
+    declared: Mapping[str, Any]  # the hints that differ from those of AgentState
 
 
 def _read(origin: str, schema: Any) -> _Source:
@@ -83,15 +84,21 @@ def _read(origin: str, schema: Any) -> _Source:
         hint = "Write `class MyState(AgentState): ...`."
         raise ArgumentError(f"{origin} state_schema", reason, hint, code="AF114")
     try:
-        hints = _hints(bare)
+        return _Source(origin, bare, *_fields(bare))
     except Exception as error:  # Evaluating annotations may raise anything.
         subject = f"{origin} state_schema {bare.__name__}"
         reason = f"its annotations cannot be read: {error}"
         hint = "Import the names it uses at run time too."
         raise ArgumentError(subject, reason, hint, code="AF114") from error
-    standard = _hints(AgentState)
+
+
+@lru_cache(maxsize=256)  # The middleware of a stack mostly share a few schemas.
+def _fields(schema: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+    """Return the hints, the raw annotations and the declared hints of a schema."""
+    hints = get_type_hints(schema, include_extras=True)
+    standard = hints if schema is AgentState else _fields(AgentState)[0]
     declared = {key: hint for key, hint in hints.items() if standard.get(key) != hint}
-    return _Source(origin, hints, dict(bare.__annotations__), declared)
+    return hints, dict(schema.__annotations__), declared
 
 
 def merge(
@@ -112,10 +119,9 @@ def merge(
         except ArgumentError as error:
             errors.append(error)
     errors.extend(_key_errors(usable))
-    hints = dict(_hints(AgentState))
-    for source in usable:
-        hints |= source.declared
-    reducer = _reducer(hints["messages"])
+    schemas, reducer = _merged(
+        tuple(source.schema for source in usable), tuple(engine), checkpoints == "delta"
+    )
     if checkpoints not in get_args(Checkpoints):
         choices = " or ".join(map(repr, get_args(Checkpoints)))
         reason = f"must be {choices}, got {describe(checkpoints)}."
@@ -124,12 +130,25 @@ def merge(
         reason = f"'delta' requires the reducer add_messages, and messages have {_name(reducer)}."
         hint = "Remove the reducer from the state_schema, or leave checkpoints out."
         errors.append(ArgumentError("checkpoints", reason, hint))
+    return schemas, errors
+
+
+@lru_cache(maxsize=256)  # Agents with the same schemas share a state.
+def _merged(schemas: Sequence[Any], engine: Sequence[str], delta: bool) -> tuple[Schemas, Any]:
+    """Return the merged schemas, and the reducer of the messages that they declare."""
+    marked: list[tuple[str, Any]] = []
+    for schema in dict.fromkeys(schemas):
+        marked += _fields(schema)[0].items()
+    hints = dict(_fields(AgentState)[0])
+    for schema in schemas:
+        hints |= _fields(schema)[2]
+    reducer = _reducer(hints["messages"])
     qualifier, messages, metadata = _parts(hints["messages"])
     if reducer is add_messages:
-        metadata = (DeltaMessages() if checkpoints == "delta" else IndexedMessages(),)
+        metadata = (DeltaMessages() if delta else IndexedMessages(),)
     hints["messages"] = _hint(qualifier, messages, metadata)
     hints |= {key: _ENGINE_HINTS[key] for key in engine}
-    marked = [*hints.items(), *(item for source in usable for item in source.hints.items())]
+    marked += hints.items()
 
     def view(name: str, without: Collection[str]) -> type[Any]:
         make: Any = TypedDict
@@ -137,18 +156,13 @@ def merge(
         made: type[Any] = make(name, keys)
         return made
 
-    schemas = Schemas(
+    merged = Schemas(
         state=view("State", ()),
         hook=view("Hook", ENGINE_KEYS),
         input=view("InputSchema", {key for key, hint in marked if _is_hidden(hint, "input")}),
         output=view("OutputSchema", {key for key, hint in marked if _is_hidden(hint, "output")}),
     )
-    return schemas, errors
-
-
-@lru_cache(maxsize=256)  # The middleware of a stack mostly share a few schemas.
-def _hints(schema: Any) -> Mapping[str, Any]:
-    return get_type_hints(schema, include_extras=True)
+    return merged, reducer
 
 
 def _parts(hint: Any) -> tuple[Any, Any, tuple[Any, ...]]:

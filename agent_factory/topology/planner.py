@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from agent_factory.topology.model import (
     END,
@@ -39,7 +39,8 @@ def decide(shape: Shape) -> TopologyData:
     >>> planned.loop_exit, planned.nodes
     ('A.after_model', ('model', 'A.after_model', 'tools'))
     """
-    nodes = {phase: [h.node for h in shape.hooks if h.phase is phase] for phase in Phase}
+    phases = {phase: [h for h in shape.hooks if h.phase is phase] for phase in Phase}
+    nodes = {phase: [hook.node for hook in hooks] for phase, hooks in phases.items()}
     loop_head = [*nodes[Phase.BEFORE_MODEL], shape.style.model]
     head = [*nodes[Phase.BEFORE_AGENT], *loop_head, *reversed(nodes[Phase.AFTER_MODEL])]
     tail = [*reversed(nodes[Phase.AFTER_AGENT]), END]
@@ -53,12 +54,12 @@ def decide(shape: Shape) -> TopologyData:
         # Sorted by call and by phase: the order of a list between kinds means nothing, and plans
         # that differ only in it must be equal.
         layers=tuple(layer for call in Call for layer in shape.layers if layer.call is call),
-        hooks=tuple(hook for phase in Phase for hook in shape.hooks if hook.phase is phase),
+        hooks=tuple(chain(*phases.values())),
         tools=shape.tools,
         retries_output=shape.retries_output,
         style=shape.style,
     )
-    hooks = {hook.node: hook for hook in plan.hooks}
+    hooks = dict(zip(chain(*nodes.values()), plan.hooks, strict=True))
     edges = [Edge(START, (plan.entry,))]
     edges += (_step(plan, hooks.get(source), source, default) for source, default in pairwise(head))
     edges += _loop(shape, plan)
