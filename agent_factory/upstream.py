@@ -59,15 +59,6 @@ def is_json_overwrite(value: Any) -> bool:
     return isinstance(value, Mapping) and "__overwrite__" in (*value, value.get("type"))
 
 
-def compiled_graph_arguments(graph: Any) -> dict[str, Any]:
-    """Return the arguments that would construct a compiled graph again.
-
-    langgraph/pregel/main.py, 1.2: every parameter of `CompiledStateGraph` is an attribute of the
-    same name. `__orig_class__` comes from `typing`, which sets it on instances of generic classes.
-    """
-    return {name: value for name, value in vars(graph).items() if name != "__orig_class__"}
-
-
 construct_prompt = ChatPromptValue.model_construct
 """Makes a prompt of `messages=` that `BaseChatModel` takes without converting them one by one.
 

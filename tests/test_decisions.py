@@ -29,6 +29,7 @@ from agent_factory import (
     hook_config,
     set_reason,
 )
+from agent_factory.fused.tool_batch import BatchedToolsNode
 from agent_factory.testing import ScriptedChatModel
 from samples import add
 
@@ -113,7 +114,9 @@ def _slots(cls: type[Any]) -> tuple[str, ...]:
 
 def recording(agent: Any) -> set[str]:
     """The names of the recorders and recording wrappers in an agent's nodes and branches."""
-    parts = [(node.runnable for node in agent.builder.nodes.values()), agent.builder.branches]
+    nodes = [node.runnable for node in agent.builder.nodes.values()]
+    made = [node.tools.node for node in nodes if isinstance(node, BatchedToolsNode)]
+    parts = [(*nodes, *made), agent.builder.branches]
     return {
         getattr(thing, "__qualname__", type(thing).__name__)
         for thing in reached([list(parts[0]), parts[1]])

@@ -234,14 +234,14 @@ def test_a_config_that_is_bound_to_the_agent_holds() -> None:
     bound: Any = agent.with_config(THREAD)
     assert isinstance(bound, FusedAgent)
     bound.invoke(ASK)
-    assert len(steps(agent)) == 7
+    assert len(steps(agent)) == 5
 
 
 def test_attributes_set_later_apply_to_fused_runs() -> None:
     agent = create_agent(model(), [find], middleware=busy(2), fused=True)
     agent.checkpointer = InMemorySaver()
     agent.invoke(ASK, THREAD)
-    assert len(steps(agent)) == 7
+    assert len(steps(agent)) == 5
 
 
 def test_jumps_are_followed_within_a_step(call: Run) -> None:

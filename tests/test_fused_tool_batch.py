@@ -1,4 +1,4 @@
-"""Fused runs: the tool calls of one turn in one task, until one of them waits or fails."""
+"""Fused runs: the parallel tool calls of one turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from langgraph.types import Command, interrupt
 from agent_factory import (
     AgentMiddleware,
     AgentState,
-    NodePolicy,
+    ToolRuntime,
     create_agent,
     create_react_agent,
     wrap_tool_call,
@@ -80,16 +80,40 @@ def results(outcome: Any) -> list[str]:
     return [message.text for message in outcome["messages"] if isinstance(message, ToolMessage)]
 
 
-def test_all_calls_of_a_turn_are_one_task(call: Run) -> None:
+def test_all_calls_of_a_turn_are_one_task_if_nothing_is_stored(call: Run) -> None:
+    tasks: list[Any] = []
+
+    @tool
+    def find(query: str, runtime: ToolRuntime) -> str:
+        """Find something."""
+        tasks.append(runtime.config["configurable"]["checkpoint_ns"])
+        return f"found {query}"
+
+    for saver, number in ((None, 1), (InMemorySaver(), 20)):
+        model = ScriptedChatModel([calls(*["find"] * 20), "Done."])
+        outcome = call(create_agent(model, [find], checkpointer=saver), ASK, THREAD)
+        assert results(outcome) == [f"found {number}" for number in range(20)]
+        assert len(set(tasks)) == number
+        assert_valid_history(outcome["messages"])
+        tasks.clear()
+
+
+def test_calls_that_ask_are_shown_together_if_nothing_is_stored(call: Run) -> None:
     tools = Tools()
-    agent = agent_of(tools, *["find"] * 20)
-    outcome = call(agent, ASK, THREAD)
-    assert results(outcome) == [f"found {number}" for number in range(20)]
-    assert steps(agent).count(("tools",)) == 1
-    assert_valid_history(outcome["messages"])
+    model = ScriptedChatModel([calls("ask", "find", "ask")])
+    outcome = call(create_agent(model, [tools.find, tools.ask]), ASK)
+    assert sorted(asked.value for asked in outcome["__interrupt__"]) == ["0", "2"]
+    assert results(outcome) == ["found 1"]
 
 
-def test_a_call_that_waits_gets_its_own_task_and_the_others_do_not_run_again(
+def test_a_call_that_fails_ends_a_run_of_which_nothing_is_stored(call: Run) -> None:
+    tools = Tools()
+    agent = create_agent(ScriptedChatModel([calls("find", "fail")]), [tools.find, tools.fail])
+    with pytest.raises(ConnectionError, match="1"):
+        call(agent, ASK)
+
+
+def test_a_call_that_waits_has_its_own_task_and_the_others_do_not_run_again(
     call: Run,
 ) -> None:
     tools = Tools()
@@ -113,14 +137,12 @@ def test_several_calls_may_wait(call: Run) -> None:
     assert results(outcome) == ["yes 0", "found 1", "yes 2"]
 
 
-@pytest.mark.parametrize(("policies", "runs"), [(None, 2), ({"tools": NodePolicy()}, 1)])
-def test_a_call_whose_agent_waits_begins_again_unless_each_has_its_task(
-    call: Run, policies: Any, runs: int
-) -> None:
+def test_an_agent_that_waits_among_parallel_calls_does_not_begin_again(call: Run) -> None:
     """A checkpoint of a graph within a task belongs to that task."""
     inner = Tools()
-    turn = [calls("find"), calls("ask"), "Asked."]
-    asking = create_agent(ScriptedChatModel(turn[:2] * runs + turn[2:]), [inner.find, inner.ask])
+    asking = create_agent(
+        ScriptedChatModel([calls("find"), calls("ask"), "Asked."]), [inner.find, inner.ask]
+    )
 
     @tool
     def ask(query: str) -> Any:
@@ -129,25 +151,23 @@ def test_a_call_whose_agent_waits_begins_again_unless_each_has_its_task(
 
     outer = Tools()
     model = ScriptedChatModel([calls("find", "ask"), "Done."])
-    options: Any = {"checkpointer": InMemorySaver(), "fused": True, "node_policies": policies}
-    agent = create_agent(model, [outer.find, ask], **options)
+    agent = create_agent(model, [outer.find, ask], checkpointer=InMemorySaver())
     (asked,) = call(agent, ASK, THREAD)["__interrupt__"]
-    assert inner.ran == ["0", "asked 0"] * runs
+    assert inner.ran == ["0", "asked 0"]
     outcome = call(agent, Command(resume={asked.id: "yes"}), THREAD)
     assert results(outcome) == ["found 0", "Asked."]
     assert outer.ran == ["0"]
-    assert inner.ran == [*["0", "asked 0"] * runs, "asked 0", "got yes"]
+    assert inner.ran == ["0", "asked 0", "asked 0", "got yes"]
 
 
-def test_a_call_that_fails_leaves_the_results_of_the_others(call: Run) -> None:
+def test_a_call_that_fails_runs_again_when_the_run_goes_on(call: Run) -> None:
     tools = Tools()
     agent = agent_of(tools, "find", "fail", "find")
     with pytest.raises(ConnectionError, match="1"):
         call(agent, ASK, THREAD)
-    assert sorted(tools.ran) == ["0", "2", "failed 1"]
     outcome = call(agent, None, THREAD)
     assert results(outcome) == ["found 0", "at last", "found 2"]
-    assert sorted(tools.ran) == ["0", "2", "failed 1", "failed 1"]
+    assert tools.ran.count("failed 1") == 2
 
 
 def test_errors_that_are_handled_are_results(call: Run) -> None:
@@ -156,7 +176,6 @@ def test_errors_that_are_handled_are_results(call: Run) -> None:
     outcome = call(agent, ASK, THREAD)
     statuses = [m.status for m in outcome["messages"] if isinstance(m, ToolMessage)]
     assert statuses == ["success", "error", "error"]
-    assert steps(agent).count(("tools",)) == 1
 
 
 def test_a_layer_that_waits_gets_its_own_task(call: Run) -> None:
@@ -215,14 +234,8 @@ def test_a_tool_that_stops_the_run_stops_it_among_parallel_calls(call: Run, para
 
 
 def test_parallel_direct_results_are_the_answer_together(call: Run) -> None:
-    agent = create_agent(
-        ScriptedChatModel([calls("answer", "answer")]),
-        [answer],
-        checkpointer=InMemorySaver(),
-        fused=True,
-    )
-    assert results(call(agent, ASK, THREAD)) == ["answer 0", "answer 1"]
-    assert steps(agent).count(("tools",)) == 1
+    agent = create_agent(ScriptedChatModel([calls("answer", "answer")] * 2), [answer])
+    assert results(call(agent, ASK)) == ["answer 0", "answer 1"]
 
 
 def test_a_handoff_waits_for_the_parallel_call() -> None:
@@ -301,17 +314,6 @@ def test_results_have_their_ids_before_they_are_stored(
     outcome = call(agent, ASK, THREAD)
     kept = [(m.text, m.id) for m in outcome["messages"] if isinstance(m, ToolMessage)]
     assert sorted(given) == sorted(kept)
-
-
-def test_results_of_resent_calls_are_used_hook_by_hook_too(call: Run) -> None:
-    """A call that is done does not run again, whichever way the thread is taken up."""
-    tools = Tools()
-    agent = agent_of(tools, "find", "fail")
-    with pytest.raises(ConnectionError):
-        call(agent, ASK, THREAD)
-    list(agent.stream(None, THREAD, stream_mode="updates"))
-    assert tools.ran.count("0") == 1
-    assert results(agent.get_state(THREAD).values) == ["found 0", "at last"]
 
 
 @pytest.mark.parametrize("fused", [False, True, "turn"])

@@ -16,7 +16,6 @@ from langgraph.channels import BinaryOperatorAggregate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import InjectedState
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import Runtime, get_runtime
@@ -29,7 +28,6 @@ from agent_factory.upstream import (
     SubagentTransformer,
     at_node,
     at_step,
-    compiled_graph_arguments,
     construct_prompt,
     current_config,
     graph_namespace,
@@ -261,18 +259,6 @@ def test_is_json_overwrite_knows_the_forms_that_reducers_know() -> None:
         assert channel.get() == [3]
         assert is_json_overwrite(form)
     assert not any(map(is_json_overwrite, [[3], {"value": [3]}, {"type": "text"}, None]))
-
-
-def test_compiled_graph_arguments_construct_the_same_graph() -> None:
-    def node(state: Any) -> Any:
-        return {"log": ["ran"]}
-
-    saver = InMemorySaver()
-    graph = chain(node, checkpointer=saver, name="copied")
-    again: Any = CompiledStateGraph(**compiled_graph_arguments(graph))
-    assert (again.name, again.checkpointer) == ("copied", saver)
-    thread: Any = {"configurable": {"thread_id": "1"}}
-    assert again.invoke({"log": []}, thread) == graph.invoke(None, thread)
 
 
 def test_construct_prompt_reaches_a_chat_model_without_conversion(call: Any) -> None:

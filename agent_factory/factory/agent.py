@@ -8,6 +8,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Never, overload
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from langgraph.cache.base import BaseCache
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
@@ -250,7 +251,9 @@ def create_agent(
     agent = wire(spec, context_schema, fusion).compile(**compiled)
     # The key by which LangGraph's streams and front ends know the agents of LangChain.
     named = {} if name is None else {"lc_agent_name": name}
-    return agent.with_config(CONFIG, metadata=named)
+    # `with_config` would construct the agent once more.
+    agent.config = merge_configs(CONFIG, {"metadata": named})
+    return agent
 
 
 def check_services(model: Any, services: Mapping[str, Any]) -> None:

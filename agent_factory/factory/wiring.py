@@ -25,7 +25,6 @@ from agent_factory.runtime.threads import ThreadAgent
 from agent_factory.runtime.tools_node import ToolsNode, sending_state
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE, RETRIES
 from agent_factory.topology.model import TOOLS
-from agent_factory.upstream import compiled_graph_arguments
 
 
 class AgentGraph(StateGraph[Any, Any, Any, Any]):
@@ -54,11 +53,14 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
         agent = super().compile(*args, **options)
         shown = agent.stream_channels_list
         agent.stream_channels = [key for key in shown if key not in ENGINE_KEYS]
+        kind: type[CompiledStateGraph[Any, Any, Any, Any]] = type(agent)
         if self.fusion is not None:
             self.fusion.install(agent.nodes)
-            return FusedAgent(**compiled_graph_arguments(agent))
-        if agent.checkpointer:
-            return ThreadAgent(**compiled_graph_arguments(agent))
+            kind = FusedAgent
+        elif agent.checkpointer:
+            kind = ThreadAgent
+        # `compile` has no place for a class. To construct the graph once more takes longer.
+        agent.__class__ = kind
         return agent
 
 

@@ -217,7 +217,7 @@ class FusedAgent(ThreadAgent):
             run.events = Events(of_nodes, keys, shown.handover.offer, awaits=True)
             options["stream_mode"] = modes
         else:
-            run.events = Events(of_nodes, keys, shown.early.append)
+            run.events, run.shows_steps = Events(of_nodes, keys, shown.early.append), True
             options["stream_mode"] = modes
         return own, shown
 

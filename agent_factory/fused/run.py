@@ -38,6 +38,7 @@ class Run:
     messages: bool = False  # LangGraph streams the messages that nodes return
     named: bool = False  # callbacks or streams show under which node something happens
     events: Events | None = None  # what the caller of a stream is told about nodes
+    shows_steps: bool = False  # the caller sees the events of a step when it is over
     runner: Any = None  # the StepRunner of the step under way
     cached_channels: dict[str, Any] = field(default_factory=dict)  # of messages, to use again
     # What a node or a tool call does in its own step, in place of its work, by its name or id.

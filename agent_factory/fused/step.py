@@ -216,7 +216,7 @@ class StepRunner:
             self._last = self.step.name
             self._move_to(route)
             return
-        if self._stored and result is not None:
+        if self._stored and result is not None and not self._begin_next_step():
             self._leave_to_own_step(lambda: result)
             return
         pairs = self._pairs(result)
@@ -273,36 +273,38 @@ class StepRunner:
     def _can_continue(self, target: Target, preview: Preview) -> bool:
         """Whether this step may run what comes next."""
         stage, run, is_node = self.step.stage, self._run, isinstance(target, str)
-        within = is_node and (
-            target in stage.next_nodes or (self._unchanged and target in stage.next_if_unchanged)
-        )
-        if run.single_step and not within:
-            run.check_limit(self._config)
-        if self._needs_own_step or preview.opaque:
-            return False
-        if within:
-            return True
-        if is_node and target in stage.next_if_stored and self._store(target, preview):
-            return True
+        ends = self._needs_own_step or preview.opaque
+        if is_node and target in stage.next_nodes:
+            return not ends
+        if is_node and not (ends or run.shows_steps):
+            if self._unchanged and target in stage.next_if_unchanged:
+                return True
+            if target in stage.next_if_stored:
+                self._store(target, preview)
+                return True
         # Of several calls, each may wait for an answer or fail, so they need tasks.
         possible = target in self._first.steps if is_node else len(target) == 1
-        if not (run.single_step and possible):
-            return False
-        run.skipped_steps += 1
-        self._unchanged = True
-        return True
+        return self._begin_next_step(possible=possible and not ends)
 
-    def _store(self, target: Any, preview: Preview) -> bool:
-        """Prepare to store what was written so far, so that it outlives the rest of the step."""
-        saver, channels = saver_of(self._config), self._first.fusion.channels
-        if saver is None or self._run.watched:
+    def _begin_next_step(self, *, possible: bool = True) -> bool:
+        """Whether a run that takes a single step goes on with what would be the next one."""
+        run = self._run
+        if not run.single_step:
             return False
-        if stores_at_exit(self._config):
-            return True
+        run.check_limit(self._config)
+        if possible:
+            run.skipped_steps += 1
+            self._unchanged, self._stored = True, False
+        return possible
+
+    def _store(self, target: str, preview: Preview) -> None:
+        """Prepare to store what was written so far, so that it outlives the rest of the step."""
+        self._stored = True
+        saver, channels = saver_of(self._config), self._first.fusion.channels
+        if saver is None or stores_at_exit(self._config):
+            return
         kept = [pair for pair in preview.writes() if type(channels[pair[0]]) is not UntrackedValue]
         self._unstored = saver, stored_writes(self._config, kept, target)
-        self._stored = True
-        return True
 
     def _move_to(self, name: str) -> None:
         self._is_first, self.step = False, self._first.steps[name]
@@ -321,13 +323,12 @@ class StepRunner:
         if isinstance(target, str):
             return () if target == END else target
         calls = self._calls_of(target, preview)
-        ids = {call["id"] for call in calls}
         fusion = self._first.fusion
-        # A call that waits needs its own task, where it can be resumed. A batch knows its results
-        # by the ids of their calls.
-        apart = self._run.watched or saver_of(self._config) is not None or not fusion.batches_calls
-        together = not apart and None not in ids and len(ids) == len(calls)
-        batches = [calls] if together else [[call] for call in calls]
+        ids = {call["id"] for call in calls}
+        # A batch knows its results by the ids of their calls.
+        together = fusion.batches_calls and None not in ids and len(ids) == len(calls)
+        apart = self._run.watched or saver_of(self._config) is not None or not together
+        batches = [[call] for call in calls] if apart else [calls]
         if (keys := fusion.state_keys) is not None and not preview.opaque:
             batches = [with_state(batch, preview.persistent, keys) for batch in batches]
         return [Send(TOOLS, batch) for batch in batches]

@@ -1,8 +1,8 @@
-"""Tool batches: the tool calls of one turn in one task, as long as none of them stops.
+"""Tool batches: the tool calls of one turn in one task, in runs of which nothing is stored.
 
-A task for each call costs more than most calls. But if one call waits for an answer or fails, the
-others must not run again when the run is resumed. Then all are sent again, each to its own task,
-and the finished ones take their results along.
+A task for each call costs more than most calls. If a call waits for an answer or fails, all are
+sent again, each to its own task, and the finished ones take their results along. Where a thread is
+stored, each call has its task from the start: a graph that it calls is resumed there.
 """
 
 from __future__ import annotations

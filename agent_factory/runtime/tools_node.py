@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
+from langgraph.prebuilt import ToolNode as LangGraphToolNode
 from langgraph.runtime import get_runtime
 from langgraph.types import Command, Send
 
@@ -110,9 +111,16 @@ class ToolsNode(Runnable[Any, Any]):
         sync, asynchronous = (
             None if self._unsupported[a] else partial(compose, a) for a in (False, True)
         )
-        self.node = spec.toolbox.node or layered_tool_node(
-            list(tools.values()), errors, sync, asynchronous, has_layers=bool(layers)
-        )
+        self._toolbox = spec.toolbox
+        self._options = errors, sync, asynchronous, bool(layers)
+
+    # Many agents are built that never run, so what only runs need is made in the first run.
+
+    @cached_property
+    def node(self) -> LangGraphToolNode:
+        """LangGraph's node, which runs the calls."""
+        tools = list(self._toolbox.client.values())
+        return self._toolbox.node or layered_tool_node(tools, *self._options)
 
     @property
     def tools_by_name(self) -> dict[str, BaseTool]:
