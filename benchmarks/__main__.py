@@ -54,7 +54,7 @@ def _write(sections: Mapping[str, Report]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description="Measure agents.")
-    parser.add_argument("--headline", action="store_true", help="the headline rows: two minutes")
+    parser.add_argument("--headline", action="store_true", help="the headline rows: three minutes")
     parser.add_argument(
         "--check", action="store_true", help="what has a goal, and whether it is reached"
     )

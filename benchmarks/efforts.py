@@ -35,6 +35,7 @@ class Effort:
     Args:
         checks: Rounds of the self-check, also where little is measured.
         runs: Rounds of agent runs; a third of them where runs are long.
+        watches: Rounds of watched runs, of which there are many.
         builds: Rounds of builds.
         imports: Rounds of imports.
         turns: Tool turns in a run.
@@ -51,6 +52,7 @@ class Effort:
 
     checks: int = 100
     runs: int = 15
+    watches: int = 10
     builds: int = 30
     imports: int = 12
     turns: int = 10
@@ -84,6 +86,7 @@ FULL = Effort()
 HEADLINE = Effort(
     checks=40,
     runs=5,
+    watches=3,
     builds=6,
     imports=3,
     numbers=(0, 8, 16, 32),
@@ -95,7 +98,7 @@ HEADLINE = Effort(
     threads=(Thread(10, SHORT, (0, 32)), Thread(200, LONG, (8,))),
     pick=headline,
 )
-"""What takes about two minutes."""
+"""What takes about three minutes."""
 
 GOALS_ONLY = Effort(
     checks=100,

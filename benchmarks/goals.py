@@ -63,7 +63,7 @@ _ALL = (
     ),
     Goal(
         "traced",
-        "the same where callbacks follow every node: tracers, and `astream_events` v1 and v2",
+        "the same where callbacks follow every node: tracers, and `astream_events` v2",
         "1",
         0.5,
         None,

@@ -83,7 +83,7 @@ def _bar(x: float, y: float, figure: Figure) -> Iterator[str]:
     ratio = (figure.cpu or figure.value).middle
     limit = figure.aim.reach if figure.aim else None
     long = min(ratio, MOST) * PANEL / MOST
-    kind = "slow" if limit is not None and ratio > limit else "bar"
+    kind = "bar" if limit is not None and ratio <= limit else "slow"
     yield f'<rect class="{kind}" x="{x}" y="{y + 3}" width="{long:.1f}" height="{ROW - 6}" rx="2"/>'
     if limit is not None:
         yield _line(x + limit * PANEL / MOST, y + 1, y + ROW - 1, "goal")

@@ -20,16 +20,17 @@ SAVERS = (Saver.NONE, Saver.MEMORY)
 def watched(effort: Effort) -> Iterator[Match]:
     """A run with many middleware over the peer's, in every way that a caller can watch it."""
     for saver, watcher in product(SAVERS, watchers()):
-        setting = Setting(watcher.mode, saver, HOOKS, MANY, effort.turns, writing=watcher.writing)
+        turns = min(effort.turns, watcher.most or effort.turns)
+        setting = Setting(watcher.mode, saver, HOOKS, MANY, turns, writing=watcher.writing)
         entries = {factory.name: (factory, setting) for factory in rivals(effort.transitions())}
         opened = partial(watched_runs, entries, watcher)
         pairs = list(_over_peer(effort, watcher))
-        name, scale = f"{watcher.name}, {saver}", per(effort.turns, "ms a turn")
-        yield Match("watched", name, opened, effort.runs, pairs, scale)
+        name, scale = f"{watcher.name}, {saver}", per(turns, "ms a turn")
+        yield Match("watched", name, opened, effort.watches, pairs, scale)
 
 
 def _over_peer(effort: Effort, watcher: Watcher) -> Iterator[Pair]:
     aims, over = judged(), PEER if has_peer() else None
     for way in effort.transitions():
-        goal = "traced" if watcher.traced else "watched"
-        yield Pair(ours(way).name, over, goal if over and way in aims else None)
+        goal = watcher.goal if over and way in aims else None
+        yield Pair(ours(way).name, over, goal)

@@ -67,8 +67,9 @@ class Watcher:
         watch: Makes the call.
         kind: The kind of a thing that was seen.
         shown: How many of each kind a run of this size shows.
-        traced: Whether callbacks follow each node of the run.
+        goal: The key of its goal: "traced" where callbacks follow each node of the run; or None.
         writing: Whether tools have to write custom events.
+        most: How many tool turns a run takes at most.
     """
 
     name: str
@@ -76,8 +77,9 @@ class Watcher:
     watch: Watch
     kind: Callable[[Any], str]
     shown: Callable[[Size], Counts]
-    traced: bool = False
+    goal: str | None = "watched"
     writing: bool = False
+    most: int | None = None
 
 
 class ShowsTooLittle(RuntimeError):
@@ -284,9 +286,16 @@ def _v3(size: Size) -> Counts:
 
 
 def _events(version: str) -> Watcher:
-    watch = partial(_events_of, version)
-    name = f"astream_events {version}"
-    return Watcher(name, Mode.ASYNC, watch, lambda event: str(event["event"]), _started, True)
+    watch, name = partial(_events_of, version), f"astream_events {version}"
+    if version == "v2":
+        return Watcher(name, Mode.ASYNC, watch, _event, _started, "traced")
+    # langchain-core makes these from patches of a log, in a time that grows with the square of
+    # their number: ten turns take a minute, in whose agent they may be.
+    return Watcher(f"{name}, one turn", Mode.ASYNC, watch, _event, _started, goal=None, most=1)
+
+
+def _event(event: Any) -> str:
+    return str(event["event"])
 
 
 async def _events_of(version: str, agent: Any, asked: Any, config: Any) -> list[Any]:
@@ -310,9 +319,10 @@ def _started(size: Size) -> Counts:
 
 def _called_back(handler: type[Any], name: str, mode: Mode) -> Watcher:
     watch = partial(_handled if mode is Mode.SYNC else _ahandled, handler)
-    traced = handler is Tracer
     called = f"{_called('invoke', mode)} with {name}"
-    return Watcher(called, mode, watch, str, _traced if traced else _counted, traced)
+    if handler is Tracer:
+        return Watcher(called, mode, watch, str, _traced, "traced")
+    return Watcher(called, mode, watch, str, _counted)
 
 
 def _handled(handler: type[Any], agent: Any, asked: Any, config: Any) -> list[Any]:

@@ -40,6 +40,7 @@ TINY = Effort(
     savers=(Saver.NONE, Saver.SQLITE),
     calls=(2,),
     histories=(6,),
+    watches=1,
     crowds=(2,),
     memories=(2,),
     threads=(Thread(2, SHORT, (0, 1)),),

@@ -23,7 +23,7 @@ from benchmarks.floor import floor
 from benchmarks.harness import Figure, Interval, now
 from benchmarks.parts import HOW, REST, TURN, TURNS, WITHIN
 from benchmarks.plot import plot
-from benchmarks.readme import between
+from benchmarks.readme import README, STORED, between
 from benchmarks.report import Report, parts_table, read, report, turns_table
 from benchmarks.runs import Setting
 from benchmarks.savers import CONFIG, Mode, Saver
@@ -115,7 +115,6 @@ def test_a_watched_row_is_ours_over_the_peer(monkeypatch: pytest.MonkeyPatch) ->
         for way in (
             "invoke with a tracer",
             "ainvoke with a tracer",
-            "astream_events v1",
             "astream_events v2",
         )
         for saver in ("no saver", "memory")
@@ -289,6 +288,8 @@ def test_a_picture_shows_the_default_over_the_peer() -> None:
     assert [float(bar.get("width")) for bar in fast] == [25, 50], "langchain's 1.00 is at 200"
     assert [float(bar.get("width")) for bar in slow] == [250], "a bar is cut off"
     assert len(kinds["goal"]) == 3
+    kinds, _ = drawn(row("invoke, memory", "agent_factory", 0.25, goal=None))
+    assert "bar" not in kinds, "what has no goal has not reached it"
     assert {"0.12", "1.50", "0.25", 'stream "values"', "no saver", "memory saver"} <= set(texts)
     assert "0.11" not in texts
 
@@ -311,6 +312,14 @@ def test_the_command_draws_and_measures_nothing(
     other.write_text(report([row("invoke, no saver", "agent_factory", 0.5)]).json())
     assert command.main(["--plot", str(file), "--read", str(other)]) == 0
     assert ">0.50<" in file.read_text()
+
+
+def test_the_readme_and_the_picture_show_the_stored_figures() -> None:
+    stored = read(STORED.read_text(encoding="utf-8"))
+    text = README.read_text(encoding="utf-8")
+    assert between(text, "watched") == stored.markdown()
+    picture = README.parent.parent / "docs" / "pictures" / "watched.svg"
+    assert picture.read_text(encoding="utf-8") == plot(stored)
 
 
 def test_each_group_goes_to_its_place_in_the_readme(
