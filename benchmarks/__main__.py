@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.efforts import FULL, GOALS_ONLY, HEADLINE, Effort
 from benchmarks.groups import GROUPS
 from benchmarks.harness import Figure, Work, is_steady
 from benchmarks.latency import check
+from benchmarks.plot import plot
 from benchmarks.progress import Bar
-from benchmarks.readme import README, replaced
+from benchmarks.readme import README, STORED, replaced
 from benchmarks.report import Report, doubtful, read, report, shortfalls, unmeasured
 
-HEADLINES = [name for name in GROUPS if name not in {"decisions", "batteries"}]
+HEADLINES = [name for name in GROUPS if name not in {"decisions", "batteries", "reading", "floor"}]
 """The groups that are measured where only headline rows are asked for."""
 
 
@@ -28,19 +29,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reached; else 0.
     """
     asked = _parser().parse_args(arguments)
+    if asked.plot:
+        stored = (asked.read or STORED).read_text(encoding="utf-8")
+        asked.plot.write_text(plot(read(stored)), encoding="utf-8")
+        return 0
     found = read(asked.read.read_text()) if asked.read else report(_measured(_wanted(asked)))
     print(found.markdown())
     if asked.json:
         asked.json.write_text(found.json())
     if asked.write_readme:
-        text = README.read_text(encoding="utf-8")
-        README.write_text(replaced(text, "figures", found.markdown()), encoding="utf-8")
+        _write(found.sections())
     return max(_steadiness(found), _judgement(found, asked.only) if asked.check else 0)
+
+
+def _write(sections: Mapping[str, Report]) -> None:
+    """Write the tables into README.md, and keep what the picture is drawn from."""
+    text = README.read_text(encoding="utf-8")
+    for name, section in sections.items():
+        text = replaced(text, name, section.markdown())
+    README.write_text(text, encoding="utf-8")
+    if "watched" in sections:
+        STORED.write_text(sections["watched"].json(), encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description="Measure agents.")
-    parser.add_argument("--headline", action="store_true", help="the headline rows: a minute")
+    parser.add_argument("--headline", action="store_true", help="the headline rows: three minutes")
     parser.add_argument(
         "--check", action="store_true", help="what has a goal, and whether it is reached"
     )
@@ -48,7 +62,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: read figures")
     parser.add_argument(
-        "--write-readme", action="store_true", help="write the table into benchmarks/README.md"
+        "--write-readme", action="store_true", help="write the tables into benchmarks/README.md"
+    )
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="measure nothing: draw the group `watched` as --write-readme or --read has it (SVG)",
     )
     return parser
 

@@ -88,28 +88,35 @@ class Transition:
     """A way our own factory can build the same agent. A new one is one line in a list.
 
     Args:
-        name: What it is called in the figures, behind the name of the library.
+        name: What it is called in the figures, behind the name of the library; empty for the
+            default.
         options: What is given to `create_agent`. A way takes part as soon as `create_agent` has
             these parameters; False asks for nothing, so a parameter that is missing is left out.
         judged: Whether goals are about it.
     """
 
-    name: str
+    name: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     judged: bool = True
 
 
+DEFAULT = Transition()
+"""What users get who pass no argument."""
+
+FUSED = Transition("fused", {"fused": True}, judged=False)
+
 WAYS = (
+    DEFAULT,
     Transition("hook by hook", {"fused": False}, judged=False),
-    Transition("fused", {"fused": True}),
-    Transition("fused turn", {"fused": "turn"}),
+    FUSED,
+    Transition("fused turn", {"fused": "turn"}, judged=False),
 )
 """How a run can take its steps."""
 
 LEAN = (
     Transition("hook by hook, delta", {"fused": False, "checkpoints": "delta"}, judged=False),
     Transition("fused, delta", {"fused": True, "checkpoints": "delta"}),
-    Transition("fused turn, delta", {"fused": "turn", "checkpoints": "delta"}),
+    Transition("fused turn, delta", {"fused": "turn", "checkpoints": "delta"}, judged=False),
 )
 """How a thread can be kept in fewer bytes."""
 
@@ -130,15 +137,28 @@ def judged(transitions: Sequence[Transition] = WAYS) -> list[Transition]:
     return [way for way in found if way.judged] or found
 
 
-def ours(way: Transition | None = None) -> Factory:
+def headline(transitions: Sequence[Transition] = WAYS) -> list[Transition]:
+    """Those that goals are about, and fused runs for as long as they are not the default."""
+    aims = judged(transitions)
+    return [
+        way for way in there(transitions) if way in aims or (way == FUSED and not is_default(way))
+    ]
+
+
+def is_default(way: Transition) -> bool:
+    """Whether its options are those that `create_agent` takes without an argument."""
+    known = signature(agent_factory.create_agent).parameters
+    return all(
+        name in known and known[name].default == value for name, value in way.options.items()
+    )
+
+
+def ours(way: Transition = DEFAULT) -> Factory:
     """This library, with its default arguments or with others."""
-    base = agent_factory.AgentMiddleware
-    if way is None:
-        return Factory(OURS, agent_factory.create_agent, base)
     known = signature(agent_factory.create_agent).parameters
     options = {name: value for name, value in way.options.items() if name in known}
     create = partial(agent_factory.create_agent, **options)
-    return Factory(f"{OURS} {way.name}", create, base)
+    return Factory(f"{OURS} {way.name}".strip(), create, agent_factory.AgentMiddleware)
 
 
 def peer() -> Factory:

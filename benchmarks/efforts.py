@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from benchmarks.contenders import WAYS, Transition, judged, there
+from benchmarks.contenders import WAYS, Transition, headline, judged, there
 from benchmarks.savers import Saver
 
 
@@ -35,6 +35,7 @@ class Effort:
     Args:
         checks: Rounds of the self-check, also where little is measured.
         runs: Rounds of agent runs; a third of them where runs are long.
+        watches: Rounds of watched runs, of which there are many.
         builds: Rounds of builds.
         imports: Rounds of imports.
         turns: Tool turns in a run.
@@ -45,11 +46,13 @@ class Effort:
         crowds: How many runs there are at once.
         memories: How many runs there are at once where memory is counted.
         threads: What is weighed.
-        all_ways: Measure also ways that no goal is about.
+        floors: Rounds of the parts of a turn.
+        pick: Chooses the ways that take part.
     """
 
     checks: int = 100
     runs: int = 15
+    watches: int = 10
     builds: int = 30
     imports: int = 12
     turns: int = 10
@@ -65,11 +68,12 @@ class Effort:
         Thread(50, LONG, (0, 8, 32)),
         Thread(200, LONG, (0, 8)),
     )
-    all_ways: bool = True
+    floors: int = 60
+    pick: Callable[[Sequence[Transition]], list[Transition]] = there
 
     def transitions(self, transitions: Sequence[Transition] = WAYS) -> list[Transition]:
         """Those of the ways that take part."""
-        return there(transitions) if self.all_ways else judged(transitions)
+        return self.pick(transitions)
 
     @property
     def few(self) -> int:
@@ -82,6 +86,7 @@ FULL = Effort()
 HEADLINE = Effort(
     checks=40,
     runs=5,
+    watches=3,
     builds=6,
     imports=3,
     numbers=(0, 8, 16, 32),
@@ -91,9 +96,9 @@ HEADLINE = Effort(
     crowds=(100,),
     memories=(),
     threads=(Thread(10, SHORT, (0, 32)), Thread(200, LONG, (8,))),
-    all_ways=False,
+    pick=headline,
 )
-"""What takes about a minute."""
+"""What takes about three minutes."""
 
 GOALS_ONLY = Effort(
     checks=100,
@@ -106,6 +111,6 @@ GOALS_ONLY = Effort(
     crowds=(100,),
     memories=(),
     threads=(Thread(10, SHORT, (0, 32)), Thread(200, LONG, (8,))),
-    all_ways=False,
+    pick=judged,
 )
 """What has a goal, with as many rounds as everything gets."""

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from benchmarks.efforts import Effort
+from benchmarks.floor import floor
 from benchmarks.harness import Work
 from benchmarks.latency import latency, layers, peers
 from benchmarks.upkeep import batteries, build, decisions, imports
-from benchmarks.volume import calls, checkpoints, crowd, messages
+from benchmarks.volume import calls, checkpoints, crowd, messages, reading
+from benchmarks.watched import watched
 
 GROUPS: Mapping[str, Callable[[Effort], Iterable[Work]]] = {
+    "watched": watched,
     "latency": latency,
     "layers": layers,
     "peers": peers,
     "checkpoints": checkpoints,
     "calls": calls,
     "messages": messages,
+    "reading": reading,
     "crowd": crowd,
     "build": build,
     "imports": imports,
     "decisions": decisions,
     "batteries": batteries,
+    "floor": floor,
 }
 """Every group, by the name the command line knows it by. `check` comes before each."""

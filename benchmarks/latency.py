@@ -25,11 +25,9 @@ from benchmarks.contenders import (
 from benchmarks.efforts import Effort
 from benchmarks.harness import Match, Pair, Scale, per
 from benchmarks.others import others
+from benchmarks.parts import MANY
 from benchmarks.runs import Setting, runs
 from benchmarks.savers import Mode, Saver
-
-MANY = 16
-"""How many middleware are many."""
 
 
 def check(effort: Effort) -> Iterator[Match]:
@@ -82,7 +80,7 @@ def _over_peer(effort: Effort, saver: Saver, mode: Mode) -> Iterator[Pair]:
 def _goal(number: int, saver: Saver, mode: Mode) -> str | None:
     if number == 0:
         return f"none {mode}" if saver is Saver.NONE else None
-    return {8: "8 hooks", 16: "16 hooks", 32: "32 hooks"}.get(number)
+    return f"{number} hooks, {saver}" if number in (8, 16, 32) else None
 
 
 def _over_none(effort: Effort, saver: Saver, mode: Mode) -> Iterator[Pair]:
@@ -90,7 +88,8 @@ def _over_none(effort: Effort, saver: Saver, mode: Mode) -> Iterator[Pair]:
     aims = {ours(way).name for way in judged()} if counts else set()
     for factory, number in product(rivals(effort.transitions()), effort.numbers):
         if number >= MANY:
-            goal = "growth" if number == MANY and factory.name in aims else None
+            growth = "growth, memory" if saver is Saver.MEMORY else "growth"
+            goal = growth if number == MANY and factory.name in aims else None
             yield Pair(_named(factory, number), _named(factory, 0), goal)
 
 

@@ -6,6 +6,9 @@ from pathlib import Path
 
 README = Path(__file__).with_name("README.md")
 
+STORED = Path(__file__).with_name("watched.json")
+"""The figures of the group `watched` in README.md, which a picture is drawn from."""
+
 
 def replaced(text: str, name: str, content: str) -> str:
     """The text with new content between `<!-- name -->` and `<!-- /name -->`.

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from benchmarks.goals import GOALS
 from benchmarks.harness import Figure, Interval
+from benchmarks.parts import HOW
 
 PACKAGES = ("langgraph", "langchain-core", "langchain", "pydantic-ai-slim", "openai-agents")
+
+OWN_PLACES = ("watched", "floor")
+"""Groups with tables of their own."""
 
 HEAD = "| what | of / over | figure | CPU | each | reach | then |\n|---|---|---|---|---|---|---|"
 
@@ -33,9 +37,26 @@ class Report:
     figures: Sequence[Figure]
 
     def markdown(self) -> str:
-        """A line of date and versions, and a table."""
+        """A line of date and versions, a table, and the parts of a turn if they were measured."""
         with_ = ", ".join(f"{name} {number}" for name, number in self.versions.items())
-        return f"Measured on {self.date} with {with_}.\n\n{table(self.figures)}"
+        parts = [figure for figure in self.figures if figure.group == "floor"]
+        others = [figure for figure in self.figures if figure.group != "floor"]
+        tables = [table(others)] if others else []
+        tables += [turns_table(parts), parts_table(parts)] if parts else []
+        return "\n\n".join([f"Measured on {self.date} with {with_}.", *tables])
+
+    def sections(self) -> dict[str, Report]:
+        """The reports that README.md shows, by the names of their places there.
+
+        What shows that the machine was steady goes along with each table of ratios.
+        """
+        steady = [figure for figure in self.figures if figure.group == "check"]
+        found: dict[str, list[Figure]] = {}
+        for figure in self.figures:
+            name = figure.group if figure.group in OWN_PLACES else "figures"
+            if figure.group != "check":
+                found.setdefault(name, [] if name == "floor" else [*steady]).append(figure)
+        return {name: replace(self, figures=figures) for name, figures in found.items()}
 
     def json(self) -> str:
         """For programs, and for `read`."""
@@ -70,6 +91,42 @@ def _version(package: str) -> str:
 def table(figures: Iterable[Figure]) -> str:
     """The figures as a Markdown table."""
     return "\n".join([HEAD, *map(_row, figures)])
+
+
+def turns_table(figures: Iterable[Figure]) -> str:
+    """The whole turns of the group `floor`: a row for each, a column for each saver."""
+    turns = [figure for figure in figures if figure.name.startswith("turn, ")]
+    savers = list(dict.fromkeys(_saver(figure) for figure in turns))
+    rows: dict[str, list[str]] = {}
+    for figure in turns:
+        work = figure.cpu or figure.value
+        rows.setdefault(figure.of, []).append(f"{work.middle:.2f} ({figure.value.middle:.2f})")
+    head = ["CPU (wall-clock) ms", *savers]
+    return _columns(head, [[name, *cells] for name, cells in rows.items()])
+
+
+def parts_table(figures: Iterable[Figure]) -> str:
+    """The parts of a turn in the group `floor`: CPU ms, a column for each contender and saver."""
+    parts = [figure for figure in figures if not figure.name.startswith("turn, ")]
+    columns = list(dict.fromkeys(figure.name for figure in parts))
+    cells = {(figure.of, figure.name): f"{figure.value.middle:.2f}" for figure in parts}
+    sums = [sum(p.value.middle for p in parts if p.name == column) for column in columns]
+    rows = [
+        [name, *(cells.get((name, column), "") for column in columns), how]
+        for name, how in HOW.items()
+        if any((name, column) in cells for column in columns)
+    ]
+    rows.append(["all of it", *(f"{whole:.2f}" for whole in sums), ""])
+    return _columns(["CPU ms a turn", *columns, "how"], rows)
+
+
+def _saver(figure: Figure) -> str:
+    return figure.name.partition(", ")[2]
+
+
+def _columns(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _row(figure: Figure) -> str:

@@ -15,8 +15,17 @@ from typing import Any
 
 from benchmarks.contenders import HOOKS, Factory, Kind
 from benchmarks.harness import Clock, Contender, Reading
-from benchmarks.savers import CONFIG, Mode, Saver, Scales, opened
-from benchmarks.scripted import FreeModel, Gate, add, async_add, history, wordy_add
+from benchmarks.savers import CONFIG, Kept, Mode, Saver, Scales, opened
+from benchmarks.scripted import (
+    FreeModel,
+    Gate,
+    add,
+    async_add,
+    async_writing_add,
+    history,
+    wordy_add,
+    writing_add,
+)
 
 QUESTION = ("user", "Count.")
 
@@ -34,6 +43,7 @@ class Setting:
         calls: How many calls a turn makes.
         before: How many messages the conversation has already.
         plain: Call a plain function also in async runs, which takes a thread.
+        writing: The tool also writes a custom event.
     """
 
     mode: Mode
@@ -44,11 +54,14 @@ class Setting:
     calls: int = 1
     before: int = 0
     plain: bool = False
+    writing: bool = False
 
     @property
     def tool(self) -> Callable[..., Any]:
         """What is called: in async runs a coroutine function, as one writes it there."""
-        return add if self.plain or self.mode is Mode.SYNC else async_add()
+        if self.plain or self.mode is Mode.SYNC:
+            return writing_add() if self.writing else add
+        return async_writing_add() if self.writing else async_add()
 
 
 Entry = tuple[Factory, Setting]
@@ -72,6 +85,16 @@ def until_done(runner: asyncio.Runner, work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _run(entry: Entry, runner: asyncio.Runner, stack: ExitStack) -> Contender:
+    _, how = entry
+    agent, kept = built(entry, runner, stack)
+    asked = question(how)
+    if how.mode is Mode.SYNC:
+        return Contender(lambda: agent.invoke(asked, CONFIG), tidy=kept.forget)
+    return Contender(lambda: until_done(runner, agent.ainvoke(asked, CONFIG)), tidy=kept.forget)
+
+
+def built(entry: Entry, runner: asyncio.Runner, stack: ExitStack) -> tuple[Any, Kept]:
+    """An agent and its saver, which is open until the stack is left."""
     factory, how = entry
     kept = stack.enter_context(opened(how.saver, how.mode, runner))
     agent = factory.create_agent(
@@ -80,10 +103,12 @@ def _run(entry: Entry, runner: asyncio.Runner, stack: ExitStack) -> Contender:
         middleware=factory.middleware(how.kind, how.number),
         checkpointer=kept.saver,
     )
-    asked = {"messages": [*history(how.before), QUESTION] if how.before else [QUESTION]}
-    if how.mode is Mode.SYNC:
-        return Contender(lambda: agent.invoke(asked, CONFIG), tidy=kept.forget)
-    return Contender(lambda: until_done(runner, agent.ainvoke(asked, CONFIG)), tidy=kept.forget)
+    return agent, kept
+
+
+def question(how: Setting) -> dict[str, Any]:
+    """The input of a run: the conversation so far, and one more question."""
+    return {"messages": [*history(how.before), QUESTION] if how.before else [QUESTION]}
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.config import get_stream_writer
 
 
 class Gate:
@@ -89,6 +90,28 @@ def async_add() -> Callable[..., Any]:
 
     async def add(a: int, b: int) -> int:
         """Add two numbers."""
+        return a + b
+
+    return add
+
+
+def writing_add() -> Callable[..., Any]:
+    """The same tool, which also writes a custom event."""
+
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        get_stream_writer()({"sum": a + b})
+        return a + b
+
+    return add
+
+
+def async_writing_add() -> Callable[..., Any]:
+    """The same as a coroutine function."""
+
+    async def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        get_stream_writer()({"sum": a + b})
         return a + b
 
     return add

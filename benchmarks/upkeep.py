@@ -13,7 +13,7 @@ from agent_factory.factory.arguments import collect_warnings
 from benchmarks.contenders import HOOKS, OURS, PEER, Factory, has_peer, ours, peer
 from benchmarks.efforts import Effort
 from benchmarks.harness import Contender, Match, Pair, Timed, per
-from benchmarks.latency import MANY
+from benchmarks.parts import MANY
 from benchmarks.runs import Import, Setting, runs
 from benchmarks.savers import Mode
 from benchmarks.scripted import FreeModel, add, new_functions

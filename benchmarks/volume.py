@@ -8,6 +8,7 @@ from functools import partial
 from itertools import product
 
 from benchmarks.contenders import (
+    BY_HAND,
     LEAN,
     PEER,
     PLAIN,
@@ -22,7 +23,8 @@ from benchmarks.contenders import (
 from benchmarks.efforts import SHORT, Effort, Thread
 from benchmarks.harness import Match, Pair, Scale, Tally, per
 from benchmarks.runs import Entry, Setting, crowds, memory_per_run, runs, weigh
-from benchmarks.savers import Mode
+from benchmarks.savers import Mode, Saver
+from benchmarks.threads import Read, readings
 
 CROWD_TURNS = 3
 """Tool turns of each run of a crowd."""
@@ -55,16 +57,16 @@ def checkpoints(effort: Effort) -> Iterator[Tally]:
 
 def _weight_goals(name: str, thread: Thread) -> dict[tuple[str, int], str]:
     """The goals of a contender, by what is counted and the number of middleware."""
-    fused, lean = (
+    default, lean = (
         {ours(way).name for way in transitions} for transitions in (judged(), judged(LEAN))
     )
     goals: dict[tuple[str, int], str] = {}
-    if name in fused | lean:
+    if name in default | lean:
         goals = {("checkpoints a turn", number): "checkpoints" for number in (8, 32)}
-    if name in fused and thread.size == SHORT:
+    if name in default and thread.size == SHORT:
         goals["over none", 32] = "bytes"
-    if name in (lean or fused) and thread.turns == 200:
-        goals["kB a turn", 8] = "long thread"
+    if thread.turns == 200 and name in default | lean:
+        goals["kB a turn", 8] = "long thread" if name in default else "long thread, lean"
     return goals
 
 
@@ -96,6 +98,27 @@ def messages(effort: Effort) -> Iterator[Match]:
         aims = "history" if number == 10_000 else None
         name, scale = f"{number:,} messages, {mode}", per(effort.turns, "ms a turn")
         yield _over_plain("messages", name, setting, effort.few, effort.transitions(), aims, scale)
+
+
+def reading(effort: Effort) -> Iterator[Match]:
+    """A long thread that is read: its state, and one more turn; over LangGraph wired by hand.
+
+    Each contender has written the last ten turns of the thread itself, the way it writes them.
+    """
+    for number, mode, act in product(effort.histories, Mode, Read):
+        ways = [*effort.transitions(), *effort.transitions(LEAN)]
+        entrants = [*rivals(ways), by_hand()]
+        setting = Setting(mode, Saver.MEMORY, turns=effort.turns, before=number)
+        entries: dict[str, Entry] = {factory.name: (factory, setting) for factory in entrants}
+        aims = {ours(way).name for way in judged()} if number == 10_000 else set()
+        pairs = [
+            Pair(factory.name, BY_HAND, "reading" if factory.name in aims else None)
+            for factory in entrants
+            if factory.name != BY_HAND
+        ]
+        opened = partial(readings, entries, act)
+        name = f"{number:,} messages, {act}, {mode}"
+        yield Match("reading", name, opened, effort.few, pairs)
 
 
 def _over_plain(
