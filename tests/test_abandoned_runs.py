@@ -25,7 +25,7 @@ from watching import NESTED_STREAMS, SECOND_STREAMS, STREAMS, Event, Form, compa
 from agent_factory import AgentMiddleware, create_agent
 
 pytestmark = [
-    pytest.mark.timeout(600),  # of a failure, hypothesis finds the smallest case first
+    pytest.mark.timeout(1800),  # of a failure, hypothesis finds the smallest case first
     pytest.mark.filterwarnings("ignore::agent_factory.AgentFactoryWarning"),
 ]
 

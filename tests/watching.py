@@ -215,7 +215,7 @@ SECOND_STREAMS = [
     streams(stream_mode=["updates", "custom"], version="v2"),
     streams(stream_mode=["messages", "updates", "values", "custom"], version="v2", subgraphs=True),
 ]
-EVENTS = [events("v2"), events("v2"), events("v1")]
+EVENTS = [events("v2"), events("v1")]
 TRACES = [listens("tracer", Tracer), listens("tracer", Tracer, stream_mode="updates")]
 LISTENERS = [
     listens("handler of chains", LISTENER),
@@ -244,7 +244,7 @@ _TIMES = frozenset({"timestamp", "ts", "start_time", "end_time", "time", "seq"})
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
 _STEP = re.compile(r"graph:step:(\d+)")
-_CALL = re.compile(rf"tools:({_ID.pattern})(\|.*)?")
+_CALL = re.compile(rf"(?:[^|]+\|)*?tools:({_ID.pattern})(\|.*)?")
 
 
 def simple(value: Any) -> Any:
