@@ -1,6 +1,20 @@
 """Watched runs: every form of watching, and its events without what differs between any two runs.
 
 Test files import it as `watching`: pytest puts this folder on the path.
+
+A fused run may differ from the run hook by hook in these points, and in no others:
+
+- Its checkpoints are fewer. So the stream modes "checkpoints" and "debug" are not among the forms.
+- The steps of a thread are fewer, so `langgraph_step` and the tag `graph:step:N` are counted from
+  the first step that a run shows of a graph.
+- A hook or a tool that calls a graph which interrupts runs once more before the run pauses. So no
+  agent inside another one interrupts in the tests.
+- A sync stream may yield the updates and values of several hooks after all of them have run. So
+  only the events are compared, and not what happens between two of them.
+- `runtime.execution_info` is that of a step: runtimes are left out.
+
+Any two runs differ in ids, in times, in the order of parallel tool calls, and in the frames of the
+traceback that a tracer keeps with an error.
 """
 
 from __future__ import annotations
