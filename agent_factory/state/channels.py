@@ -6,7 +6,7 @@ channels keep an index of it instead. Their values and checkpoints are the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any, Self, TypeAlias
 from uuid import UUID, uuid4, uuid5
@@ -250,7 +250,33 @@ class DeltaMessages(DeltaChannel[Any]):
 
     def replay_writes(self, writes: Sequence[Any]) -> None:
         """Apply what was written since the messages were last stored in full."""
-        _update(self, self._reducer, ([value] for _, _, value in writes))
+        values = _joined(value for _, _, value in writes)
+        _update(self, self._reducer, ([value] for value in values))
+
+
+def _joined(writes: Iterable[Any]) -> Iterator[Any]:
+    """Yield writes with the same result, in which lists that only add or replace are one.
+
+    Each write copies the history, so thousands of them take the time of its square.
+    """
+    joined: list[Any] = []
+    for write in writes:
+        if isinstance(write, list) and all(map(_is_kept, write)):
+            joined += write
+            continue
+        if joined:
+            yield joined
+            joined = []
+        yield write
+    if joined:
+        yield joined
+
+
+def _is_kept(message: Any) -> bool:
+    """Whether a message has an id, and is not one that removes others."""
+    return isinstance(message, BaseMessage) and not (
+        message.id is None or isinstance(message, RemoveMessage)
+    )
 
 
 def with_ids(given: Any) -> Any:
