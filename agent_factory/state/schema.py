@@ -27,6 +27,7 @@ from typing_extensions import TypedDict, is_typeddict
 from agent_factory.errors import ArgumentError, SpecError, describe
 from agent_factory.state.channels import DeltaMessages, IndexedMessages, is_messages
 from agent_factory.types import AgentState, Checkpoints, OmitFromSchema, PrivateStateAttr
+from agent_factory.upstream import supports_delta_channel
 
 TOOL_SIGNALS = "loop_relay"
 """Private channel that collects control signals from parallel tool calls."""
@@ -94,12 +95,14 @@ def _read(origin: str, schema: Any) -> _Source:
 def merge(
     sources: Sequence[tuple[str, type[Any]]],
     engine: Collection[str] = (TOOL_SIGNALS, RETRIES),
-    checkpoints: Any = "full",
+    checkpoints: Any = "auto",
+    checkpointer: Any = None,
 ) -> tuple[Schemas, list[SpecError]]:
     """Merge state schemas and collect what is wrong with them.
 
     The one of "create_agent", the last, decides about its keys; others must agree on theirs.
     `engine` are the reserved keys that this agent needs; each costs a little in every step.
+    `checkpointer` decides what `checkpoints="auto"` means.
     """
     usable: list[_Source] = []
     errors: list[SpecError] = []
@@ -114,8 +117,8 @@ def merge(
         hints |= source.declared
     reducer = _reducer(hints["messages"])
     if checkpoints not in get_args(Checkpoints):
-        choices = " or ".join(map(repr, get_args(Checkpoints)))
-        reason = f"must be {choices}, got {describe(checkpoints)}."
+        *others, last = map(repr, get_args(Checkpoints))
+        reason = f"must be {', '.join(others)} or {last}, got {describe(checkpoints)}."
         errors.append(ArgumentError("checkpoints", reason))
     elif checkpoints == "delta" and reducer is not add_messages and not is_messages(reducer):
         reason = f"'delta' requires the reducer add_messages, and messages have {_name(reducer)}."
@@ -123,6 +126,8 @@ def merge(
         errors.append(ArgumentError("checkpoints", reason, hint))
     qualifier, messages, metadata = _parts(hints["messages"])
     if reducer is add_messages:
+        if checkpoints == "auto":
+            checkpoints = "delta" if supports_delta_channel(checkpointer) else "full"
         metadata = (DeltaMessages() if checkpoints == "delta" else IndexedMessages(),)
     hints["messages"] = _hint(qualifier, messages, metadata)
     hints |= {key: _ENGINE_HINTS[key] for key in engine}
