@@ -106,12 +106,12 @@ WAYS = (
 )
 """How a run can take its steps."""
 
-LEAN = (
-    Transition("hook by hook, delta", {"fused": False, "checkpoints": "delta"}, judged=False),
-    Transition("fused, delta", {"fused": True, "checkpoints": "delta"}),
-    Transition("fused turn, delta", {"fused": "turn", "checkpoints": "delta"}),
+FULL_CHECKPOINTS = (
+    Transition("hook by hook, full", {"fused": False, "checkpoints": "full"}, judged=False),
+    Transition("fused, full", {"fused": True, "checkpoints": "full"}, judged=False),
+    Transition("fused turn, full", {"fused": "turn", "checkpoints": "full"}, judged=False),
 )
-"""How a thread can be kept in fewer bytes."""
+"""The same with all messages in each checkpoint."""
 
 
 def there(transitions: Sequence[Transition]) -> list[Transition]:

@@ -42,6 +42,7 @@ class Effort:
         savers: Where threads are kept.
         calls: How many calls one turn makes.
         histories: How many messages a conversation has already.
+        stored: How many messages a thread has that is read. Writing 10,000 takes half a minute.
         crowds: How many runs there are at once.
         memories: How many runs there are at once where memory is counted.
         threads: What is weighed.
@@ -57,6 +58,7 @@ class Effort:
     savers: tuple[Saver, ...] = tuple(Saver)
     calls: tuple[int, ...] = (1, 10, 100, 500)
     histories: tuple[int, ...] = (1_000, 10_000)
+    stored: tuple[int, ...] = (10_000,)
     crowds: tuple[int, ...] = (100, 1_000)
     memories: tuple[int, ...] = (100, 1_000)
     threads: tuple[Thread, ...] = (
@@ -88,6 +90,7 @@ HEADLINE = Effort(
     savers=(Saver.NONE, Saver.MEMORY),
     calls=(100,),
     histories=(10_000,),
+    stored=(),
     crowds=(100,),
     memories=(),
     threads=(Thread(10, SHORT, (0, 32)), Thread(200, LONG, (8,))),

@@ -115,6 +115,14 @@ _ALL = (
         "a delta channel without middleware read 4.8",
     ),
     Goal(
+        "long read",
+        "reading a thread of 10,000 messages, and one more turn, over a loop wired by hand",
+        "",
+        2,
+        1.2,
+        "the loop has full checkpoints: it reads one of them, and writes two",
+    ),
+    Goal(
         "history",
         "10,000 messages in the state, no saver, over a plain Python loop",
         "4.6",

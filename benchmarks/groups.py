@@ -8,7 +8,7 @@ from benchmarks.efforts import Effort
 from benchmarks.harness import Work
 from benchmarks.latency import latency, layers, peers
 from benchmarks.upkeep import batteries, build, decisions, imports
-from benchmarks.volume import calls, checkpoints, crowd, messages
+from benchmarks.volume import calls, checkpoints, crowd, messages, threads
 
 GROUPS: Mapping[str, Callable[[Effort], Iterable[Work]]] = {
     "latency": latency,
@@ -17,6 +17,7 @@ GROUPS: Mapping[str, Callable[[Effort], Iterable[Work]]] = {
     "checkpoints": checkpoints,
     "calls": calls,
     "messages": messages,
+    "threads": threads,
     "crowd": crowd,
     "build": build,
     "imports": imports,

@@ -8,9 +8,10 @@ import os
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from benchmarks.contenders import HOOKS, Factory, Kind
@@ -84,6 +85,42 @@ def _run(entry: Entry, runner: asyncio.Runner, stack: ExitStack) -> Contender:
     if how.mode is Mode.SYNC:
         return Contender(lambda: agent.invoke(asked, CONFIG), tidy=kept.forget)
     return Contender(lambda: until_done(runner, agent.ainvoke(asked, CONFIG)), tidy=kept.forget)
+
+
+@contextmanager
+def readers(
+    factories: Sequence[Factory], how: Setting, size: int
+) -> Iterator[dict[str, Contender]]:
+    """Contenders that each read a stored thread and take one more turn.
+
+    The first one's thread is written turn by turn, with all that is stored on the way. The last
+    is a loop without middleware, whose checkpoints hold all messages: it gets them at once.
+    """
+    with ExitStack() as stack:
+        runner = stack.enter_context(asyncio.Runner())
+        found: dict[str, Contender] = {}
+        messages: list[Any] = []
+        config = {**CONFIG, "recursion_limit": 100 * how.before}
+        for factory in factories:
+            build = partial(
+                factory.create_agent,
+                tools=[wordy_add(size)],
+                middleware=factory.middleware(how.kind, how.number),
+                checkpointer=stack.enter_context(opened(how.saver, how.mode, runner)).saver,
+            )
+            reader = build(FreeModel(turns=0, size=size))
+            if factory is factories[-1]:
+                reader.update_state(CONFIG, {"messages": messages})
+            else:
+                writer = build(FreeModel(turns=how.before // 2 - 1, size=size))
+                messages = writer.invoke({"messages": [QUESTION]}, config)["messages"]
+            found[factory.name] = Contender(partial(_read_and_go_on, reader))
+        yield found
+
+
+def _read_and_go_on(agent: Any) -> None:
+    agent.get_state(CONFIG)
+    agent.invoke({"messages": [QUESTION]}, CONFIG)
 
 
 @contextmanager

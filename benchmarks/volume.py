@@ -8,7 +8,8 @@ from functools import partial
 from itertools import product
 
 from benchmarks.contenders import (
-    LEAN,
+    BY_HAND,
+    FULL_CHECKPOINTS,
     PEER,
     PLAIN,
     Transition,
@@ -18,11 +19,12 @@ from benchmarks.contenders import (
     ours,
     plain,
     rivals,
+    there,
 )
-from benchmarks.efforts import SHORT, Effort, Thread
+from benchmarks.efforts import LONG, SHORT, Effort, Thread
 from benchmarks.harness import Match, Pair, Scale, Tally, per
-from benchmarks.runs import Entry, Setting, crowds, memory_per_run, runs, weigh
-from benchmarks.savers import Mode
+from benchmarks.runs import Entry, Setting, crowds, memory_per_run, readers, runs, weigh
+from benchmarks.savers import Mode, Saver
 
 CROWD_TURNS = 3
 """Tool turns of each run of a crowd."""
@@ -33,10 +35,14 @@ FEW = 100
 CROWD_HOOKS = 8
 """Middleware of each run of a crowd."""
 
+THREAD_HOOKS = 8
+"""Middleware of the agents that read a long thread."""
+
 
 def checkpoints(effort: Effort) -> Iterator[Tally]:
     """How many checkpoints a turn makes, and what they weigh."""
-    factories = rivals([*effort.transitions(), *effort.transitions(LEAN)])
+    more = there(FULL_CHECKPOINTS) if effort.all_ways else []
+    factories = rivals([*effort.transitions(), *more])
     for thread in effort.threads:
         items = {
             f"{factory.name}, N={number}": partial(
@@ -55,15 +61,12 @@ def checkpoints(effort: Effort) -> Iterator[Tally]:
 
 def _weight_goals(name: str, thread: Thread) -> dict[tuple[str, int], str]:
     """The goals of a contender, by what is counted and the number of middleware."""
-    fused, lean = (
-        {ours(way).name for way in transitions} for transitions in (judged(), judged(LEAN))
-    )
-    goals: dict[tuple[str, int], str] = {}
-    if name in fused | lean:
-        goals = {("checkpoints a turn", number): "checkpoints" for number in (8, 32)}
-    if name in fused and thread.size == SHORT:
+    if name not in {ours(way).name for way in judged()}:
+        return {}
+    goals = {("checkpoints a turn", number): "checkpoints" for number in (8, 32)}
+    if thread.size == SHORT:
         goals["over none", 32] = "bytes"
-    if name in (lean or fused) and thread.turns == 200:
+    if thread.turns == 200:
         goals["kB a turn", 8] = "long thread"
     return goals
 
@@ -116,6 +119,17 @@ def _over_plain(
         if factory.name != PLAIN
     ]
     return Match(group, name, partial(runs, entries), rounds, pairs, scale)
+
+
+def threads(effort: Effort) -> Iterator[Match]:
+    """Reading a long thread and taking one more turn, over a loop wired by hand."""
+    for number, saver in product(effort.stored, (Saver.MEMORY, Saver.SQLITE)):
+        factories = [*map(ours, judged()), by_hand()]
+        pairs = [Pair(ours(way).name, BY_HAND, "long read") for way in judged()]
+        setting = Setting(Mode.SYNC, saver, number=THREAD_HOOKS, before=number)
+        opened = partial(readers, factories, setting, LONG)
+        name, scale = f"{number:,} messages, {saver}", per(1, "ms")
+        yield Match("threads", name, opened, effort.few, pairs, scale)
 
 
 def crowd(effort: Effort) -> Iterator[Match | Tally]:

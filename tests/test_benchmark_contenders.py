@@ -40,6 +40,7 @@ TINY = Effort(
     savers=(Saver.NONE, Saver.SQLITE),
     calls=(2,),
     histories=(4,),
+    stored=(20,),
     crowds=(2,),
     memories=(2,),
     threads=(Thread(2, SHORT, (0, 1)),),
@@ -95,7 +96,7 @@ def own_loop() -> Iterator[None]:
 
 
 def everyone() -> list[contenders.Factory]:
-    transitions = contenders.there([*contenders.WAYS, *contenders.LEAN])
+    transitions = contenders.there([*contenders.WAYS, *contenders.FULL_CHECKPOINTS])
     loops = [contenders.ours(), contenders.by_hand(), contenders.plain()]
     return [*loops, *contenders.rivals(transitions), *others()]
 
