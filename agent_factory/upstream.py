@@ -13,7 +13,6 @@ from typing import Any
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
@@ -109,22 +108,6 @@ def messages_delta_reducer(default: Callable[..., Any]) -> Callable[..., Any]:
     """
     reducer: Callable[..., Any] = getattr(langgraph_message, "_messages_delta_reducer", default)
     return reducer
-
-
-def supports_delta_channel(checkpointer: Any) -> bool:
-    """Whether a saver can rebuild the value of a DeltaChannel, as far as its class declares it.
-
-    langgraph-checkpoint 4.3: every saver inherits `get_delta_channel_history`, which silently
-    returns an empty history where a saver does not keep the checkpoints before the latest. The
-    savers in memory, for SQLite and for Postgres override it; those that keep the latest checkpoint
-    alone, and those that delete old ones after some time (Redis, MongoDB), do not. LangGraph
-    publishes no other sign.
-    """
-    methods = ("get_delta_channel_history", "aget_delta_channel_history")
-    return isinstance(checkpointer, BaseCheckpointSaver) and any(
-        getattr(type(checkpointer), name) is not getattr(BaseCheckpointSaver, name)
-        for name in methods
-    )
 
 
 COPY_BRANCH = "__copy__"

@@ -26,11 +26,13 @@ from langgraph.channels import BinaryOperatorAggregate
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Command, Overwrite
 
 from agent_factory import AgentMiddleware, AgentState, DeltaMessages, SpecError, create_agent
+from agent_factory.state.channels import supports_delta_channel
 from agent_factory.testing import ScriptedChatModel
 
 CONFIG: Any = {"configurable": {"thread_id": "one"}}
@@ -309,6 +311,19 @@ def test_a_fork_of_an_old_checkpoint_leaves_the_thread_as_it_was() -> None:
     assert ids(delta.agent.get_state(forked).values["messages"]) == before[1:]
     assert ids(delta.agent.get_state(old.config).values["messages"]) == before
     assert delta.agent.get_state(latest.config).values == latest.values
+
+
+def test_savers_that_rebuild_delta_channels_define_the_method_for_it() -> None:
+    """The default form of checkpoints follows this."""
+    connection = sqlite3.connect(":memory:")
+    assert supports_delta_channel(InMemorySaver())
+    assert supports_delta_channel(SqliteSaver(connection))
+    connection.close()
+    # Its constructor needs a running loop.
+    assert supports_delta_channel(AsyncSqliteSaver.__new__(AsyncSqliteSaver))
+    inherited: Any = type("Inherited", (BaseCheckpointSaver,), {})
+    assert not supports_delta_channel(inherited())
+    assert not any(map(supports_delta_channel, (None, True, False, object())))
 
 
 class Latest(BaseCheckpointSaver[str]):

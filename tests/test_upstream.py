@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from itertools import pairwise
 from operator import add
 from typing import Annotated, Any, TypedDict
@@ -13,10 +12,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import BinaryOperatorAggregate
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -320,19 +316,6 @@ def test_langgraph_reads_the_snapshot_frequency_again_for_each_checkpoint() -> N
     stored = [saved.checkpoint["channel_values"] for saved in saver.list(config)]
     snapshots = sum("messages" in values for values in stored)
     assert 3 <= snapshots <= 8  # 39 with a frequency that stays 4
-
-
-def test_savers_that_rebuild_delta_channels_override_the_method_for_it() -> None:
-    """The default form of checkpoints follows this."""
-    connection = sqlite3.connect(":memory:")
-    assert upstream.supports_delta_channel(InMemorySaver())
-    assert upstream.supports_delta_channel(SqliteSaver(connection))
-    connection.close()
-    # Its constructor needs a running loop.
-    assert upstream.supports_delta_channel(AsyncSqliteSaver.__new__(AsyncSqliteSaver))
-    inherited: Any = type("Inherited", (BaseCheckpointSaver,), {})
-    assert not upstream.supports_delta_channel(inherited())
-    assert not any(map(upstream.supports_delta_channel, (None, True, False, object())))
 
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")

@@ -20,6 +20,7 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 from agent_factory.upstream import messages_delta_reducer
@@ -289,3 +290,19 @@ def is_messages(channel: Any) -> bool:
     if isinstance(channel, BinaryOperatorAggregate):
         return channel.operator is add_messages
     return isinstance(channel, DeltaMessages)
+
+
+def supports_delta_channel(checkpointer: Any) -> bool:
+    """Whether a saver can rebuild the value of a DeltaChannel, as far as its class declares it.
+
+    langgraph-checkpoint 4.3: every saver inherits `get_delta_channel_history`, which silently
+    returns an empty history where a saver does not keep the checkpoints before the latest. The
+    savers in memory, for SQLite and for Postgres override it; those that keep the latest checkpoint
+    alone, and those that delete old ones after some time (Redis, MongoDB), do not. LangGraph
+    publishes no other sign.
+    """
+    methods = ("get_delta_channel_history", "aget_delta_channel_history")
+    return isinstance(checkpointer, BaseCheckpointSaver) and any(
+        getattr(type(checkpointer), name) is not getattr(BaseCheckpointSaver, name)
+        for name in methods
+    )

@@ -25,9 +25,13 @@ from langgraph.managed.base import is_managed_value
 from typing_extensions import TypedDict, is_typeddict
 
 from agent_factory.errors import ArgumentError, SpecError, describe
-from agent_factory.state.channels import DeltaMessages, IndexedMessages, is_messages
+from agent_factory.state.channels import (
+    DeltaMessages,
+    IndexedMessages,
+    is_messages,
+    supports_delta_channel,
+)
 from agent_factory.types import AgentState, Checkpoints, OmitFromSchema, PrivateStateAttr
-from agent_factory.upstream import supports_delta_channel
 
 TOOL_SIGNALS = "loop_relay"
 """Private channel that collects control signals from parallel tool calls."""
