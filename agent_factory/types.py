@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 JumpTo = Literal["tools", "model", "end"]
 """Where a hook may jump: to the pending tool calls, back to the model, or to the end."""
 
-Checkpoints = Literal["full", "delta"]
-"""Messages in a checkpoint: all of them, or those written since the previous checkpoint."""
+Checkpoints = Literal["auto", "full", "delta"]
+"""Messages in a checkpoint: all of them ("full"), or those written since the previous checkpoint
+("delta"). "auto" is "delta" where the saver supports it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,12 +23,16 @@ from langchain_core.messages import (
     RemoveMessage,
 )
 from langgraph.channels import BinaryOperatorAggregate
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Command, Overwrite
 
 from agent_factory import AgentMiddleware, AgentState, DeltaMessages, SpecError, create_agent
+from agent_factory.state.channels import supports_delta_channel
 from agent_factory.testing import ScriptedChatModel
 
 CONFIG: Any = {"configurable": {"thread_id": "one"}}
@@ -308,9 +313,179 @@ def test_a_fork_of_an_old_checkpoint_leaves_the_thread_as_it_was() -> None:
     assert delta.agent.get_state(latest.config).values == latest.values
 
 
+def test_savers_that_rebuild_delta_channels_define_the_method_for_it() -> None:
+    """The default form of checkpoints follows this."""
+    connection = sqlite3.connect(":memory:")
+    assert supports_delta_channel(InMemorySaver())
+    assert supports_delta_channel(SqliteSaver(connection))
+    connection.close()
+    # Its constructor needs a running loop.
+    assert supports_delta_channel(AsyncSqliteSaver.__new__(AsyncSqliteSaver))
+    inherited: Any = type("Inherited", (BaseCheckpointSaver,), {})
+    assert not supports_delta_channel(inherited())
+    assert not any(map(supports_delta_channel, (None, True, False, object())))
+
+
+class Latest(BaseCheckpointSaver[str]):
+    """Keeps the latest checkpoint of a thread alone, as savers for short-lived threads do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept = InMemorySaver()
+
+    def get_tuple(self, config: Any) -> Any:
+        return self._kept.get_tuple(config)
+
+    def put(self, config: Any, *rest: Any) -> Any:
+        stored = self._kept.put(config, *rest)
+        thread, namespace, latest = stored["configurable"].values()
+        checkpoints = self._kept.storage[thread][namespace]
+        self._kept.storage[thread][namespace] = {latest: checkpoints[latest]}
+        return stored
+
+    def put_writes(self, *args: Any) -> None:
+        self._kept.put_writes(*args)
+
+    def get_next_version(self, current: Any, channel: None) -> str:
+        return self._kept.get_next_version(current, channel)
+
+
+def stored_messages(saver: Any) -> Any:
+    """The messages in the latest checkpoint itself."""
+    return saver.get_tuple(CONFIG).checkpoint["channel_values"].get("messages")
+
+
+@pytest.mark.parametrize("kind", SAVERS)
+def test_a_new_thread_is_lean_where_its_saver_supports_it(kind: str) -> None:
+    saver = SAVERS[kind]()
+    thread = Thread(saver)
+    for _ in range(2):
+        thread.take("say", "Hi", None)
+    assert stored_messages(saver) is None
+    assert len(thread.messages()) == 4
+
+
+def test_a_saver_that_may_forget_old_checkpoints_gets_full_ones() -> None:
+    saver = Latest()
+    thread = Thread(saver)
+    for _ in range(2):
+        thread.take("say", "Hi", None)
+    assert len(stored_messages(saver)) == len(thread.messages()) == 4
+    lost = Thread(Latest(), checkpoints="delta")  # what the default saves users from
+    for _ in range(2):
+        lost.take("say", "Hi", None)
+    assert len(lost.messages()) < 4
+
+
+def test_full_checkpoints_hold_all_messages() -> None:
+    saver = InMemorySaver()
+    thread = Thread(saver, checkpoints="full")
+    for _ in range(2):
+        thread.take("say", "Hi", None)
+    assert len(stored_messages(saver)) == 4
+
+
+@pytest.mark.parametrize("kind", SAVERS)
+@settings(max_examples=max(10, settings().max_examples // 5))
+@given(before=STEPS, after=STEPS)
+def test_a_full_thread_goes_on_lean_wherever_it_was_left(
+    kind: str, before: list[Any], after: list[Any]
+) -> None:
+    full, moving = Thread(SAVERS[kind](), Ordinary), Thread(SAVERS[kind](), checkpoints="full")
+    for step in before:
+        assert moving.take(*step) == full.take(*step)
+    moving.start(checkpoints="auto")
+    for step in after:
+        assert moving.take(*step) == full.take(*step)
+        assert moving.history() == full.history()
+
+
+def copied(source: Any, target: Any) -> None:
+    """Copy a thread by the public methods of savers, checkpoint by checkpoint."""
+    for saved in reversed(list(source.list(CONFIG))):
+        parent = (saved.parent_config or CONFIG)["configurable"].get("checkpoint_id")
+        config: Any = {"configurable": {**CONFIG["configurable"], "checkpoint_ns": ""}}
+        if parent:
+            config["configurable"]["checkpoint_id"] = parent
+        versions = saved.checkpoint["channel_versions"]
+        config = target.put(config, saved.checkpoint, saved.metadata, versions)
+        for task, channel, value in saved.pending_writes:
+            target.put_writes(config, [(channel, value)], f"{task}-{channel}")
+
+
+@pytest.mark.parametrize("checkpoints", ["auto", "full"])
+@pytest.mark.parametrize("kind", SAVERS)
+def test_a_copy_of_all_checkpoints_is_the_thread(kind: str, checkpoints: Any) -> None:
+    saver, other = InMemorySaver(), SAVERS[kind]()
+    thread = Thread(saver)
+    for text in ("one", "two", "three"):
+        thread.take("say", text, None)
+    copied(saver, other)
+    copy = Thread(other, checkpoints=checkpoints)
+    assert copy.history() == thread.history()
+    assert copy.take("say", "four", None) == thread.take("say", "four", None)
+
+
+def test_the_state_of_a_thread_starts_another() -> None:
+    thread, other = Thread(InMemorySaver()), Thread(InMemorySaver())
+    for text in ("one", "two"):
+        thread.take("say", text, None)
+    other.agent.update_state(CONFIG, thread.agent.get_state(CONFIG).values)
+    assert other.messages() == thread.messages()
+    assert other.take("say", "three", None) == thread.take("say", "three", None)
+
+
+@pytest.mark.parametrize("kind", SAVERS)
+def test_another_graph_reads_a_lean_thread_and_writes_to_it(kind: str) -> None:
+    saver = SAVERS[kind]()
+    thread = Thread(saver)
+    thread.take("say", "Hi", None)
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("model", lambda state: {"messages": [("ai", str(len(state["messages"])))]})
+    plain_agent = graph.set_entry_point("model").compile(checkpointer=saver)
+    assert plain_agent.invoke({"messages": "How many?"}, CONFIG)["messages"][-1].text == "3"
+    thread.take("say", "And now?", None)
+    assert len(thread.messages()) == 6
+
+
+@pytest.mark.parametrize(("fused", "most"), [(False, 75), (True, 6), ("turn", 5)])
+def test_a_turn_of_a_long_thread_is_stored_in_a_few_kilobytes(fused: Any, most: float) -> None:
+    def look(text: str) -> str:
+        """Look something up."""
+        return text * 200
+
+    calls = [[{"name": "look", "args": {"text": "x"}}] for _ in range(200)]
+    # Each with a hook before the model and one after it, which write nothing.
+    stack = [type(f"Member{at}", (Watching,), {})() for at in range(8)]
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as connection:
+        agent = create_agent(
+            ScriptedChatModel([*calls, "Done."]),
+            [look],
+            middleware=stack,
+            checkpointer=SqliteSaver(connection),
+            fused=fused,
+        )
+        agent.invoke({"messages": "Look."}, CONFIG)
+        stored = connection.execute(
+            "select (select sum(length(checkpoint) + length(metadata)) from checkpoints)"
+            " + (select sum(length(value)) from writes)"
+        ).fetchone()[0]
+    assert stored / 200 < most * 1000
+
+
+class Watching(AgentMiddleware):
+    """Looks before and after the model."""
+
+    def before_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        return None
+
+
 def test_an_unknown_kind_of_checkpoints_is_refused() -> None:
     wrong: Any = "lean"
-    with pytest.raises(SpecError, match=r"AF101.*checkpoints.*'full' or 'delta'.*'lean'"):
+    with pytest.raises(SpecError, match=r"AF101.*checkpoints.*'auto', 'full' or 'delta'.*'lean'"):
         create_agent(FakeListChatModel(responses=["ok"]), checkpoints=wrong)
 
 
@@ -324,7 +499,13 @@ def test_a_custom_reducer_is_refused_with_delta_checkpoints() -> None:
 
     with pytest.raises(SpecError, match=r"checkpoints.*add_messages, and messages have keep_last"):
         create_agent(FakeListChatModel(responses=["ok"]), state_schema=Last, checkpoints="delta")
-    assert create_agent(FakeListChatModel(responses=["ok"]), state_schema=Last)
+    # With no form asked for, it is the full one.
+    saver = InMemorySaver()
+    model = FakeListChatModel(responses=["ok"])
+    agent = create_agent(model, state_schema=Last, checkpointer=saver)
+    for _ in range(4):
+        agent.invoke({"messages": [HumanMessage("Hi")]}, CONFIG)
+    assert len(stored_messages(saver)) == 5
 
 
 def test_the_input_schema_is_the_same_for_both_kinds_of_checkpoints() -> None:

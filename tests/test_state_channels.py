@@ -7,7 +7,7 @@ from itertools import count
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -160,6 +160,23 @@ def test_a_stored_history_read_again_has_the_same_ids(steps: list[list[Any]], cu
     at_once = fold_messages([], deepcopy(kept))
     in_two = fold_messages(fold_messages([], deepcopy(kept[:cut])), deepcopy(kept[cut:]))
     assert [m.id for m in at_once] == [m.id for m in in_two]
+
+
+A, B = HumanMessage("a", id="a"), HumanMessage("b", id="b")
+
+
+@given(steps=STEPS)
+@example(steps=[[[A, B]], [[RemoveMessage(id="a")]], [[A]]])
+@example(steps=[[[A, B]], [[A]], [[HumanMessage("without an id")]]])
+def test_stored_writes_give_what_they_gave_one_by_one(steps: list[list[Any]]) -> None:
+    channel = started("delta")
+    stored: list[Any] = []
+    for write in (write for step in steps for write in step):
+        if not isinstance(told(channel, [write])[0], type):  # what fails is not stored
+            stored.append(("task", "messages", deepcopy(write)))
+    again = started("delta")
+    again.replay_writes(stored)
+    assert [(m.id, m.content) for m in again.get()] == [(m.id, m.content) for m in channel.get()]
 
 
 def test_words_without_an_id_get_another_one_at_each_place() -> None:

@@ -94,7 +94,7 @@ def create_agent(
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: Any = None,
-    checkpoints: Checkpoints = "full",
+    checkpoints: Checkpoints = "auto",
     fused: bool | Literal["turn"] = True,
 ) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 @overload
@@ -120,7 +120,7 @@ def create_agent(
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: Any = None,
-    checkpoints: Checkpoints = "full",
+    checkpoints: Checkpoints = "auto",
     fused: bool | Literal["turn"] = True,
 ) -> CompiledStateGraph[
     AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]
@@ -147,7 +147,7 @@ def create_agent(
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: Any = None,
-    checkpoints: Checkpoints = "full",
+    checkpoints: Checkpoints = "auto",
     fused: bool | Literal["turn"] = True,
     **unknown: Never,
 ) -> Any:
@@ -181,7 +181,9 @@ def create_agent(
         decisions: Records what hooks, layers and routes decide. True sends custom stream events, a
             function gets each `Decision`, and a list or a `DecisionLog` holds several functions.
         checkpoints: What a checkpoint holds of the messages: "full", all of them, or "delta", those
-            written since the one before. Use "delta" for long threads: see docs/checkpoints.md.
+            written since the one before. "auto" is "delta" with savers that support it, such as
+            those in memory, for SQLite and for Postgres, and "full" with others. See
+            docs/checkpoints.md.
         fused: Run the hooks before the model in one step, and those after it in another, if no
             caller observes individual steps. With many middleware, runs are several times faster.
             "turn" adds the model's call. Without a checkpointer, a run is a single step. See
@@ -307,7 +309,7 @@ def plan_agent(
     strict: bool = False,
     ignore: Collection[str] = (),
     decisions: Any = None,
-    checkpoints: Checkpoints = "full",
+    checkpoints: Checkpoints = "auto",
     fused: bool | Literal["turn"] = True,
     settings: bool = False,
     **unknown: Never,

@@ -117,7 +117,7 @@ def make_spec(
         retries_output=format_ is not None,
         tools=toolbox.tool_definitions(outputs),
     )
-    schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints)
+    schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints, checkpointer)
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
     topology = plan(shape)
     mistakes += [*jumps_to_nowhere(hooks, shape.has_tools), *unknown_nodes(nodes, topology)]
@@ -154,6 +154,7 @@ def _merged_schemas(
     state_schema: type[Any] | None,
     shape: Shape,
     checkpoints: Any,
+    checkpointer: Any,
 ) -> tuple[Schemas, list[SpecError]]:
     sources = [(member.name, member.state_schema) for member in members]
     sources.append(("create_agent", state_schema or AgentState))
@@ -162,7 +163,7 @@ def _merged_schemas(
     # Each private key takes a little time at each step.
     private = [TOOL_SIGNALS] if shape.has_tools else []
     private += [RETRIES] if shape.may_skip_tools else []
-    return merge(sources, private, checkpoints)
+    return merge(sources, private, checkpoints, checkpointer)
 
 
 def _chat_model(model: Any) -> Any:

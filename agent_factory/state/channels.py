@@ -6,7 +6,7 @@ channels keep an index of it instead. Their values and checkpoints are the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any, Self, TypeAlias
 from uuid import UUID, uuid4, uuid5
@@ -20,6 +20,7 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langgraph.channels import BinaryOperatorAggregate, DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
 from agent_factory.upstream import messages_delta_reducer
@@ -250,7 +251,33 @@ class DeltaMessages(DeltaChannel[Any]):
 
     def replay_writes(self, writes: Sequence[Any]) -> None:
         """Apply what was written since the messages were last stored in full."""
-        _update(self, self._reducer, ([value] for _, _, value in writes))
+        values = _joined(value for _, _, value in writes)
+        _update(self, self._reducer, ([value] for value in values))
+
+
+def _joined(writes: Iterable[Any]) -> Iterator[Any]:
+    """Yield writes with the same result, in which lists that only add or replace are one.
+
+    Each write copies the history, so thousands of them take the time of its square.
+    """
+    joined: list[Any] = []
+    for write in writes:
+        if isinstance(write, list) and all(map(_is_kept, write)):
+            joined += write
+            continue
+        if joined:
+            yield joined
+            joined = []
+        yield write
+    if joined:
+        yield joined
+
+
+def _is_kept(message: Any) -> bool:
+    """Whether a message has an id, and is not one that removes others."""
+    return isinstance(message, BaseMessage) and not (
+        message.id is None or isinstance(message, RemoveMessage)
+    )
 
 
 def with_ids(given: Any) -> Any:
@@ -263,3 +290,19 @@ def is_messages(channel: Any) -> bool:
     if isinstance(channel, BinaryOperatorAggregate):
         return channel.operator is add_messages
     return isinstance(channel, DeltaMessages)
+
+
+def supports_delta_channel(checkpointer: Any) -> bool:
+    """Whether a saver can rebuild the value of a DeltaChannel, as far as its class declares it.
+
+    langgraph-checkpoint 4.3: every saver inherits `get_delta_channel_history`, which silently
+    returns an empty history where a saver does not keep the checkpoints before the latest. The
+    savers in memory, for SQLite and for Postgres override it; those that keep the latest checkpoint
+    alone, and those that delete old ones after some time (Redis, MongoDB), do not. LangGraph
+    publishes no other sign.
+    """
+    methods = ("get_delta_channel_history", "aget_delta_channel_history")
+    return isinstance(checkpointer, BaseCheckpointSaver) and any(
+        getattr(type(checkpointer), name) is not getattr(BaseCheckpointSaver, name)
+        for name in methods
+    )

@@ -25,7 +25,12 @@ from langgraph.managed.base import is_managed_value
 from typing_extensions import TypedDict, is_typeddict
 
 from agent_factory.errors import ArgumentError, SpecError, describe
-from agent_factory.state.channels import DeltaMessages, IndexedMessages, is_messages
+from agent_factory.state.channels import (
+    DeltaMessages,
+    IndexedMessages,
+    is_messages,
+    supports_delta_channel,
+)
 from agent_factory.types import AgentState, Checkpoints, OmitFromSchema, PrivateStateAttr
 
 TOOL_SIGNALS = "loop_relay"
@@ -104,12 +109,14 @@ def _fields(schema: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[
 def merge(
     sources: Sequence[tuple[str, type[Any]]],
     engine: Collection[str] = (TOOL_SIGNALS, RETRIES),
-    checkpoints: Any = "full",
+    checkpoints: Any = "auto",
+    checkpointer: Any = None,
 ) -> tuple[Schemas, list[SpecError]]:
     """Merge state schemas and collect what is wrong with them.
 
     The one of "create_agent", the last, decides about its keys; others must agree on theirs.
     `engine` are the reserved keys that this agent needs; each costs a little in every step.
+    `checkpointer` decides what `checkpoints="auto"` means.
     """
     usable: list[_Source] = []
     errors: list[SpecError] = []
@@ -119,12 +126,13 @@ def merge(
         except ArgumentError as error:
             errors.append(error)
     errors.extend(_key_errors(usable))
-    schemas, reducer = _merged(
-        tuple(source.schema for source in usable), tuple(engine), checkpoints == "delta"
+    delta = checkpoints == "delta" or (
+        checkpoints == "auto" and supports_delta_channel(checkpointer)
     )
+    schemas, reducer = _merged(tuple(one.schema for one in usable), tuple(engine), delta)
     if checkpoints not in get_args(Checkpoints):
-        choices = " or ".join(map(repr, get_args(Checkpoints)))
-        reason = f"must be {choices}, got {describe(checkpoints)}."
+        *others, last = map(repr, get_args(Checkpoints))
+        reason = f"must be {', '.join(others)} or {last}, got {describe(checkpoints)}."
         errors.append(ArgumentError("checkpoints", reason))
     elif checkpoints == "delta" and reducer is not add_messages and not is_messages(reducer):
         reason = f"'delta' requires the reducer add_messages, and messages have {_name(reducer)}."
