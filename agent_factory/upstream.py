@@ -285,6 +285,15 @@ def graph_namespace(config: RunnableConfig | None) -> tuple[str, ...]:
     return tuple(namespace.split("|")[:-1])
 
 
+def task_id(config: RunnableConfig) -> str:
+    """Return the id of the task that a node of this config runs in.
+
+    langgraph/pregel/_algo.py, 1.2: the namespace of a task ends with it.
+    """
+    namespace: str = config["configurable"]["checkpoint_ns"]
+    return namespace.rpartition(":")[2]
+
+
 def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:
     """Whether the caller of a graph around this one sees the steps of this one.
 

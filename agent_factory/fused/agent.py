@@ -17,7 +17,7 @@ from langgraph.config import get_stream_writer
 from langgraph.stream import SubgraphTransformer
 from langgraph.types import Command, StateUpdate
 
-from agent_factory.fused.events import CUSTOM, UPDATES, VALUES, Events, EventStream, Handover
+from agent_factory.fused.events import CUSTOM, TASKS, UPDATES, VALUES, Events, EventStream, Handover
 from agent_factory.fused.run import RUN, Run, run_of
 from agent_factory.runtime.threads import ThreadAgent
 from agent_factory.runtime.tools_node import NAMESPACE_MARK
@@ -162,7 +162,7 @@ class FusedAgent(ThreadAgent):
             isinstance(one, type)
             and (
                 issubclass(one, SubgraphTransformer)
-                or _MODES.issuperset(getattr(one, "required_stream_modes", ("tasks",)))
+                or _MODES.issuperset(getattr(one, "required_stream_modes", (TASKS,)))
             )
             for one in made
         )
@@ -199,7 +199,7 @@ class FusedAgent(ThreadAgent):
         mode = options.get("stream_mode") or self.stream_mode
         modes = [mode] if isinstance(mode, str) else list(mode)
         own, run = self._start(input, config, options, modes)
-        of_nodes = {UPDATES, VALUES}.intersection(modes)
+        of_nodes = {UPDATES, VALUES, TASKS}.intersection(modes)
         if run is None or not of_nodes:
             return own, None
         subgraphs = bool(options.get("subgraphs"))
@@ -267,7 +267,7 @@ class FusedAgent(ThreadAgent):
     ) -> bool:
         """Whether the caller observes LangGraph's own steps."""
         builder: Any = self.builder  # the AgentGraph, whose module imports this one
-        served = {*_MODES, "tasks"} if configurable.get(HIDES_TASKS) else _MODES
+        served = {*_MODES, TASKS} if configurable.get(HIDES_TASKS) else _MODES
         return bool(
             self.debug
             or any(options.get(name) for name in _SHOWN_BY_STEPS)

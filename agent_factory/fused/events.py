@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from agent_factory.fused.state_view import Preview
 from agent_factory.state.updates import Pair
 
-UPDATES, VALUES, CUSTOM = "updates", "values", "custom"
+UPDATES, VALUES, CUSTOM, TASKS = "updates", "values", "custom", "tasks"
 
 REPLACED = object()
 """Data of an event that stands for the next one of LangGraph in its mode, which is not shown."""
@@ -40,7 +40,12 @@ class Events:
     awaits: bool = False  # `emit` is asynchronous: the run waits until the caller took the event
 
     def of_node(
-        self, namespace: tuple[str, ...], node: str, pairs: Sequence[Pair], preview: Preview
+        self,
+        namespace: tuple[str, ...],
+        node: str,
+        task: str,
+        pairs: Sequence[Pair],
+        preview: Preview,
     ) -> Iterator[Event]:
         """Yield the events of a node that has written `pairs`, which leads to `preview`."""
         shown = [(key, value) for key, value in pairs if key in self.keys]
@@ -49,6 +54,16 @@ class Events:
             if len(shown) > 1 and max(Counter(key for key, _ in shown).values()) > 1:
                 update = [{key: value} for key, value in shown]
             yield Event(namespace, UPDATES, {node: update})
+        if TASKS in self.modes:
+            # What the event protocol needs, to say that graphs which the node called have ended.
+            ended: dict[str, Any] = {
+                "id": task,
+                "name": node,
+                "error": None,
+                "result": {},
+                "interrupts": [],
+            }
+            yield Event(namespace, TASKS, ended)
         if VALUES in self.modes and shown and not preview.opaque:
             state = preview.state()
             values = {key: state[key] for key in self.keys if key in state}

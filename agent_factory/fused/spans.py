@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, cast
 
 from langchain_core.callbacks import BaseCallbackHandler, CallbackManager
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import (
     run_in_executor,
     set_config_context,
 )
 from langchain_core.tracers import LangChainTracer
+from langgraph.types import Command
 
-from agent_factory.upstream import current_config
+from agent_factory.upstream import current_config, streams_messages
 
-Take = Callable[[Any], None]
+Take = Callable[[Any], Any]
+"""Makes something of the result of a node, and returns what handlers see of it."""
 
 _CHILD = "seq:step:1"
 """Tag of what a node calls, as LangGraph sets it."""
@@ -28,7 +32,7 @@ _NOTHING: Any = None
 
 
 def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take: Take) -> None:
-    """Run a node in a span, which ends with what `take` makes of its result."""
+    """Run a node in a span, in which `take` gets its result."""
     span = _manager(config).on_chain_start(_NOTHING, input, name=name)
     try:
         own = _inside(config, span)
@@ -38,11 +42,11 @@ def call_in_span(node: Any, name: str, input: Any, config: RunnableConfig, take:
         else:
             current_config.set(own)
             result = node.invoke(input, own)
-        take(result)
+        recorded = take(result)
     except BaseException as error:
         span.on_chain_error(error)
         raise
-    span.on_chain_end(result)
+    span.on_chain_end(recorded)
 
 
 class AsyncSpans:
@@ -65,7 +69,7 @@ class AsyncSpans:
         *,
         streaming: bool,
     ) -> None:
-        """Run a node in a span, which ends with what `take` makes of its result."""
+        """Run a node in a span, in which `take` gets its result."""
         manager = _manager(config)
         handlers = manager.handlers
         in_threads = [one for one in handlers if _runs_in_thread(one)]
@@ -91,15 +95,15 @@ class AsyncSpans:
                 result = await node.ainvoke(input, own)
             if streaming:
                 await _stream(span.run_id, handlers, result)
-            take(result)
+            recorded = take(result)
         except BaseException as error:
             if other is not None:
                 await self._in_thread(partial(other.on_chain_error, error))
             await span.on_chain_error(error)
             raise
         if other is not None:
-            self._late.append(partial(other.on_chain_end, result))
-        await span.on_chain_end(result)
+            self._late.append(partial(other.on_chain_end, recorded))
+        await span.on_chain_end(recorded)
 
     async def finish(self) -> None:
         """Let handlers in threads learn how the last span has ended."""
@@ -111,11 +115,29 @@ class AsyncSpans:
         return await run_in_executor(None, _call_all, [*late, call])
 
 
+def as_written(result: Any) -> Any:
+    """Return the result of a node with copies of messages that have no id.
+
+    They get one when they are written, which for LangGraph is after the span of the node.
+    """
+    if isinstance(result, BaseMessage):
+        return result.model_copy() if result.id is None else result
+    if isinstance(result, list):
+        return [as_written(part) for part in result]
+    if isinstance(result, Command):
+        return replace(result, update=as_written(result.update))
+    if isinstance(result, dict):
+        return {key: as_written(value) for key, value in result.items()}
+    return result
+
+
 def _manager(config: RunnableConfig) -> Any:
     """Return the callback manager of a node, which is its own."""
     manager: Any = config["callbacks"]
     manager.add_tags(config.get("tags") or [])
     manager.add_metadata(config["metadata"])
+    # LangGraph's stream of messages needs no span. It needs the messages themselves, with ids.
+    manager.handlers = [one for one in manager.handlers if not streams_messages(one)]
     return manager
 
 

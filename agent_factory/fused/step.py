@@ -9,10 +9,10 @@ hook, each node is a step.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.callbacks import CallbackManager
@@ -24,7 +24,7 @@ from langgraph.types import Command, Interrupt, Send, interrupt
 
 from agent_factory.fused.events import Event
 from agent_factory.fused.run import Action, Run, run_of
-from agent_factory.fused.spans import AsyncSpans, call_in_span
+from agent_factory.fused.spans import AsyncSpans, as_written, call_in_span
 from agent_factory.fused.state_view import Preview, StateView
 from agent_factory.runtime.composition import without_streaming
 from agent_factory.runtime.routing import Choice, Target
@@ -44,6 +44,7 @@ from agent_factory.upstream import (
     stored_writes,
     stores_at_exit,
     streams_messages,
+    task_id,
 )
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class StepRunner:
         self._needs_own_step, run.resumed = run.resumed, False
         self._node_config = config
         self._events: list[Event] = []
+        self._to_stream: Callable[[], None] = _do_nothing
         self.step = first  # the node that comes next
         self.error: Exception | None = None  # that of the last node
         self._unstored: Any = None
@@ -124,7 +126,7 @@ class StepRunner:
     def run_next(self) -> None:
         """Run the next node, and find out what comes after it."""
         input, config = self._enter()
-        step = self.step
+        step, self._to_stream = self.step, _do_nothing
         try:
             if not self._run.traced:
                 self.take(step.stage.node.invoke(input, config))
@@ -134,11 +136,12 @@ class StepRunner:
                 call_in_span(step.stage.node, step.name, input, config, self.take_in_span)
         except Exception as error:
             self._fail(error)
+        self._to_stream()
 
     async def arun_next(self, *, streaming: bool) -> None:
         """Run the next node, and find out what comes after it."""
         input, config = self._enter()
-        step = self.step
+        step, self._to_stream = self.step, _do_nothing
         try:
             if not self._run.traced:
                 self.take(await step.stage.node.ainvoke(input, config))
@@ -151,6 +154,7 @@ class StepRunner:
                 await self.spans.call(node, step.name, input, config, take, streaming=streaming)
         except Exception as error:
             self._fail(error)
+        self._to_stream()
 
     def run_next_in_thread(self) -> None:
         """Run the next node, and those after it that need a thread, in the current thread."""
@@ -195,11 +199,17 @@ class StepRunner:
             raise error  # this is its own step
         self._leave_to_own_step(replay(error, self._node_config, self._run))
 
-    def take_in_span(self, result: Any) -> None:
-        """Process what the node has returned; raise the error of its edge, for its span."""
+    def take_in_span(self, result: Any) -> Any:
+        """Process what the node has returned, and return it as handlers see it.
+
+        Raises:
+            Exception: The edge has failed; the span ends with its error.
+        """
+        recorded = as_written(result)
         self.take(result)
         if self.error is not None:
             raise self.error
+        return recorded
 
     def take(self, result: Any) -> None:
         """Process what the node has returned, and continue or end the step."""
@@ -234,7 +244,7 @@ class StepRunner:
             self.error = error
             return
         if self._run.messages and result is not None:
-            self._stream_messages(result)
+            self._to_stream = partial(self._stream_messages, result, self._view.now.state())
         self._view.now = preview
         self._last = self.step.name
         self._unchanged = self._unchanged and result is None
@@ -325,10 +335,16 @@ class StepRunner:
         calls = self._calls_of(target, preview)
         fusion = self._first.fusion
         ids = {call["id"] for call in calls}
-        # A batch knows its results by the ids of their calls.
-        together = fusion.batches_calls and None not in ids and len(ids) == len(calls)
-        apart = self._run.watched or saver_of(self._config) is not None or not together
-        batches = [[call] for call in calls] if apart else [calls]
+        together = (
+            fusion.batches_calls
+            and not (self._run.watched or self._run.named)
+            and saver_of(self._config) is None
+            and self._config.get("max_concurrency") is None
+            # A batch knows its results by the ids of their calls.
+            and None not in ids
+            and len(ids) == len(calls)
+        )
+        batches = [calls] if together else [[call] for call in calls]
         if (keys := fusion.state_keys) is not None and not preview.opaque:
             batches = [with_state(batch, preview.persistent, keys) for batch in batches]
         return [Send(TOOLS, batch) for batch in batches]
@@ -354,19 +370,20 @@ class StepRunner:
     def _emit(self, pairs: Sequence[Pair], preview: Preview) -> None:
         """Note the events of the node that has run."""
         if (events := self._run.events) is not None:
-            namespace = graph_namespace(self._config)
-            self._events += events.of_node(namespace, self.step.name, pairs, preview)
+            namespace, task = graph_namespace(self._config), task_id(self._node_config)
+            self._events += events.of_node(namespace, self.step.name, task, pairs, preview)
 
-    def _stream_messages(self, result: Any) -> None:
-        """Let the stream of messages see what the node has returned."""
-        if self._run.traced:
-            return  # it sees all nodes
+    def _stream_messages(self, result: Any, state: Mapping[str, Any]) -> None:
+        """Let LangGraph's stream of messages see what the node has returned."""
         config: Any = self._node_config
         handlers = [one for one in config["callbacks"].handlers if streams_messages(one)]
         manager = CallbackManager(handlers, metadata=config["metadata"])
-        state = self._view.now.state()
-        span = manager.on_chain_start(cast("Any", None), state, name=self.step.name)
-        span.on_chain_end(result)
+        name = config["metadata"]["langgraph_node"]
+        manager.on_chain_start(cast("Any", None), state, name=name).on_chain_end(result)
+
+
+def _do_nothing() -> None:
+    """Stand for what is to be done after a node."""
 
 
 def _unnamed(config: RunnableConfig) -> RunnableConfig:
@@ -478,8 +495,7 @@ class _Continue(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         run = run_of(config)
         assert run is not None  # a step has started the node
-        run.runner.take_in_span(input)
-        return input
+        return run.runner.take_in_span(input)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return self.invoke(input, config)
