@@ -151,7 +151,7 @@ def _same(case: Case, fused: Any, mode: Mode, form: Form, kept: bool) -> None:
             trial.do(doing, watched) if kept else trial.ask(watched)
         if found := compare(form, fused_run.seen, plain.seen, stored=unwatched):
             pytest.fail(f"{form}, {mode}, {doing}: {found}")
-        unwatched = not watched
+        unwatched = unwatched or not watched
         assert fused_run.model.asked == plain.model.asked
         if kept and is_stuck(plain.results[-1]):
             assert fused_run.results[-1][0] == plain.results[-1][0]
