@@ -145,11 +145,13 @@ class WatchedTrial(Trial):
 def _same(case: Case, fused: Any, mode: Mode, form: Form, kept: bool) -> None:
     plain = WatchedTrial(case, False, mode, form, kept)
     fused_run = WatchedTrial(case, fused, mode, form, kept)
+    unwatched = False
     for doing, watched in (("ask", True), *(case.doings if kept else ())):
         for trial in (plain, fused_run):
             trial.do(doing, watched) if kept else trial.ask(watched)
-        if found := compare(form, fused_run.seen, plain.seen):
+        if found := compare(form, fused_run.seen, plain.seen, stored=unwatched):
             pytest.fail(f"{form}, {mode}, {doing}: {found}")
+        unwatched = unwatched or not watched
         assert fused_run.model.asked == plain.model.asked
         if kept and is_stuck(plain.results[-1]):
             assert fused_run.results[-1][0] == plain.results[-1][0]
@@ -165,7 +167,7 @@ CASES = st.one_of(
 
 # One law for each kind of forms, sync and async: 10,000 examples of all of them in proofs.
 IN_TESTS = settings.get_current_profile_name() == "test"
-EXAMPLES = 12 if IN_TESTS else settings().max_examples // 3
+EXAMPLES = 10 if IN_TESTS else settings().max_examples // 3
 
 BY_STEP = "callbacks of models and tools"
 """They do not prevent fusion today, and get the metadata of its step. Once they get that of the
@@ -305,6 +307,19 @@ def test_each_hook_starts_and_ends_in_the_events(form: Form) -> None:
     outer = [e for e in own if "|" not in e["metadata"]["langgraph_checkpoint_ns"]]
     expected = [(kind, hook) for hook in HOOKS for kind in ("on_chain_start", "on_chain_end")]
     assert [(e["event"], e["name"]) for e in outer] == expected
+
+
+@pytest.mark.xfail(strict=True, reason='calls that a fused run stores have the key "answered"')
+def test_calls_that_wait_look_the_same_where_somebody_begins_to_watch() -> None:
+    case = replace(SHORT, members=(Member({}),), turns=(("ask", "find"),))
+    form, seen = FORMS["traces"][0], []
+    for fused in (True, False):
+        trial = WatchedTrial(case, fused, "sync", form)
+        trial.do("ask", False)
+        trial.do("go on", True)
+        seen.append(trial.seen)
+    found = compare(form, seen[0], seen[1])
+    assert not found, found
 
 
 # An agent inside a graph
