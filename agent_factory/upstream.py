@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
+from uuid import uuid4
 
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -243,6 +244,8 @@ def at_step(config: RunnableConfig, step: int, *, traced: bool) -> RunnableConfi
     own = manager.copy()
     old, new = f"graph:step:{super_step(config)}", f"graph:step:{step}" if traced else "seq:step:1"
     own.tags = [new if tag == old else tag for tag in own.tags]
+    if not traced:
+        own.parent_run_id = uuid4()  # as that of the run that the node would be
     return {**config, "metadata": {**config["metadata"], "langgraph_step": step}, "callbacks": own}
 
 

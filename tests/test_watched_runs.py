@@ -10,7 +10,7 @@ from functools import cache
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.tools import InjectedToolCallId, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -149,7 +149,7 @@ def _same(case: Case, fused: Any, mode: Mode, form: Form, kept: bool) -> None:
     for doing, watched in (("ask", True), *(case.doings if kept else ())):
         for trial in (plain, fused_run):
             trial.do(doing, watched) if kept else trial.ask(watched)
-        if found := compare(form, fused_run.seen, plain.seen, stored=unwatched):
+        if found := compare(form, fused_run.seen, plain.seen):
             pytest.fail(f"{form}, {mode}, {doing}: {found}")
         unwatched = unwatched or not watched
         assert fused_run.model.asked == plain.model.asked
@@ -169,10 +169,6 @@ CASES = st.one_of(
 IN_TESTS = settings.get_current_profile_name() == "test"
 EXAMPLES = 10 if IN_TESTS else settings().max_examples // 3
 
-BY_STEP = "callbacks of models and tools"
-"""They do not prevent fusion today, and get the metadata of its step. Once they get that of the
-nodes, this name and its mark go."""
-DIFFERS = pytest.mark.xfail(strict=True, reason="metadata are those of the fused step")
 MODES: tuple[Mode, ...] = ("sync", "async")
 
 
@@ -182,7 +178,7 @@ def _possible(forms: Sequence[Form], mode: Mode) -> list[Form]:
 
 
 LAWS = [
-    pytest.param(name, mode, id=f"{mode}, {name}", marks=DIFFERS if name == BY_STEP else ())
+    pytest.param(name, mode, id=f"{mode}, {name}")
     for name, forms in FORMS.items()
     for mode in MODES
     if _possible(forms, mode)
@@ -192,10 +188,9 @@ LAWS = [
 @pytest.mark.parametrize(("forms", "mode"), LAWS)
 def test_a_fused_run_shows_what_it_shows_hook_by_hook(forms: str, mode: Mode) -> None:
     """Every event, in its order, with its node, its namespace and its metadata."""
-    phases = [Phase.generate] if forms == BY_STEP else list(Phase)
     possible = _possible(FORMS[forms], mode)
 
-    @settings(max_examples=EXAMPLES, phases=phases)
+    @settings(max_examples=EXAMPLES)
     @given(CASES, st.sampled_from([True, True, "turn"]), st.sampled_from(possible), st.booleans())
     def check(case: Case, fused: Any, form: Form, kept: bool) -> None:
         _same(case if kept else replace(case, pauses=()), fused, mode, form, kept)
@@ -230,7 +225,7 @@ ALONE = [form for form in STREAMS if "[" not in form.name]
 TOGETHER = [NESTED_STREAMS[-1], SECOND_STREAMS[-1]]
 REST = [form for name, forms in FORMS.items() if "streams" not in name for form in forms]
 IN_MODES = [
-    pytest.param(form, mode, id=f"{mode}, {form}", marks=DIFFERS if form in FORMS[BY_STEP] else ())
+    pytest.param(form, mode, id=f"{mode}, {form}")
     for mode in MODES
     for form in _possible([*ALONE, *TOGETHER, *REST], mode)
 ]
@@ -309,7 +304,6 @@ def test_each_hook_starts_and_ends_in_the_events(form: Form) -> None:
     assert [(e["event"], e["name"]) for e in outer] == expected
 
 
-@pytest.mark.xfail(strict=True, reason='calls that a fused run stores have the key "answered"')
 def test_calls_that_wait_look_the_same_where_somebody_begins_to_watch() -> None:
     case = replace(SHORT, members=(Member({}),), turns=(("ask", "find"),))
     form, seen = FORMS["traces"][0], []

@@ -12,9 +12,9 @@ A fused run may differ from the run hook by hook in these points, and in no othe
 - A sync stream may yield the updates and values of several hooks after all of them have run. So
   only the events are compared, and not what happens between two of them.
 - `runtime.execution_info` is that of a step: runtimes are left out.
-- Calls that a fused run without watchers has stored, and that wait, have the key "answered". If
-  somebody watches how the thread goes on, the input of the tools node shows it. `test_watched_runs`
-  has a test of it that is expected to fail.
+- A node that fails, or waits for an answer, in the middle of a step does so in a step that follows,
+  as another task. So ids are left out of the note that LangGraph adds to its error, and of the
+  interrupt that its span ends with.
 
 Any two runs differ in ids, in times, in the order of parallel tool calls, and in the frames of the
 traceback that a tracer keeps with an error.
@@ -156,6 +156,7 @@ class Tracer(BaseTracer):
     def _on_run_update(self, run: Run) -> None:
         # After the error follows the traceback, whose frames are those of the way it was run.
         error = run.error and run.error.partition("Traceback (most recent call last)")[0]
+        error = error and re.sub(r"(Interrupt\(value=.*?), id='[^']*'", r"\1", error)
         happened = [event["name"] for event in run.events]
         inside = [child.id for child in run.child_runs]
         more = {"outputs": run.outputs, "error": error, "events": happened, "inside": inside}
@@ -297,7 +298,8 @@ def _simple_object(value: Any) -> Any:
         return {"a": kind, **simple({key: part for key, part in parts.items() if part})}
     if isinstance(value, BaseException):
         notes = getattr(value, "__notes__", [])
-        return {"a": kind, "text": str(value), "notes": simple(notes)}
+        text = re.sub(r"(Interrupt\(value=.*?), id='[^']*'", r"\1", str(value))
+        return {"a": kind, "text": text, "notes": [note.partition(" and id ")[0] for note in notes]}
     if is_dataclass(value):
         if kind in ("Runtime", "ToolRuntime"):  # they hold the runtime.execution_info of a step
             return {"a": kind}
@@ -306,32 +308,18 @@ def _simple_object(value: Any) -> Any:
     return str(value) if kind == "UUID" else {"a": kind}
 
 
-def compare(
-    form: Form, given: Iterable[Event], expected: Iterable[Event], stored: bool = False
-) -> str | None:
+def compare(form: Form, given: Iterable[Event], expected: Iterable[Event]) -> str | None:
     """What differs first between a fused run and the one hook by hook; None if nothing does.
 
     Args:
         form: The form of watching.
         given: The events of the fused run.
         expected: The events of the run hook by hook.
-        stored: Whether the run goes on with calls that a run without watchers has stored.
     """
-    if stored:
-        given = _without_answered(list(given))
     given, expected = list(_sorted_calls(given)), list(_sorted_calls(expected))
     if form.queued:
         _drop_late_ids(given, expected)
     return _difference(_canonical(given), _canonical(expected))
-
-
-def _without_answered(event: Event) -> Event:
-    if isinstance(event, list):
-        return [_without_answered(item) for item in event]
-    if not isinstance(event, dict):
-        return event
-    left_out = {"answered"} if event.keys() >= {"answered", "args", "id", "name"} else set()
-    return {key: _without_answered(item) for key, item in event.items() if key not in left_out}
 
 
 def _drop_late_ids(one: Event, other: Event) -> None:

@@ -229,17 +229,17 @@ class FusedAgent(ThreadAgent):
         modes: Collection[str],
     ) -> tuple[RunnableConfig | None, Run | None]:
         """Return the config of a run, and the run if it is fused."""
+        given, context = merge_configs(self.config, config), ensure_config()
+        # LangGraph's errors depend on a config without keys of this class.
+        is_inside = any(run_of(known) for known in (config, context))
+        by_hook = _with_configurable(config, {RUN: None}) if is_inside else config
         if not self.has_thread(config):
-            return config, None  # LangGraph's error depends on a config without keys of this class
-        given = merge_configs(self.config, config)
-        context = ensure_config()
+            return by_hook, None
         configurable = given.get("configurable", {})
         if not any(configurable.get(key) for key in _COORDINATES):
             configurable = {**context["configurable"], **configurable}
         if self._shows_steps(configurable, options, modes):
-            if run_of({"configurable": configurable}) is None:
-                return config, None
-            return _with_configurable(config, {RUN: None}), None  # not the run around this one
+            return by_hook, None
         builder: Any = self.builder  # the AgentGraph, whose module imports this one
         namespace = configurable.get("checkpoint_ns") or ""
         depth = namespace.count(NAMESPACE_MARK) + 1 if namespace else 0

@@ -45,9 +45,12 @@ class Events:
         node: str,
         task: str,
         pairs: Sequence[Pair],
-        preview: Preview,
+        preview: Preview | None,
     ) -> Iterator[Event]:
-        """Yield the events of a node that has written `pairs`, which leads to `preview`."""
+        """Yield the events of a node that has written `pairs`.
+
+        That leads to `preview`; None if it leads nowhere, because the edge of the node has failed.
+        """
         shown = [(key, value) for key, value in pairs if key in self.keys]
         if UPDATES in self.modes:
             update: Any = dict(shown) or None
@@ -64,7 +67,7 @@ class Events:
                 "interrupts": [],
             }
             yield Event(namespace, TASKS, ended)
-        if VALUES in self.modes and shown and not preview.opaque:
+        if VALUES in self.modes and shown and preview and not preview.opaque:
             state = preview.state()
             values = {key: state[key] for key in self.keys if key in state}
             yield Event(namespace, VALUES, values)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from langgraph.channels import (
@@ -66,6 +66,7 @@ class Preview:
     written: dict[str, list[Any]]  # all writes to persistent keys so far
     last: dict[str, list[Any]]  # the node's own writes to ephemeral keys
     order: Mapping[str, Any]  # all keys, in the order in which LangGraph reads them
+    given: list[Pair] = field(default_factory=list)  # the node's own writes, messages with ids
     opaque: bool = False  # there is a write whose outcome only LangGraph can compute
 
     def state(self) -> dict[str, Any]:
@@ -102,15 +103,18 @@ class StateView:
     def preview(self, pairs: Iterable[Pair]) -> Preview:
         """Return the state after a node's writes. Accept it before you call this again."""
         now, order = self.now, self._order
-        given: dict[str, list[Any]] = {}
-        for key, value in pairs:
-            given.setdefault(key, []).append(value)
-        if not given:  # most hooks write nothing
+        # Messages are folded here and by LangGraph, so their ids must be set before that.
+        named = [
+            (key, with_ids(value))
+            if is_messages(self._channels.get(key)) and not _overwrites(value)
+            else (key, value)
+            for key, value in pairs
+        ]
+        if not named:  # most hooks write nothing
             return Preview(now.persistent, {}, now.written, {}, order) if now.ephemeral else now
-        for key, values in given.items():
-            # Messages are folded here and by LangGraph, so their ids must be set before that.
-            if is_messages(self._channels.get(key)):
-                given[key] = [v if _overwrites(v) else with_ids(v) for v in values]
+        given: dict[str, list[Any]] = {}
+        for key, value in named:
+            given.setdefault(key, []).append(value)
         seen = {
             key: self._apply(key, values)
             for key, values in given.items()
@@ -139,6 +143,7 @@ class StateView:
             written=written,
             last={key: given[key] for key in ephemeral},
             order=order,
+            given=named,
             opaque=len(seen) < len(given),
         )
 

@@ -29,6 +29,7 @@ from agent_factory.fused.state_view import Preview, StateView
 from agent_factory.runtime.composition import without_streaming
 from agent_factory.runtime.routing import Choice, Target
 from agent_factory.runtime.tools_node import with_state
+from agent_factory.state.channels import DeltaMessages
 from agent_factory.state.schema import LAST_NODE, RETRIES, TOOL_SIGNALS
 from agent_factory.state.updates import Pair, pairs_of
 from agent_factory.tools.tool_node import CallsWithState
@@ -150,7 +151,11 @@ class StepRunner:
                 async for _ in step.traced.astream(input, config):
                     pass
             else:
-                node, take = step.stage.node, self.take_in_span
+                # Of the handlers of an asynchronous run, that of the stream is called first.
+                node, take = (
+                    step.stage.node,
+                    partial(self.take_in_span, with_ids=self._run.messages),
+                )
                 await self.spans.call(node, step.name, input, config, take, streaming=streaming)
         except Exception as error:
             self._fail(error)
@@ -193,19 +198,22 @@ class StepRunner:
         return CallsWithState(self._calls, state), config
 
     def _fail(self, error: Exception) -> None:
-        if error is self.error:
-            return  # an edge has failed
         if self._is_first:
             raise error  # this is its own step
+        if self.done:
+            return  # an edge has failed in a span
         self._leave_to_own_step(replay(error, self._node_config, self._run))
 
-    def take_in_span(self, result: Any) -> Any:
+    def take_in_span(self, result: Any, *, with_ids: bool = False) -> Any:
         """Process what the node has returned, and return it as handlers see it.
+
+        Messages have their ids already if somebody has seen them: an edge, or the stream of them.
 
         Raises:
             Exception: The edge has failed; the span ends with its error.
         """
-        recorded = as_written(result)
+        seen = with_ids or not isinstance(self.step.stage.route, str)
+        recorded = result if seen else as_written(result)
         self.take(result)
         if self.error is not None:
             raise self.error
@@ -240,8 +248,9 @@ class StepRunner:
         try:
             target = route if isinstance(route, str) else route(preview.state(), self._node_config)
         except Exception as error:
-            self._fail(error)
+            self._emit(pairs, preview, done=False)
             self.error = error
+            self._fail(error)
             return
         if self._run.messages and result is not None:
             self._to_stream = partial(self._stream_messages, result, self._view.now.state())
@@ -367,11 +376,20 @@ class StepRunner:
 
     # What others see of the node
 
-    def _emit(self, pairs: Sequence[Pair], preview: Preview) -> None:
-        """Note the events of the node that has run."""
-        if (events := self._run.events) is not None:
-            namespace, task = graph_namespace(self._config), task_id(self._node_config)
-            self._events += events.of_node(namespace, self.step.name, task, pairs, preview)
+    def _emit(self, pairs: Sequence[Pair], preview: Preview, *, done: bool = True) -> None:
+        """Note the events of the node that has run, up to its edge or with it."""
+        if (events := self._run.events) is None:
+            return
+        channels = self._first.fusion.channels
+        if pairs:  # LangGraph shows messages as a delta channel stores them
+            stored = zip(pairs, preview.given, strict=True)
+            pairs = [
+                given if isinstance(channels[given[0]], DeltaMessages) else pair
+                for pair, given in stored
+            ]
+        namespace, task = graph_namespace(self._config), task_id(self._node_config)
+        outcome = preview if done else None
+        self._events += events.of_node(namespace, self.step.name, task, pairs, outcome)
 
     def _stream_messages(self, result: Any, state: Mapping[str, Any]) -> None:
         """Let LangGraph's stream of messages see what the node has returned."""
@@ -450,34 +468,51 @@ class Step(Runnable[Any, Any]):
 
     def _invoke(self, input: Any, config: RunnableConfig, run: Run) -> Any:
         runner = self._start(input, config, run)
-        while True:
-            for event in runner.take_events():
-                run.emit(event)
-            if runner.done:
-                return self._write.invoke(runner.outcome, config)
+        while not runner.done:
+            self._show(runner, run)
             if unstored := runner.take_unstored():
                 saver, writes = unstored
                 saver.put_writes(*writes)
-            runner.run_next()
+            try:
+                runner.run_next()
+            except Exception:
+                self._show(runner, run)
+                raise
+        self._show(runner, run)
+        return self._write.invoke(runner.outcome, config)
+
+    def _show(self, runner: StepRunner, run: Run) -> None:
+        """Show the events of the nodes that have run to the caller of the stream."""
+        for event in runner.take_events():
+            run.emit(event)
 
     async def _ainvoke(
         self, input: Any, config: RunnableConfig, run: Run, *, streaming: bool
     ) -> Any:
         runner = self._start(input, config, run)
-        while True:
-            if run.events is not None or runner.done:
-                await runner.spans.finish()
-            for event in runner.take_events():
-                await run.aemit(event)
-            if runner.done:
-                return self._write.invoke(runner.outcome, config)
+        while not runner.done:
+            await self._ashow(runner, run)
             if unstored := runner.take_unstored():
                 saver, writes = unstored
                 await saver.aput_writes(*writes)
-            if runner.needs_thread:
-                await run_in_executor(None, runner.run_next_in_thread)
-            else:
-                await runner.arun_next(streaming=streaming)
+            try:
+                if runner.needs_thread:
+                    await run_in_executor(None, runner.run_next_in_thread)
+                else:
+                    await runner.arun_next(streaming=streaming)
+            except Exception:
+                await self._ashow(runner, run)
+                raise
+        await runner.spans.finish()
+        await self._ashow(runner, run)
+        return self._write.invoke(runner.outcome, config)
+
+    async def _ashow(self, runner: StepRunner, run: Run) -> None:
+        """Show the events of the nodes that have run, and wait until they have been seen."""
+        if run.events is not None:
+            await runner.spans.finish()
+        for event in runner.take_events():
+            await run.aemit(event)
 
     def _start(self, input: Any, config: RunnableConfig, run: Run) -> StepRunner:
         if run.skipped_steps:  # LangGraph does not count those
