@@ -211,7 +211,7 @@ class FusedAgent(ThreadAgent):
         if subgraphs or not _LIVE.isdisjoint(modes):
             # Events pass through LangGraph's stream, where they keep their place among the others.
             run.events = Events(of_nodes, keys, lambda event: get_stream_writer()(event))
-            options["stream_mode"] = list({*modes, CUSTOM})
+            options["stream_mode"] = modes if CUSTOM in modes else [*modes, CUSTOM]
         elif asynchronous:
             shown.handover = Handover()
             run.events = Events(of_nodes, keys, shown.handover.offer, awaits=True)

@@ -160,9 +160,8 @@ _END = object()
 class Handover:
     """Hands what a run yields to its caller, one by one: the run waits until it was taken."""
 
-    def __init__(self) -> None:
-        self._offered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._taken: asyncio.Future[None] | None = None
+    _offered: asyncio.Future[Any]
+    _taken: asyncio.Future[None] | None = None
 
     async def offer(self, part: Any) -> None:
         """Hand over a part, and wait until the caller asks for the next one."""
@@ -172,11 +171,13 @@ class Handover:
 
     async def merge(self, parts: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Yield these parts, and those that are offered while they are made."""
+        make_future = asyncio.get_running_loop().create_future
+        self._offered = make_future()
         run = asyncio.create_task(self._offer_all(parts))
         try:
             while (part := await self._offered) is not _END:
                 yield part
-                self._offered = asyncio.get_running_loop().create_future()
+                self._offered = make_future()
                 if self._taken is not None:
                     self._taken.set_result(None)
             await run
