@@ -342,3 +342,28 @@ def test_a_thread_of_another_agent_is_continued_as_hook_by_hook(call: Run, resum
         results.append([message.text for message in (outcome or {}).get("messages", ())])
         results[-1].append(str(agent.get_state(THREAD).next))
     assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("mode", ["messages", ["messages", "values"]], ids=str)
+def test_messages_of_a_hook_after_the_model_are_streamed(collect: Run, mode: Any) -> None:
+    """It writes in a step of its own, because the answer of the model is stored before."""
+
+    class Adding(AgentMiddleware):
+        def after_model(self, state: Any, runtime: Any) -> Any:
+            return {"messages": [AIMessage(f"{self.name} adds")]}
+
+    shown = []
+    for fused in (True, False):
+        agent = create_agent(
+            ScriptedChatModel(["Done."]),
+            middleware=[*busy(1), Adding(name="one"), Adding(name="two")],
+            checkpointer=InMemorySaver(),
+            fused=fused,
+        )
+        parts = collect(agent, ASK, THREAD, stream_mode=mode)
+        told = [part if mode == "messages" else part[1] for part in parts if part[0] != "values"]
+        shown.append(
+            [(message.text, m["langgraph_node"], m["langgraph_step"]) for message, m in told]
+        )
+    assert shown[0] == shown[1]
+    assert ("one adds", "one.after_model", 5) in shown[0]

@@ -1,72 +1,33 @@
 """Steps: the nodes that a run takes in one LangGraph step, with the same order and result.
 
 A step that starts at a node continues with the next ones as their edges say, as long as the path
-leads forward. What such a step cannot do in the place of a later node, such as to wait for the
-answer to an interrupt or to fail, that node does itself in the step that follows. In a run hook by
-hook, each node is a step.
+leads forward. In a run hook by hook, each node is a step.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.callbacks import CallbackManager
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
-from langgraph.channels import UntrackedValue
-from langgraph.errors import GraphInterrupt
-from langgraph.types import Command, Interrupt, Send, interrupt
 
-from agent_factory.fused.events import Event
-from agent_factory.fused.run import Action, Run, run_of
-from agent_factory.fused.spans import AsyncSpans, as_written, call_in_span
-from agent_factory.fused.state_view import Preview, StateView
-from agent_factory.runtime.composition import without_streaming
-from agent_factory.runtime.routing import Choice, Target
-from agent_factory.runtime.tools_node import with_state
-from agent_factory.state.channels import DeltaMessages
-from agent_factory.state.schema import LAST_NODE, RETRIES, TOOL_SIGNALS
-from agent_factory.state.updates import Pair, pairs_of
-from agent_factory.tools.tool_node import CallsWithState
-from agent_factory.topology.model import END, TOOLS
+from agent_factory.fused.run import Run, run_of
+from agent_factory.fused.runner import StepRunner
+from agent_factory.runtime.routing import Choice
+from agent_factory.state.schema import RETRIES, TOOL_SIGNALS
 from agent_factory.upstream import (
-    current_config,
-    graph_namespace,
-    interrupts_here,
     node_alone,
     node_before,
-    saver_of,
     state_writer,
-    stored_writes,
-    stores_at_exit,
-    streams_messages,
-    task_id,
 )
 
 if TYPE_CHECKING:
     from agent_factory.fused.planning import Fusion
-
-
-def replay(error: Exception, config: RunnableConfig | None, run: Run) -> Action | None:
-    """Return a function that raises the same in another step, or None if only a rerun can."""
-
-    def raise_again() -> Any:
-        raise error
-
-    if not isinstance(error, GraphInterrupt):
-        return raise_again
-    interrupts: tuple[Interrupt[Any], ...] = (*error.args, ())[0]
-    if interrupts_here(interrupts, config):
-        asked = interrupts[0]
-        return lambda: interrupt(asked.value, response_schema=asked.response_schema)
-    # A subgraph waits, in a checkpoint namespace that belongs to the step that called it. A run
-    # without a checkpointer cannot be resumed, so there the namespace does not matter.
-    return raise_again if run.single_step else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,326 +49,6 @@ class Stage:
         if self.sees_signals or (TOOL_SIGNALS not in state and RETRIES not in state):
             return state
         return {key: state[key] for key in state if key not in (TOOL_SIGNALS, RETRIES)}
-
-
-class StepRunner:
-    """One step through the nodes of an agent. Its caller decides between sync and async."""
-
-    def __init__(
-        self, first: Step, state: Mapping[str, Any], config: RunnableConfig, run: Run
-    ) -> None:
-        self._first = first
-        self._config = config  # of the step
-        self._quiet_config = _unnamed(without_streaming(config))
-        self._run = run
-        fusion = first.fusion
-        self._view = StateView(state, fusion.channels, run.cached_channels, fusion.keys)
-        self._is_first = True
-        self._last = first.name  # the last node whose writes are part of the step
-        self._unchanged = True
-        self._stored = False  # what was written so far is stored, and nothing else may be written
-        self._calls: list[dict[str, Any]] | None = None
-        self._needs_own_step, run.resumed = run.resumed, False
-        self._node_config = config
-        self._events: list[Event] = []
-        self._to_stream: Callable[[], None] = _do_nothing
-        self.step = first  # the node that comes next
-        self.error: Exception | None = None  # that of the last node
-        self._unstored: Any = None
-        self.done = False
-        self.outcome: Any = None
-        self.spans = AsyncSpans()
-        run.runner = self
-
-    @property
-    def needs_thread(self) -> bool:
-        """Whether an asynchronous run takes the next nodes in a thread."""
-        return self.step.stage.needs_thread and not (self.done or self._run.watched)
-
-    def run_next(self) -> None:
-        """Run the next node, and find out what comes after it."""
-        input, config = self._enter()
-        step, self._to_stream = self.step, _do_nothing
-        try:
-            if not self._run.traced:
-                self.take(step.stage.node.invoke(input, config))
-            elif step.has_trace_policy:
-                step.traced.invoke(input, config)  # calls `take`
-            else:
-                call_in_span(step.stage.node, step.name, input, config, self.take_in_span)
-        except Exception as error:
-            self._fail(error)
-        self._to_stream()
-
-    async def arun_next(self, *, streaming: bool) -> None:
-        """Run the next node, and find out what comes after it."""
-        input, config = self._enter()
-        step, self._to_stream = self.step, _do_nothing
-        try:
-            if not self._run.traced:
-                self.take(await step.stage.node.ainvoke(input, config))
-            elif step.has_trace_policy:
-                await self.spans.finish()
-                async for _ in step.traced.astream(input, config):
-                    pass
-            else:
-                # Of the handlers of an asynchronous run, that of the stream is called first.
-                node, take = (
-                    step.stage.node,
-                    partial(self.take_in_span, with_ids=self._run.messages),
-                )
-                await self.spans.call(node, step.name, input, config, take, streaming=streaming)
-        except Exception as error:
-            self._fail(error)
-        self._to_stream()
-
-    def run_next_in_thread(self) -> None:
-        """Run the next node, and those after it that need a thread, in the current thread."""
-        self.run_next()
-        while self.needs_thread:
-            self.run_next()
-
-    def take_unstored(self) -> Any:
-        """Return a saver and the arguments for its `put_writes`, if it is to be called now."""
-        unstored, self._unstored = self._unstored, None
-        return unstored
-
-    def take_events(self) -> list[Event]:
-        """Return the events of the nodes that have run since the last call."""
-        events, self._events = self._events, []
-        return events
-
-    def _enter(self) -> tuple[Any, RunnableConfig]:
-        """Return the input and the config of the next node."""
-        stage, run = self.step.stage, self._run
-        if not (run.named or stage.streams):
-            config = self._quiet_config
-        elif self._is_first:
-            config = run.first_config(self._config, traced=run.traced)
-        else:
-            config = run.later_config(self._config, stage.name)
-        if not run.traced:
-            config = _unnamed(config)
-        self._node_config = config
-        # A node may have set a config for what it calls, which is not for the next node.
-        current_config.set(config)
-        if self._calls is None:
-            return stage.visible(self._view.now.state()), config
-        # ToolNode reads persistent channels only, so tools must not see ephemeral ones here.
-        state = stage.visible(dict(self._view.now.persistent))
-        return CallsWithState(self._calls, state), config
-
-    def _fail(self, error: Exception) -> None:
-        if self._is_first:
-            raise error  # this is its own step
-        if self.done:
-            return  # an edge has failed in a span
-        self._leave_to_own_step(replay(error, self._node_config, self._run))
-
-    def take_in_span(self, result: Any, *, with_ids: bool = False) -> Any:
-        """Process what the node has returned, and return it as handlers see it.
-
-        Messages have their ids already if somebody has seen them: an edge, or the stream of them.
-
-        Raises:
-            Exception: The edge has failed; the span ends with its error.
-        """
-        seen = with_ids or not isinstance(self.step.stage.route, str)
-        recorded = result if seen else as_written(result)
-        self.take(result)
-        if self.error is not None:
-            raise self.error
-        return recorded
-
-    def take(self, result: Any) -> None:
-        """Process what the node has returned, and continue or end the step."""
-        now, stage = self._view.now, self.step.stage
-        route = stage.route
-        # Fast path: most hooks return None and have one next node.
-        if (
-            result is None
-            and isinstance(route, str)
-            and route in stage.next_nodes
-            and not (now.ephemeral or self._needs_own_step)
-        ):
-            self._emit((), now)
-            self._last = self.step.name
-            self._move_to(route)
-            return
-        if self._stored and result is not None and not self._begin_next_step():
-            self._leave_to_own_step(lambda: result)
-            return
-        pairs = self._pairs(result)
-        preview = None if pairs is None else self._preview(pairs)
-        if pairs is None or preview is None:
-            if self._is_first:
-                self._end(result)
-            else:
-                self._leave_to_own_step(lambda: result)
-            return
-        try:
-            target = route if isinstance(route, str) else route(preview.state(), self._node_config)
-        except Exception as error:
-            self._emit(pairs, preview, done=False)
-            self.error = error
-            self._fail(error)
-            return
-        if self._run.messages and result is not None:
-            self._to_stream = partial(self._stream_messages, result, self._view.now.state())
-        self._view.now = preview
-        self._last = self.step.name
-        self._unchanged = self._unchanged and result is None
-        self._emit(pairs, preview)
-        if not self._can_continue(target, preview):
-            self._leave(preview, self._goto(target, preview))
-        elif isinstance(target, str):
-            self._calls = None
-            self._move_to(target)
-        else:
-            self._calls = self._calls_of(target, preview)
-            self._move_to(TOOLS)
-
-    def _pairs(self, result: Any) -> list[Pair] | None:
-        """Return what a node writes; None for a Command that leaves the graph."""
-        pairs: list[Pair] = []
-        for part in result if isinstance(result, list) else [result]:
-            if isinstance(part, Command):
-                if part.graph or part.goto:
-                    return None
-                pairs += pairs_of(part, "a node")
-            elif part is not None:
-                pairs += part.items()
-        return pairs
-
-    def _preview(self, pairs: list[Pair]) -> Preview | None:
-        """Return the state after some writes; None if LangGraph has to raise its own error."""
-        now = self._view.now
-        if not (pairs or now.ephemeral):
-            return now
-        try:
-            return self._view.preview(pairs)
-        except Exception:
-            return None
-
-    def _can_continue(self, target: Target, preview: Preview) -> bool:
-        """Whether this step may run what comes next."""
-        stage, run, is_node = self.step.stage, self._run, isinstance(target, str)
-        ends = self._needs_own_step or preview.opaque
-        if is_node and target in stage.next_nodes:
-            return not ends
-        if is_node and not (ends or run.shows_steps):
-            if self._unchanged and target in stage.next_if_unchanged:
-                return True
-            if target in stage.next_if_stored:
-                self._store(target, preview)
-                return True
-        # Of several calls, each may wait for an answer or fail, so they need tasks.
-        possible = target in self._first.steps if is_node else len(target) == 1
-        return self._begin_next_step(possible=possible and not ends)
-
-    def _begin_next_step(self, *, possible: bool = True) -> bool:
-        """Whether a run that takes a single step goes on with what would be the next one."""
-        run = self._run
-        if not run.single_step:
-            return False
-        run.check_limit(self._config)
-        if possible:
-            run.skipped_steps += 1
-            self._unchanged, self._stored = True, False
-        return possible
-
-    def _store(self, target: str, preview: Preview) -> None:
-        """Prepare to store what was written so far, so that it outlives the rest of the step."""
-        self._stored = True
-        saver, channels = saver_of(self._config), self._first.fusion.channels
-        if saver is None or stores_at_exit(self._config):
-            return
-        kept = [pair for pair in preview.writes() if type(channels[pair[0]]) is not UntrackedValue]
-        self._unstored = saver, stored_writes(self._config, kept, target)
-
-    def _move_to(self, name: str) -> None:
-        self._is_first, self.step = False, self._first.steps[name]
-        self._run.ahead += 1
-
-    def _leave_to_own_step(self, action: Action | None) -> None:
-        """End the step before this node; what the nodes before it have written is kept."""
-        name = self.step.name
-        if action is not None:
-            self._run.deferred[name] = action
-        self._run.ahead -= 1
-        goto = name if self._calls is None else [Send(TOOLS, self._calls)]
-        self._leave(self._view.now, goto)
-
-    def _goto(self, target: Target, preview: Preview) -> Any:
-        if isinstance(target, str):
-            return () if target == END else target
-        calls = self._calls_of(target, preview)
-        fusion = self._first.fusion
-        ids = {call["id"] for call in calls}
-        together = (
-            fusion.batches_calls
-            and not (self._run.watched or self._run.named)
-            and saver_of(self._config) is None
-            and self._config.get("max_concurrency") is None
-            # A batch knows its results by the ids of their calls.
-            and None not in ids
-            and len(ids) == len(calls)
-        )
-        batches = [calls] if together else [[call] for call in calls]
-        if (keys := fusion.state_keys) is not None and not preview.opaque:
-            batches = [with_state(batch, preview.persistent, keys) for batch in batches]
-        return [Send(TOOLS, batch) for batch in batches]
-
-    def _calls_of(self, sends: list[Send], preview: Preview) -> list[dict[str, Any]]:
-        self._run.answered = preview.persistent.get("structured_response") is not None
-        return [call for send in sends for call in send.arg]
-
-    def _leave(self, preview: Preview, goto: Any) -> None:
-        """End the step with everything that its nodes have written."""
-        if (events := self._run.events) is not None:
-            self._events += events.of_step(graph_namespace(self._config), preview)
-        pairs = preview.writes()
-        if self._last != self._first.name and saver_of(self._config) is not None:
-            pairs.append((LAST_NODE, self._last))
-        self._end(Command(update=pairs, goto=goto))
-
-    def _end(self, outcome: Any) -> None:
-        self.done, self.outcome = True, outcome
-
-    # What others see of the node
-
-    def _emit(self, pairs: Sequence[Pair], preview: Preview, *, done: bool = True) -> None:
-        """Note the events of the node that has run, up to its edge or with it."""
-        if (events := self._run.events) is None:
-            return
-        channels = self._first.fusion.channels
-        if pairs:  # LangGraph shows messages as a delta channel stores them
-            stored = zip(pairs, preview.given, strict=True)
-            pairs = [
-                given if isinstance(channels[given[0]], DeltaMessages) else pair
-                for pair, given in stored
-            ]
-        namespace, task = graph_namespace(self._config), task_id(self._node_config)
-        outcome = preview if done else None
-        self._events += events.of_node(namespace, self.step.name, task, pairs, outcome)
-
-    def _stream_messages(self, result: Any, state: Mapping[str, Any]) -> None:
-        """Let LangGraph's stream of messages see what the node has returned."""
-        config: Any = self._node_config
-        handlers = [one for one in config["callbacks"].handlers if streams_messages(one)]
-        manager = CallbackManager(handlers, metadata=config["metadata"])
-        name = config["metadata"]["langgraph_node"]
-        manager.on_chain_start(cast("Any", None), state, name=name).on_chain_end(result)
-
-
-def _do_nothing() -> None:
-    """Stand for what is to be done after a node."""
-
-
-def _unnamed(config: RunnableConfig) -> RunnableConfig:
-    """Return a config for what a node calls, without the name of the node."""
-    named = ("run_name", "run_id")
-    return cast("RunnableConfig", {key: config[key] for key in config if key not in named})  # type: ignore[literal-required]
 
 
 class Step(Runnable[Any, Any]):
@@ -519,8 +160,7 @@ class Step(Runnable[Any, Any]):
             run.check_limit(config, begun=0)
         runner = StepRunner(self, input, config, run)
         if (action := run.deferred.pop(self.name, None)) is not None:
-            current_config.set(config)
-            runner.take(action())
+            runner.take_deferred(action)
         return runner
 
 

@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool
 from langgraph.types import Command, Send
 
 from agent_factory.fused.run import Run, run_of
-from agent_factory.fused.step import replay
+from agent_factory.fused.runner import replay
 from agent_factory.hooks.flows import then
 from agent_factory.runtime.composition import Handler
 from agent_factory.runtime.routing import DIRECT, Choice, Target
