@@ -17,7 +17,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import message as langgraph_message
-from langgraph.runtime import Runtime, get_runtime
+from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
 from langgraph.types import Interrupt
 
@@ -222,8 +222,7 @@ def stored_writes(
     langgraph/pregel/_loop.py, 1.2: `put_writes` stores what a task has written beside the
     checkpoint that it began with. A run that is resumed there takes the task for done.
     """
-    info = get_runtime().execution_info
-    assert info is not None  # a node runs
+    info = config["configurable"]["__pregel_runtime"].execution_info
     namespace = "|".join(graph_namespace(config))
     own = {
         **config["configurable"],

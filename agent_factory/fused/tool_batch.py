@@ -50,7 +50,7 @@ class _Batch:
 
     def fail(self, call: str, error: BaseException) -> ToolMessage:
         """Note what stopped a call, and return a placeholder for its result."""
-        if self.single or not isinstance(error, Exception):
+        if not isinstance(error, Exception):
             raise error
         self.failures[call] = error
         return ToolMessage("", tool_call_id=call)
@@ -73,6 +73,8 @@ def capture_results(run: Handler) -> Handler:
             return later(batch.known[call]) if batch.asynchronous else batch.known[call]
         if (action := batch.run.deferred.pop(call, None)) is not None:
             return action()
+        if batch.single:
+            return run(request)
         try:
             result = run(request)
         except Exception as error:
