@@ -172,10 +172,7 @@ def test_an_answer_of_the_model_outlives_a_kill_in_a_hook_after_it(
         middleware = [*busy(1), Deadly(), *busy(3)[1:]]
         agent = create_agent(model, middleware=middleware, checkpointer=store, fused=fused)
         with pytest.raises(Killed):
-            if mode is None:
-                agent.invoke(ASK, THREAD)
-            else:
-                list(agent.stream(ASK, THREAD, stream_mode=mode))
+            list(agent.stream(ASK, THREAD, stream_mode=mode) if mode else agent.invoke(ASK, THREAD))
         assert killed == ["Done."]
         outcome = agent.invoke(None, THREAD)
         assert [message.text for message in outcome["messages"]][-1:] == ["Done."]

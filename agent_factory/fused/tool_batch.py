@@ -18,6 +18,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.types import Command, Send
 
+from agent_factory.fused.planning import Fusion
 from agent_factory.fused.run import Run, run_of
 from agent_factory.fused.runner import replay
 from agent_factory.hooks.flows import then
@@ -136,9 +137,9 @@ class ToolsStep(Runnable[Any, Any]):
 
     name = TOOLS
 
-    def __init__(self, node: Any, entry: str | None) -> None:
+    def __init__(self, node: Any, fusion: Fusion) -> None:
         self._node = node
-        self._entry = entry  # None if an edge has to choose the next node
+        self._entry = fusion.next_after_tools
 
     @cached_property
     def _alone(self) -> Runnable[Any, Any]:
