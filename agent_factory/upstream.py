@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
-from uuid import uuid4
+from uuid import UUID
 
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -232,24 +232,25 @@ def stored_writes(
     return {"configurable": own}, [*pairs, (f"branch:to:{target}", None)], info.task_id
 
 
-def at_step(config: RunnableConfig, step: int, *, traced: bool) -> RunnableConfig:
+def at_step(config: RunnableConfig, step: int, run_id: UUID | None) -> RunnableConfig:
     """Return the config of a node with the number of another super-step.
 
     langgraph/pregel/_algo.py, 1.2: `prepare_single_task` writes the number to the metadata, and
-    to a tag of the callbacks. What a traced node calls gets the tag "seq:step:1" in its place
-    (langgraph/_internal/_runnable.py); `traced` says that this will happen.
+    to a tag of the callbacks. What a traced node calls gets the tag "seq:step:1" in its place, and
+    the id of the node's run as its parent (langgraph/_internal/_runnable.py): a node that is not
+    traced gets `run_id` for that, and another one None.
     """
     manager: Any = config["callbacks"]
     own = manager.copy()
-    old, new = f"graph:step:{super_step(config)}", f"graph:step:{step}" if traced else "seq:step:1"
+    old, new = f"graph:step:{super_step(config)}", "seq:step:1" if run_id else f"graph:step:{step}"
     own.tags = [new if tag == old else tag for tag in own.tags]
-    if not traced:
-        own.parent_run_id = uuid4()  # as that of the run that the node would be
+    if run_id is not None:
+        own.parent_run_id = run_id
     return {**config, "metadata": {**config["metadata"], "langgraph_step": step}, "callbacks": own}
 
 
 def at_node(
-    config: RunnableConfig, step: int, node: str, task: str, *, traced: bool, sent: bool
+    config: RunnableConfig, step: int, node: str, task: str, run_id: UUID | None, *, sent: bool
 ) -> RunnableConfig:
     """Return the config that another task, of another node, would have in another super-step.
 
@@ -258,7 +259,7 @@ def at_node(
     langgraph/pregel/_algo.py, 1.2: see `at_step`. The namespace of a task ends with the name of its
     node and an id. Each task has another `Runtime`, which says so.
     """
-    own = at_step(config, step, traced=traced)
+    own = at_step(config, step, run_id)
     namespace = "|".join((*graph_namespace(config), f"{node}:{task}"))
     own["run_name"] = node
     own["metadata"].update(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import random
 from copy import deepcopy
 from itertools import count
 from typing import Annotated, Any
+from uuid import UUID
 
 import pytest
 from hypothesis import example, given
@@ -23,7 +26,13 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Overwrite
 
 from agent_factory import AgentState, DeltaMessages
-from agent_factory.state.channels import IndexedMessages, IndexedReducer, fold_messages, is_messages
+from agent_factory.state.channels import (
+    IndexedMessages,
+    IndexedReducer,
+    fold_messages,
+    is_messages,
+    random_id,
+)
 
 IDS = st.sampled_from("abcd")
 TEXTS = st.sampled_from(["x", "y"])
@@ -226,3 +235,21 @@ def test_a_state_may_say_how_often_its_messages_are_stored_in_full() -> None:
 def test_a_reducer_refuses_none_as_a_write() -> None:
     with pytest.raises(ValueError, match="non-null"):
         IndexedReducer()([], None)
+
+
+def test_ids_are_random_in_each_process() -> None:
+    """Also in processes that are copies of one another."""
+    ids = []
+    for _ in range(2):
+        reading, writing = os.pipe()
+        if (child := os.fork()) == 0:
+            os.write(writing, random_id().encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        ids.append(os.read(reading, 100).decode())
+    random.seed(1)
+    ids.append(random_id())
+    random.seed(1)
+    ids.append(random_id())
+    assert len(set(ids)) == 4
+    assert all(UUID(id).version == 4 for id in ids)

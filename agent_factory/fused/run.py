@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
+from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import ErrorCode, GraphRecursionError, create_error_message
 
 from agent_factory.fused.events import Event, Events
+from agent_factory.state.channels import random_id
 from agent_factory.topology.model import TOOLS
 from agent_factory.upstream import at_node, at_step, super_step
 
@@ -24,7 +25,7 @@ Action = Callable[[], Any]
 class Run:
     """A fused run. A run hook by hook has none."""
 
-    id: str = field(default_factory=lambda: str(uuid4()))
+    id: str = field(default_factory=random_id)
     depth: int = 0  # how many graphs are around it
     entered: bool = False  # the graph has it; before that it is on its way from `invoke`
     resumed: bool = False  # the next node may wait for an answer, so it needs a step to itself
@@ -43,7 +44,7 @@ class Run:
     cached_channels: dict[str, Any] = field(default_factory=dict)  # of messages, to use again
     # What a node or a tool call does in its own step, in place of its work, by its name or id.
     deferred: dict[str, Action] = field(default_factory=dict)
-    _tasks: int = 0  # how many ids were made
+    _ids: int = 0  # how many were made
 
     @property
     def watched(self) -> bool:
@@ -75,15 +76,19 @@ class Run:
 
     def first_config(self, config: RunnableConfig, *, traced: bool) -> RunnableConfig:
         """Return the config of the node that a step begins with, as it would be hook by hook."""
-        return at_step(config, super_step(config) + self.ahead, traced=traced)
+        run_id = None if traced else UUID(self._new_id())
+        return at_step(config, super_step(config) + self.ahead, run_id)
 
     def later_config(self, config: RunnableConfig, node: str) -> RunnableConfig:
         """Return the config of another node of a step, as it would be hook by hook."""
         step, sent = super_step(config) + self.ahead, node == TOOLS
-        # An id in the form of a UUID, without the time that it takes to make one.
-        self._tasks += 1
-        task = f"{self.id[:-12]}{self._tasks:012x}"
-        return at_node(config, step, node, task, traced=self.traced, sent=sent)
+        run_id = None if self.traced else UUID(self._new_id())
+        return at_node(config, step, node, self._new_id(), run_id, sent=sent)
+
+    def _new_id(self) -> str:
+        """Return an id in the form of a UUID, without the time that it takes to make one."""
+        self._ids += 1
+        return f"{self.id[:-12]}{self._ids:012x}"
 
 
 def run_of(config: RunnableConfig | None) -> Run | None:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
-from uuid import uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -44,6 +43,7 @@ from agent_factory.runtime.routing import (
     Target,
 )
 from agent_factory.runtime.spec import AgentSpec
+from agent_factory.state.channels import random_id
 from agent_factory.state.history import last_turn
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
@@ -241,7 +241,7 @@ def _with_ids(messages: Any) -> Any:
     """
     for message in messages if isinstance(messages, list) else [messages]:
         if isinstance(message, BaseMessage) and message.id is None:
-            message.id = str(uuid4())
+            message.id = random_id()
     return messages
 
 

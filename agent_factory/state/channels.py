@@ -6,10 +6,12 @@ channels keep an index of it instead. Their values and checkpoints are the same 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import reduce
+from random import Random
 from typing import Any, Self, TypeAlias
-from uuid import UUID, uuid4, uuid5
+from uuid import UUID, uuid5
 
 from langchain_core.messages import (
     AnyMessage,
@@ -32,9 +34,22 @@ _MakeId: TypeAlias = Callable[[str | None, BaseMessage], str]
 _NAMESPACE = UUID("7d4f2a0e-93c5-4b1d-8e66-2c1f0a9b5d38")
 
 
+_random = Random()  # not the module's, which a program may seed again and again
+os.register_at_fork(after_in_child=_random.seed)
+
+
+def random_id() -> str:
+    """Return a random UUID.
+
+    `uuid4` asks the operating system, and lets other threads run meanwhile: with a saver that
+    writes in the background, that took up to a tenth of a turn.
+    """
+    return str(UUID(int=_random.getrandbits(128), version=4))
+
+
 def _random_id(previous: str | None, message: BaseMessage) -> str:
     """Return an id for a message, as `add_messages` makes it."""
-    return str(uuid4())
+    return random_id()
 
 
 def _derived_id(previous: str | None, message: BaseMessage) -> str:
