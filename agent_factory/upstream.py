@@ -81,6 +81,15 @@ def read_channels(config: RunnableConfig) -> dict[str, Any]:
     return state
 
 
+def read_keys(config: RunnableConfig, keys: list[str]) -> dict[str, Any]:
+    """Return the values that some keys of the state have before a node of this config writes.
+
+    langgraph/pregel/_algo.py, 1.2: see `read_channels`. Keys without a value are left out.
+    """
+    read: Callable[[list[str], bool], dict[str, Any]] = config["configurable"]["__pregel_read"]
+    return read(keys, False)
+
+
 def messages_delta_reducer(default: Callable[..., Any]) -> Callable[..., Any]:
     """Return the reducer by which LangGraph recognizes a delta channel of messages.
 

@@ -39,6 +39,7 @@ from agent_factory.upstream import (
     node_alone,
     node_before,
     read_channels,
+    read_keys,
     run_identity,
     run_in_place,
     shows_subgraphs,
@@ -201,6 +202,17 @@ def test_the_namespace_of_a_graph_is_that_of_its_events() -> None:
     assert len(namespaces[0]) == 1
     graph.invoke({"log": []})
     assert not seen[1][1]
+
+
+def test_some_keys_of_the_state_can_be_read() -> None:
+    class More(State):
+        unset: int
+
+    def node(state: Any, config: RunnableConfig) -> Any:
+        return {"log": [read_keys(config, ["log", "unset"])]}
+
+    result = chain(node, node, schema=More).invoke({"log": []})
+    assert result["log"] == [{"log": []}, {"log": [{"log": []}]}]
 
 
 def test_a_nested_graph_knows_that_it_goes_on() -> None:

@@ -86,8 +86,8 @@ def wire(
     nodes, tools = _make_nodes(spec, graph, recorder, context_schema, fused=plan is not None)
     routes = _add_edges(spec, graph, recorder, tools, fused=plan is not None)
     trace_policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
-    # Only the loop's entry reads the signals of tools, and steps with several nodes.
-    reads_signals = {*(nodes if plan else ()), *([spec.topology.loop_entry] if tools else [])}
+    # Of the hooks, only the loop's entry reads the signals of tools.
+    reads_signals = {spec.topology.loop_entry} if tools else set()
     for name, node in nodes.items():
         is_hook = name in trace_policies and name not in reads_signals
         policy = spec.node_policies.get(name)

@@ -89,6 +89,11 @@ class Fusion:
         """The keys of the state, in the order in which LangGraph reads them."""
         return self.spec.schemas.state.__annotations__
 
+    @cached_property
+    def engine_keys(self) -> list[str]:
+        """The keys of the state that only the engine sees."""
+        return [key for key in (TOOL_SIGNALS, RETRIES) if key in self.channels]
+
     @property
     def batches_calls(self) -> bool:
         """Whether the tool calls of a turn may go to one task."""

@@ -59,13 +59,13 @@ class Step(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         config = config or {}
         if (run := run_of(config)) is None:
-            return self.alone.invoke(self.stage.visible(input), config)
+            return self.alone.invoke(input, config)
         return copy_context().run(self._invoke, input, config, run)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         config = config or {}
         if (run := run_of(config)) is None:
-            return await self.alone.ainvoke(self.stage.visible(input), config)
+            return await self.alone.ainvoke(input, config)
         work = self._ainvoke(input, config, run, streaming=False)
         return await asyncio.create_task(work, context=copy_context())
 
@@ -75,7 +75,7 @@ class Step(Runnable[Any, Any]):
         """Run as `ainvoke`, with the events of a stream for callbacks that listen to it."""
         config = config or {}
         if (run := run_of(config)) is None:
-            async for part in self.alone.astream(self.stage.visible(input), config):
+            async for part in self.alone.astream(input, config):
                 yield part
         else:
             work = self._ainvoke(input, config, run, streaming=True)
@@ -131,6 +131,9 @@ class Step(Runnable[Any, Any]):
     def _start(self, input: Any, config: RunnableConfig, run: Run) -> StepRunner:
         if run.skipped_steps:  # LangGraph does not count those
             run.check_limit(config, begun=0)
+        keys = self.fusion.engine_keys
+        if keys and not self.stage.sees_signals:  # later nodes of the step may see them
+            input = {**input, **read_keys(config, keys)}
         runner = StepRunner(self, input, config, run)
         if (action := run.deferred.pop(self.name, None)) is not None:
             runner.take_deferred(action)
