@@ -21,6 +21,7 @@ from agent_factory.fused.runner import StepRunner
 from agent_factory.upstream import (
     node_alone,
     node_before,
+    read_keys,
     state_writer,
 )
 
