@@ -17,7 +17,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import message as langgraph_message
-from langgraph.runtime import Runtime, get_runtime
+from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
 from langgraph.types import Interrupt
 
@@ -219,11 +219,10 @@ def stored_writes(
 ) -> tuple[RunnableConfig, list[tuple[str, Any]], str]:
     """Return the arguments of `put_writes` for a node that writes `pairs` and leads to `target`.
 
-    langgraph/pregel/_loop.py, 1.2: `put_writes` stores what a task has written beside the
+    langgraph/pregel/_loop.py, 1.2: `put_writes` stores what a task has written with the
     checkpoint that it began with. A run that is resumed there takes the task for done.
     """
-    info = get_runtime().execution_info
-    assert info is not None  # a node runs
+    info = config["configurable"]["__pregel_runtime"].execution_info
     namespace = "|".join(graph_namespace(config))
     own = {
         **config["configurable"],
@@ -257,7 +256,7 @@ def at_node(
     A node that is `sent` to has no edge that leads to it.
 
     langgraph/pregel/_algo.py, 1.2: see `at_step`. The namespace of a task ends with the name of its
-    node and an id. Each task has a `Runtime` of its own, which says so.
+    node and an id. Each task has another `Runtime`, which says so.
     """
     own = at_step(config, step, traced=traced)
     namespace = "|".join((*graph_namespace(config), f"{node}:{task}"))

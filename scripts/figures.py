@@ -119,17 +119,18 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def _wrapped(a: int) -> tuple[Any, dict[str, Any]]:
-    model = ScriptedChatModel([[{"name": "add", "args": {"a": a, "b": 3}}], "Done."])
-    agent = create_agent(model, [add], middleware=[First(), Second()], handle_tool_errors=False)
+def _wrapped(a: int, *, fused: bool) -> tuple[Any, dict[str, Any]]:
+    model = ScriptedChatModel([[{"name": "add", "args": {"a": a, "b": 3}}], "Done."] * 2)
+    agent = create_agent(
+        model, [add], middleware=[First(), Second()], handle_tool_errors=False, fused=fused
+    )
     return agent, {"messages": [("user", "Add.")]}
 
 
-def tool_call() -> Trace:
+def tool_call(*, fused: bool) -> Trace:
     """One run of an agent whose model calls a tool behind two layers."""
-    agent, message = _wrapped(2)
-    agent.invoke(message)  # fills caches
-    agent, message = _wrapped(2)
+    agent, message = _wrapped(2, fused=fused)
+    agent.invoke(message)  # makes what only runs need
     trace = traced(lambda: agent.invoke(message))
     return _without_testing(trace)
 
@@ -139,9 +140,9 @@ def _without_testing(trace: Trace) -> Trace:
     return trace
 
 
-def traceback_frames() -> list[str]:
+def traceback_frames(*, fused: bool) -> list[str]:
     """The frames of the package in the traceback of a tool that raises behind two layers."""
-    agent, message = _wrapped(-1)
+    agent, message = _wrapped(-1, fused=fused)
     try:
         agent.invoke(message)
     except ZeroDivisionError as error:
@@ -262,18 +263,22 @@ def private_words() -> list[str]:
 
 def figures() -> list[Figure]:
     """Every figure, in the order in which they are printed."""
-    call, single = tool_call(), used_once()
+    fused, alone, single = tool_call(fused=True), tool_call(fused=False), used_once()
+    frames = {way: len(traceback_frames(fused=way)) for way in (True, False)}
     upward = len(list((ROOT / "agent_factory").glob("*.py"))) - 1
     lines = sum(len(path.read_text().splitlines()) for path in sources())
     return [
         Figure("modules in the root of agent_factory", upward, 4),
-        Figure("files that a tool call behind two layers enters", len(call.files), 9),
-        Figure("deepest stack of own frames there", call.deepest, 9),
-        Figure("own frames in the traceback of a tool", len(traceback_frames()), 10),
-        Figure("files that building an agent enters", len(build().files), 14),
+        Figure("files that a tool call behind two layers enters", len(fused.files), 19),
+        Figure("the same, hook by hook", len(alone.files), 9),
+        Figure("deepest stack of own frames there", fused.deepest, 15),
+        Figure("the same, hook by hook", alone.deepest, 9),
+        Figure("own frames in the traceback of a tool", frames[True], 13),
+        Figure("the same, hook by hook", frames[False], 10),
+        Figure("files that building an agent enters", len(build().files), 18),
         Figure("import circles", len(circles()), 0),
-        Figure("private functions used once, %", round(100 * len(single[0]) / single[1]), 30),
-        Figure("lines of agent_factory and middleware", lines, 35_600),
+        Figure("private functions used once, %", round(100 * len(single[0]) / single[1]), 31),
+        Figure("lines of agent_factory and middleware", lines, 36_800),
         Figure("lines with words of our own", len(private_words()), 0),
         Figure("files that rely on unpublished behaviour", len(unpublished()), 1),
     ]
@@ -282,9 +287,9 @@ def figures() -> list[Figure]:
 def details() -> Iterator[str]:
     """The places behind the figures."""
     yield "A tool call behind two layers enters:"
-    yield from (f"  {Path(name).relative_to(ROOT)}" for name in sorted(tool_call().files))
+    yield from (f"  {Path(name).relative_to(ROOT)}" for name in sorted(tool_call(fused=True).files))
     yield "The traceback of a tool that raises:"
-    yield from (f"  {frame}" for frame in traceback_frames())
+    yield from (f"  {frame}" for frame in traceback_frames(fused=True))
     yield "Building an agent enters:"
     yield from (f"  {Path(name).relative_to(ROOT)}" for name in sorted(build().files))
     yield "Import circles:"

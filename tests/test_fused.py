@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Annotated, Any, Required
 
 import pytest
@@ -16,6 +17,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.tracers.base import BaseTracer
 from langgraph.channels import DeltaChannel, NamedBarrierValue
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.errors import GraphRecursionError
 from langgraph.graph.message import add_messages
 from langgraph.types import Overwrite
@@ -146,6 +148,35 @@ class Counting(AgentMiddleware):
 
 class Killed(BaseException):
     """Stands for the end of a process."""
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("mode", [None, "messages", "updates"])
+@pytest.mark.parametrize("saver", ["memory", "sqlite"])
+def test_an_answer_of_the_model_outlives_a_kill_in_a_hook_after_it(
+    saver: str, mode: Any, fused: bool
+) -> None:
+    killed: list[str] = []
+
+    class Deadly(AgentMiddleware):
+        def after_model(self, state: Any, runtime: Any) -> None:
+            if not killed:
+                killed.append(state["messages"][-1].text)
+                raise Killed
+
+    with ExitStack() as stack:
+        store: Any = InMemorySaver()
+        if saver == "sqlite":
+            store = stack.enter_context(SqliteSaver.from_conn_string(":memory:"))
+        model = ScriptedChatModel(["Done.", "Not asked."])
+        middleware = [*busy(1), Deadly(), *busy(3)[1:]]
+        agent = create_agent(model, middleware=middleware, checkpointer=store, fused=fused)
+        with pytest.raises(Killed):
+            list(agent.stream(ASK, THREAD, stream_mode=mode) if mode else agent.invoke(ASK, THREAD))
+        assert killed == ["Done."]
+        outcome = agent.invoke(None, THREAD)
+        assert [message.text for message in outcome["messages"]][-1:] == ["Done."]
+        assert len(model.requests) == 1
 
 
 @pytest.mark.parametrize("update", [None, {"messages": []}], ids=["idle", "writes"])

@@ -15,7 +15,13 @@ from agent_factory.errors import ArgumentError
 from agent_factory.fused.agent import FusedAgent
 from agent_factory.fused.planning import Fusion, FusionPlan
 from agent_factory.fused.state_view import is_ephemeral, is_known, is_persistent
-from agent_factory.fused.tool_batch import BatchedToolsNode, capture_results, resendable
+from agent_factory.fused.step import Step
+from agent_factory.fused.tool_batch import (
+    BatchedToolsNode,
+    ToolsStep,
+    capture_results,
+    resendable,
+)
 from agent_factory.hooks.base import policy_of
 from agent_factory.runtime.hook_node import HookNode, StateCopies
 from agent_factory.runtime.model_node import ModelNode
@@ -25,6 +31,7 @@ from agent_factory.runtime.threads import ThreadAgent
 from agent_factory.runtime.tools_node import ToolsNode, sending_state
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE, RETRIES
 from agent_factory.topology.model import TOOLS
+from agent_factory.upstream import run_in_place
 
 
 class AgentGraph(StateGraph[Any, Any, Any, Any]):
@@ -55,7 +62,12 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
         agent.stream_channels = [key for key in shown if key not in ENGINE_KEYS]
         kind: type[CompiledStateGraph[Any, Any, Any, Any]] = type(agent)
         if self.fusion is not None:
-            self.fusion.install(agent.nodes)
+            steps: dict[str, Step] = {}
+            for name in self.fusion.nodes:
+                steps[name] = Step(name, agent.nodes[name], steps, self.fusion)
+            tools = {TOOLS: ToolsStep(agent.nodes[TOOLS], self.fusion)} if TOOLS in steps else {}
+            for name, step in {**steps, **tools}.items():
+                run_in_place(agent.nodes[name], step)
             kind = FusedAgent
         elif agent.checkpointer:
             kind = ThreadAgent

@@ -11,14 +11,12 @@ from langchain_core.runnables import Runnable
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.fused.state_view import Channel
-from agent_factory.fused.step import Stage, Step
-from agent_factory.fused.tool_batch import ToolsStep
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.routing import Choice
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.tools_node import ToolsNode
+from agent_factory.state.schema import RETRIES, TOOL_SIGNALS
 from agent_factory.topology.model import TOOLS
-from agent_factory.upstream import run_in_place
 
 Names = Collection[str] | Literal["*"]
 
@@ -53,6 +51,27 @@ def plan_fusion(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A node as a part of a step, and what may follow it in the same step."""
+
+    name: str
+    node: Runnable[Any, Any]
+    route: str | Choice  # the next node, or the function that chooses one
+    next_nodes: frozenset[str] = frozenset()  # nodes this step may continue to from it
+    next_if_unchanged: frozenset[str] = frozenset()  # the same, if no node has written state so far
+    next_if_stored: frozenset[str] = frozenset()  # the same, once what it wrote is stored
+    sees_signals: bool = False  # sees the keys for signals of tools and for retries
+    streams: bool = False  # the tokens of models that it calls are streamed
+    needs_thread: bool = False  # runs in a thread in an asynchronous run
+
+    def visible(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return what the node sees of the state."""
+        if self.sees_signals or (TOOL_SIGNALS not in state and RETRIES not in state):
+            return state
+        return {key: state[key] for key in state if key not in (TOOL_SIGNALS, RETRIES)}
+
+
 @dataclass(frozen=True)
 class Fusion:
     """What the steps of an agent are made of."""
@@ -82,6 +101,13 @@ class Fusion:
     def state_keys(self) -> Collection[str] | None:
         """The keys of the state that calls are sent with; None if tools read the state."""
         return None if self.tools is None else self.tools.state_keys
+
+    @property
+    def next_after_tools(self) -> str | None:
+        """The node that follows the tools; None if an edge looks at their results to choose it."""
+        spec = self.spec
+        looks = self.records or spec.toolbox.direct or spec.response_format
+        return None if looks else spec.topology.loop_entry
 
     @cached_property
     def stages(self) -> dict[str, Stage]:
@@ -113,14 +139,3 @@ class Fusion:
         if self.tools is not None:
             stages[TOOLS] = Stage(TOOLS, self.nodes[TOOLS], self.routes[TOOLS], streams=True)
         return stages
-
-    def install(self, nodes: Mapping[str, Any]) -> None:
-        """Let the nodes of a compiled graph run in steps."""
-        spec, steps = self.spec, dict[str, Step]()
-        # Without one of these, what comes after tools does not depend on their results.
-        must_choose = self.records or spec.toolbox.direct or spec.response_format
-        entry = None if must_choose else spec.topology.loop_entry
-        for name in self.nodes:
-            node = nodes[name]
-            steps[name] = step = Step(name, node, steps, self)
-            run_in_place(node, ToolsStep(node, entry) if name == TOOLS else step)

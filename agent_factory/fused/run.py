@@ -37,7 +37,7 @@ class Run:
     traced: bool = False  # callbacks listen to nodes, so each node is a traced run
     messages: bool = False  # LangGraph streams the messages that nodes return
     named: bool = False  # callbacks or streams show under which node something happens
-    events: Events | None = None  # what the caller of a stream is told about nodes
+    events: Events | None = None  # what the caller of a stream sees of nodes
     shows_steps: bool = False  # the caller sees the events of a step when it is over
     runner: Any = None  # the StepRunner of the step under way
     cached_channels: dict[str, Any] = field(default_factory=dict)  # of messages, to use again

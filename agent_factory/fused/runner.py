@@ -1,22 +1,23 @@
 """Step runner: takes the nodes of one step, one after the other.
 
-What a step cannot do in the place of a later node, such as to wait for the answer to an interrupt or
-to fail, that node does itself in the step that follows.
+What a step cannot do in the place of a later node, such as to wait for the answer to an interrupt
+or to fail, that node does itself in the step that follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property, partial
+from typing import Any, Protocol, cast
 
 from langchain_core.callbacks import CallbackManager
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.channels import UntrackedValue
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, Interrupt, Send, interrupt
 
 from agent_factory.fused.events import Event
+from agent_factory.fused.planning import Fusion, Stage
 from agent_factory.fused.run import Action, Run
 from agent_factory.fused.spans import AsyncSpans, as_written, call_in_span
 from agent_factory.fused.state_view import Preview, StateView
@@ -39,8 +40,8 @@ from agent_factory.upstream import (
     task_id,
 )
 
-if TYPE_CHECKING:
-    from agent_factory.fused.step import Step
+_FRAMES = (__name__, "agent_factory.fused.spans", "agent_factory.fused.tool_batch")
+"""Modules through which a step calls a node."""
 
 
 def replay(error: Exception, config: RunnableConfig | None, run: Run) -> Action | None:
@@ -50,6 +51,9 @@ def replay(error: Exception, config: RunnableConfig | None, run: Run) -> Action 
         raise error
 
     if not isinstance(error, GraphInterrupt):
+        # The frames of this step would stand between those of the one that raises again.
+        while (trace := error.__traceback__) and trace.tb_frame.f_globals["__name__"] in _FRAMES:
+            error.__traceback__ = trace.tb_next
         return raise_again
     interrupts: tuple[Interrupt[Any], ...] = (*error.args, ())[0]
     if interrupts_here(interrupts, config):
@@ -60,11 +64,31 @@ def replay(error: Exception, config: RunnableConfig | None, run: Run) -> Action 
     return raise_again if run.single_step else None
 
 
+class StepNode(Protocol):
+    """A node that a step goes through."""
+
+    name: str
+    fusion: Fusion
+    has_trace_policy: bool
+
+    @property
+    def steps(self) -> Mapping[str, StepNode]:
+        """The nodes of the agent."""
+
+    @property
+    def stage(self) -> Stage:
+        """What a step has to know about the node."""
+
+    @property
+    def traced(self) -> Runnable[Any, Any]:
+        """The node as LangGraph traces it."""
+
+
 class StepRunner:
     """One step through the nodes of an agent. Its caller decides between sync and async."""
 
     def __init__(
-        self, first: Step, state: Mapping[str, Any], config: RunnableConfig, run: Run
+        self, first: StepNode, state: Mapping[str, Any], config: RunnableConfig, run: Run
     ) -> None:
         self._first = first
         self._config = config  # of the step
@@ -73,7 +97,7 @@ class StepRunner:
         fusion = first.fusion
         self._view = StateView(state, fusion.channels, run.cached_channels, fusion.keys)
         self._is_first = True
-        self._last = first.name  # the last node whose writes are part of the step
+        self._last = first.name  # the last node whose writes the step has
         self._unchanged = True
         self._stored = False  # what was written so far is stored, and nothing else may be written
         self._calls: list[dict[str, Any]] | None = None
@@ -86,8 +110,12 @@ class StepRunner:
         self._unstored: Any = None
         self.done = False
         self.outcome: Any = None
-        self.spans = AsyncSpans()
         run.runner = self
+
+    @cached_property
+    def spans(self) -> AsyncSpans:
+        """The spans of the nodes, in an asynchronous run with traces."""
+        return AsyncSpans()
 
     @property
     def needs_thread(self) -> bool:
@@ -213,14 +241,13 @@ class StepRunner:
         if self._stored and result is not None and not self._begin_next_step():
             self._leave_to_own_step(lambda: result)
             return
-        pairs = self._pairs(result)
-        preview = None if pairs is None else self._preview(pairs)
-        if pairs is None or preview is None:
+        if (written := self._written(result)) is None:
             if self._is_first:
                 self._end(result)
             else:
                 self._leave_to_own_step(lambda: result)
             return
+        pairs, preview = written
         try:
             target = route if isinstance(route, str) else route(preview.state(), self._node_config)
         except Exception as error:
@@ -243,25 +270,22 @@ class StepRunner:
             self._calls = self._calls_of(target, preview)
             self._move_to(TOOLS)
 
-    def _pairs(self, result: Any) -> list[Pair] | None:
-        """Return what a node writes; None for a Command that leaves the graph."""
-        pairs: list[Pair] = []
-        for part in result if isinstance(result, list) else [result]:
-            if isinstance(part, Command):
-                if part.graph or part.goto:
-                    return None
-                pairs += pairs_of(part, "a node")
-            elif part is not None:
-                pairs += part.items()
-        return pairs
+    def _written(self, result: Any) -> tuple[list[Pair], Preview] | None:
+        """Return what a node writes, and the state after that; None if only LangGraph can tell.
 
-    def _preview(self, pairs: list[Pair]) -> Preview | None:
-        """Return the state after some writes; None if LangGraph has to raise its own error."""
-        now = self._view.now
-        if not (pairs or now.ephemeral):
-            return now
+        That is so for a Command that leaves the graph, and for writes that raise: LangGraph raises
+        its own error in the step of the node.
+        """
+        pairs: list[Pair] = []
         try:
-            return self._view.preview(pairs)
+            for part in result if isinstance(result, list) else [result]:
+                if isinstance(part, Command):
+                    if part.graph or part.goto:
+                        return None
+                    pairs += pairs_of(part, "a node")
+                elif part is not None:
+                    pairs += part.items()
+            return pairs, self._view.preview(pairs)
         except Exception:
             return None
 

@@ -77,13 +77,15 @@ class AsyncSpans:
         span = await manager.on_chain_start(_NOTHING, input, name=name)
         other: Any = None
         if in_threads:
-            beside = CallbackManager(
+            manager_there = CallbackManager(
                 in_threads,
                 parent_run_id=manager.parent_run_id,
                 tags=manager.tags,
                 metadata=manager.metadata,
             )
-            start = partial(beside.on_chain_start, _NOTHING, input, name=name, run_id=span.run_id)
+            start = partial(
+                manager_there.on_chain_start, _NOTHING, input, name=name, run_id=span.run_id
+            )
             other = await self._in_thread(start)
         try:
             own = _inside(config, span)
@@ -112,7 +114,7 @@ class AsyncSpans:
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         late, self._late = self._late, []
-        return await run_in_executor(None, _call_all, [*late, call])
+        return await run_in_executor(None, lambda: [each() for each in (*late, call)][-1])
 
 
 def as_written(result: Any) -> Any:
@@ -149,11 +151,6 @@ def _inside(config: RunnableConfig, span: Any) -> RunnableConfig:
     return cast("RunnableConfig", own)
 
 
-def _call_all(calls: Iterable[Callable[[], Any]]) -> Any:
-    """Call functions and return what the last one returns."""
-    return [call() for call in calls][-1]
-
-
 def _runs_in_thread(handler: BaseCallbackHandler) -> bool:
     """Whether LangChain calls a handler in a thread in an asynchronous run."""
     return not (handler.run_inline or iscoroutinefunction(handler.on_chain_start))
@@ -166,11 +163,11 @@ def _traces_functions(handlers: Iterable[BaseCallbackHandler]) -> bool:
 
 async def _stream(run_id: Any, handlers: Iterable[Any], result: Any) -> None:
     """Show the result of a node to the handlers that stream what runnables yield."""
+
+    async def once() -> AsyncIterator[Any]:
+        yield result
+
     for handler in handlers:
         if tap := getattr(handler, "tap_output_aiter", None):
-            async for _ in tap(run_id, _once(result)):
+            async for _ in tap(run_id, once()):
                 pass
-
-
-async def _once(result: Any) -> AsyncIterator[Any]:
-    yield result

@@ -9,46 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 
+from agent_factory.fused.planning import Fusion, Stage
 from agent_factory.fused.run import Run, run_of
 from agent_factory.fused.runner import StepRunner
-from agent_factory.runtime.routing import Choice
-from agent_factory.state.schema import RETRIES, TOOL_SIGNALS
 from agent_factory.upstream import (
     node_alone,
     node_before,
     state_writer,
 )
-
-if TYPE_CHECKING:
-    from agent_factory.fused.planning import Fusion
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A node as a part of a step, and what may follow it in the same step."""
-
-    name: str
-    node: Runnable[Any, Any]
-    route: str | Choice  # the next node, or the function that chooses one
-    next_nodes: frozenset[str] = frozenset()  # nodes this step may continue to from it
-    next_if_unchanged: frozenset[str] = frozenset()  # the same, if no node has written state so far
-    next_if_stored: frozenset[str] = frozenset()  # the same, once what it wrote is stored
-    sees_signals: bool = False  # sees the keys for signals of tools and for retries
-    streams: bool = False  # the tokens of models that it calls are streamed
-    needs_thread: bool = False  # runs in a thread in an asynchronous run
-
-    def visible(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Return what the node sees of the state."""
-        if self.sees_signals or (TOOL_SIGNALS not in state and RETRIES not in state):
-            return state
-        return {key: state[key] for key in state if key not in (TOOL_SIGNALS, RETRIES)}
 
 
 class Step(Runnable[Any, Any]):
@@ -144,13 +118,12 @@ class Step(Runnable[Any, Any]):
             except Exception:
                 await self._ashow(runner, run)
                 raise
-        await runner.spans.finish()
         await self._ashow(runner, run)
         return self._write.invoke(runner.outcome, config)
 
     async def _ashow(self, runner: StepRunner, run: Run) -> None:
         """Show the events of the nodes that have run, and wait until they have been seen."""
-        if run.events is not None:
+        if run.traced and (run.events is not None or runner.done):
             await runner.spans.finish()
         for event in runner.take_events():
             await run.aemit(event)

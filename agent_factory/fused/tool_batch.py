@@ -18,6 +18,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.types import Command, Send
 
+from agent_factory.fused.planning import Fusion
 from agent_factory.fused.run import Run, run_of
 from agent_factory.fused.runner import replay
 from agent_factory.hooks.flows import then
@@ -50,7 +51,7 @@ class _Batch:
 
     def fail(self, call: str, error: BaseException) -> ToolMessage:
         """Note what stopped a call, and return a placeholder for its result."""
-        if self.single or not isinstance(error, Exception):
+        if not isinstance(error, Exception):
             raise error
         self.failures[call] = error
         return ToolMessage("", tool_call_id=call)
@@ -73,6 +74,8 @@ def capture_results(run: Handler) -> Handler:
             return later(batch.known[call]) if batch.asynchronous else batch.known[call]
         if (action := batch.run.deferred.pop(call, None)) is not None:
             return action()
+        if batch.single:
+            return run(request)
         try:
             result = run(request)
         except Exception as error:
@@ -134,9 +137,9 @@ class ToolsStep(Runnable[Any, Any]):
 
     name = TOOLS
 
-    def __init__(self, node: Any, entry: str | None) -> None:
+    def __init__(self, node: Any, fusion: Fusion) -> None:
         self._node = node
-        self._entry = entry  # None if an edge has to choose the next node
+        self._entry = fusion.next_after_tools
 
     @cached_property
     def _alone(self) -> Runnable[Any, Any]:
