@@ -31,7 +31,12 @@ def site() -> Any:
     [
         ("docs/react_agent.md", "react_agent.md", "../examples/why.py", "examples/why.md"),
         ("docs/howto/mcp.md", "howto/mcp.md", "../tools.md#errors", "../tools.md#errors"),
-        ("docs/fused.md", "fused.md", "../benchmarks/README.md", "project/benchmarks.md"),
+        (
+            "docs/performance.md",
+            "performance.md",
+            "../benchmarks/README.md",
+            "project/benchmarks.md",
+        ),
         ("docs/index.md", "contents.md", "../README.md", "index.md"),
         ("README.md", "index.md", "docs/index.md", "contents.md"),
         ("README.md", "index.md", "docs/pictures/topology.png", "pictures/topology.png"),

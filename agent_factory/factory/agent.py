@@ -184,10 +184,10 @@ def create_agent(
             written since the one before. "auto" is "delta" with savers that support it, such as
             those in memory, for SQLite and for Postgres, and "full" with others. See
             docs/checkpoints.md.
-        fused: Run the hooks before the model in one step, and those after it in another, if no
-            caller observes individual steps. With many middleware, runs are several times faster.
-            "turn" adds the model's call. Without a checkpointer, a run is a single step. See
-            docs/fused.md.
+        fused: How many hooks share a step, which makes runs with many middleware several times
+            faster. True stores what hooks before the model write before the model is called, and
+            its answer before the hooks after it run. "turn" stores a whole turn of the model at
+            once. False gives each hook its own step and checkpoint. See docs/performance.md.
 
     Returns:
         A compiled LangGraph graph: invoke, stream and inspect it like any other.
@@ -317,7 +317,7 @@ def plan_agent(
     """Return the plan of the agent that `create_agent` would build from these arguments.
 
     It makes the same checks. Those that need a checkpointer are made if `checkpointer` is given.
-    The model may be left out, because a plan does not depend on it.
+    The model may be left out, because a plan does not depend on it, nor on `fused`.
 
     Args:
         settings: Add the settings of the middleware to the plan: see `topology_of`.
