@@ -103,22 +103,19 @@ class Transition:
 DEFAULT = Transition()
 """What users get who pass no argument."""
 
-FUSED = Transition("fused", {"fused": True}, judged=False)
-
 WAYS = (
     DEFAULT,
     Transition("hook by hook", {"fused": False}, judged=False),
-    FUSED,
     Transition("fused turn", {"fused": "turn"}, judged=False),
 )
 """How a run can take its steps."""
 
-LEAN = (
-    Transition("hook by hook, delta", {"fused": False, "checkpoints": "delta"}, judged=False),
-    Transition("fused, delta", {"fused": True, "checkpoints": "delta"}),
-    Transition("fused turn, delta", {"fused": "turn", "checkpoints": "delta"}, judged=False),
+FULL_CHECKPOINTS = (
+    Transition("full", {"checkpoints": "full"}, judged=False),
+    Transition("hook by hook, full", {"fused": False, "checkpoints": "full"}, judged=False),
+    Transition("fused turn, full", {"fused": "turn", "checkpoints": "full"}, judged=False),
 )
-"""How a thread can be kept in fewer bytes."""
+"""The same with all messages in each checkpoint, as an exception."""
 
 
 def there(transitions: Sequence[Transition]) -> list[Transition]:
@@ -132,25 +129,8 @@ def there(transitions: Sequence[Transition]) -> list[Transition]:
 
 
 def judged(transitions: Sequence[Transition] = WAYS) -> list[Transition]:
-    """Those that goals are about, or all that the library has where it has none of those."""
-    found = there(transitions)
-    return [way for way in found if way.judged] or found
-
-
-def headline(transitions: Sequence[Transition] = WAYS) -> list[Transition]:
-    """Those that goals are about, and fused runs for as long as they are not the default."""
-    aims = judged(transitions)
-    return [
-        way for way in there(transitions) if way in aims or (way == FUSED and not is_default(way))
-    ]
-
-
-def is_default(way: Transition) -> bool:
-    """Whether its options are those that `create_agent` takes without an argument."""
-    known = signature(agent_factory.create_agent).parameters
-    return all(
-        name in known and known[name].default == value for name, value in way.options.items()
-    )
+    """Those that goals are about."""
+    return [way for way in there(transitions) if way.judged]
 
 
 def ours(way: Transition = DEFAULT) -> Factory:

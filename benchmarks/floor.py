@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from statistics import median
 from typing import Any, TypedDict
 
@@ -20,17 +21,17 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import ToolNode
+from langgraph.runtime import get_runtime
 from langgraph.types import Command
-from pydantic import Field
 
-from agent_factory.fused.step import FusedNode
+from agent_factory.fused.step import Step
 from agent_factory.fused.tool_batch import BatchedToolsNode
 from agent_factory.runtime import model_node
 from agent_factory.runtime.hook_node import HookNode
 from agent_factory.runtime.model_node import ModelNode
 from agent_factory.runtime.tools_node import ToolsNode
 from agent_factory.state.history import ValidatedPrefix
-from benchmarks.contenders import BY_HAND, FUSED, HOOKS, Factory, by_hand, ours, plain
+from benchmarks.contenders import BY_HAND, HOOKS, Factory, Kind, by_hand, ours, plain
 from benchmarks.efforts import Effort
 from benchmarks.harness import (
     Clock,
@@ -121,7 +122,7 @@ class Floor:
         with ExitStack() as stack:
             for part, owner, method in _patches():
                 stack.enter_context(watches.patched(part, owner, method))
-            mine = _Clocked("ours", ours(FUSED), self, watches, self._there(PARTS), number=MANY)
+            mine = _Clocked("ours", ours(), self, watches, self._there(PARTS), number=MANY)
             hand = _Clocked("by hand", by_hand(), self, watches, self._there(PARTS_BY_HAND))
             empty = _Clocked("empty", Factory("empty", _empty_graph), self, watches, [SAVER], LONG)
             contenders = _whole_turns(self)
@@ -188,10 +189,9 @@ def _turns(taken: Rounds, name: str, turns: int) -> tuple[list[float], list[floa
 
 def _whole_turns(work: Floor) -> dict[str, Contender]:
     """A run with turns, and one without, for each of the whole turns."""
-    fused = ours(FUSED)
     bare: dict[str, tuple[Factory, int]] = {
-        TURN: (fused, MANY),
-        BARE_TURN: (fused, 0),
+        TURN: (ours(), MANY),
+        BARE_TURN: (ours(), 0),
         BY_HAND: (by_hand(), 0),
         LOOP: (plain(), 0),
         FUNCTIONS: (Factory(FUNCTIONS, Functions), 0),
@@ -264,7 +264,7 @@ def _empty_graph(
 
 def _patches() -> Iterator[tuple[str, Any, str]]:
     """What stopwatches are put around that cannot be handed to an agent, by its part."""
-    yield NODES, FusedNode, "invoke"
+    yield NODES, Step, "invoke"
     yield NODES, BatchedToolsNode, "invoke"
     yield HOOK_CALLS, HookNode, "invoke"
     yield MODEL_NODE, ModelNode, "invoke"
@@ -274,12 +274,14 @@ def _patches() -> Iterator[tuple[str, Any, str]]:
     yield TOOLS_NODE, ToolsNode, "invoke"
     yield TOOLS_NODE, ToolNode, "invoke"
     agents = [
-        factory.create_agent(FreeModel(turns=0), [add], middleware=[], checkpointer=None)
-        for factory in (ours(FUSED), by_hand())
+        factory.create_agent(FreeModel(turns=0), [add], middleware=[], checkpointer=saver)
+        for factory, saver in product((ours(), by_hand()), (None, InMemorySaver()))
     ]
     for channel in {type(agent.channels["messages"]) for agent in agents}:
-        for method in ("checkpoint", "copy", "from_checkpoint", "get", "update"):
-            yield MESSAGES, channel, method
+        # Those of delta channels have one method more.
+        for method in ("checkpoint", "copy", "from_checkpoint", "get", "replay_writes", "update"):
+            if hasattr(channel, method):
+                yield MESSAGES, channel, method
 
 
 def _alone(
@@ -435,21 +437,45 @@ def _saver(watches: Stopwatches) -> Any:
     return saver
 
 
-class _StepModel(FreeModel):
-    """A free model that notes in which super-step it was called."""
+class _NotingModel(FreeModel):
+    """A free model that calls a function before each answer."""
 
-    steps: list[int] = Field(default_factory=list)
+    note: Any
 
-    def _generate(self, messages: Any, *_: Any, run_manager: Any = None, **__: Any) -> Any:
-        self.steps.append(run_manager.metadata["langgraph_step"])
+    def _generate(self, messages: Any, *_: Any, **__: Any) -> Any:
+        self.note()
         return super()._generate(messages)
 
 
 def _steps_of_a_turn(factory: Factory, number: int, saver: Saver) -> float:
-    """How many super-steps a turn takes, by what LangGraph writes into the model's metadata."""
-    model = _StepModel(turns=2)
-    kept = InMemorySaver() if saver is Saver.MEMORY else None
-    members = factory.middleware(HOOKS, number)
-    agent = factory.create_agent(model, [add], middleware=members, checkpointer=kept)
-    agent.invoke({"messages": [QUESTION]}, CONFIG)
-    return (model.steps[-1] - model.steps[0]) / model.turns
+    """How many super-steps a turn takes.
+
+    Each super-step begins with a checkpoint of its own, whether it is saved or not. So the ids that
+    the model, the tool and the hooks find in their runtime are counted.
+    """
+    seen: set[str] = set()
+
+    def note(*_: Any) -> None:
+        info = get_runtime().execution_info
+        assert info is not None  # a node is running
+        seen.add(info.checkpoint_id)
+
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        note()
+        return a + b
+
+    counts = []
+    for turns in (1, 3):
+        agent = factory.create_agent(
+            _NotingModel(turns=turns, note=note),
+            [add],
+            middleware=factory.middleware(
+                Kind("noting hooks", {"before_model": note, "after_model": note}), number
+            ),
+            checkpointer=InMemorySaver() if saver is Saver.MEMORY else None,
+        )
+        seen.clear()
+        agent.invoke({"messages": [QUESTION]}, CONFIG)
+        counts.append(len(seen))
+    return (counts[1] - counts[0]) / 2

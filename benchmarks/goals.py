@@ -140,18 +140,10 @@ _ALL = (
     Goal(
         "long thread",
         "kB of checkpoints a turn, 200 turns, 8 middleware, messages of 200 bytes",
-        "1676",
-        12,
-        None,
-        "three checkpoints a turn with a delta channel read 5.7",
-    ),
-    Goal(
-        "long thread, lean",
-        'the same with `fused=True` and `checkpoints="delta"`',
-        "68 with a delta channel",
+        "1676, with a delta channel 68",
         6,
         5,
-        "it read 5.7; a delta channel without middleware 4.8",
+        "three checkpoints a turn with a delta channel read 5.7; without middleware 4.8",
     ),
     Goal(
         "history",

@@ -9,7 +9,7 @@ from itertools import product
 
 from benchmarks.contenders import (
     BY_HAND,
-    LEAN,
+    FULL_CHECKPOINTS,
     PEER,
     PLAIN,
     Transition,
@@ -38,7 +38,7 @@ CROWD_HOOKS = 8
 
 def checkpoints(effort: Effort) -> Iterator[Tally]:
     """How many checkpoints a turn makes, and what they weigh."""
-    factories = rivals([*effort.transitions(), *effort.transitions(LEAN)])
+    factories = rivals([*effort.transitions(), *effort.transitions(FULL_CHECKPOINTS)])
     for thread in effort.threads:
         items = {
             f"{factory.name}, N={number}": partial(
@@ -57,16 +57,13 @@ def checkpoints(effort: Effort) -> Iterator[Tally]:
 
 def _weight_goals(name: str, thread: Thread) -> dict[tuple[str, int], str]:
     """The goals of a contender, by what is counted and the number of middleware."""
-    default, lean = (
-        {ours(way).name for way in transitions} for transitions in (judged(), judged(LEAN))
-    )
-    goals: dict[tuple[str, int], str] = {}
-    if name in default | lean:
-        goals = {("checkpoints a turn", number): "checkpoints" for number in (8, 32)}
-    if name in default and thread.size == SHORT:
+    if name not in {ours(way).name for way in judged()}:
+        return {}
+    goals = {("checkpoints a turn", number): "checkpoints" for number in (8, 32)}
+    if thread.size == SHORT:
         goals["over none", 32] = "bytes"
-    if thread.turns == 200 and name in default | lean:
-        goals["kB a turn", 8] = "long thread" if name in default else "long thread, lean"
+    if thread.turns == 200:
+        goals["kB a turn", 8] = "long thread"
     return goals
 
 
@@ -106,7 +103,7 @@ def reading(effort: Effort) -> Iterator[Match]:
     Each contender has written the last ten turns of the thread itself, the way it writes them.
     """
     for number, mode, act in product(effort.histories, Mode, Read):
-        ways = [*effort.transitions(), *effort.transitions(LEAN)]
+        ways = [*effort.transitions(), *effort.transitions(FULL_CHECKPOINTS)]
         entrants = [*rivals(ways), by_hand()]
         setting = Setting(mode, Saver.MEMORY, turns=effort.turns, before=number)
         entries: dict[str, Entry] = {factory.name: (factory, setting) for factory in entrants}

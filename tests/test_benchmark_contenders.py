@@ -83,7 +83,7 @@ def test_a_way_takes_part_as_soon_as_the_library_has_it(monkeypatch: pytest.Monk
     built = [contenders.ours(way).create_agent("model", []) for way in found]
     assert built == [(False, None), (True, None), (True, "little")]
     assert contenders.judged(transitions) == found[1:]
-    assert contenders.judged(transitions[:1]) == transitions[:1]
+    assert contenders.judged(transitions[:1]) == []
 
 
 def test_goals_are_judged_without_an_argument() -> None:
@@ -93,14 +93,10 @@ def test_goals_are_judged_without_an_argument() -> None:
     assert not contenders.ours().create_agent.keywords  # type: ignore[attr-defined]  # a partial
 
 
-@pytest.mark.parametrize(("default", "names"), [(False, ["", "fused"]), (True, [""])])
-def test_headlines_have_fused_runs_as_long_as_they_are_not_the_default(
-    default: bool, names: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def create_agent(model: Any, tools: Any, *, fused: Any = default) -> Any: ...
-
-    monkeypatch.setattr(agent_factory, "create_agent", create_agent)
-    assert [way.name for way in HEADLINE.transitions()] == names
+@pytest.mark.parametrize("effort", [HEADLINE, GOALS_ONLY])
+def test_without_more_effort_the_default_stands_alone(effort: Effort) -> None:
+    assert effort.transitions() == [contenders.DEFAULT]
+    assert effort.transitions(contenders.FULL_CHECKPOINTS) == []
 
 
 @pytest.fixture
@@ -114,7 +110,7 @@ def own_loop() -> Iterator[None]:
 
 
 def everyone() -> list[contenders.Factory]:
-    transitions = contenders.there([*contenders.WAYS, *contenders.LEAN])
+    transitions = contenders.there([*contenders.WAYS, *contenders.FULL_CHECKPOINTS])
     loops = [contenders.ours(), contenders.by_hand(), contenders.plain()]
     return [*loops, *contenders.rivals(transitions), *others()]
 
@@ -204,7 +200,7 @@ def test_a_run_is_weighed_as_sqlite_stores_it() -> None:
     weighed = runs.weigh(factory, 2, 5, size)
     # The versions of channels have random parts, of a length that differs.
     assert weighed["kB a turn"] == pytest.approx(stored / 5 / 1000, rel=0.02)
-    assert weighed["checkpoints a turn"] == 6
+    assert weighed["checkpoints a turn"] == 2
 
 
 def test_memory_is_counted_while_all_runs_wait() -> None:
