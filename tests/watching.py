@@ -7,8 +7,8 @@ A fused run may differ from the run hook by hook in these points, and in no othe
 - Its checkpoints are fewer. So the stream modes "checkpoints" and "debug" are not among the forms.
 - The steps of a thread are fewer, so `langgraph_step` and the tag `graph:step:N` are counted from
   the first step that a run shows of a graph.
-- A hook or a tool that calls a graph which interrupts runs once more before the run pauses. So no
-  agent inside another one interrupts in the tests.
+- A hook that calls a graph which interrupts runs once more before the run pauses. So no agent that
+  a hook calls interrupts in the tests.
 - A sync stream may yield the updates and values of several hooks after all of them have run. So
   only the events are compared, and not what happens between two of them.
 - A message that a node writes without an id has one in updates. With full checkpoints it gets that

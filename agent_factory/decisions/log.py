@@ -75,7 +75,7 @@ class Decision:
         run: Id of the run: from its config, or generated. A subagent's run has the id of the run
             that called it. Empty outside of a graph.
         thread: Id of the thread; None without one.
-        step: The super-step of the graph, as in its checkpoints; 0 if unknown.
+        step: The super-step of the graph, counted as if each node took one; 0 if unknown.
         middleware: The middleware that decided; empty for the agent itself.
         hook: The hook or layer, by the name of its method, or the node.
         outcome: What was decided.

@@ -7,6 +7,7 @@ stored, each call has its task from the start: a graph that it calls is resumed 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ class _Batch:
     known: Mapping[str, Any]  # results from an earlier task
     results: dict[str, Any] = field(default_factory=dict)
     failures: dict[str, Exception] = field(default_factory=dict)
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)  # of its calls, if asynchronous
 
     def finish(self, call: str, result: Any) -> Any:
         self.results[call] = result
@@ -70,6 +72,8 @@ def capture_results(run: Handler) -> Handler:
         batch, call = _batch.get(), request.tool_call["id"]
         if batch is None:
             return run(request)
+        if batch.asynchronous and (task := asyncio.current_task()):
+            batch.tasks.add(task)
         if call in batch.known:
             return later(batch.known[call]) if batch.asynchronous else batch.known[call]
         if (action := batch.run.deferred.pop(call, None)) is not None:
@@ -107,7 +111,13 @@ class BatchedToolsNode(Runnable[Any, Any]):
         batch = self._start(input, config, asynchronous=True)
         if (action := batch.run.deferred.pop(TOOLS, None)) is not None:
             return action()
-        return self._finish(batch, input, await self.tools.ainvoke(input, config))
+        try:
+            output = await self.tools.ainvoke(input, config)
+        except asyncio.CancelledError:
+            if batch.tasks:  # ToolNode waits for the first cancelled call only
+                await asyncio.wait(batch.tasks)
+            raise
+        return self._finish(batch, input, output)
 
     def _start(self, input: Any, config: RunnableConfig | None, *, asynchronous: bool) -> _Batch:
         # A thread of another graph may be paused at its tools, with the whole state as their input.
