@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from langgraph.checkpoint.base import get_checkpoint_metadata
+from langgraph.checkpoint.base import WRITES_IDX_MAP, get_checkpoint_metadata
 from langgraph.checkpoint.memory import InMemorySaver
 
 
@@ -106,6 +106,7 @@ class Scales(InMemorySaver):
         super().__init__()
         self.checkpoints = 0
         self.bytes = 0
+        self._rows: set[tuple[str, str, int]] = set()
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         """Weigh a checkpoint with all its channels, and its metadata."""
@@ -118,9 +119,13 @@ class Scales(InMemorySaver):
     def put_writes(
         self, config: Any, writes: Sequence[Any], task_id: str, task_path: str = ""
     ) -> None:
-        """Weigh the updates of one task."""
-        for _, value in writes:
-            self._weigh(value)
+        """Weigh the updates of one task: those that are given again are stored already."""
+        for index, (channel, value) in enumerate(writes):
+            place = WRITES_IDX_MAP.get(channel, index)
+            row = config["configurable"]["checkpoint_id"], task_id, place
+            if row not in self._rows:
+                self._rows.add(row)
+                self._weigh(value)
 
     def _weigh(self, value: Any) -> None:
         self.bytes += len(self.serde.dumps_typed(value)[1])
