@@ -23,12 +23,12 @@ TESTS  := -m pytest -n logical --maxprocesses=4
 # Where bytecode isn't kept, each of a hundred processes compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check prove foreign bench bench-full bench-check docs docs-serve pyright pages link clean
+.PHONY: demo test check long prove foreign bench bench-full bench-check docs docs-serve pyright pages link clean
 demo: $(STAMP)
 	$(BIN)/agent-factory demo
 
-test: $(STAMP)   # ARGS="-m long" and the like go along
-	$(BIN)/python $(TESTS) $(ARGS)
+test: $(STAMP)   # ARGS="-k delta" and the like go along
+	$(BIN)/python $(TESTS) -m "not long" $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -37,9 +37,12 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/figures.py --check
 	$(BIN)/coverage erase
-	$(BIN)/coverage run $(TESTS) -m "not long"   # `make test` runs all
+	$(BIN)/coverage run $(TESTS) -m "not long and not law"   # `make test` has the laws
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
+
+long: $(STAMP)   # the tests that take seconds each
+	$(BIN)/python $(TESTS) -m long $(ARGS)
 
 prove: $(STAMP)   # the laws alone, with many more examples
 	HYPOTHESIS_PROFILE=prove $(BIN)/python $(TESTS) -m law --timeout=1800

@@ -48,6 +48,10 @@ TINY = Effort(
 )
 
 
+SLOW_GROUPS = {"crowd", "floor", "latency", "reading", "watched"}
+"""Groups that take seconds even so."""
+
+
 def everywhere(monkeypatch: pytest.MonkeyPatch, name: str, value: Any) -> None:
     """Replace a function of `contenders` wherever it was imported."""
     for module in [module for key, module in sys.modules.items() if key.startswith("benchmarks.")]:
@@ -145,7 +149,14 @@ def test_a_wide_turn_in_a_long_conversation_is_one_turn(call: Callable[..., Any]
 # Sync runs of other libraries share this thread's loop, and one ends its generators for the rest.
 @pytest.mark.filterwarnings("ignore:asynchronous generator:ResourceWarning")
 @pytest.mark.usefixtures("own_loop")
-@pytest.mark.parametrize("group", [name for name in GROUPS if name != "imports"])
+@pytest.mark.parametrize(
+    "group",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if name in SLOW_GROUPS else [])
+        for name in GROUPS
+        if name != "imports"
+    ],
+)
 def test_every_group_can_be_measured_without_other_libraries(
     group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
