@@ -33,7 +33,7 @@ from agent_factory.review.records import (
     write_notice,
 )
 
-from ._shared.interrupts import answer_model, ask
+from ._shared.interrupts import BuiltOnce, answer_model, ask
 from ._shared.messages import last_turn, unanswered
 from ._shared.validation import check_choice
 
@@ -379,6 +379,9 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
         return review
 
 
+_RESPONSE, _DECISION = BuiltOnce(HITLResponse), BuiltOnce(Decision)
+
+
 def interrupt(request: HITLRequest | ToolApprovalRequest) -> Any:
     """Interrupt the run with a request, and return the answer. Tests may patch this function."""
     schema, title = _answer_schema(request)
@@ -414,9 +417,9 @@ def _answer_schema(request: Any) -> tuple[Any, str]:
     shape = BeforeValidator(check_shape)
     if batched:
         check = AfterValidator(partial(check_response, configs))
-        return Annotated[HITLResponse, check, shape], "HITLResponse"
+        return Annotated[Any, _RESPONSE, check, shape], "HITLResponse"
     check = AfterValidator(partial(_check_allowed, configs[0]))
-    return Annotated[Decision, check, shape], "Decision"
+    return Annotated[Any, _DECISION, check, shape], "Decision"
 
 
 def check_response(configs: Sequence[ReviewConfig], response: HITLResponse) -> HITLResponse:

@@ -124,6 +124,7 @@ def test_a_watched_row_is_ours_over_the_peer(monkeypatch: pytest.MonkeyPatch) ->
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name or "default")
 def test_a_thread_is_as_long_before_each_turn(mode: Mode, way: contenders.Transition) -> None:
@@ -215,6 +216,7 @@ def floors() -> list[Figure]:
     return [found for work in floor(effort) for found in work.figures()]
 
 
+@pytest.mark.long
 def test_the_parts_of_a_turn_add_up_to_it(floors: list[Figure]) -> None:
     for saver in ("no saver", "memory"):
         for whose, whole in (("ours", TURN), ("by hand", contenders.BY_HAND)):
@@ -266,6 +268,7 @@ def test_a_turn_takes_the_steps_that_it_is_charged_for() -> None:
     assert steps(contenders.ours(hook_by_hook), 2, Saver.MEMORY) == 2 + 2 * 2
 
 
+@pytest.mark.long
 def test_the_tables_of_the_floor_have_a_row_for_each_turn_and_part(floors: list[Figure]) -> None:
     turns = turns_table(floors).splitlines()
     assert turns[0] == "| CPU (wall-clock) ms | no saver | memory |"
@@ -343,6 +346,7 @@ def test_the_readme_and_the_picture_show_the_stored_figures() -> None:
     assert picture.read_text(encoding="utf-8") == plot(stored)
 
 
+@pytest.mark.long
 def test_each_group_goes_to_its_place_in_the_readme(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, floors: list[Figure]
 ) -> None:

@@ -198,7 +198,16 @@ def missing(module: str) -> list[str]:
     return [name for group in needs for name in group if not importlib.util.find_spec(name)]
 
 
-@pytest.mark.parametrize("name", modules())
+SLOW_EXAMPLES = {"agent_factory.local_model.chat_model"}
+"""Modules whose examples take seconds."""
+
+
+def example_modules() -> list[Any]:
+    marks = {True: [pytest.mark.long], False: []}
+    return [pytest.param(name, marks=marks[name in SLOW_EXAMPLES]) for name in modules()]
+
+
+@pytest.mark.parametrize("name", example_modules())
 def test_the_examples_in_docstrings_run(name: str) -> None:
     if lacking := missing(name):
         pytest.skip(f"not installed: {', '.join(lacking)}")

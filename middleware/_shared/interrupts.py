@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from langgraph.types import interrupt
-from pydantic import RootModel, create_model
+from pydantic import RootModel, TypeAdapter, create_model
+from pydantic_core import CoreSchema
+
+
+@dataclass(frozen=True)
+class BuiltOnce:
+    """Marks `Any` as a type whose schema pydantic builds once, and not with each request."""
+
+    type: Any
+
+    @cached_property
+    def _schema(self) -> CoreSchema:
+        return TypeAdapter(self.type).core_schema
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return self._schema
 
 
 def answer_model(schema: Any, title: str) -> Any:

@@ -471,6 +471,7 @@ def test_a_failed_run_keeps_its_shell_until_the_thread_gets_a_new_message(
     assert wait_until(lambda: not running("sleep 97.1"))
 
 
+@pytest.mark.long
 def test_an_idle_session_ends(call: Callable[..., Any], tmp_path: Path) -> None:
     shell = ShellToolMiddleware(execution_policy=short_limits(idle_timeout=0.1))
     command = f"x=1; echo $$ > {tmp_path}/pid"
@@ -499,6 +500,7 @@ def test_sessions_end_with_their_middleware() -> None:
     assert wait_until(lambda: not running("sleep 96.9"))
 
 
+@pytest.mark.long
 def test_sessions_end_with_the_process(tmp_path: Path) -> None:
     script = """
 import sys, tempfile
