@@ -144,9 +144,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Measure coverage in tests, except in laws, which would take twice as long."""
+    """Measure coverage in tests, except in laws and benchmarks, which would take twice as long."""
     coverage = item.session.stash[COVERAGE]
-    if coverage is None or "law" in item.keywords:
+    if coverage is None or "law" in item.keywords or item.path.stem.startswith("test_benchmark"):
         return (yield)
     coverage.start()
     try:

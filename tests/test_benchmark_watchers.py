@@ -45,6 +45,7 @@ def shown(factory: contenders.Factory, watcher: Watcher, saver: Saver = Saver.NO
             found["it"].timed(now)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("watcher", watchers(), ids=lambda watcher: watcher.name)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name or "default")
 @pytest.mark.parametrize("saver", [Saver.NONE, Saver.MEMORY])

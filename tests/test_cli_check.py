@@ -237,6 +237,7 @@ def process(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process that is forked")
 @pytest.mark.parametrize(
     ("source", "how"),
@@ -264,6 +265,7 @@ def test_the_exit_code_is_that_of_the_check_whatever_runs_after_it() -> None:
     assert "ValueError: no" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("raised", ["SystemExit(0)", "KeyboardInterrupt", "Odd('no')"])
 def test_a_module_that_raises_no_exception_but_a_base_exception_is_not_checked(raised: str) -> None:
     source = f"class Odd(BaseException): ...\nraise {raised}"

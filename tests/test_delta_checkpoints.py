@@ -448,6 +448,7 @@ def test_another_graph_reads_a_lean_thread_and_writes_to_it(kind: str) -> None:
     assert len(thread.messages()) == 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fused", "most"), [(False, 75), (True, 6), ("turn", 5)])
 def test_a_turn_of_a_long_thread_is_stored_in_a_few_kilobytes(fused: Any, most: float) -> None:
     def look(text: str) -> str:

@@ -216,6 +216,7 @@ def test_a_background_process_does_not_delay_a_command_and_ends_with_the_run(run
     assert not running("sleep 98.7")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans to a subreaper")
 @pytest.mark.parametrize("end", [":", "exit", "kill -9 0", "sleep 9", "exec sleep 0.1"])
 def test_a_daemon_ends_with_the_session_however_it_ends(run: Run, end: str) -> None:
