@@ -224,12 +224,15 @@ def stores_at_exit(config: RunnableConfig) -> bool:
 
 
 def stored_writes(
-    config: RunnableConfig, pairs: Sequence[tuple[str, Any]], target: str
+    config: RunnableConfig, pairs: Sequence[tuple[str, Any]], target: str, number: int
 ) -> tuple[RunnableConfig, list[tuple[str, Any]], str]:
     """Return the arguments of `put_writes` for a node that writes `pairs` and leads to `target`.
 
     langgraph/pregel/_loop.py, 1.2: `put_writes` stores what a task has written with the
-    checkpoint that it began with. A run that is resumed there takes the task for done.
+    checkpoint that it began with. A run that is resumed there takes the task for done. When the
+    task ends, all its writes are stored, but savers keep the one that they have at a place in the
+    list. So `target` is written as often as the task may send to others, which is harmless. Until
+    the next checkpoint is stored, a run that is resumed goes to `target` alone.
     """
     info = config["configurable"]["__pregel_runtime"].execution_info
     namespace = "|".join(graph_namespace(config))
@@ -238,7 +241,7 @@ def stored_writes(
         "checkpoint_ns": namespace,
         "checkpoint_id": info.checkpoint_id,
     }
-    return {"configurable": own}, [*pairs, (f"branch:to:{target}", None)], info.task_id
+    return {"configurable": own}, [*pairs, *[(f"branch:to:{target}", None)] * number], info.task_id
 
 
 def at_step(config: RunnableConfig, step: int, run_id: UUID | None) -> RunnableConfig:

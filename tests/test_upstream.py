@@ -14,7 +14,9 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.channels import BinaryOperatorAggregate
+from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
@@ -460,3 +462,17 @@ def test_a_subagent_is_a_subgraph_whose_metadata_name_an_agent() -> None:
     run = chain(node, transformers=[SubagentTransformer]).stream_events({"log": []}, version="v3")
     found = [(handle.name, handle.cause, handle.output) for handle in run.subagents]
     assert found == [("inner", None, {"log": ["in"]})]
+
+
+def test_a_saver_keeps_the_write_that_it_has_at_a_place() -> None:
+    config: RunnableConfig = {"configurable": {"thread_id": "1", "checkpoint_ns": ""}}
+    with SqliteSaver.from_conn_string(":memory:") as sqlite:
+        for saver in (InMemorySaver(), sqlite):
+            at = saver.put(config, empty_checkpoint(), {}, {})
+            saver.put_writes(at, [("a", 1), ("branch:to:b", None)], "task")
+            saver.put_writes(at, [("a", 1), ("branch:to:c", None), ("d", 2)], "task")
+            stored = saver.get_tuple(at)
+            assert stored is not None
+            assert stored.pending_writes is not None
+            expected = [("task", "a", 1), ("task", "branch:to:b", None), ("task", "d", 2)]
+            assert sorted(stored.pending_writes, key=lambda write: write[1]) == expected

@@ -323,7 +323,9 @@ class StepRunner:
         if saver is None or stores_at_exit(self._config):
             return
         kept = [pair for pair in preview.writes() if type(channels[pair[0]]) is not UntrackedValue]
-        self._unstored = saver, stored_writes(self._config, kept, target)
+        calls = getattr(preview.persistent["messages"][-1], "tool_calls", ())
+        pairs = [*kept, (LAST_NODE, self._last)]
+        self._unstored = saver, stored_writes(self._config, pairs, target, max(1, len(calls)))
 
     def _move_to(self, name: str) -> None:
         self._is_first, self.step = False, self._first.steps[name]
@@ -367,7 +369,8 @@ class StepRunner:
         if (events := self._run.events) is not None:
             self._events += events.of_step(graph_namespace(self._config), preview)
         pairs = preview.writes()
-        if self._last != self._first.name and saver_of(self._config) is not None:
+        moved = self._last != self._first.name
+        if (moved or self._stored) and saver_of(self._config) is not None:
             pairs.append((LAST_NODE, self._last))
         self._end(Command(update=pairs, goto=goto))
 

@@ -1,0 +1,124 @@
+"""A process may end after any call of the saver: the thread continues from what was stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import add
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from agent_factory import AgentMiddleware, AgentState, create_agent
+from agent_factory.testing import ScriptedChatModel
+
+Run = Callable[..., Any]
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+
+
+class Stops(InMemorySaver):
+    """Stores what the first calls bring, and nothing of what follows, like a process that ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 10**6
+        self.calls = 0
+
+    def stops(self) -> bool:
+        self.calls += 1
+        self.left -= 1
+        return self.left < 0
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        if not self.stops():
+            return super().put(config, checkpoint, metadata, new_versions)
+        return {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
+
+    def put_writes(
+        self, config: Any, writes: Sequence[Any], task_id: str, task_path: str = ""
+    ) -> None:
+        if not self.stops():
+            super().put_writes(config, writes, task_id, task_path)
+
+
+class LoggedState(AgentState[Any]):
+    log: Annotated[list[str], add]
+
+
+class Quiet(AgentMiddleware):
+    def before_model(self, state: Any, runtime: Any) -> None: ...
+
+    def after_model(self, state: Any, runtime: Any) -> None: ...
+
+
+class Logs(AgentMiddleware):
+    """Writes after each answer with a tool call, so that hooks after the model differ by turn."""
+
+    state_schema = LoggedState
+
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"log": ["begins"]}
+
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        return {"log": ["calls"]} if state["messages"][-1].tool_calls else None
+
+    def after_agent(self, state: Any, runtime: Any) -> None: ...
+
+
+def look(place: int) -> str:
+    """Look somewhere."""
+    return f"nothing at {place}"
+
+
+def looks(*places: int) -> list[dict[str, Any]]:
+    return [{"name": "look", "args": {"place": place}, "id": f"call {place}"} for place in places]
+
+
+ANSWERS: list[Any] = [looks(1), looks(2, 3, 4), "Nowhere."]
+
+
+def answer(messages: Sequence[Any]) -> Any:
+    return ANSWERS[sum(isinstance(message, AIMessage) for message in messages)]
+
+
+def shown(state: Any) -> list[Any]:
+    return [*((m.type, m.text) for m in state["messages"]), *state.get("log", ())]
+
+
+@pytest.mark.parametrize("fused", [True, "turn"])
+@pytest.mark.parametrize(
+    ("checkpoints", "stack"), [("full", [Quiet(), Logs()]), ("delta", [Quiet()])]
+)
+def test_a_thread_continues_after_any_call_of_the_saver(
+    call: Run, fused: Any, checkpoints: Any, stack: list[Any]
+) -> None:
+    asked: list[str] = []
+
+    def agent(saver: Stops) -> Any:
+        def respond(messages: Sequence[Any]) -> Any:
+            asked.append(messages[-1].text)
+            return answer(messages)
+
+        model = ScriptedChatModel([respond] * 4)
+        options: dict[str, Any] = {"fused": fused, "checkpoints": checkpoints}
+        return create_agent(model, [look], middleware=stack, checkpointer=saver, **options)
+
+    def begin(saver: Stops) -> Any:
+        question: Any = {"messages": [("user", "Where is it?")]}
+        return call(agent(saver), question, THREAD, durability="sync")
+
+    whole = Stops()
+    expected = shown(begin(whole))
+    for stored in range(1, whole.calls):
+        saver = Stops()
+        saver.left = stored
+        begin(saver)
+        saver.left = 10**6
+        kept = sum(
+            isinstance(m, AIMessage) for m in agent(saver).get_state(THREAD).values["messages"]
+        )
+        asked.clear()
+        found = shown(call(agent(saver), None, THREAD))
+        assert found == expected, f"{stored} of {whole.calls}"
+        assert len(asked) <= len(ANSWERS) - kept, f"{stored} of {whole.calls}"
