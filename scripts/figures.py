@@ -269,11 +269,11 @@ def figures() -> list[Figure]:
     lines = sum(len(path.read_text().splitlines()) for path in sources())
     return [
         Figure("modules in the root of agent_factory", upward, 4),
-        Figure("files that a tool call behind two layers enters", len(fused.files), 19),
-        Figure("the same, hook by hook", len(alone.files), 9),
+        Figure("files that a tool call behind two layers enters", len(fused.files), 20),
+        Figure("the same, hook by hook", len(alone.files), 10),
         Figure("deepest stack of own frames there", fused.deepest, 15),
         Figure("the same, hook by hook", alone.deepest, 9),
-        Figure("own frames in the traceback of a tool", frames[True], 13),
+        Figure("own frames in the traceback of a tool", frames[True], 14),
         Figure("the same, hook by hook", frames[False], 10),
         Figure("files that building an agent enters", len(build().files), 18),
         Figure("import circles", len(circles()), 0),

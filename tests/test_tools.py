@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, cast, get_type_hints
 
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import tool as make_tool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from agent_factory import (
     AgentMiddleware,
@@ -19,6 +22,7 @@ from agent_factory import (
 )
 from agent_factory.errors import ArgumentError, PathNotSupported, UnknownTool
 from agent_factory.testing import ScriptedChatModel
+from agent_factory.tools.registry import as_tool
 from samples import add
 
 GO = {"messages": "Go"}
@@ -300,6 +304,64 @@ def test_what_cannot_be_a_tool_is_refused(entry: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^\[AF112\]") as caught:
         create_agent(ScriptedChatModel([]), [entry])
     assert caught.value.subject.startswith("tools")
+
+
+def plain(n: int) -> str:
+    """Show a number."""
+    return f"{n}"
+
+
+async def later(n: int) -> str:
+    """Show a number later."""
+    return f"{n} later"
+
+
+def configured(n: int, config: RunnableConfig) -> str:
+    """Show a number and the thread."""
+    return f"{n} in {config['configurable']['thread_id']}"
+
+
+def called_back(n: int, callbacks: Any = None) -> str:
+    """Show a number, and whether there are callbacks."""
+    return f"{n} with {callbacks is not None}"
+
+
+@pytest.mark.parametrize("function", [plain, later, configured, called_back])
+@pytest.mark.parametrize("way", ["agent", "invoke", "ainvoke"])
+def test_a_function_gets_what_langchain_core_would_give_it(function: Any, way: str) -> None:
+    ours, theirs = as_tool(function, "tools"), make_tool(function)
+    config: Any = {"configurable": {"thread_id": "1"}}
+
+    def result(tool: BaseTool) -> Any:
+        if way == "invoke":
+            return tool.invoke({"n": 2}, config)
+        if way == "ainvoke":
+            return asyncio.run(tool.ainvoke({"n": 2}, config))
+        model = ScriptedChatModel([calls(function.__name__, n=2), "Done."])
+        agent = create_agent(model, [tool])
+        return answers(asyncio.run(agent.ainvoke(cast("Any", GO), config)))
+
+    if way == "invoke" and function is later:
+        with pytest.raises(NotImplementedError, match="sync invocation"):
+            result(ours)
+    else:
+        assert result(ours) == result(theirs)
+    assert convert_to_openai_tool(ours) == convert_to_openai_tool(theirs)
+
+
+def test_nothing_is_looked_up_for_a_plain_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated: list[Any] = []
+
+    def hints(function: Any, **options: Any) -> dict[str, Any]:
+        evaluated.extend(function.__annotations__)
+        return get_type_hints(function, **options)
+
+    tool = as_tool(plain, "tools")
+    monkeypatch.setattr("langchain_core.tools.base.get_type_hints", hints)
+    assert tool.invoke({"n": 2}) == "2"
+    assert evaluated == []
+    StructuredTool.from_function(plain).invoke({"n": 2})
+    assert evaluated
 
 
 def test_a_function_becomes_a_tool_once(call: Any) -> None:

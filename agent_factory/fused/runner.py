@@ -179,12 +179,14 @@ class StepRunner:
         stage, run = self.step.stage, self._run
         if not (run.named or stage.streams):
             config = self._quiet_config
-        elif self._is_first:
-            config = run.first_config(self._config, traced=run.traced)
         else:
-            config = run.later_config(self._config, stage.name)
-        if not run.traced:
-            config = _unnamed(config)
+            config = (
+                run.first_config(self._config, traced=run.traced)
+                if self._is_first
+                else run.later_config(self._config, stage.name)
+            )
+            if not run.traced:
+                config = _unnamed(config)
         self._node_config = config
         # A node may have set a config for what it calls, which is not for the next node.
         current_config.set(config)

@@ -9,11 +9,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from langchain_core.tools import BaseTool
-from langchain_core.tools import tool as make_tool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
 from agent_factory.errors import ArgumentError, SpecError, describe
-from agent_factory.tools.injection import validate_tool
+from agent_factory.tools.injection import tool_of_function, validate_tool
 from agent_factory.topology.model import Tool, ToolKind
 
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
@@ -111,7 +110,7 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
     with suppress(KeyError, TypeError):
         return _function_tools[entry]
     try:
-        tool: BaseTool = make_tool(entry)
+        tool = tool_of_function(entry)
     except Exception as error:
         name = getattr(entry, "__name__", describe(entry))
         raise ArgumentError(
