@@ -63,11 +63,19 @@ _ALL = (
     ),
     Goal(
         "traced",
-        "the same where callbacks follow every node: tracers, and `astream_events` v2",
+        "the same where a tracer follows every node",
         "1",
         0.5,
         None,
         "a run of a tracer for each hook costs less than a super-step",
+    ),
+    Goal(
+        "events",
+        "the same with `astream_events` v2",
+        "1",
+        0.7,
+        0.5,
+        "langchain-core passes each event through tasks and a queue: more than half of the time",
     ),
     Goal(
         "growth",

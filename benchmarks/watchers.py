@@ -67,7 +67,7 @@ class Watcher:
         watch: Makes the call.
         kind: The kind of a thing that was seen.
         shown: How many of each kind a run of this size shows.
-        goal: The key of its goal: "traced" where callbacks follow each node of the run; or None.
+        goal: The key of its goal: "traced" or "events" where callbacks follow each node; or None.
         writing: Whether tools have to write custom events.
         most: How many tool turns a run takes at most.
     """
@@ -288,7 +288,7 @@ def _v3(size: Size) -> Counts:
 def _events(version: str) -> Watcher:
     watch, name = partial(_events_of, version), f"astream_events {version}"
     if version == "v2":
-        return Watcher(name, Mode.ASYNC, watch, _event, _started, "traced")
+        return Watcher(name, Mode.ASYNC, watch, _event, _started, "events")
     # langchain-core makes these from patches of a log, in a time that grows with the square of
     # their number: ten turns take a minute, in whose agent they may be.
     return Watcher(f"{name}, one turn", Mode.ASYNC, watch, _event, _started, goal=None, most=1)

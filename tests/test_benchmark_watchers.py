@@ -113,13 +113,13 @@ def test_a_watched_row_is_ours_over_the_peer(monkeypatch: pytest.MonkeyPatch) ->
     judged = {pair.of for row in rows for pair in row.pairs if pair.goal}
     assert judged == {contenders.OURS}
     assert {pair.over for row in rows for pair in row.pairs} == {contenders.PEER}
-    traced = {row.name for row in rows for pair in row.pairs if pair.goal == "traced"}
-    assert traced == {
-        f"{way}, {saver}"
-        for way in (
-            "invoke with a tracer",
-            "ainvoke with a tracer",
-            "astream_events v2",
+    goals = {(row.name, pair.goal) for row in rows for pair in row.pairs if pair.goal != "watched"}
+    assert goals - {(name, None) for name, _ in goals} == {
+        (f"{way}, {saver}", goal)
+        for way, goal in (
+            ("invoke with a tracer", "traced"),
+            ("ainvoke with a tracer", "traced"),
+            ("astream_events v2", "events"),
         )
         for saver in ("no saver", "memory")
     }
