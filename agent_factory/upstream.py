@@ -268,11 +268,12 @@ def at_node(
 
     A node that is `sent` to has no edge that leads to it.
 
-    langgraph/pregel/_algo.py, 1.2: see `at_step`. The namespace of a task ends with the name of its
-    node and an id. Each task has another `Runtime`, which says so.
+    langgraph/pregel/_algo.py, 1.2: see `at_step`. Each task has another `Runtime`, which has its
+    namespace too.
     """
-    own = at_step(config, step, run_id)
-    namespace = "|".join((*graph_namespace(config), f"{node}:{task}"))
+    own = in_namespace(at_step(config, step, run_id), node, task)
+    configurable = own["configurable"]
+    namespace = configurable["checkpoint_ns"]
     own["run_name"] = node
     own["metadata"].update(
         langgraph_node=node,
@@ -280,15 +281,32 @@ def at_node(
         langgraph_path=("__pregel_push", 0, False) if sent else ("__pregel_pull", node),
         langgraph_checkpoint_ns=namespace,
     )
-    configurable = config["configurable"]
     runtime = configurable["__pregel_runtime"]
     info = replace(runtime.execution_info, checkpoint_ns=namespace, task_id=task)
-    own["configurable"] = {
-        **configurable,
-        "checkpoint_ns": namespace,
-        "__pregel_runtime": replace(runtime, execution_info=info),
-    }
+    configurable["__pregel_runtime"] = replace(runtime, execution_info=info)
     return own
+
+
+def in_namespace(config: RunnableConfig, node: str, task: str) -> RunnableConfig:
+    """Return the config of a node with the namespace of another task, of another node.
+
+    langgraph/pregel/_algo.py, 1.2: it ends with the name of the node and the id of the task. Graphs
+    that the node calls store their checkpoints below it.
+    """
+    configurable = config["configurable"]
+    around, mark, _ = configurable["checkpoint_ns"].rpartition("|")
+    namespace = f"{around}{mark}{node}:{task}"
+    return {**config, "configurable": {**configurable, "checkpoint_ns": namespace}}
+
+
+def counting_graphs(config: RunnableConfig, number: Callable[[], int]) -> RunnableConfig:
+    """Return the config of a node, in which a function counts the graphs that the node calls.
+
+    langgraph/pregel/_loop.py, 1.2: the number of a graph ends its namespace, unless it is 0.
+    """
+    configurable = config["configurable"]
+    scratchpad = replace(configurable["__pregel_scratchpad"], subgraph_counter=number)
+    return {**config, "configurable": {**configurable, "__pregel_scratchpad": scratchpad}}
 
 
 def graph_namespace(config: RunnableConfig | None) -> tuple[str, ...]:

@@ -466,3 +466,28 @@ def test_a_pause_at_every_node_leaves_nothing_to_fuse() -> None:
     agent.invoke(ASK, THREAD)
     agent.invoke(None, THREAD)
     assert agent.get_state(THREAD).next == ("busy 1.before_agent",)
+
+
+def test_a_graph_that_a_hook_calls_remembers_what_that_hook_said(call: Run) -> None:
+    def helper() -> Any:
+        return create_agent(ScriptedChatModel(["Noted."] * 4), checkpointer=True)
+
+    class Consults(AgentMiddleware):
+        def __init__(self, name: str) -> None:
+            super().__init__(name=name)
+            self.helper = helper()
+            self.heard: list[list[str]] = []
+
+        def before_model(self, state: Any, runtime: Any) -> None:
+            result = self.helper.invoke({"messages": [("user", f"{self.name} asks")]})
+            self.heard.append([m.text for m in result["messages"] if m.type == "human"])
+
+    saver = InMemorySaver()
+    for turn, fused in enumerate((True, False, True)):
+        stack = [Consults("one"), Consults("two")]
+        agent = create_agent(
+            ScriptedChatModel(["Done."]), middleware=stack, checkpointer=saver, fused=fused
+        )
+        call(agent, {"messages": "Go"}, {"configurable": {"thread_id": "1"}})
+        for consults in stack:
+            assert consults.heard == [[f"{consults.name} asks"] * (turn + 1)]

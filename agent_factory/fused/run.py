@@ -76,16 +76,16 @@ class Run:
 
     def first_config(self, config: RunnableConfig, *, traced: bool) -> RunnableConfig:
         """Return the config of the node that a step begins with, as it would be hook by hook."""
-        run_id = None if traced else UUID(self._new_id())
+        run_id = None if traced else UUID(self.new_id())
         return at_step(config, super_step(config) + self.ahead, run_id)
 
     def later_config(self, config: RunnableConfig, node: str) -> RunnableConfig:
         """Return the config of another node of a step, as it would be hook by hook."""
         step, sent = super_step(config) + self.ahead, node == TOOLS
-        run_id = None if self.traced else UUID(self._new_id())
-        return at_node(config, step, node, self._new_id(), run_id, sent=sent)
+        run_id = None if self.traced else UUID(self.new_id())
+        return at_node(config, step, node, self.new_id(), run_id, sent=sent)
 
-    def _new_id(self) -> str:
+    def new_id(self) -> str:
         """Return an id in the form of a UUID, without the time that it takes to make one."""
         self._ids += 1
         return f"{self.id[:-12]}{self._ids:012x}"

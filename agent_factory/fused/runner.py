@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import count
 from typing import Any, Protocol, cast
 
 from langchain_core.callbacks import CallbackManager
@@ -30,8 +31,10 @@ from agent_factory.state.updates import Pair, pairs_of
 from agent_factory.tools.tool_node import CallsWithState
 from agent_factory.topology.model import END, TOOLS
 from agent_factory.upstream import (
+    counting_graphs,
     current_config,
     graph_namespace,
+    in_namespace,
     interrupts_here,
     saver_of,
     stored_writes,
@@ -91,8 +94,11 @@ class StepRunner:
         self, first: StepNode, state: Mapping[str, Any], config: RunnableConfig, run: Run
     ) -> None:
         self._first = first
-        self._config = config  # of the step
-        self._quiet_config = _unnamed(without_streaming(config))
+        self._graphs = count()  # numbers of the graphs that the current node calls
+        self._config = counting_graphs(config, lambda: next(self._graphs))  # of the step
+        self._quiet_config = _unnamed(without_streaming(self._config))
+        self._has_saver = saver_of(config) is not None
+        self._task = run.new_id() if self._has_saver else ""  # the id of the nodes after the first
         self._run = run
         fusion = first.fusion
         self._view = StateView(state, fusion.channels, run.cached_channels, fusion.keys)
@@ -179,6 +185,8 @@ class StepRunner:
         stage, run = self.step.stage, self._run
         if not (run.named or stage.streams):
             config = self._quiet_config
+            if self._has_saver and not self._is_first:  # for the threads of graphs that it calls
+                config = in_namespace(config, stage.name, self._task)
         else:
             config = (
                 run.first_config(self._config, traced=run.traced)
@@ -330,7 +338,7 @@ class StepRunner:
         self._unstored = saver, stored_writes(self._config, pairs, target, max(1, len(calls)))
 
     def _move_to(self, name: str) -> None:
-        self._is_first, self.step = False, self._first.steps[name]
+        self._is_first, self.step, self._graphs = False, self._first.steps[name], count()
         self._run.ahead += 1
 
     def _leave_to_own_step(self, action: Action | None) -> None:
@@ -351,7 +359,7 @@ class StepRunner:
         together = (
             fusion.batches_calls
             and not (self._run.watched or self._run.named)
-            and saver_of(self._config) is None
+            and not self._has_saver
             and self._config.get("max_concurrency") is None
             # A batch knows its results by the ids of their calls.
             and None not in ids
@@ -372,7 +380,7 @@ class StepRunner:
             self._events += events.of_step(graph_namespace(self._config), preview)
         pairs = preview.writes()
         moved = self._last != self._first.name
-        if (moved or self._stored) and saver_of(self._config) is not None:
+        if (moved or self._stored) and self._has_saver:
             pairs.append((LAST_NODE, self._last))
         self._end(Command(update=pairs, goto=goto))
 
