@@ -32,8 +32,10 @@ from agent_factory.upstream import (
     at_node,
     at_step,
     construct_prompt,
+    counting_graphs,
     current_config,
     graph_namespace,
+    in_namespace,
     interrupts_here,
     is_json_overwrite,
     is_resumed,
@@ -476,3 +478,26 @@ def test_a_saver_keeps_the_write_that_it_has_at_a_place() -> None:
             assert stored.pending_writes is not None
             expected = [("task", "a", 1), ("task", "branch:to:b", None), ("task", "d", 2)]
             assert sorted(stored.pending_writes, key=lambda write: write[1]) == expected
+
+
+def test_the_namespace_of_a_graph_begins_with_that_of_its_node_and_ends_with_its_number() -> None:
+    seen: list[str] = []
+
+    def look(state: MessagesState, config: RunnableConfig) -> None:
+        seen.append(config["configurable"]["checkpoint_ns"].partition("|look")[0])
+
+    inner: Any = StateGraph(MessagesState)
+    inner.add_node("look", look)
+    inner.add_edge(START, "look")
+    graph = inner.compile()
+
+    def ask(state: MessagesState, config: RunnableConfig) -> None:
+        own = in_namespace(config, "other", "task")
+        for asked in (own, own, counting_graphs(own, lambda: 5)):
+            graph.invoke({"messages": []}, asked)
+
+    outer: Any = StateGraph(MessagesState)
+    outer.add_node("ask", ask)
+    outer.add_edge(START, "ask")
+    outer.compile().invoke({"messages": []})
+    assert seen == ["other:task", "other:task|1", "other:task|5"]
