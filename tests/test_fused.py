@@ -13,7 +13,7 @@ from langchain_core.callbacks import (
     BaseCallbackHandler,
     UsageMetadataCallbackHandler,
 )
-from langchain_core.messages import AnyMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.tracers.base import BaseTracer
 from langgraph.channels import DeltaChannel, NamedBarrierValue
 from langgraph.checkpoint.memory import InMemorySaver
@@ -491,19 +491,3 @@ def test_a_graph_that_a_hook_calls_remembers_what_that_hook_said(call: Run) -> N
         call(agent, {"messages": "Go"}, {"configurable": {"thread_id": "1"}})
         for consults in stack:
             assert consults.heard == [[f"{consults.name} asks"] * (turn + 1)]
-
-
-def test_an_update_that_cannot_be_applied_is_shown_before_the_error() -> None:
-    class Forgets(AgentMiddleware):
-        def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
-            return {"messages": [RemoveMessage("unknown")]}
-
-    def seen(fused: bool) -> list[str]:
-        agent = create_agent(ScriptedChatModel(["Yes."]), middleware=[Forgets()], fused=fused)
-        nodes: list[str] = []
-        with pytest.raises(ValueError, match="unknown"):
-            for update in agent.stream(ASK, stream_mode="updates"):
-                nodes += update
-        return nodes
-
-    assert seen(True) == seen(False) == ["model", "Forgets.after_model"]

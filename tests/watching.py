@@ -13,6 +13,8 @@ A fused run may differ from the run hook by hook in these points, and in no othe
   only the events are compared, and not what happens between two of them.
 - A message that a node writes without an id has one in updates. With full checkpoints it gets that
   later, in place.
+- An update that LangGraph fails to apply, such as the removal of an unknown message, is not shown.
+  Hook by hook, some modes show it.
 - `runtime.execution_info` is that of a step: runtimes are left out.
 - A node that fails, or waits for an answer, in the middle of a step does so in a step that follows,
   as another task. So ids are left out of the note that LangGraph adds to its error, and of the

@@ -251,19 +251,17 @@ class StepRunner:
         if self._stored and result is not None and not self._begin_next_step():
             self._leave_to_own_step(lambda: result)
             return
-        pairs = self._pairs(result)
-        if pairs is None or (preview := self._preview(pairs)) is None:
+        if (written := self._written(result)) is None:
             if self._is_first:
-                if pairs:  # LangGraph shows what it then fails to apply
-                    self._emit(pairs, None)
                 self._end(result)
             else:
                 self._leave_to_own_step(lambda: result)
             return
+        pairs, preview = written
         try:
             target = route if isinstance(route, str) else route(preview.state(), self._node_config)
         except Exception as error:
-            self._emit(pairs, None, preview.given)
+            self._emit(pairs, preview, done=False)
             self.error = error
             self._fail(error)
             return
@@ -272,7 +270,7 @@ class StepRunner:
         self._view.now = preview
         self._last = self.step.name
         self._unchanged = self._unchanged and result is None
-        self._emit(pairs, preview, preview.given)
+        self._emit(pairs, preview)
         if not self._can_continue(target, preview):
             self._leave(preview, self._goto(target, preview))
         elif isinstance(target, str):
@@ -282,11 +280,11 @@ class StepRunner:
             self._calls = self._calls_of(target, preview)
             self._move_to(TOOLS)
 
-    def _pairs(self, result: Any) -> list[Pair] | None:
-        """Return what a node writes; None if only LangGraph can tell.
+    def _written(self, result: Any) -> tuple[list[Pair], Preview] | None:
+        """Return what a node writes, and the state after that; None if only LangGraph can tell.
 
-        That is so for a Command that leaves the graph, and for a result that is no update:
-        LangGraph raises its own error in the step of the node.
+        That is so for a Command that leaves the graph, and for writes that raise: LangGraph raises
+        its own error in the step of the node.
         """
         pairs: list[Pair] = []
         try:
@@ -297,14 +295,7 @@ class StepRunner:
                     pairs += pairs_of(part, "a node")
                 elif part is not None:
                     pairs += part.items()
-            return pairs
-        except Exception:
-            return None
-
-    def _preview(self, pairs: list[Pair]) -> Preview | None:
-        """Return the state after these writes; None if LangGraph fails to apply them."""
-        try:
-            return self._view.preview(pairs)
+            return pairs, self._view.preview(pairs)
         except Exception:
             return None
 
@@ -398,22 +389,19 @@ class StepRunner:
 
     # What others see of the node
 
-    def _emit(
-        self, pairs: Sequence[Pair], outcome: Preview | None, given: Sequence[Pair] = ()
-    ) -> None:
-        """Note the events of the node that has run, up to its edge if there is no outcome.
-
-        `given` is what the node writes, with the ids that its messages get.
-        """
+    def _emit(self, pairs: Sequence[Pair], preview: Preview, *, done: bool = True) -> None:
+        """Note the events of the node that has run, up to its edge or with it."""
         if (events := self._run.events) is None:
             return
         channels = self._first.fusion.channels
-        if pairs and given:  # LangGraph shows messages as a delta channel stores them
+        if pairs:  # LangGraph shows messages as a delta channel stores them
+            stored = zip(pairs, preview.given, strict=True)
             pairs = [
-                stored if isinstance(channels[stored[0]], DeltaMessages) else pair
-                for pair, stored in zip(pairs, given, strict=True)
+                given if isinstance(channels[given[0]], DeltaMessages) else pair
+                for pair, given in stored
             ]
         namespace, task = graph_namespace(self._config), task_id(self._node_config)
+        outcome = preview if done else None
         self._events += events.of_node(namespace, self.step.name, task, pairs, outcome)
 
     def _stream_messages(self, result: Any, state: Mapping[str, Any]) -> None:
