@@ -7,6 +7,7 @@ or to fail, that node does itself in the step that follows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import count
 from typing import Any, Protocol, cast
@@ -249,6 +250,8 @@ class StepRunner:
             self._move_to(route)
             return
         if self._stored and result is not None and not self._begin_next_step():
+            if not isinstance(route, str):  # to read the state, the edge applies the writes
+                self._set_ids(result)
             self._leave_to_own_step(lambda: result)
             return
         if (written := self._written(result)) is None:
@@ -286,18 +289,14 @@ class StepRunner:
         That is so for a Command that leaves the graph, and for writes that raise: LangGraph raises
         its own error in the step of the node.
         """
-        pairs: list[Pair] = []
-        try:
-            for part in result if isinstance(result, list) else [result]:
-                if isinstance(part, Command):
-                    if part.graph or part.goto:
-                        return None
-                    pairs += pairs_of(part, "a node")
-                elif part is not None:
-                    pairs += part.items()
-            return pairs, self._view.preview(pairs)
-        except Exception:
-            return None
+        with suppress(Exception):
+            if (pairs := _pairs(result)) is not None:
+                return pairs, self._view.preview(pairs)
+        return None
+
+    def _set_ids(self, result: Any) -> None:
+        with suppress(Exception):  # LangGraph raises the error when it applies the writes
+            self._view.with_ids(_pairs(result) or ())
 
     def _can_continue(self, target: Target, preview: Preview) -> bool:
         """Whether this step may run what comes next."""
@@ -397,7 +396,7 @@ class StepRunner:
         if pairs:  # LangGraph shows messages as a delta channel stores them
             stored = zip(pairs, preview.given, strict=True)
             pairs = [
-                given if isinstance(channels[given[0]], DeltaMessages) else pair
+                _in_shape(pair, given) if isinstance(channels[given[0]], DeltaMessages) else pair
                 for pair, given in stored
             ]
         namespace, task = graph_namespace(self._config), task_id(self._node_config)
@@ -411,6 +410,25 @@ class StepRunner:
         manager = CallbackManager(handlers, metadata=config["metadata"])
         name = config["metadata"]["langgraph_node"]
         manager.on_chain_start(cast("Any", None), state, name=name).on_chain_end(result)
+
+
+def _pairs(result: Any) -> list[Pair] | None:
+    """Return what a node writes, from what it has returned; None if that leaves the graph."""
+    pairs: list[Pair] = []
+    for part in result if isinstance(result, list) else [result]:
+        if isinstance(part, Command):
+            if part.graph or part.goto:
+                return None
+            pairs += pairs_of(part, "a node")
+        elif part is not None:
+            pairs += part.items()
+    return pairs
+
+
+def _in_shape(pair: Pair, given: Pair) -> Pair:
+    """Return messages with ids as they were written: one that was not in a list still is not."""
+    alone = isinstance(given[1], list) and not isinstance(pair[1], list)
+    return (given[0], given[1][0]) if alone else given
 
 
 def _do_nothing() -> None:

@@ -95,9 +95,9 @@ class AsyncSpans:
             else:
                 current_config.set(own)
                 result = await node.ainvoke(input, own)
-            if streaming:
-                await _stream(span.run_id, handlers, result)
             recorded = take(result)
+            if streaming:
+                await _stream(span.run_id, handlers, recorded)
         except BaseException as error:
             if other is not None:
                 await self._in_thread(partial(other.on_chain_error, error))
