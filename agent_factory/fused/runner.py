@@ -117,6 +117,7 @@ class StepRunner:
         self._unstored: Any = None
         self.done = False
         self.outcome: Any = None
+        self._deferred = run.deferred.pop(first.name, None)
         run.runner = self
 
     @cached_property
@@ -127,12 +128,15 @@ class StepRunner:
     @property
     def needs_thread(self) -> bool:
         """Whether an asynchronous run takes the next nodes in a thread."""
-        return self.step.stage.needs_thread and not (self.done or self._run.watched)
+        settled = self.done or self._run.watched or self._deferred is not None
+        return self.step.stage.needs_thread and not settled
 
     def run_next(self) -> None:
         """Run the next node, and find out what comes after it."""
         input, config = self._enter()
         step = self.step
+        if self._deferred is not None:
+            return self._take_deferred()
         try:
             if not self._run.traced:
                 self.take(step.stage.node.invoke(input, config))
@@ -148,6 +152,8 @@ class StepRunner:
         """Run the next node, and find out what comes after it."""
         input, config = self._enter()
         step = self.step
+        if self._deferred is not None:
+            return self._take_deferred()
         try:
             if not self._run.traced:
                 self.take(await step.stage.node.ainvoke(input, config))
@@ -213,9 +219,10 @@ class StepRunner:
             return  # an edge has failed in a span
         self._leave_to_own_step(replay(error, self._node_config, self._run))
 
-    def take_deferred(self, action: Action) -> None:
+    def _take_deferred(self) -> None:
         """Process what the first node has returned or raised in the middle of an earlier step."""
-        self._enter()
+        action, self._deferred = self._deferred, None
+        assert action is not None
         self.take(action())
         self._to_stream()
 

@@ -135,10 +135,7 @@ class Step(Runnable[Any, Any]):
         keys = self.fusion.engine_keys
         if keys and not self.stage.sees_signals:  # later nodes of the step may see them
             input = {**input, **read_keys(config, keys)}
-        runner = StepRunner(self, input, config, run)
-        if (action := run.deferred.pop(self.name, None)) is not None:
-            runner.take_deferred(action)
-        return runner
+        return StepRunner(self, input, config, run)
 
 
 class _Continue(Runnable[Any, Any]):

@@ -43,6 +43,7 @@ from agent_factory.errors import (
     raise_all,
 )
 from agent_factory.hooks.flows import is_awaitable, is_signal
+from agent_factory.state.schema import LAST_NODE
 from agent_factory.tools.error_handling import DEFAULT_ERRORS, handler_for, invocation_error
 from agent_factory.tools.injection import CONTAINERS, injection_of
 from agent_factory.tools.registry import ToolLike, sort_tools
@@ -246,7 +247,9 @@ class ToolNode(LangGraphToolNode):
             return input, input.state, False
         last = input[-1] if as_list and input else None
         if isinstance(last, dict) and last.get("type") == "tool_call":
-            return input, read_channels(config), False
+            state = read_channels(config)
+            state.pop(LAST_NODE, None)
+            return input, state, False
         if as_list:
             messages = input
         elif isinstance(input, dict):
