@@ -26,6 +26,7 @@ from agent_factory import (
     AgentMiddleware,
     AgentState,
     create_agent,
+    hook_config,
 )
 from agent_factory.errors import ArgumentError
 from agent_factory.fused import FusedAgent
@@ -491,3 +492,21 @@ def test_a_graph_that_a_hook_calls_remembers_what_that_hook_said(call: Run) -> N
         call(agent, {"messages": "Go"}, {"configurable": {"thread_id": "1"}})
         for consults in stack:
             assert consults.heard == [[f"{consults.name} asks"] * (turn + 1)]
+
+
+@pytest.mark.parametrize("saver", [None, InMemorySaver()])
+def test_a_stream_of_values_shows_the_jump_that_ends_a_run(saver: Any) -> None:
+    class Stops(AgentMiddleware):
+        @hook_config(can_jump_to=["end"])
+        def after_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+            return {"jump_to": "end"}
+
+        def after_agent(self, state: Any, runtime: Any) -> None: ...
+
+    def keys(fused: bool) -> list[list[str]]:
+        model = ScriptedChatModel(["Yes."])
+        agent = create_agent(model, middleware=[Stops()], checkpointer=saver, fused=fused)
+        thread: Any = {"configurable": {"thread_id": f"{fused}"}}
+        return [sorted(values) for values in agent.stream(ASK, thread, stream_mode="values")]
+
+    assert keys(True) == keys(False) == [["messages"], ["messages"], ["jump_to", "messages"]]

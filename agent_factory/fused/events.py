@@ -104,6 +104,7 @@ class EventStream:
         except Exception:
             yield from self._early_parts()
             raise
+        yield from self._early_parts()  # LangGraph may have nothing to show for the last step
 
     async def aread(self, parts: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Yield what the caller sees of what LangGraph yields, and nodes hand over."""

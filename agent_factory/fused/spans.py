@@ -124,8 +124,8 @@ def as_written(result: Any) -> Any:
     """
     if isinstance(result, BaseMessage):
         return result.model_copy() if result.id is None else result
-    if isinstance(result, list):
-        return [as_written(part) for part in result]
+    if isinstance(result, list | tuple):
+        return type(result)(as_written(part) for part in result)
     if isinstance(result, Command):
         return replace(result, update=as_written(result.update))
     if isinstance(result, dict):
