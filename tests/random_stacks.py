@@ -498,7 +498,7 @@ class Trial:
             out = asyncio.run(self.agent.ainvoke(input, self.config))
         else:
             out = self.agent.invoke(input, self.config)
-        waiting = [interrupted.value for interrupted in out.pop("__interrupt__", ())]
+        waiting = sorted(interrupted.value for interrupted in out.pop("__interrupt__", ()))
         return {**out, "waits for": waiting} if waiting else out
 
     def _watch_now(self, input: Any) -> None:

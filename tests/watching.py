@@ -20,8 +20,8 @@ A fused run may differ from the run hook by hook in these points, and in no othe
   as another task. So ids are left out of the note that LangGraph adds to its error, and of the
   interrupt that its span ends with.
 
-Any two runs differ in ids, in times, in the order of parallel tool calls, and in the frames of the
-traceback that a tracer keeps with an error.
+Any two runs differ in ids, in times, in the order of parallel tool calls and of their pauses, and in
+the frames of the traceback that a tracer keeps with an error.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from typing import Any, Literal
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.schemas import Run
+from langgraph.types import Interrupt
 from pydantic import BaseModel
 
 Mode = Literal["sync", "async"]
@@ -281,7 +282,9 @@ def simple(value: Any) -> Any:
         )
         return {key: simple(item) for key, item in pairs}
     if isinstance(value, list | tuple):
-        return [simple(item) for item in value]
+        pauses = bool(value) and all(isinstance(item, Interrupt) for item in value)
+        ordered = sorted(value, key=lambda item: str(item.value)) if pauses else value
+        return [simple(item) for item in ordered]
     if isinstance(value, set | frozenset):
         return sorted(map(str, value))
     if isinstance(value, type):
@@ -427,8 +430,8 @@ def _marks(event: Event) -> Iterator[tuple[str, str]]:
         if "tools" in event:
             call = next(_found(event["tools"], "tool_call_id"), "")
             yield "call", call
-        if event.get("__interrupt__") or event.get("interrupts"):
-            yield "pause", ""
+        if pauses := event.get("__interrupt__") or event.get("interrupts"):
+            yield "pause", str([pause.get("value") for pause in pauses])
         for item in event.values():
             yield from _marks(item)
 
