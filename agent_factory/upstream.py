@@ -350,3 +350,12 @@ def streams_messages(handler: object) -> bool:
     langgraph/pregel/_messages.py, 1.2: LangGraph does not publish the class.
     """
     return type(handler).__module__ == "langgraph.pregel._messages"
+
+
+def streams_events(handler: object) -> bool:
+    """Whether a callback handler belongs to a call of `astream_events` or `astream_log`.
+
+    langchain_core/tracers/_streaming.py, 1.7: such handlers also see the results that a runnable
+    yields. They only put events into a queue.
+    """
+    return hasattr(handler, "tap_output_aiter")

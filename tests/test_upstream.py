@@ -48,6 +48,7 @@ from agent_factory.upstream import (
     run_in_place,
     shows_subgraphs,
     state_writer,
+    streams_events,
     streams_messages,
     super_step,
 )
@@ -242,6 +243,22 @@ def test_streams_messages_knows_the_handler_of_a_stream() -> None:
     graph = chain(node)
     list(graph.stream({"log": []}, {"callbacks": [Names()]}, stream_mode="messages"))
     assert seen == [[False, True]]
+
+
+@pytest.mark.filterwarnings("ignore:astream_events version='v1' is deprecated")
+async def test_streams_events_knows_the_handlers_of_events() -> None:
+    seen: list[Any] = []
+
+    async def node(state: Any, config: RunnableConfig) -> Any:
+        handlers = config["callbacks"].handlers  # type: ignore
+        seen.append(list(map(streams_events, handlers)))
+        assert [one.run_inline for one in handlers if streams_events(one)] == [False]
+
+    graph = chain(node)
+    for version in ("v1", "v2"):
+        async for _ in graph.astream_events({"log": []}, {"callbacks": [Names()]}, version=version):
+            pass
+    assert sorted(map(sorted, seen)) == [[False, True]] * 2
 
 
 def test_interrupts_here_tells_an_interrupt_of_a_node_from_one_of_a_subgraph() -> None:

@@ -318,6 +318,15 @@ def test_calls_that_wait_look_the_same_where_somebody_begins_to_watch() -> None:
     assert not found, found
 
 
+@pytest.mark.parametrize("form", [TRACES[0], EVENTS[0]], ids=str)
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_edge_that_fails_after_the_model_ends_the_span_of_its_hook(
+    form: Form, kept: bool
+) -> None:
+    case = replace(SHORT, members=(Member({"after_model": ("jump to tools",)}),), turns=())
+    _same(case, True, "async", form, kept)
+
+
 # An agent inside a graph
 
 

@@ -20,8 +20,8 @@ A fused run may differ from the run hook by hook in these points, and in no othe
   as another task. So ids are left out of the note that LangGraph adds to its error, and of the
   interrupt that its span ends with.
 
-Any two runs differ in ids, in times, in the order of parallel tool calls and of their pauses, and in
-the frames of the traceback that a tracer keeps with an error.
+Any two runs differ in ids, in times, in the order of parallel tool calls and of their pauses, and
+in the frames of the traceback that a tracer keeps with an error.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Tracer(BaseTracer):
         error = run.error and run.error.partition("Traceback (most recent call last)")[0]
         error = error and re.sub(r"(Interrupt\(value=.*?), id='[^']*'", r"\1", error)
         happened = [event["name"] for event in run.events]
-        inside = [child.id for child in run.child_runs]
+        inside = sorted(child.name for child in run.child_runs)
         more = {"outputs": run.outputs, "error": error, "events": happened, "inside": inside}
         self._keep("end", run, {"name": run.name, **more})
 

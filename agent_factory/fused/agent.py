@@ -22,7 +22,13 @@ from agent_factory.fused.run import RUN, Run, run_of
 from agent_factory.runtime.threads import ThreadAgent
 from agent_factory.runtime.tools_node import NAMESPACE_MARK
 from agent_factory.state.schema import LAST_NODE
-from agent_factory.upstream import is_resumed, saver_of, shows_subgraphs, streams_messages
+from agent_factory.upstream import (
+    is_resumed,
+    saver_of,
+    shows_subgraphs,
+    streams_events,
+    streams_messages,
+)
 
 _BETWEEN_STEPS = (
     "cache",
@@ -245,6 +251,8 @@ class FusedAgent(ThreadAgent):
         depth = namespace.count(NAMESPACE_MARK) + 1 if namespace else 0
         around: RunnableConfig = {"callbacks": context.get("callbacks"), **given}
         handlers = get_callback_manager_for_config(around).handlers
+        for handler in filter(streams_events, handlers):
+            handler.run_inline = True  # a call in a task or a thread would cost more than the hook
         run = Run(
             entered=bool(modes),
             depth=depth,

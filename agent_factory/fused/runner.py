@@ -24,7 +24,7 @@ from agent_factory.fused.run import Action, Run
 from agent_factory.fused.spans import AsyncSpans, as_written, call_in_span
 from agent_factory.fused.state_view import Preview, StateView
 from agent_factory.runtime.composition import without_streaming
-from agent_factory.runtime.routing import Target
+from agent_factory.runtime.routing import Choice, Target
 from agent_factory.runtime.tools_node import with_state
 from agent_factory.state.channels import DeltaMessages
 from agent_factory.state.schema import LAST_NODE
@@ -113,7 +113,7 @@ class StepRunner:
         self._events: list[Event] = []
         self._to_stream: Callable[[], None] = _do_nothing
         self.step = first  # the node that comes next
-        self.error: Exception | None = None  # that of the last node
+        self.error: Exception | None = None  # that of the edge of the last node
         self._unstored: Any = None
         self.done = False
         self.outcome: Any = None
@@ -257,8 +257,8 @@ class StepRunner:
             self._move_to(route)
             return
         if self._stored and result is not None and not self._begin_next_step():
-            if not isinstance(route, str):  # to read the state, the edge applies the writes
-                self._set_ids(result)
+            if not isinstance(route, str):
+                self._look_ahead(result, route)
             self._leave_to_own_step(lambda: result)
             return
         if (written := self._written(result)) is None:
@@ -301,9 +301,18 @@ class StepRunner:
                 return pairs, self._view.preview(pairs)
         return None
 
-    def _set_ids(self, result: Any) -> None:
-        with suppress(Exception):  # LangGraph raises the error when it applies the writes
-            self._view.with_ids(_pairs(result) or ())
+    def _look_ahead(self, result: Any, edge: Choice) -> None:
+        """Find out what the edge will do to the span of a node, in the step that follows.
+
+        To read the state, the edge applies the writes, so messages get their ids. It may fail.
+        """
+        written = self._written(result)
+        # An edge that records its decision is called once.
+        if written and self._run.traced and not self._first.fusion.records:
+            try:
+                edge(written[1].state(), self._node_config)
+            except Exception as error:
+                self.error = error
 
     def _can_continue(self, target: Target, preview: Preview) -> bool:
         """Whether this step may run what comes next."""

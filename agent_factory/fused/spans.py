@@ -19,7 +19,7 @@ from langchain_core.runnables.config import (
 from langchain_core.tracers import LangChainTracer
 from langgraph.types import Command
 
-from agent_factory.upstream import current_config, streams_messages
+from agent_factory.upstream import current_config, streams_events, streams_messages
 
 Take = Callable[[Any], Any]
 """Makes something of the result of a node, and returns what handlers see of it."""
@@ -167,7 +167,6 @@ async def _stream(run_id: Any, handlers: Iterable[Any], result: Any) -> None:
     async def once() -> AsyncIterator[Any]:
         yield result
 
-    for handler in handlers:
-        if tap := getattr(handler, "tap_output_aiter", None):
-            async for _ in tap(run_id, once()):
-                pass
+    for handler in filter(streams_events, handlers):
+        async for _ in handler.tap_output_aiter(run_id, once()):
+            pass

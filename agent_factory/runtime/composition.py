@@ -40,7 +40,7 @@ from agent_factory.hooks.flows import (
 from agent_factory.hooks.introspection import Bound, sync_async_error
 from agent_factory.topology.model import Layer
 from agent_factory.types import ExtendedModelResponse, ModelRequest, ModelResponse
-from agent_factory.upstream import current_config
+from agent_factory.upstream import current_config, streams_events
 
 Handler = Callable[[Any], Any]
 """Takes a request and returns a response, or an awaitable of one."""
@@ -109,7 +109,7 @@ def _tracers(config: RunnableConfig | None) -> list[BaseTracer]:
     callbacks = config.get("callbacks") if config else None
     tracers = [h for h in getattr(callbacks, "handlers", ()) if isinstance(h, BaseTracer)]
     # That of `astream_events` in version "v1" copies what it gets, and a model may hold a lock.
-    return [tracer for tracer in tracers if not hasattr(tracer, "tap_output_iter")]
+    return [tracer for tracer in tracers if not streams_events(tracer)]
 
 
 @dataclass(frozen=True, slots=True)
