@@ -257,8 +257,7 @@ class StepRunner:
             self._move_to(route)
             return
         if self._stored and result is not None and not self._begin_next_step():
-            if not isinstance(route, str):
-                self._look_ahead(result, route)
+            self._look_ahead(result, route)
             self._leave_to_own_step(lambda: result)
             return
         if (written := self._written(result)) is None:
@@ -301,11 +300,16 @@ class StepRunner:
                 return pairs, self._view.preview(pairs)
         return None
 
-    def _look_ahead(self, result: Any, edge: Choice) -> None:
-        """Find out what the edge will do to the span of a node, in the step that follows.
+    def _look_ahead(self, result: Any, edge: str | Choice) -> None:
+        """Find out what the step that follows does to the span of a node.
 
-        To read the state, the edge applies the writes, so messages get their ids. It may fail.
+        Messages get their ids when an edge reads the state, or a stream shows them. An edge may
+        fail.
         """
+        if isinstance(edge, str):
+            if self._run.messages:
+                self._written(result)
+            return
         written = self._written(result)
         # An edge that records its decision is called once.
         if written and self._run.traced and not self._first.fusion.records:
