@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Annotated, Any, Literal, NotRequired
 
 from hypothesis import strategies as st
@@ -143,6 +144,7 @@ class Diary:
 
     pages: list[Any] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
+    names: Iterator[int] = field(default_factory=count)
 
     def note(self, who: str, state: Mapping[str, Any]) -> None:
         self.pages.append((who, self.plain(state)))
@@ -151,11 +153,20 @@ class Diary:
         """A value without what differs between any two runs."""
         if isinstance(value, BaseMessage):
             calls = [(c["name"], c["id"]) for c in getattr(value, "tool_calls", ())]
-            name = self.ids.setdefault(value.id, len(self.ids)) if value.id else None
+            if value.id and value.id not in self.ids:
+                self.ids[value.id] = next(self.names)
+            name = self.ids.get(value.id or "")
             return (value.type, value.text, calls, getattr(value, "tool_call_id", None), name)
         if isinstance(value, Mapping):
+            if "messages" in value:
+                self._forget_all_but(value["messages"])
             return {key: self.plain(value[key]) for key in sorted(value)}
         return [self.plain(item) for item in value] if isinstance(value, list) else value
+
+    def _forget_all_but(self, messages: Iterable[Any]) -> None:
+        # Hook by hook, a message that was removed and is written again may get the id it had.
+        ids = {getattr(message, "id", None) for message in messages}
+        self.ids = {known: name for known, name in self.ids.items() if known in ids}
 
 
 Script = tuple[str, ...]

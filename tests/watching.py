@@ -13,6 +13,8 @@ A fused run may differ from the run hook by hook in these points, and in no othe
   only the events are compared, and not what happens between two of them.
 - A message that a node writes without an id has one in updates. With full checkpoints it gets that
   later, in place.
+- A message that is removed and written again gets another id. Hook by hook, with lean checkpoints,
+  it may get the one that it had.
 - An update that LangGraph fails to apply, such as the removal of an unknown message, is not shown.
   Hook by hook, some modes show it.
 - `runtime.execution_info` is that of a step: runtimes are left out.
@@ -45,6 +47,7 @@ from pydantic import BaseModel
 
 Mode = Literal["sync", "async"]
 Event = Any  # JSON: dicts, lists, strings, numbers
+AGENT_ENDS = ("on_chain_end", "LangGraph")
 
 # Forms of watching
 
@@ -89,6 +92,8 @@ def events(version: str) -> Form:
     async def awatch(agent: Any, input: Any, config: Any) -> AsyncIterator[Event]:
         async with aclosing(agent.astream_events(input, config, version=version)) as stream:
             async for event in stream:
+                if version == "v1" and (event["event"], event["name"]) == AGENT_ENDS:
+                    event["data"].pop("output")  # the last event, which may be any parallel call's
                 yield simple(event)
 
     return Form(f"astream_events {version}", None, awatch, queued=True)

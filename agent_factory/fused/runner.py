@@ -234,7 +234,8 @@ class StepRunner:
         Raises:
             Exception: The edge has failed; the span ends with its error.
         """
-        seen = with_ids or not isinstance(self.step.stage.route, str)
+        streamed = with_ids and not _is_hidden(result)
+        seen = streamed or not isinstance(self.step.stage.route, str)
         recorded = result if seen else as_written(result)
         self.take(result)
         if self.error is not None:
@@ -449,6 +450,12 @@ def _in_shape(pair: Pair, given: Pair) -> Pair:
     """Return messages with ids as they were written: one that was not in a list still is not."""
     alone = isinstance(given[1], list) and not isinstance(pair[1], list)
     return (given[0], given[1][0]) if alone else given
+
+
+def _is_hidden(result: Any) -> bool:
+    """Whether LangGraph's stream of messages does not look into what a node has returned."""
+    parts = result if isinstance(result, list) else [result]
+    return any(isinstance(part, Command) and isinstance(part.update, list) for part in parts)
 
 
 def _do_nothing() -> None:
