@@ -163,7 +163,7 @@ class StepRunner:
                     pass
             else:
                 # Of the handlers of an asynchronous run, that of the stream is called first.
-                take = partial(self.take_in_span, with_ids=self._run.messages)
+                take = partial(self.take_in_span, streamed=self._run.messages)
                 await self.spans.call(
                     step.stage.node, step.name, input, config, take, streaming=streaming
                 )
@@ -226,7 +226,7 @@ class StepRunner:
         self.take(action())
         self._to_stream()
 
-    def take_in_span(self, result: Any, *, with_ids: bool = False) -> Any:
+    def take_in_span(self, result: Any, *, streamed: bool = False) -> Any:
         """Process what the node has returned, and return it as handlers see it.
 
         Messages have their ids already if somebody has seen them: an edge, or the stream of them.
@@ -234,9 +234,8 @@ class StepRunner:
         Raises:
             Exception: The edge has failed; the span ends with its error.
         """
-        streamed = with_ids and not _is_hidden(result)
-        seen = streamed or not isinstance(self.step.stage.route, str)
-        recorded = result if seen else as_written(result)
+        by_edge = not isinstance(self.step.stage.route, str)
+        recorded = result if by_edge else as_written(result, streamed=streamed)
         self.take(result)
         if self.error is not None:
             raise self.error
@@ -450,12 +449,6 @@ def _in_shape(pair: Pair, given: Pair) -> Pair:
     """Return messages with ids as they were written: one that was not in a list still is not."""
     alone = isinstance(given[1], list) and not isinstance(pair[1], list)
     return (given[0], given[1][0]) if alone else given
-
-
-def _is_hidden(result: Any) -> bool:
-    """Whether LangGraph's stream of messages does not look into what a node has returned."""
-    parts = result if isinstance(result, list) else [result]
-    return any(isinstance(part, Command) and isinstance(part.update, list) for part in parts)
 
 
 def _do_nothing() -> None:

@@ -117,19 +117,21 @@ class AsyncSpans:
         return await run_in_executor(None, lambda: [each() for each in (*late, call)][-1])
 
 
-def as_written(result: Any) -> Any:
+def as_written(result: Any, *, streamed: bool = False) -> Any:
     """Return the result of a node with copies of messages that have no id.
 
-    They get one when they are written, which for LangGraph is after the span of the node.
+    They get one when they are written, which for LangGraph is after the span of the node, or when
+    its stream of messages has seen them. That does not look into lists of pairs.
     """
     if isinstance(result, BaseMessage):
-        return result.model_copy() if result.id is None else result
+        return result.model_copy() if result.id is None and not streamed else result
     if isinstance(result, list | tuple):
-        return type(result)(as_written(part) for part in result)
+        return type(result)(as_written(part, streamed=streamed) for part in result)
     if isinstance(result, Command):
-        return replace(result, update=as_written(result.update))
+        streamed = streamed and not isinstance(result.update, list)
+        return replace(result, update=as_written(result.update, streamed=streamed))
     if isinstance(result, dict):
-        return {key: as_written(value) for key, value in result.items()}
+        return {key: as_written(value, streamed=streamed) for key, value in result.items()}
     return result
 
 

@@ -100,20 +100,16 @@ class StateView:
         self.now = Preview(persistent, {key: state[key] for key in ephemeral}, {}, {}, order)
         self._reduced: dict[str, Channel] = {}
 
-    def _with_ids(self, pairs: Iterable[Pair]) -> list[Pair]:
-        """Return a node's writes, in which messages have ids; the messages themselves get them."""
-        return [
+    def preview(self, pairs: Iterable[Pair]) -> Preview:
+        """Return the state after a node's writes. Accept it before you call this again."""
+        now, order = self.now, self._order
+        # Messages are folded here and by LangGraph, so their ids must be set before that.
+        named = [
             (key, with_ids(value))
             if is_messages(self._channels.get(key)) and not _overwrites(value)
             else (key, value)
             for key, value in pairs
         ]
-
-    def preview(self, pairs: Iterable[Pair]) -> Preview:
-        """Return the state after a node's writes. Accept it before you call this again."""
-        now, order = self.now, self._order
-        # Messages are folded here and by LangGraph, so their ids must be set before that.
-        named = self._with_ids(pairs)
         if not named:  # most hooks write nothing
             return Preview(now.persistent, {}, now.written, {}, order) if now.ephemeral else now
         given: dict[str, list[Any]] = {}
