@@ -202,6 +202,7 @@ def test_special_characters_in_annotations_are_escaped() -> None:
 # As a process
 
 
+@pytest.mark.long
 def test_letters_that_the_output_lacks_are_escaped() -> None:
     Path("shop.py").write_text(
         SHOP.replace("class Back(", "class Zurück(", 1).replace("Back()", "Zurück()"),
@@ -217,6 +218,7 @@ def test_letters_that_the_output_lacks_are_escaped() -> None:
     assert rb"Zur\xfcck.before_model: declares a jump" in done.stdout
 
 
+@pytest.mark.long
 def test_a_process_needs_no_terminal_and_no_input() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "agent_factory.cli", "check", "shop:refused", "nope:agent"],
@@ -256,6 +258,7 @@ def test_a_module_that_ends_the_process_is_reported_as_not_checked(source: str, 
     assert how in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a process that is forked")
 def test_the_exit_code_is_that_of_the_check_whatever_runs_after_it() -> None:
     late = "import atexit, os; atexit.register(os._exit, 0)\n"

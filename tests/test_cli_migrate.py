@@ -256,6 +256,7 @@ def test_without_libcst_it_says_what_to_install() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_letters_that_the_output_lacks_are_escaped(desk: Path) -> None:
     desk.write_text("# é\n" + OLD, encoding="utf-8")
     done = subprocess.run(

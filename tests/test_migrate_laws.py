@@ -249,6 +249,7 @@ def test_a_file_with_nothing_to_move_need_not_be_python() -> None:
     assert migrate_bytes(data)[0] == data
 
 
+@pytest.mark.long
 def test_every_source_of_this_library_stays_as_it_is() -> None:
     root = Path(__file__).resolve().parent.parent
     for path in sorted((root / "examples").glob("*.py")):

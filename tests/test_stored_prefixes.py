@@ -86,7 +86,7 @@ def shown(state: Any) -> list[Any]:
     return [*((m.type, m.text) for m in state["messages"]), *state.get("log", ())]
 
 
-@pytest.mark.parametrize("fused", [True, "turn"])
+@pytest.mark.parametrize("fused", [True, pytest.param("turn", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     ("checkpoints", "stack"), [("full", [Quiet(), Logs()]), ("delta", [Quiet()])]
 )

@@ -259,6 +259,7 @@ def test_other_patterns_get_a_text_word_by_word() -> None:
         assert stream.feed("Some words, ") == "Some words, "
 
 
+@pytest.mark.long
 def test_a_text_that_never_settles_is_held_back_in_linear_time() -> None:
     stream = TextStream(RedactionRule("credit_card"))
     assert all(stream.feed("1 1 ") == "" for _ in range(50_000))

@@ -345,6 +345,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", BUILT_IN)
 def test_hostile_text_takes_linear_time(kind: str) -> None:
     """In quadratic time, any one of these would take minutes."""
@@ -354,6 +355,7 @@ def test_hostile_text_takes_linear_time(kind: str) -> None:
     assert time.process_time() - started < 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "piece"),
     [
