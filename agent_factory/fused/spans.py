@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from inspect import iscoroutinefunction
 from typing import Any, cast
 
@@ -72,7 +72,11 @@ class AsyncSpans:
         """Run a node in a span, in which `take` gets its result."""
         manager = _manager(config)
         handlers = manager.handlers
-        in_threads = [one for one in handlers if _runs_in_thread(one)]
+        in_threads = [
+            one
+            for one in handlers
+            if not one.run_inline and _runs_in_thread(type(one))  # type: ignore[arg-type]
+        ]
         manager.handlers = [one for one in handlers if one not in in_threads]
         span = await manager.on_chain_start(_NOTHING, input, name=name)
         other: Any = None
@@ -105,7 +109,8 @@ class AsyncSpans:
             raise
         if other is not None:
             self._late.append(partial(other.on_chain_end, recorded))
-        await span.on_chain_end(recorded)
+        if span.handlers:  # the call makes a task, whether there is something to do or not
+            await span.on_chain_end(recorded)
 
     async def finish(self) -> None:
         """Let handlers in threads learn how the last span has ended."""
@@ -153,9 +158,10 @@ def _inside(config: RunnableConfig, span: Any) -> RunnableConfig:
     return cast("RunnableConfig", own)
 
 
-def _runs_in_thread(handler: BaseCallbackHandler) -> bool:
-    """Whether LangChain calls a handler in a thread in an asynchronous run."""
-    return not (handler.run_inline or iscoroutinefunction(handler.on_chain_start))
+@lru_cache
+def _runs_in_thread(kind: type[BaseCallbackHandler]) -> bool:
+    """Whether LangChain calls handlers of a class in a thread, in an asynchronous run."""
+    return not iscoroutinefunction(kind.on_chain_start)
 
 
 def _traces_functions(handlers: Iterable[BaseCallbackHandler]) -> bool:
