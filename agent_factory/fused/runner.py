@@ -128,8 +128,9 @@ class StepRunner:
     @property
     def needs_thread(self) -> bool:
         """Whether an asynchronous run takes the next nodes in a thread."""
-        settled = self.done or self._run.watched or self._deferred is not None
-        return self.step.stage.needs_thread and not settled
+        return self.step.stage.needs_thread and not (
+            self.done or self._run.watched or self._deferred is not None
+        )
 
     def run_next(self) -> None:
         """Run the next node, and find out what comes after it."""

@@ -83,9 +83,10 @@ class Step(Runnable[Any, Any]):
             yield await asyncio.create_task(work, context=copy_context())
 
     def _invoke(self, input: Any, config: RunnableConfig, run: Run) -> Any:
-        runner = self._start(input, config, run)
+        runner, watched = self._start(input, config, run), run.watched
         while not runner.done:
-            self._show(runner, run)
+            if watched:
+                self._show(runner, run)
             if unstored := runner.take_unstored():
                 saver, writes = unstored
                 saver.put_writes(*writes)
@@ -105,9 +106,10 @@ class Step(Runnable[Any, Any]):
     async def _ainvoke(
         self, input: Any, config: RunnableConfig, run: Run, *, streaming: bool
     ) -> Any:
-        runner = self._start(input, config, run)
+        runner, watched = self._start(input, config, run), run.watched
         while not runner.done:
-            await self._ashow(runner, run)
+            if watched:
+                await self._ashow(runner, run)
             if unstored := runner.take_unstored():
                 saver, writes = unstored
                 await saver.aput_writes(*writes)
