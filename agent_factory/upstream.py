@@ -6,6 +6,7 @@ Each reliance stands here once, with the reason and the version it was seen in, 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
@@ -242,6 +243,40 @@ def stored_writes(
         "checkpoint_id": info.checkpoint_id,
     }
     return {"configurable": own}, [*pairs, *[(f"branch:to:{target}", None)] * number], info.task_id
+
+
+def sent_writes(config: RunnableConfig) -> deque[tuple[str, Any]]:
+    """Return what the node of this config has written directly so far, before it returns.
+
+    langgraph/pregel/_algo.py, 1.2: a task gets the `extend` of this deque. Backends that keep files
+    in the state, such as deepagents', call it, and so do writers.
+    """
+    sent: deque[tuple[str, Any]] = config["configurable"]["__pregel_send"].__self__
+    return sent
+
+
+def reading_after(
+    config: RunnableConfig, writes: Callable[[], Sequence[tuple[str, Any]]]
+) -> RunnableConfig:
+    """Return the config of a node that reads the state directly, as it is after these writes.
+
+    langgraph/pregel/_algo.py, 1.2: a task gets `local_read`, which applies what the task has
+    written if it is called with `fresh=True`.
+    """
+    configurable = config["configurable"]
+    read, sent = configurable["__pregel_read"], sent_writes(config)
+
+    def read_after(select: Any, fresh: bool = False) -> Any:
+        if not (before := writes()):
+            return read(select, fresh)
+        sent.extendleft(reversed(before))
+        try:
+            return read(select, True)
+        finally:
+            for _ in before:
+                sent.popleft()
+
+    return {**config, "configurable": {**configurable, "__pregel_read": read_after}}
 
 
 def at_step(config: RunnableConfig, step: int, run_id: UUID | None) -> RunnableConfig:

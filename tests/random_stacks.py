@@ -28,7 +28,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.channels import EphemeralValue, UntrackedValue
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.config import get_stream_writer
+from langgraph.config import get_config, get_stream_writer
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite, interrupt
 from pydantic import BaseModel, Field
@@ -105,6 +105,13 @@ def _several(state: Any, who: str) -> Any:
     return Command(update=pairs)
 
 
+def _send(state: Any, who: str) -> None:
+    # As backends that keep files in the state do: directly, before the hook returns.
+    known = get_config()["configurable"]
+    seen = known["__pregel_read"](["log"], fresh=True).get("log", ())
+    known["__pregel_send"]([("log", [f"{who} sends after {len(seen)}"])])
+
+
 ACTS: dict[str, Any] = {
     "nothing": lambda state, who: None,
     "last": lambda state, who: {"last": f"{who} after {state.get('last')}"},
@@ -121,6 +128,7 @@ ACTS: dict[str, Any] = {
     "start over": _start_over,
     "edit": _edit,
     "command": lambda state, who: Command(update={"last": who, "log": [who]}),
+    "send": _send,
     "several": _several,
     "unknown key": lambda state, who: {"nowhere": 1},
     "no update": lambda state, who: "words",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
+from operator import add
 from typing import Annotated, Any, Required
 
 import pytest
@@ -18,9 +19,10 @@ from langchain_core.tracers.base import BaseTracer
 from langgraph.channels import DeltaChannel, NamedBarrierValue
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.config import get_config
 from langgraph.errors import GraphRecursionError
 from langgraph.graph.message import add_messages
-from langgraph.types import Overwrite
+from langgraph.types import Command, Overwrite, interrupt
 
 from agent_factory import (
     AgentMiddleware,
@@ -510,3 +512,81 @@ def test_a_stream_of_values_shows_the_jump_that_ends_a_run(saver: Any) -> None:
         return [sorted(values) for values in agent.stream(ASK, thread, stream_mode="values")]
 
     assert keys(True) == keys(False) == [["messages"], ["messages"], ["jump_to", "messages"]]
+
+
+# Writes before a node returns, as backends make them that keep files in the state
+
+
+class Notes(AgentState):
+    notes: Annotated[list[str], add]
+
+
+def send(note: str) -> list[str]:
+    """Write a note to the state directly, and return those that the state has then."""
+    direct = get_config()["configurable"]
+    direct["__pregel_send"]([("notes", [note])])
+    notes: list[str] = direct["__pregel_read"]("notes", fresh=True)
+    return notes
+
+
+class Keeper(AgentMiddleware):
+    state_schema = Notes
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[list[str]] = []
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return {"notes": ["returned"]}
+
+    def around_model(self, request: Any) -> Any:
+        response = yield request
+        self.seen.append(send("by the layer"))
+        return response
+
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        self.seen.append([*state["notes"]])
+        self.seen.append(send("by the hook"))
+
+
+class Asker(AgentMiddleware):
+    def after_model(self, state: Any, runtime: Any) -> Any:
+        send("before it asks")
+        return {"notes": [interrupt("Sure?")]}
+
+
+@pytest.mark.parametrize("fused", [True, "turn", False])
+@pytest.mark.parametrize("checkpoints", ["delta", "full"])
+def test_what_a_node_writes_directly_is_kept_and_seen(
+    call: Run, fused: Any, checkpoints: Any
+) -> None:
+    keeper, model = Keeper(), ScriptedChatModel(["Well."])
+    agent = create_agent(
+        model,
+        middleware=[keeper],
+        checkpointer=InMemorySaver(),
+        checkpoints=checkpoints,
+        fused=fused,
+    )
+    result = call(agent, {**ASK, "notes": ["given"]}, THREAD)
+    first = ["given", "returned"]
+    assert keeper.seen == [
+        [*first, "by the layer"],
+        [*first, "by the layer"],
+        [*first, "by the layer", "by the hook"],
+    ]
+    assert result["notes"] == keeper.seen[-1]
+    assert agent.get_state(THREAD).values["notes"] == keeper.seen[-1]
+
+
+@pytest.mark.parametrize("fused", [True, "turn", False])
+def test_what_a_node_writes_directly_is_kept_once_if_it_asks(call: Run, fused: Any) -> None:
+    model = ScriptedChatModel(["Well."])
+    agent = create_agent(
+        model, middleware=[Asker(), Keeper()], checkpointer=InMemorySaver(), fused=fused
+    )
+    call(agent, {**ASK, "notes": []}, THREAD)
+    before = ["returned", "by the layer", "by the hook"]
+    assert agent.get_state(THREAD).values["notes"] == before
+    result = call(agent, Command(resume="yes"), THREAD)
+    assert result["notes"] == [*before, "before it asks", "yes"]

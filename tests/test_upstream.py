@@ -44,8 +44,10 @@ from agent_factory.upstream import (
     node_before,
     read_channels,
     read_keys,
+    reading_after,
     run_identity,
     run_in_place,
+    sent_writes,
     shows_subgraphs,
     state_writer,
     streams_events,
@@ -243,6 +245,34 @@ def test_streams_messages_knows_the_handler_of_a_stream() -> None:
     graph = chain(node)
     list(graph.stream({"log": []}, {"callbacks": [Names()]}, stream_mode="messages"))
     assert seen == [[False, True]]
+
+
+def test_sent_writes_are_what_a_node_has_written_directly() -> None:
+    def node(state: Any, config: RunnableConfig) -> Any:
+        config["configurable"]["__pregel_send"]([("log", ["sent"])])
+        assert list(sent_writes(config)) == [("log", ["sent"])]
+        return {"log": ["returned"]}
+
+    assert chain(node).invoke({"log": []}) == {"log": ["sent", "returned"]}
+
+
+def test_reading_after_shows_writes_that_come_first() -> None:
+    def node(state: Any, config: RunnableConfig) -> Any:
+        before: list[Any] = []
+        later = reading_after(config, lambda: before)["configurable"]
+        later["__pregel_send"]([("log", ["sent"])])
+        seen.append(later["__pregel_read"](["log"]))
+        before.append(("log", ["before"]))
+        seen.append(later["__pregel_read"](["log"]))
+        seen.append(list(sent_writes(config)))
+
+    seen: list[Any] = []
+    chain(node).invoke({"log": ["given"]})
+    assert seen == [
+        {"log": ["given"]},
+        {"log": ["given", "before", "sent"]},
+        [("log", ["sent"])],
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:astream_events version='v1' is deprecated")

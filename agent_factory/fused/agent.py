@@ -274,7 +274,6 @@ class FusedAgent(ThreadAgent):
         self, configurable: Mapping[str, Any], options: Mapping[str, Any], modes: Collection[str]
     ) -> bool:
         """Whether the caller observes LangGraph's own steps."""
-        builder: Any = self.builder  # the AgentGraph, whose module imports this one
         served = {*_MODES, TASKS} if configurable.get(HIDES_TASKS) else _MODES
         return bool(
             self.debug
@@ -285,8 +284,6 @@ class FusedAgent(ThreadAgent):
             or shows_subgraphs(configurable)
             # In a graph, the default mode depends on how LangGraph calls this one.
             or (modes and not options.get("stream_mode") and configurable.get("checkpoint_ns"))
-            # LangGraph converts the values of a state that is not a dict.
-            or (options.get("version") == "v2" and builder.spec.schemas.written is not None)
         )
 
     def _is_single_step(self, parent: Run | None, depth: int) -> bool:

@@ -59,13 +59,7 @@ class Events:
             yield Event(namespace, UPDATES, {node: update})
         if TASKS in self.modes:
             # What the event protocol needs, to say that graphs which the node called have ended.
-            ended: dict[str, Any] = {
-                "id": task,
-                "name": node,
-                "error": None,
-                "result": {},
-                "interrupts": [],
-            }
+            ended: Any = {"id": task, "name": node, "error": None, "result": {}, "interrupts": []}
             yield Event(namespace, TASKS, ended)
         if VALUES in self.modes and shown and preview and not preview.opaque:
             state = preview.state()

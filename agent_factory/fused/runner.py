@@ -37,7 +37,9 @@ from agent_factory.upstream import (
     graph_namespace,
     in_namespace,
     interrupts_here,
+    reading_after,
     saver_of,
+    sent_writes,
     stored_writes,
     stores_at_exit,
     streams_messages,
@@ -96,6 +98,8 @@ class StepRunner:
     ) -> None:
         self._first = first
         self._graphs = count()  # numbers of the graphs that the current node calls
+        self._sent = sent_writes(config)  # by the current node, before it returns
+        config = reading_after(config, lambda: self._view.now.writes())
         self._config = counting_graphs(config, lambda: next(self._graphs))  # of the step
         self._quiet_config = _unnamed(without_streaming(self._config))
         self._has_saver = saver_of(config) is not None
@@ -216,6 +220,7 @@ class StepRunner:
     def _fail(self, error: Exception) -> None:
         if self._is_first:
             raise error  # this is its own step
+        self._sent.clear()
         if self.done:
             return  # an edge has failed in a span
         self._leave_to_own_step(replay(error, self._node_config, self._run))
@@ -245,7 +250,9 @@ class StepRunner:
     def take(self, result: Any) -> None:
         """Process what the node has returned, and continue or end the step."""
         now, stage = self._view.now, self.step.stage
-        route = stage.route
+        route, returned = stage.route, result
+        if self._sent and (sent := self._take_sent()):
+            result = [Command(update=sent), *_parts(result)]
         # Fast path: most hooks return None and have one next node.
         if (
             result is None
@@ -275,8 +282,8 @@ class StepRunner:
             self.error = error
             self._fail(error)
             return
-        if self._run.messages and result is not None:
-            self._to_stream = partial(self._stream_messages, result, self._view.now.state())
+        if self._run.messages and returned is not None:
+            self._to_stream = partial(self._stream_messages, returned, self._view.now.state())
         self._view.now = preview
         self._last = self.step.name
         self._unchanged = self._unchanged and result is None
@@ -289,6 +296,13 @@ class StepRunner:
         else:
             self._calls = self._calls_of(target, preview)
             self._move_to(TOOLS)
+
+    def _take_sent(self) -> list[Pair]:
+        """Return what the node has written directly; notes of LangGraph's own stay."""
+        channels, every = self._first.fusion.channels, list(self._sent)
+        self._sent.clear()
+        self._sent.extend(pair for pair in every if pair[0] not in channels)
+        return [pair for pair in every if pair[0] in channels]
 
     def _written(self, result: Any) -> tuple[list[Pair], Preview] | None:
         """Return what a node writes, and the state after that; None if only LangGraph can tell.
@@ -436,14 +450,19 @@ class StepRunner:
 def _pairs(result: Any) -> list[Pair] | None:
     """Return what a node writes, from what it has returned; None if that leaves the graph."""
     pairs: list[Pair] = []
-    for part in result if isinstance(result, list) else [result]:
+    for part in _parts(result):
         if isinstance(part, Command):
             if part.graph or part.goto:
                 return None
             pairs += pairs_of(part, "a node")
-        elif part is not None:
+        else:
             pairs += part.items()
     return pairs
+
+
+def _parts(result: Any) -> list[Any]:
+    parts = result if isinstance(result, list) else [result]
+    return [part for part in parts if part is not None]
 
 
 def _in_shape(pair: Pair, given: Pair) -> Pair:

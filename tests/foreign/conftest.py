@@ -17,11 +17,11 @@ collect_ignore_glob = [] if find_spec("deepagents") else ["test_*.py"]
 
 @pytest.fixture(params=["sync", "async"])
 def alike(request: pytest.FixtureRequest) -> Any:
-    """Run a build with langchain's agents, ours and ours fused, and compare everything visible.
+    """Run a build with langchain's agents, ours and ours hook by hook, and compare what is visible.
 
     `alike(build, *inputs)` calls `build(library, script)` for each library. It compares results,
     interrupts, errors, the state of the thread, what reached the models, and streams. Options:
-    `stream=False`, `fused=False`, and those of `invoke`.
+    `stream=False`, `quiet=False` (not without a stream as well), and those of `invoke`.
     """
 
     return partial(compare, asynchronous=request.param == "async")
@@ -29,7 +29,7 @@ def alike(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(params=["sync", "async"])
 def each(request: pytest.FixtureRequest) -> Any:
-    """Run a build with each library, for what differs by design: `theirs, ours, fused = each(...)`.
+    """Run a build with each library, for what differs by design: `theirs, *ours = each(...)`.
 
     The scripts of models may remain unfinished.
     """

@@ -50,7 +50,7 @@ class Library:
 
 
 def libraries() -> tuple[Library, Library, Library]:
-    """Langchain's, ours, and ours with fused runs."""
+    """Langchain's, ours, and ours hook by hook."""
     theirs = Library(
         importlib.import_module("langchain.agents").create_agent,
         importlib.import_module("langgraph.prebuilt").create_react_agent,
@@ -63,13 +63,13 @@ def libraries() -> tuple[Library, Library, Library]:
         agent_factory.middleware,
         importlib.import_module("agent_factory.structured_output"),
     )
-    fused = Library(
-        partial(ours.create_agent, fused=True),
+    by_hook = Library(
+        partial(ours.create_agent, fused=False),
         ours.create_react_agent,
         ours.middleware,
         ours.structured_output,
     )
-    return theirs, ours, fused
+    return theirs, ours, by_hook
 
 
 class RecordingModel(ScriptedChatModel):
@@ -260,7 +260,7 @@ def with_interrupts(result: Any) -> Any:
 
 
 def tell_each(build: Build, *inputs: Any, asynchronous: bool, **known: Any) -> list[Story]:
-    """Run all libraries: langchain's, ours, ours fused."""
+    """Run all libraries: langchain's, ours, ours hook by hook."""
     way = ainvoked if asynchronous else invoked
     known["done"] = False
     return [tell(build, library, inputs or ("Hi",), way, **known) for library in libraries()]
@@ -271,23 +271,23 @@ def compare(
     *inputs: Any,
     asynchronous: bool,
     stream: bool = True,
-    fused: bool = True,
+    quiet: bool = True,
     parts: Sequence[str] = ("outcomes", "state", "seen", "stream"),
     **known: Any,
 ) -> Story:
     """Run all libraries, compare them, and return the story of ours."""
-    theirs, ours, ours_fused = libraries()
+    theirs, ours, by_hook = libraries()
     stream_way, invoke_way = (astreamed, ainvoked) if asynchronous else (streamed, invoked)
     inputs = inputs or ("Hi",)
     way = stream_way if stream else invoke_way
     expected = tell(build, theirs, inputs, way, **known)
     given = tell(build, ours, inputs, way, **known)
-    found = [(given, "here")]
-    if fused:
-        found.append((tell(build, ours_fused, inputs, invoke_way, **known), "fused"))
+    found = [(given, "here"), (tell(build, by_hook, inputs, way, **known), "hook by hook")]
+    if quiet and stream:
+        found.append((tell(build, ours, inputs, invoke_way, **known), "here, not streamed"))
     for story, name in found:
         for part in parts:
-            if (name, part) == ("fused", "stream"):  # a stream shows each hook, so it is not fused
+            if (name, part) == ("here, not streamed", "stream"):
                 continue
             one, other = getattr(expected, part), getattr(story, part)
             text = difference(one, other, ("in langchain", name), part)
