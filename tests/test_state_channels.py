@@ -177,6 +177,7 @@ A, B = HumanMessage("a", id="a"), HumanMessage("b", id="b")
 @given(steps=STEPS)
 @example(steps=[[[A, B]], [[RemoveMessage(id="a")]], [[A]]])
 @example(steps=[[[A, B]], [[A]], [[HumanMessage("without an id")]]])
+@example(steps=[[Overwrite([HumanMessage("without an id")]), []]])
 def test_stored_writes_give_what_they_gave_one_by_one(steps: list[list[Any]]) -> None:
     channel = started("delta")
     stored: list[Any] = []

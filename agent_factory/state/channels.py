@@ -275,16 +275,16 @@ def _joined(writes: Iterable[Any]) -> Iterator[Any]:
 
     Each write copies the history, so thousands of them take the time of its square.
     """
-    joined: list[Any] = []
+    joined: list[Any] | None = None
     for write in writes:
         if isinstance(write, list) and all(map(_is_kept, write)):
-            joined += write
+            (joined := joined or []).extend(write)
             continue
-        if joined:
+        if joined is not None:  # an empty list gives ids to messages of an Overwrite
             yield joined
-            joined = []
+        joined = None
         yield write
-    if joined:
+    if joined is not None:
         yield joined
 
 

@@ -156,8 +156,8 @@ def test_a_session_prints_what_plain_bash_prints(commands: list[str]) -> None:
 
 
 def _folder(parent: str) -> Path:
-    folder = Path(parent, "w")
-    folder.mkdir()
+    folder = Path(parent, *["w"] * 13)  # twelve times `cd ..` lead to no name of `parent`
+    folder.mkdir(parents=True)
     return folder
 
 
