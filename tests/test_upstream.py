@@ -240,7 +240,7 @@ def test_streams_messages_knows_the_handler_of_a_stream() -> None:
     seen: list[Any] = []
 
     def node(state: Any, config: RunnableConfig) -> Any:
-        seen.append(list(map(streams_messages, config["callbacks"].handlers)))  # type: ignore
+        seen.append(list(map(streams_messages, config["callbacks"].handlers)))  # type: ignore[union-attr]
 
     graph = chain(node)
     list(graph.stream({"log": []}, {"callbacks": [Names()]}, stream_mode="messages"))
@@ -280,7 +280,7 @@ async def test_streams_events_knows_the_handlers_of_events() -> None:
     seen: list[Any] = []
 
     async def node(state: Any, config: RunnableConfig) -> Any:
-        handlers = config["callbacks"].handlers  # type: ignore
+        handlers = config["callbacks"].handlers  # type: ignore[union-attr]
         seen.append(list(map(streams_events, handlers)))
         assert [one.run_inline for one in handlers if streams_events(one)] == [False]
 

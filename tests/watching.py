@@ -16,7 +16,7 @@ A fused run may differ from the run hook by hook in these points, and in no othe
 - A message that is removed and written again gets another id. Hook by hook, with lean checkpoints,
   it may get the one that it had.
 - What a node has written directly, before it pauses, is not in the output of a run that pauses.
-  It is not stored in either.
+  Neither run stores it.
 - An update that LangGraph fails to apply, such as the removal of an unknown message, is not shown.
   Hook by hook, some modes show it.
 - `runtime.execution_info` is that of a step: runtimes are left out.
