@@ -6,19 +6,15 @@ mutates shared state, unsaved, while parallel calls read it. `copy_containers` p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, is_dataclass, replace
-from inspect import signature
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from weakref import ref
 
 from langchain_core.messages import ToolCall
-from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import run_in_executor
-from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
-from langchain_core.tools import tool as make_tool
+from langchain_core.tools import BaseTool, InjectedToolArg
 from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from pydantic import BaseModel
@@ -253,43 +249,3 @@ def _copied(value: Any, known: dict[int, Any]) -> Any:
     elif type(value) is list and not CONTAINERS.isdisjoint(map(type, value)):
         own[:] = [_copied(part, known) for part in value]
     return own
-
-
-class FunctionTool(StructuredTool):
-    """Tool of a function that takes neither a config nor callbacks.
-
-    A StructuredTool looks for these parameters in each call, which takes longer than most
-    functions. The methods have no annotations, because langchain-core evaluates them each time.
-    """
-
-    def _run(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if self.func is None:
-            return super()._run(*args, config={}, **kwargs)  # raises
-        return self.func(*args, **kwargs)
-
-    async def _arun(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if self.coroutine is None:
-            return await run_in_executor(None, self._run, *args, **kwargs)
-        return await self.coroutine(*args, **kwargs)
-
-
-def tool_of_function(function: Callable[..., Any]) -> BaseTool:
-    """Return a tool that calls a function.
-
-    Raises:
-        Exception: langchain-core cannot make a tool of it.
-    """
-    tool: BaseTool = make_tool(function)
-    if type(tool) is not StructuredTool or _takes_context(function):
-        return tool
-    return FunctionTool(**{name: getattr(tool, name) for name in tool.model_fields_set})
-
-
-def _takes_context(function: Callable[..., Any]) -> bool:
-    """Whether a function has a parameter for the config or for callbacks."""
-    try:
-        return "callbacks" in signature(function).parameters or any(
-            hint is RunnableConfig for hint in get_type_hints(function).values()
-        )
-    except Exception:  # annotations that cannot be evaluated
-        return True

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from inspect import signature
+from typing import Any, get_type_hints
 from weakref import WeakKeyDictionary
 
-from langchain_core.tools import BaseTool
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import run_in_executor
+from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import tool as make_tool
 from langgraph.prebuilt import ToolNode as LangGraphToolNode
 
 from agent_factory.errors import ArgumentError, SpecError, describe
-from agent_factory.tools.injection import tool_of_function, validate_tool
+from agent_factory.tools.injection import validate_tool
 from agent_factory.topology.model import Tool, ToolKind
 
 ToolLike = BaseTool | Callable[..., Any] | dict[str, Any]
@@ -122,3 +126,43 @@ def as_tool(entry: Any, origin: str) -> BaseTool:
     with suppress(TypeError):
         _function_tools[entry] = tool
     return tool
+
+
+class FunctionTool(StructuredTool):
+    """Tool of a function that takes neither a config nor callbacks.
+
+    A StructuredTool looks for these parameters in each call, which takes longer than most
+    functions. The methods have no annotations, because langchain-core evaluates them each time.
+    """
+
+    def _run(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        if self.func is None:
+            return super()._run(*args, config={}, **kwargs)  # raises
+        return self.func(*args, **kwargs)
+
+    async def _arun(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        if self.coroutine is None:
+            return await run_in_executor(None, self._run, *args, **kwargs)
+        return await self.coroutine(*args, **kwargs)
+
+
+def tool_of_function(function: Callable[..., Any]) -> BaseTool:
+    """Return a tool that calls a function.
+
+    Raises:
+        Exception: langchain-core cannot make a tool of it.
+    """
+    tool: BaseTool = make_tool(function)
+    if type(tool) is not StructuredTool or _takes_context(function):
+        return tool
+    return FunctionTool(**{name: getattr(tool, name) for name in tool.model_fields_set})
+
+
+def _takes_context(function: Callable[..., Any]) -> bool:
+    """Whether a function has a parameter for the config or for callbacks."""
+    try:
+        return "callbacks" in signature(function).parameters or any(
+            hint is RunnableConfig for hint in get_type_hints(function).values()
+        )
+    except Exception:  # annotations that cannot be evaluated
+        return True
