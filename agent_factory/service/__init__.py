@@ -1,0 +1,34 @@
+"""Run agents as durable work: on one machine or on many.
+
+>>> from agent_factory.service import Service
+"""
+
+from __future__ import annotations
+
+from agent_factory.service.errors import (
+    AlreadyDecided,
+    ClaimedByOther,
+    NotFound,
+    RunCancelled,
+    RunFailed,
+    ServiceError,
+    ThreadBusy,
+)
+from agent_factory.service.inbox import AuditEntry, Inbox, Wait
+from agent_factory.service.run import Run
+from agent_factory.service.service import Service
+
+__all__ = [
+    "AlreadyDecided",
+    "AuditEntry",
+    "ClaimedByOther",
+    "Inbox",
+    "NotFound",
+    "Run",
+    "RunCancelled",
+    "RunFailed",
+    "Service",
+    "ServiceError",
+    "ThreadBusy",
+    "Wait",
+]

@@ -1,0 +1,100 @@
+"""Backend: what the parts of a service share in one process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph.state import CompiledStateGraph
+from sqlalchemy import select
+
+from agent_factory.service.database import Database
+from agent_factory.service.engine import Engine
+from agent_factory.service.errors import NotFound
+from agent_factory.service.events import EventLog
+from agent_factory.service.saver import FencedSaver
+from agent_factory.service.tables import threads
+from agent_factory.service.thread_queue import ThreadQueue
+
+Busy = Literal["queue", "reject", "interrupt", "rollback"]
+"""What happens to a message whose thread is busy."""
+
+Late = Literal["reject", "escalate"]
+"""What happens to a review that nobody decides in time."""
+
+INTERRUPT = "__interrupt__"
+"""Key under which LangGraph returns what a run waits for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredAgent:
+    """An agent, and how the service runs it."""
+
+    name: str
+    graph: CompiledStateGraph[Any, Any, Any, Any]
+    review_within: float | None
+    late: Late
+    busy: Busy
+    stream: tuple[str, ...]
+    asynchronous: bool
+
+
+class Backend:
+    """The database, the engine, the events and the agents of a service, in one process."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.engine = Engine(database)
+        self.queue = ThreadQueue(database, self.engine)
+        self.log = EventLog(database)
+        self.agents: dict[str, RegisteredAgent] = {}
+        self._is_created = False
+
+    def create(self) -> None:
+        """Create the tables that are missing, once."""
+        if not self._is_created:
+            self.database.create()
+            self.engine.create()
+            self._is_created = True
+
+    def agent(self, name: str) -> RegisteredAgent:
+        """A registered agent; NotFound if there is none of this name."""
+        if name not in self.agents:
+            raise NotFound(
+                f"agent {name!r}",
+                f"was not added to this service, which has {sorted(self.agents)}.",
+                f"Call service.add({name!r}, agent) first, also in each worker.",
+            )
+        return self.agents[name]
+
+    def graph_of(self, thread: str, tenant: str | None = None) -> Any:
+        """The agent of a thread, with a checkpointer that reads the thread.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant, or its agent was
+                not added.
+        """
+        found = select(threads.c.agent, threads.c.tenant).where(threads.c.thread_id == thread)
+        with self.database.read() as connection:
+            row = connection.execute(found).first()
+        if row is None or tenant not in (None, row.tenant):
+            raise NotFound(f"thread {thread!r}", "does not exist.")
+        return self.agent(row.agent).graph.copy(update={"checkpointer": FencedSaver(self.database)})
+
+    def output(self, thread: str, checkpoint: str) -> dict[str, Any]:
+        """What the agent's `invoke` returned at a checkpoint."""
+        graph = self.graph_of(thread)
+        place: RunnableConfig = {"configurable": {"thread_id": thread, "checkpoint_id": checkpoint}}
+        snapshot = graph.get_state(place)
+        shown = graph.output_channels
+        values = {name: value for name, value in snapshot.values.items() if name in shown}
+        if snapshot.next:
+            values[INTERRUPT] = list(snapshot.interrupts)
+        return values
+
+    def close(self) -> None:
+        """Write the events that were gathered, and close all connections."""
+        self.log.close()
+        self.engine.close()
+        self.database.close()

@@ -1,0 +1,244 @@
+"""The database of a service: SQLite on one machine, Postgres for many workers."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    Connection,
+    Double,
+    Engine,
+    Table,
+    create_engine,
+    event,
+    func,
+    make_url,
+    select,
+)
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.exc import ArgumentError as UrlError
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.sql import ColumnElement
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from agent_factory.errors import ArgumentError
+from agent_factory.service.tables import metadata
+
+T = TypeVar("T")
+
+RETRY_SECONDS = 600.0
+"""How long work is repeated while the database is not available: a restart or a failover."""
+
+_LOCK_SECONDS = 30
+"""How long a transaction of SQLite waits for that of another process."""
+
+# A transaction that reads first and writes later could find its snapshot outdated.
+_WRITES = {"agent_factory_begins": "BEGIN IMMEDIATE"}
+_READS = {"agent_factory_begins": "BEGIN"}
+
+
+class RunAborted(BaseException):
+    """A run ends here without an outcome: another attempt continues it, or nobody.
+
+    It does not derive from Exception, so that no middleware takes it for an error of a tool.
+    """
+
+
+class DatabaseUnavailable(RunAborted):
+    """The database is restarting, unreachable or overloaded. What was begun is rolled back."""
+
+
+class Database:
+    """Transactions on SQLite or Postgres, through one pool of connections.
+
+    A connection is taken for a transaction and given back, never held for a run.
+
+    Args:
+        url: `sqlite:///file.db` or `postgresql://user@host/name`.
+        connections: The most connections of this process.
+        direct_url: The URL of Postgres itself, if `url` is that of PgBouncer: listening and
+            creating tables need a session of their own.
+
+    Raises:
+        ArgumentError: The URL names no database that is supported, or a driver is missing.
+    """
+
+    def __init__(self, url: str, *, connections: int = 16, direct_url: str | None = None) -> None:
+        self.url, self._direct_url = _checked(url), direct_url
+        self.is_sqlite = self.url.startswith("sqlite")
+        self.threads = ThreadPoolExecutor(connections, thread_name_prefix="agent-factory-database")
+        """Where async runs use the database, so that their event loop does not wait for it."""
+        options: dict[str, Any] = {"pool_size": connections, "max_overflow": 0, "pool_timeout": 30}
+        if self.is_sqlite:
+            arguments: dict[str, Any] = {"timeout": _LOCK_SECONDS, "check_same_thread": False}
+        else:
+            # PgBouncer in transaction mode loses prepared statements.
+            arguments = {"prepare_threshold": None, "application_name": "agent_factory"}
+        try:
+            self.engine: Engine = create_engine(self.url, connect_args=arguments, **options)
+        except ImportError as error:
+            raise ArgumentError(
+                "url",
+                f"needs a driver that is not installed: {error}.",
+                "Run pip install 'agent-factory[postgres]'.",
+            ) from error
+        if self.is_sqlite:
+            event.listen(self.engine, "connect", _set_up_connection)
+            event.listen(self.engine, "begin", _begin)
+
+    @property
+    def direct_url(self) -> str:
+        """The URL for the driver alone."""
+        return self._direct_url or self.url.replace("postgresql+psycopg://", "postgresql://", 1)
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A transaction that may write.
+
+        Raises:
+            DatabaseUnavailable: The database is restarting, unreachable or overloaded.
+        """
+        with _explained(), self.engine.connect() as plain:
+            connection = plain.execution_options(**_WRITES)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that only reads; in SQLite it does not wait for writers."""
+        with _explained(), self.engine.connect() as plain:
+            yield plain.execution_options(**_READS)
+
+    def create(self) -> None:
+        """Create the tables that are missing: those of the service, and those of checkpoints."""
+        if self.is_sqlite:
+            from langgraph.checkpoint.sqlite import SqliteSaver
+
+            with self.begin() as connection:
+                metadata.create_all(connection)
+            path = make_url(self.url).database
+            assert path is not None
+            with closing(sqlite3.connect(path, timeout=_LOCK_SECONDS)) as plain:
+                SqliteSaver(plain).setup()
+            return
+        from langgraph.checkpoint.postgres import PostgresSaver
+        from psycopg import Connection as PsycopgConnection
+        from psycopg.rows import dict_row
+
+        # LangGraph creates an index concurrently, which no transaction may contain.
+        direct: Any = PsycopgConnection.connect(
+            self.direct_url, autocommit=True, row_factory=dict_row
+        )
+        with direct:
+            # Two workers that start at once would both create them.
+            direct.execute("select pg_advisory_lock(%s)", (_number_of("create"),))
+            with self.begin() as connection:
+                metadata.create_all(connection)
+            PostgresSaver(direct).setup()
+
+    @property
+    def now(self) -> ColumnElement[float]:
+        """The time by the clock of the database, in seconds since 1970."""
+        if self.is_sqlite:
+            return (func.julianday("now") - 2440587.5) * 86400.0
+        return func.extract("epoch", func.clock_timestamp()).cast(Double)
+
+    def insert(self, table: Table) -> Any:
+        """An insert of this database's dialect, which knows `on_conflict_do_nothing`."""
+        return sqlite_insert(table) if self.is_sqlite else postgres_insert(table)
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[bool]:
+        """Whether no other process is in a block of this name; in SQLite, several may be."""
+        if self.is_sqlite:
+            yield True
+            return
+        with self.begin() as connection:
+            got = connection.execute(select(func.pg_try_advisory_xact_lock(_number_of(name))))
+            yield bool(got.scalar())
+
+    def retried(self, work: Callable[[], T], *, seconds: float = RETRY_SECONDS) -> T:
+        """What `work` returns, repeated while the database is not available.
+
+        `work` has to be safe to repeat. Waiting times grow from 0.1 to 5 seconds.
+        """
+        for attempt in Retrying(
+            retry=retry_if_exception_type(DatabaseUnavailable),
+            stop=stop_after_delay(seconds),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            reraise=True,
+        ):
+            with attempt:
+                return work()
+        raise AssertionError  # Retrying returns or raises
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.threads.shutdown(wait=False)
+        self.engine.dispose()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Raise DatabaseUnavailable for errors that say so, in the classes of each driver."""
+    try:
+        yield
+    except Exception as error:
+        # A saver works on the connection of the driver, whose errors SQLAlchemy does not wrap.
+        cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
+        if isinstance(cause, sqlite3.OperationalError):
+            passes = any(word in str(cause) for word in ("locked", "busy", "disk I/O"))
+        else:
+            kinds = {f"{kind.__module__}.{kind.__name__}" for kind in type(cause).__mro__}
+            passes = isinstance(error, PoolTimeout) or "psycopg.OperationalError" in kinds
+        if not passes:
+            raise
+        raise DatabaseUnavailable(f"The database is not available: {error}") from error
+
+
+def _checked(url: str) -> str:
+    hint = "Pass 'sqlite:///desk.db' or 'postgresql://user@host/name'."
+    try:
+        parsed = make_url(url)
+    except (UrlError, AttributeError, TypeError):
+        raise ArgumentError("url", f"must be the URL of a database, got {url!r}.", hint) from None
+    if parsed.get_backend_name() == "sqlite":
+        if not parsed.database or parsed.database == ":memory:":
+            raise ArgumentError("url", "must name a file: other processes open it, too.", hint)
+        return str(url)
+    if parsed.get_backend_name() in ("postgresql", "postgres"):
+        return "postgresql+psycopg://" + str(url).partition("://")[2]
+    raise ArgumentError("url", f"must be SQLite or Postgres, got {url!r}.", hint)
+
+
+def _set_up_connection(connection: Any, _: Any) -> None:
+    # Without an explicit BEGIN, as in the engine's transactions, the driver begins this way, before
+    # the first statement that writes.
+    connection.isolation_level = "IMMEDIATE"
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")  # a commit survives a power failure
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _begin(connection: Connection) -> None:
+    begins = connection.get_execution_options().get("agent_factory_begins")
+    if begins is not None:
+        connection.exec_driver_sql(begins)
+
+
+def _number_of(name: str) -> int:
+    """The number of an advisory lock."""
+    from zlib import crc32
+
+    return 0x5EC1CE << 32 | crc32(name.encode())
+
+
+def driver_connection(connection: Connection) -> Any:
+    """The connection of the driver, in the transaction of SQLAlchemy's."""
+    return connection.connection.driver_connection

@@ -1,0 +1,247 @@
+"""Engine: queues jobs and hands them to workers. The only module that imports DBOS.
+
+The engine keeps the order of a thread, drops duplicates, and knows priorities, limits and
+schedules. It does not make a run safe: that is the lease of its thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from dbos import DBOS, DBOSClient, EnqueueOptions
+from sqlalchemy import Connection
+
+from agent_factory.service.database import Database
+
+JOB_FORMAT = "1"
+"""Version of the form of a job. DBOS leaves jobs of another version to workers of that version."""
+
+QUEUE = "agent_factory"
+"""Queue of tenants without limits. A tenant with limits has a queue named after it."""
+
+_APPLICATION = "agent_factory"
+_WORKFLOW = "agent_factory.run_job"
+_SCHEDULED = "agent_factory.run_schedule"
+_POLL_SECONDS = 0.1
+_URGENCY = 1000
+
+State = Literal["queued", "running", "ended", "cancelled", "error"]
+
+_STATES: dict[str, State] = {
+    "DELAYED": "queued",
+    "ENQUEUED": "queued",
+    "PENDING": "running",
+    "SUCCESS": "ended",
+    "CANCELLED": "cancelled",
+    "ERROR": "error",
+    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "error",
+}
+
+logging.getLogger("dbos").setLevel(logging.WARNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A piece of work on one thread.
+
+    Args:
+        id: The same id is the same job: submitted twice, it runs once.
+        thread_id: Jobs of one thread run one after the other.
+        payload: What a worker reads, as JSON text.
+        priority: Higher is earlier; from -1000 to 1000.
+        queue: The queue of the tenant.
+        delay: Seconds until it may run.
+    """
+
+    id: str
+    thread_id: str
+    payload: str
+    priority: int = 0
+    queue: str = QUEUE
+    delay: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """What the engine knows about a job."""
+
+    id: str
+    state: State
+    outcome: dict[str, Any] | None
+    error: str | None
+
+
+class Engine:
+    """DBOS on the database of a service; one that runs jobs per process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._own_client: DBOSClient | None = None
+        self._dbos: DBOS | None = None
+
+    # Clients
+
+    @property
+    def _client(self) -> DBOSClient:
+        if self._own_client is None:
+            self._own_client = DBOSClient(
+                system_database_engine=self._database.engine,
+                application_name=_APPLICATION,
+                lazy=True,
+                retry_connection_errors=False,
+            )
+        return self._own_client
+
+    def create(self) -> None:
+        """Create the tables of the engine and its queue."""
+        DBOS.migrate(self._database.url)
+
+    def add(self, connection: Connection, job: Job) -> None:
+        """Queue a job when the transaction commits; a known id changes nothing."""
+        options: EnqueueOptions = {
+            "workflow_name": _WORKFLOW,
+            "queue_name": job.queue,
+            "workflow_id": job.id,
+            "app_version": JOB_FORMAT,
+            "queue_partition_key": job.thread_id,
+            "priority": _URGENCY - job.priority,
+        }
+        if job.delay is not None:
+            options["delay_seconds"] = job.delay
+        self._client.enqueue_in_transaction(connection, options, job.thread_id, job.payload)
+
+    def status(self, ids: Collection[str]) -> dict[str, JobStatus]:
+        """What is known about jobs, by id."""
+        found = self._client.list_workflows(workflow_ids=[*ids], load_input=False)
+        return {
+            one.workflow_id: JobStatus(
+                one.workflow_id,
+                _STATES[one.status],
+                one.output,
+                None if one.error is None else str(one.error),
+            )
+            for one in found
+        }
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """Take jobs from their queue. A job that runs is not stopped by this."""
+        for known in self.status([*ids]):
+            self._client.cancel_workflow(known)
+
+    def limit(self, queue: str, *, concurrency: int | None, per_minute: int | None) -> None:
+        """Create the queue of a tenant, or change its limits."""
+        self._client.register_queue(
+            queue,
+            global_concurrency=concurrency,
+            partition_concurrency=1,
+            limiter=None if per_minute is None else {"limit": per_minute, "period": 60.0},
+            polling_interval_sec=_POLL_SECONDS,
+        )
+
+    def schedule(self, name: str, cron: str, timezone: str | None, payload: str) -> None:
+        """Submit the payload at the times of a cron expression, in place of one of this name."""
+        self._client.apply_schedules(
+            [
+                {
+                    "schedule_name": name,
+                    "workflow_name": _SCHEDULED,
+                    "schedule": cron,
+                    "cron_timezone": timezone,
+                    "context": payload,
+                }
+            ]
+        )
+
+    def unschedule(self, name: str) -> None:
+        """Delete a schedule."""
+        self._client.delete_schedule(name)
+
+    # Workers
+
+    def start(
+        self,
+        worker: str,
+        slots: int,
+        run: Callable[[str, str], dict[str, Any]],
+        scheduled: Callable[[str, datetime], None],
+    ) -> None:
+        """Begin to run jobs in threads of this process.
+
+        Args:
+            worker: A name that no process has had before.
+            slots: How many jobs a worker runs at once.
+            run: Gets the id and the payload of a job; returns its outcome.
+            scheduled: Gets the payload of a schedule, and when it was due.
+        """
+        global _run, _scheduled
+        _run, _scheduled = run, scheduled
+        DBOS(
+            config={
+                "name": _APPLICATION,
+                "system_database_url": self._database.url,
+                "system_database_engine": self._database.engine,
+                "application_version": JOB_FORMAT,
+                "executor_id": worker,
+                "run_migrations": False,
+                "use_listen_notify": False,
+                "log_level": "WARNING",
+                "scheduler_polling_interval_sec": 1.0,
+            }
+        )
+        self._client.register_queue(
+            QUEUE,
+            partition_concurrency=1,
+            worker_concurrency=slots,
+            polling_interval_sec=_POLL_SECONDS,
+        )
+        DBOS.launch()
+
+    def stop(self, seconds: float) -> None:
+        """Take no more jobs, and wait for those that run."""
+        DBOS.destroy(workflow_completion_timeout_sec=int(seconds))
+
+    def rescue(self, alive: Callable[[], Collection[str]]) -> list[str]:
+        """Queue the jobs again that run on workers which are not alive; return their ids."""
+        running = self._client.list_workflows(
+            status="PENDING", name=[_WORKFLOW, _SCHEDULED], load_input=False, load_output=False
+        )
+        if not running:
+            return []
+        living = alive()  # after the list: a worker is known before it takes a job
+        lost = defaultdict(list)
+        for one in running:
+            if one.executor_id not in living:
+                lost[one.queue_name].append(one.workflow_id)
+        for queue, ids in lost.items():
+            # Without its queue, a job would leave the order of its thread.
+            self._client.resume_workflows(ids, queue_name=queue)
+        return [id for ids in lost.values() for id in ids]
+
+    def close(self) -> None:
+        """Release what a client holds."""
+        if self._own_client is not None:
+            self._own_client.destroy()
+            self._own_client = None
+
+
+# DBOS registers functions once per process, and recovers jobs by their names.
+
+_run: Callable[[str, str], dict[str, Any]]
+_scheduled: Callable[[str, datetime], None]
+
+
+@DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)
+def _run_job(thread_id: str, payload: str) -> dict[str, Any]:
+    job = DBOS.workflow_id
+    assert job is not None
+    return _run(job, payload)
+
+
+@DBOS.workflow(name=_SCHEDULED)
+def _run_schedule(due: datetime, payload: str) -> None:
+    _scheduled(payload, due)

@@ -1,0 +1,177 @@
+"""Events of runs: written by workers, read by any process that streams a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from threading import Condition, Event, Lock, Thread
+from typing import Any
+
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from sqlalchemy import delete, func, insert, select, text
+
+from agent_factory.service.database import Database, DatabaseUnavailable
+from agent_factory.service.tables import events
+
+GATHER_SECONDS = 0.05
+"""How long tokens are gathered before they are written."""
+
+KEEP_SECONDS = 3600.0
+"""How long events are kept, so that a stream can be joined again."""
+
+_CHANNEL = "agent_factory_events"
+_POLL_SECONDS = 0.1
+_PAGE = 1000
+
+_serializer = JsonPlusSerializer()
+
+
+def dump(value: Any) -> bytes:
+    """Serialize a value as LangGraph does, with its format in front."""
+    kind, data = _serializer.dumps_typed(value)
+    return kind.encode() + b" " + data
+
+
+def load(data: bytes) -> Any:
+    """Read what `dump` wrote."""
+    kind, _, rest = bytes(data).partition(b" ")
+    return _serializer.loads_typed((kind.decode(), rest))
+
+
+class EventLog:
+    """Events of runs in the database.
+
+    Many runs write through one thread, which gathers what comes within 50 ms into one transaction.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock, self._order = Lock(), Lock()
+        self._waiting: dict[str, list[Any]] = {}
+        self._stop = Event()
+        self._writer: Thread | None = None
+        self._news = Condition()
+        self._listener: Thread | None = None
+
+    # Writing
+
+    def add(self, job: str, part: Mapping[str, Any], *, last: bool = False) -> None:
+        """Write a part of a job's stream, soon; the last one at once."""
+        with self._lock:
+            self._waiting.setdefault(job, []).append(dict(part))
+            if self._writer is None:
+                self._writer = Thread(
+                    target=self._write_all, name="agent-factory-events", daemon=True
+                )
+                self._writer.start()
+        if last:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered. Events are dropped if the database is not available."""
+        with self._order:  # two writers could swap the parts of a run
+            self._flush()
+
+    def _flush(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        if not waiting:
+            return
+        now = self._database.now
+        rows = [{"job": job, "data": dump(parts)} for job, parts in waiting.items()]
+        try:
+            with self._database.begin() as connection:
+                if not self._database.is_sqlite:
+                    # Losing the last events in a crash is better than waiting for the disk.
+                    connection.execute(text("set local synchronous_commit = off"))
+                connection.execute(insert(events).values(at=now), rows)
+                if not self._database.is_sqlite:
+                    connection.execute(select(func.pg_notify(_CHANNEL, "")))
+        except DatabaseUnavailable:
+            return
+        with self._news:
+            self._news.notify_all()
+
+    def _write_all(self) -> None:
+        while not self._stop.wait(GATHER_SECONDS):
+            self.flush()
+
+    def forget(self) -> None:
+        """Delete events that are older than an hour."""
+        with self._database.begin() as connection:
+            connection.execute(
+                delete(events).where(events.c.at < self._database.now - KEEP_SECONDS)
+            )
+
+    # Reading
+
+    def read(
+        self, job: str, after: int, timeout: float | None, ended: Callable[[], bool]
+    ) -> Iterator[tuple[int, list[Any]]]:
+        """Rows of a job after one of them: their numbers and their parts.
+
+        Args:
+            job: The job.
+            after: The number of a row; 0 for all.
+            timeout: The longest time between two rows, in seconds.
+            ended: Is asked once a second whether nothing more will come.
+
+        Raises:
+            TimeoutError: Nothing came in time.
+        """
+        since = asked = time.monotonic()
+        while True:
+            found = select(events.c.id, events.c.data).where(
+                events.c.job == job, events.c.id > after
+            )
+            with self._database.read() as connection:
+                rows = connection.execute(found.order_by(events.c.id).limit(_PAGE)).all()
+            for row in rows:
+                after, since = row.id, time.monotonic()
+                yield row.id, load(row.data)
+            now = time.monotonic()
+            if rows:
+                continue
+            if now - asked > 1.0:
+                if ended():
+                    return
+                asked = now
+            if timeout is not None and now - since > timeout:
+                raise TimeoutError(f"Job {job!r} had no events for {timeout:g} seconds.")
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait for events of any run; at most a tenth of a second."""
+        self._listen()
+        with self._news:
+            self._news.wait(_POLL_SECONDS)
+
+    def _listen(self) -> None:
+        """Be woken by the events of other processes; in SQLite, they are polled."""
+        with self._lock:
+            if self._database.is_sqlite or self._listener is not None:
+                return
+            self._listener = Thread(target=self._wake, name="agent-factory-listen", daemon=True)
+            self._listener.start()
+
+    def _wake(self) -> None:
+        import psycopg
+
+        while not self._stop.is_set():
+            try:
+                with psycopg.connect(self._database.direct_url, autocommit=True) as connection:
+                    connection.execute(f"listen {_CHANNEL}")
+                    while not self._stop.is_set():
+                        for _ in connection.notifies(timeout=1.0, stop_after=1):
+                            with self._news:
+                                self._news.notify_all()
+            except psycopg.OperationalError:
+                self._stop.wait(1.0)
+
+    def close(self) -> None:
+        """Write what was gathered, and end the threads."""
+        self._stop.set()
+        self.flush()
+        for thread in (self._writer, self._listener):
+            if thread is not None:
+                thread.join(timeout=5)

@@ -1,0 +1,374 @@
+"""Inbox: what the threads of all agents wait for, and who decides about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select, update
+
+from agent_factory.review.steps import DecisionNotAllowed
+from agent_factory.service.database import Database
+from agent_factory.service.errors import AlreadyDecided, ClaimedByOther, NotFound
+from agent_factory.service.tables import audit, threads, waits
+from agent_factory.service.thread_queue import ThreadQueue, lock_thread
+
+CLAIM_SECONDS = 900.0
+"""How long a claim holds."""
+
+SYSTEM = "deadline"
+"""Who decides if nobody does, in the audit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A tool call, or another question, that a thread waits for.
+
+    Args:
+        id: Its id.
+        thread_id: The thread.
+        tenant: The tenant of the thread.
+        agent: The name of the agent.
+        run: The id of the run that waits.
+        tool: The tool; for a question that belongs to no call, its node.
+        kind: Why it waits, as `agent_factory.review.PendingCall.kind`.
+        args: The arguments of the call.
+        question: What is asked.
+        allowed: The decisions that may be made.
+        priority: Higher is more urgent.
+        created_at: When it came up; all times are seconds since 1970, by the database's clock.
+        deadline: When it is decided without a person, if ever.
+        claimed_by: Who has claimed it, if the claim has not expired.
+        claimed_until: When the claim expires.
+        decided_at: When it was decided.
+        decided_by: Who decided.
+        decision: The decision.
+        checkpoint_id: The checkpoint at which the thread waits.
+    """
+
+    id: str
+    thread_id: str
+    tenant: str
+    agent: str
+    run: str
+    tool: str
+    kind: str
+    args: Mapping[str, Any]
+    question: Any
+    allowed: tuple[str, ...]
+    priority: int
+    created_at: float
+    deadline: float | None
+    claimed_by: str | None
+    claimed_until: float | None
+    decided_at: float | None
+    decided_by: str | None
+    decision: Mapping[str, Any] | None
+    checkpoint_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Something that somebody did.
+
+    Args:
+        at: When, in seconds since 1970, by the database's clock.
+        tenant: The tenant.
+        thread_id: The thread.
+        wait_id: The wait, if it was about one.
+        who: A person, or "deadline".
+        what: "claim", "release", "approve", "edit", "reject", "respond", "escalate" or "cancel".
+        detail: More about it.
+    """
+
+    at: float
+    tenant: str
+    thread_id: str
+    wait_id: str | None
+    who: str
+    what: str
+    detail: Any
+
+
+class Inbox:
+    """What threads wait for: of one tenant, or of all.
+
+    >>> from agent_factory.service import Service
+    """
+
+    def __init__(self, database: Database, queue: ThreadQueue, tenant: str | None = None) -> None:
+        self._database, self._queue, self._tenant = database, queue, tenant
+
+    def waits(
+        self,
+        *,
+        agent: str | None = None,
+        tool: str | None = None,
+        thread: str | None = None,
+        claimed_by: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> list[Wait]:
+        """Undecided waits, the most urgent and then the oldest first.
+
+        Args:
+            agent: Only those of this agent.
+            tool: Only those of this tool.
+            thread: Only those of this thread.
+            claimed_by: Only those that this person has claimed.
+            limit: The most to return.
+            offset: How many to leave out before them.
+        """
+        given = {"agent": agent, "tool": tool, "thread_id": thread, "claimed_by": claimed_by}
+        found = select(waits).where(waits.c.decided_at.is_(None), *self._own())
+        for column, value in given.items():
+            if value is not None:
+                found = found.where(waits.c[column] == value)
+        found = found.order_by(waits.c.priority.desc(), waits.c.created_at)
+        with self._database.read() as connection:
+            now = connection.execute(select(self._database.now)).scalar_one()
+            rows = connection.execute(found.limit(limit).offset(offset)).all()
+        return [_read(row, now) for row in rows]
+
+    def count(self) -> int:
+        """How many waits are undecided."""
+        counted = select(func.count()).where(waits.c.decided_at.is_(None), *self._own())
+        with self._database.read() as connection:
+            return connection.execute(counted).scalar_one()
+
+    def get(self, wait_id: str) -> Wait:
+        """One wait, also a decided one.
+
+        Raises:
+            NotFound: There is none with this id, or it belongs to another tenant.
+        """
+        with self._database.read() as connection:
+            now = connection.execute(select(self._database.now)).scalar_one()
+            return _read(self._find(connection, wait_id), now)
+
+    def claim(self, wait_id: str, *, by: str, seconds: float = CLAIM_SECONDS) -> Wait:
+        """Take a wait, so that nobody else decides about it, or extend a claim.
+
+        Args:
+            wait_id: The wait.
+            by: Who takes it.
+            seconds: How long the claim holds.
+
+        Raises:
+            NotFound: There is no such wait.
+            AlreadyDecided: It is decided.
+            ClaimedByOther: Somebody else has claimed it.
+        """
+        return self._claim(wait_id, by, self._database.now + seconds, by, "claim")
+
+    def release(self, wait_id: str, *, by: str) -> Wait:
+        """Give a claim back.
+
+        Raises:
+            NotFound: There is no such wait.
+            AlreadyDecided: It is decided.
+            ClaimedByOther: Somebody else has claimed it.
+        """
+        return self._claim(wait_id, by, None, None, "release")
+
+    def _claim(self, wait_id: str, by: str, until: Any, owner: str | None, what: str) -> Wait:
+        with self._database.begin() as connection:
+            row = self._lock(connection, wait_id, by)
+            if row.decided_at is not None:
+                raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
+            connection.execute(
+                update(waits)
+                .where(waits.c.wait_id == wait_id)
+                .values(claimed_by=owner, claimed_until=until)
+            )
+            self._queue.record(connection, row, by, what)
+        return self.get(wait_id)
+
+    def decide(self, wait_id: str, decision: Mapping[str, Any], *, by: str) -> str:
+        """Decide about a wait, and continue the run once all of its waits are decided.
+
+        The same decision again changes nothing.
+
+        Returns:
+            The id of the run.
+
+        Raises:
+            NotFound: There is no such wait.
+            AlreadyDecided: Somebody has decided otherwise.
+            ClaimedByOther: Somebody else has claimed it.
+            DecisionNotAllowed: This decision may not be made about this call.
+        """
+        with self._database.begin() as connection:
+            row = self._lock(connection, wait_id, by)
+            if row.decided_at is not None:
+                if json.loads(row.decision) == dict(decision):
+                    return str(row.run)
+                raise AlreadyDecided(f"wait {wait_id!r}", _decided_text(row))
+            if decision["type"] not in row.allowed.split(","):
+                raise DecisionNotAllowed(
+                    f"{row.tool} ({wait_id!r})",
+                    f"{decision['type']!r} is not allowed here.",
+                    f"Allowed: {row.allowed.replace(',', ', ')}.",
+                )
+            self._write(connection, row, decision, by)
+            return str(row.run)
+
+    def _write(
+        self, connection: Connection, row: Row[Any], decision: Mapping[str, Any], by: str
+    ) -> None:
+        connection.execute(
+            update(waits)
+            .where(waits.c.wait_id == row.wait_id)
+            .values(decided_at=self._database.now, decided_by=by, decision=json.dumps(decision))
+        )
+        self._queue.record(connection, row, by, decision["type"], decision)
+        together = select(waits).where(
+            waits.c.run == row.run, waits.c.checkpoint_id == row.checkpoint_id
+        )
+        rows = connection.execute(together).all()
+        if any(one.decided_at is None for one in rows):
+            return
+        self._queue.queue(
+            connection,
+            row.run,
+            {
+                "kind": "decision",
+                "run": row.run,
+                "thread": row.thread_id,
+                "tenant": row.tenant,
+                "agent": row.agent,
+                "priority": row.priority,
+                "decisions": {one.digest: json.loads(one.decision) for one in rows},
+            },
+        )
+        connection.execute(
+            update(threads).where(threads.c.thread_id == row.thread_id).values(status="queued")
+        )
+
+    def expire(self, late: Mapping[str, float]) -> int:
+        """Decide about waits whose deadline has passed; return how many there were.
+
+        Args:
+            late: Seconds that an escalated wait gets, by agent.
+        """
+        passed = select(waits.c.wait_id).where(
+            waits.c.decided_at.is_(None), waits.c.deadline < self._database.now
+        )
+        with self._database.read() as connection:
+            ids = connection.execute(passed.limit(1000)).scalars().all()
+        for wait_id in ids:
+            with self._database.begin() as connection:
+                row = self._lock(connection, wait_id, None)
+                if row.decided_at is not None:
+                    continue
+                if row.late == "escalate":
+                    more = self._database.now + late.get(row.agent, CLAIM_SECONDS)
+                    connection.execute(
+                        update(waits)
+                        .where(waits.c.wait_id == wait_id)
+                        .values(
+                            priority=waits.c.priority + 1,
+                            late="reject",
+                            deadline=more,
+                            claimed_by=None,
+                            claimed_until=None,
+                        )
+                    )
+                    self._queue.record(connection, row, SYSTEM, "escalate")
+                    continue
+                text = "Nobody decided about this call in time, so it did not run."
+                answer = {"reject": {"type": "reject", "message": text}}
+                answer["respond"] = {"type": "respond", "message": text}
+                allowed = row.allowed.split(",")
+                kind = next((kind for kind in answer if kind in allowed), None)
+                if kind is not None:
+                    self._write(connection, row, answer[kind], SYSTEM)
+                else:  # the run was stopped where no call waits: it can go on, or end
+                    self._queue.cancel_waits(connection, row, SYSTEM)
+        return len(ids)
+
+    def audit(self, *, thread: str | None = None, limit: int = 100) -> list[AuditEntry]:
+        """Who did what, the newest first.
+
+        Args:
+            thread: Only entries about this thread.
+            limit: The most to return.
+        """
+        found = select(audit).order_by(audit.c.id.desc()).limit(limit)
+        if self._tenant is not None:
+            found = found.where(audit.c.tenant == self._tenant)
+        if thread is not None:
+            found = found.where(audit.c.thread_id == thread)
+        with self._database.read() as connection:
+            return [
+                AuditEntry(
+                    row.at,
+                    row.tenant,
+                    row.thread_id,
+                    row.wait_id,
+                    row.who,
+                    row.what,
+                    json.loads(row.detail or "null"),
+                )
+                for row in connection.execute(found)
+            ]
+
+    def _own(self) -> list[Any]:
+        return [] if self._tenant is None else [waits.c.tenant == self._tenant]
+
+    def _find(self, connection: Connection, wait_id: str) -> Row[Any]:
+        row = connection.execute(
+            select(waits).where(waits.c.wait_id == wait_id, *self._own())
+        ).first()
+        if row is None:
+            raise NotFound(f"wait {wait_id!r}", "does not exist.", "inbox().waits() shows all.")
+        return row
+
+    def _lock(self, connection: Connection, wait_id: str, by: str | None) -> Row[Any]:
+        """The row of a wait, with its thread locked; ClaimedByOther if `by` may not decide."""
+        lock_thread(connection, self._find(connection, wait_id).thread_id)
+        row = self._find(connection, wait_id)
+        if by is None or row.claimed_by in (None, by) or row.decided_at is not None:
+            return row
+        held = select(waits.c.wait_id).where(
+            waits.c.wait_id == wait_id, waits.c.claimed_until > self._database.now
+        )
+        if connection.execute(held).first() is not None:
+            raise ClaimedByOther(
+                f"wait {wait_id!r}",
+                f"is claimed by {row.claimed_by!r}.",
+                "Decide about another one, or wait until the claim is released or expires.",
+            )
+        return row
+
+
+def _decided_text(row: Row[Any]) -> str:
+    kind = json.loads(row.decision)["type"]
+    return f"was decided before: {kind!r} by {row.decided_by!r}."
+
+
+def _read(row: Row[Any], now: float) -> Wait:
+    expired = row.claimed_until is not None and row.claimed_until < now
+    return Wait(
+        id=row.wait_id,
+        thread_id=row.thread_id,
+        tenant=row.tenant,
+        agent=row.agent,
+        run=row.run,
+        tool=row.tool,
+        kind=row.kind,
+        args=json.loads(row.args),
+        question=json.loads(row.question),
+        allowed=tuple(row.allowed.split(",")),
+        priority=row.priority,
+        created_at=row.created_at,
+        deadline=row.deadline,
+        claimed_by=None if expired else row.claimed_by,
+        claimed_until=None if expired else row.claimed_until,
+        decided_at=row.decided_at,
+        decided_by=row.decided_by,
+        decision=json.loads(row.decision or "null"),
+        checkpoint_id=row.checkpoint_id,
+    )

@@ -1,0 +1,78 @@
+"""Leases: only the process that holds the lease of a thread can write to it.
+
+A lease is a number, the epoch of the thread. Taking the lease raises it, so that an older holder
+can tell: a process that was stopped, given up and came back. Each write checks the epoch in its own
+transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.callbacks import BaseCallbackHandler
+from sqlalchemy import Connection, select, update
+
+from agent_factory.service.database import Database, RunAborted
+from agent_factory.service.tables import threads
+
+
+class LeaseLost(RunAborted):
+    """Another process works on the thread, or its run was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write to a thread.
+
+    Args:
+        thread_id: The thread.
+        epoch: The number of this lease; the thread has a higher one once it is lost.
+    """
+
+    thread_id: str
+    epoch: int
+
+    def check(self, connection: Connection) -> None:
+        """Raise LeaseLost if the lease is lost; if not, it is kept until the transaction ends."""
+        held = select(threads.c.epoch).where(
+            threads.c.thread_id == self.thread_id, threads.c.epoch == self.epoch
+        )
+        if connection.execute(held.with_for_update(read=True)).first() is None:
+            raise LeaseLost(f"The lease {self.epoch} of thread {self.thread_id!r} is lost.")
+
+
+def take_lease(connection: Connection, thread_id: str, **values: Any) -> Lease:
+    """Take the lease from its holder, if there is one, and set columns of the thread's row.
+
+    Raises:
+        LookupError: There is no such thread.
+    """
+    taken = (
+        update(threads)
+        .where(threads.c.thread_id == thread_id)
+        .values(epoch=threads.c.epoch + 1, **values)
+        .returning(threads.c.epoch)
+    )
+    row = connection.execute(taken).first()
+    if row is None:
+        raise LookupError(f"There is no thread {thread_id!r}.")
+    return Lease(thread_id, row.epoch)
+
+
+class Fence(BaseCallbackHandler):
+    """Callback handler that checks the lease before each tool call."""
+
+    raise_error = True  # LangChain only logs errors of a handler otherwise
+    run_inline = True  # in the thread of the tool, before it runs
+    ignore_llm = ignore_chat_model = ignore_chain = ignore_retriever = ignore_retry = True
+
+    def __init__(self, database: Database, lease: Lease) -> None:
+        super().__init__()
+        self._database, self._lease = database, lease
+
+    def on_tool_start(self, serialized: Mapping[str, Any], input_str: str, **_: Any) -> None:
+        """Raise LeaseLost rather than let a tool run for a run that has ended."""
+        with self._database.begin() as connection:
+            self._lease.check(connection)

@@ -1,0 +1,286 @@
+"""Runner: carries out jobs on threads, so that another worker can continue at any point."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import cached_property
+from threading import Thread
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.types import StateSnapshot
+from sqlalchemy import select, update
+
+from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide
+from agent_factory.review.pending_calls import Pending, read_pending
+from agent_factory.review.steps import topology_or_none
+from agent_factory.service.backend import INTERRUPT, Backend, RegisteredAgent
+from agent_factory.service.database import Database, DatabaseUnavailable
+from agent_factory.service.events import load
+from agent_factory.service.leases import Fence, Lease, LeaseLost, take_lease
+from agent_factory.service.saver import FencedSaver
+from agent_factory.service.tables import runs, threads, waits
+from agent_factory.service.thread_queue import lock_thread
+
+logger = logging.getLogger("agent_factory.service")
+
+RUN_KEY = "agent_factory_run"
+"""Key in the metadata of checkpoints: the run that stored it."""
+
+JOB_KEY = "agent_factory_job"
+"""Key in the metadata of checkpoints: the job that stored it."""
+
+
+class Runner:
+    """Carries out the jobs of one process."""
+
+    def __init__(self, backend: Backend, worker: Callable[[], str]) -> None:
+        self._backend, self._worker = backend, worker
+        self._database, self._queue, self._log = backend.database, backend.queue, backend.log
+
+    def run(self, job: str, payload: str) -> dict[str, Any]:
+        """Carry out a job, or continue it where another worker was cut short.
+
+        Returns:
+            The outcome: its `status` is "done", "waiting", "held", "failed" or "lost". It is lost
+            if another worker has taken over or the run was cancelled.
+        """
+        work = json.loads(payload)
+        try:
+            outcome = self._database.retried(lambda: self._attempt(job, work))
+        except LeaseLost:
+            return {"status": "lost"}
+        except (Exception, DatabaseUnavailable) as error:
+            logger.exception("Run %s of thread %s failed.", work["run"], work["thread"])
+            text = f"{type(error).__name__}: {error}"
+            outcome = self._database.retried(lambda: self._fail(job, work, text))
+        self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
+        return outcome
+
+    def _attempt(self, job: str, work: Mapping[str, Any]) -> dict[str, Any]:
+        agent = self._backend.agent(work["agent"])
+        with self._database.begin() as connection:
+            row = lock_thread(connection, work["thread"])
+            if row is None:
+                raise LookupError(f"The thread {work['thread']!r} was deleted.")
+            newest = select(runs.c.job).where(runs.c.run_id == work["run"])
+            if connection.execute(newest).scalar() != job:
+                raise LeaseLost(f"Run {work['run']!r} was cancelled.")
+            if work["kind"] == "message" and row.status == "waiting" and row.run != work["run"]:
+                self._queue.hold(connection, work["run"])
+                return {"status": "held"}
+            context = work["context"] if work["kind"] == "message" else row.context
+            lease = take_lease(
+                connection,
+                work["thread"],
+                owner=self._worker(),
+                run=work["run"],
+                status="running",
+                context=context,
+            )
+        attempt = _Attempt(self._database, agent, job, work, lease)
+        options: dict[str, Any] = {} if context is None else {"context": json.loads(context)}
+        parts = attempt.start(options)
+        if parts is not None:
+            self._follow(job, attempt, parts)
+        return self._finish(job, work, attempt)
+
+    def _follow(self, job: str, attempt: _Attempt, parts: Any) -> None:
+        """Run to the end or to the next pause, and write what happens to the event log."""
+
+        def note(part: Any) -> None:
+            if part["type"] == "updates" and INTERRUPT in part["data"] and not part["ns"]:
+                attempt.paused = True
+            if part["type"] in attempt.agent.stream:
+                self._log.add(job, {"type": part["type"], "ns": part["ns"], "data": part["data"]})
+
+        if isinstance(parts, Iterator):
+            for part in parts:
+                note(part)
+            return
+
+        async def follow() -> None:
+            made: AsyncIterator[Any] = parts if hasattr(parts, "__aiter__") else await parts
+            async for part in made:
+                note(part)
+
+        asyncio.run_coroutine_threadsafe(follow(), self._loop).result()
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of all async runs: clients of models are bound to one."""
+        loop = asyncio.new_event_loop()
+        Thread(target=loop.run_forever, name="agent-factory-async", daemon=True).start()
+        return loop
+
+    def _finish(self, job: str, work: Mapping[str, Any], attempt: _Attempt) -> dict[str, Any]:
+        pending = attempt.pending() if attempt.paused else None
+        place = {"checkpoint_id": attempt.saver.latest}
+        with self._database.begin() as connection:
+            attempt.lease.check(connection)
+            if not pending:
+                self._queue.settle(connection, work["thread"], "idle", job=job)
+                return {"status": "done", **place}
+            within = attempt.agent.review_within
+            now = self._database.now
+            for wait in describe_waits(pending, job):
+                connection.execute(
+                    self._database.insert(waits)
+                    .values(
+                        **wait,
+                        thread_id=work["thread"],
+                        tenant=work["tenant"],
+                        agent=work["agent"],
+                        run=work["run"],
+                        priority=work["priority"],
+                        created_at=now,
+                        deadline=None if within is None else now + within,
+                        late=attempt.agent.late,
+                        **place,
+                    )
+                    .on_conflict_do_nothing()
+                )
+            connection.execute(
+                update(threads)
+                .where(threads.c.thread_id == work["thread"])
+                .values(status="waiting", owner=None, error=None, updated_at=now)
+            )
+        return {"status": "waiting", **place}
+
+    def _fail(self, job: str, work: Mapping[str, Any], text: str) -> dict[str, Any]:
+        with self._database.begin() as connection:
+            row = lock_thread(connection, work["thread"])
+            if row is not None and row.run == work["run"] and row.owner == self._worker():
+                self._queue.settle(connection, work["thread"], "failed", job=job, error=text)
+        return {"status": "failed", "error": text}
+
+
+class _Attempt:
+    """One attempt to carry out a job, under one lease."""
+
+    def __init__(
+        self,
+        database: Database,
+        agent: RegisteredAgent,
+        job: str,
+        work: Mapping[str, Any],
+        lease: Lease,
+    ) -> None:
+        self.agent, self.lease, self._job, self._work = agent, lease, job, work
+        self.saver = FencedSaver(database, lease)
+        self.paused = False
+        self._from: str | None = None  # the checkpoint to go back to
+        self._graph: Any = agent.graph.copy(update={"checkpointer": self.saver})
+        self._config: RunnableConfig = {
+            "configurable": {"thread_id": work["thread"]},
+            "metadata": {RUN_KEY: work["run"], JOB_KEY: job},
+            "callbacks": [Fence(database, lease)],
+        }
+
+    def start(self, options: dict[str, Any]) -> Any:
+        """Begin or continue the run; return its stream, or None if the job is done."""
+        options |= {
+            "durability": "sync",  # an answer of the model is stored before its tools run
+            "stream_mode": sorted({*self.agent.stream, "updates"}),
+            "subgraphs": True,
+            "version": "v2",
+        }
+        stored = self.saver.get_tuple(self._config)
+        if stored is not None:
+            self.saver.latest = stored.checkpoint["id"]
+        if stored is not None and stored.metadata.get(JOB_KEY) == self._job:
+            snapshot = self._graph.get_state(self._config)
+            self.paused = self._is_pause(snapshot)
+            continues = bool(snapshot.tasks) and not self.paused
+            return self._stream(None, options) if continues else None
+        if self._work["kind"] == "decision":
+            decisions: dict[str, Any] = self._work["decisions"]
+            if "" in decisions:  # the run was stopped where no call waits
+                return self._reviewed(approve, aapprove, None, options)
+            return self._reviewed(decide, adecide, decisions, options)
+        given = load(b64decode(self._work["input"]))
+        if stored is not None and (rolled_back := self._work.get("rollback")):
+            stored = self._roll_back(rolled_back)
+        # A run that failed or was cancelled leaves a thread in the middle of a turn.
+        if stored is not None and self._graph.get_state(self._place()).tasks:
+            return self._reviewed(add_input, aadd_input, given, options)
+        return self._stream(given, options)
+
+    def pending(self) -> Pending:
+        """What the thread waits for."""
+        return read_pending(self._graph.get_state(self._config), topology_or_none(self._graph))
+
+    def _stream(self, input: Any, options: Mapping[str, Any]) -> Any:
+        method = self._graph.astream if self.agent.asynchronous else self._graph.stream
+        return method(input, self._place(), **options)
+
+    def _reviewed(self, act: Any, aact: Any, value: Any, options: Mapping[str, Any]) -> Any:
+        method = aact if self.agent.asynchronous else act
+        given = () if value is None else (value,)
+        return method(self._graph, self._place(), *given, stream=True, **options)
+
+    def _place(self) -> RunnableConfig:
+        """The config of the run: at the latest checkpoint, or where it goes back to."""
+        if self._from is None:
+            return self._config
+        configurable = {**self._config["configurable"], "checkpoint_id": self._from}
+        return {**self._config, "configurable": configurable}
+
+    def _is_pause(self, snapshot: StateSnapshot) -> bool:
+        """Whether this job has led the thread to a pause, rather than been cut short."""
+        if snapshot.interrupts:
+            return True
+        before, after = self._graph.interrupt_before_nodes, self._graph.interrupt_after_nodes
+        if not snapshot.next or not (before or after):
+            return False
+        # What a decision wrote to the thread is another source: its run still has to continue.
+        if (snapshot.metadata or {}).get("source") != "loop":
+            return False
+        # A run that was cut short before such a node must not skip the review.
+        return bool(after) or before == "*" or not set(snapshot.next).isdisjoint(before)
+
+    def _roll_back(self, run: str) -> CheckpointTuple | None:
+        """Go back to the checkpoint before the first of a run, and return it."""
+        for stored in self.saver.list(self._config):
+            if stored.metadata.get(RUN_KEY) != run:
+                self._from = stored.checkpoint["id"]
+                return stored
+        self.saver.delete_thread(self._work["thread"])
+        return None
+
+
+def describe_waits(pending: Pending, job: str) -> Iterator[dict[str, Any]]:
+    """Rows of the calls that a thread waits for; the same for each attempt of a job."""
+    for call in pending.calls:
+        yield {
+            "wait_id": _wait_id(job, call.digest),
+            "call_id": call.id,
+            "digest": call.digest,
+            "tool": call.name,
+            "kind": call.kind,
+            "args": json.dumps(call.args, default=str),
+            "question": json.dumps(call.question, default=str),
+            "allowed": ",".join(call.allowed),
+        }
+    if not pending.calls:
+        node = pending.next[0]
+        yield {
+            "wait_id": _wait_id(job, node),
+            "call_id": "",
+            "digest": "",
+            "tool": node,
+            "kind": "pause",
+            "args": "{}",
+            "question": "null",
+            "allowed": "approve",
+        }
+
+
+def _wait_id(job: str, call: str) -> str:
+    return hashlib.sha256(f"{job} {call}".encode()).hexdigest()[:16]

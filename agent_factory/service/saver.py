@@ -1,0 +1,195 @@
+"""FencedSaver: stores checkpoints in the database of the service, under a lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from sqlalchemy import Connection
+
+from agent_factory.service.database import Database, driver_connection
+from agent_factory.service.leases import Lease
+
+T = TypeVar("T")
+
+
+class FencedSaver(BaseCheckpointSaver[str]):
+    """Saver of LangGraph on SQLite or Postgres, for one run.
+
+    Each write is one transaction on its own connection, which also checks the lease of the thread:
+    a run that has lost it raises LeaseLost and writes nothing. LangGraph's savers hold one lock
+    for all runs of a process.
+
+    Args:
+        database: Where checkpoints are stored; its tables have to exist.
+        lease: The lease of the run's thread. Without one, nothing can be written.
+    """
+
+    def __init__(self, database: Database, lease: Lease | None = None) -> None:
+        super().__init__()
+        self._database, self._lease = database, lease
+        self.latest: str | None = None
+        """The id of the latest checkpoint of the thread itself that this run knows of."""
+
+    # Reading
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint of a config, or the latest one of its thread."""
+        with self._database.read() as connection:
+            return self._on(connection).get_tuple(config)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints, the newest first."""
+        with self._database.read() as connection:
+            yield from self._on(connection).list(config, filter=filter, before=before, limit=limit)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What delta channels are put together from."""
+        with self._database.read() as connection:
+            saver = self._on(connection)
+            return saver.get_delta_channel_history(config=config, channels=channels)
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """The version of a channel after `current`."""
+        version: str = self._on(None).get_next_version(current, channel)
+        return version
+
+    # Writing
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint; LeaseLost if the run has lost its thread."""
+        with self._fenced() as saver:
+            stored: RunnableConfig = saver.put(config, checkpoint, metadata, new_versions)
+        if not stored["configurable"]["checkpoint_ns"]:
+            self.latest = stored["configurable"]["checkpoint_id"]
+        return stored
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store writes of a task; LeaseLost if the run has lost its thread."""
+        with self._fenced() as saver:
+            saver.put_writes(config, writes, task_id, task_path)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete all checkpoints of a thread."""
+        with self._fenced() as saver:
+            saver.delete_thread(thread_id)
+
+    @contextmanager
+    def _fenced(self) -> Iterator[BaseCheckpointSaver[str]]:
+        if self._lease is None:
+            raise PermissionError(
+                "This saver only reads: a thread of a service is written to by its runs. "
+                "Use service.submit() or service.decide()."
+            )
+        with self._database.begin() as connection:
+            self._lease.check(connection)
+            yield self._on(connection)
+
+    def _on(self, connection: Connection | None) -> BaseCheckpointSaver[str]:
+        """LangGraph's saver in the transaction of a connection."""
+        driver: Any = None if connection is None else driver_connection(connection)
+        if self._database.is_sqlite:
+            from langgraph.checkpoint.sqlite import SqliteSaver
+
+            saver = SqliteSaver(_InTransaction(driver), serde=self.serde)  # type: ignore[arg-type]
+            saver.is_setup = True
+            return saver
+        from langgraph.checkpoint.postgres import PostgresSaver
+
+        return PostgresSaver(driver, serde=self.serde)
+
+    # Async: the same, in as many threads as there are connections
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._database.threads, call)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Async variant of `get_tuple`."""
+        return await self._in_thread(partial(self.get_tuple, config))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Async variant of `list`."""
+        given = partial(self.list, config, filter=filter, before=before, limit=limit)
+        for stored in await self._in_thread(lambda: [*given()]):
+            yield stored
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Async variant of `get_delta_channel_history`."""
+        given = partial(self.get_delta_channel_history, config=config, channels=channels)
+        return await self._in_thread(given)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Async variant of `put`."""
+        return await self._in_thread(partial(self.put, config, checkpoint, metadata, new_versions))
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Async variant of `put_writes`."""
+        await self._in_thread(partial(self.put_writes, config, writes, task_id, task_path))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Async variant of `delete_thread`."""
+        await self._in_thread(partial(self.delete_thread, thread_id))
+
+
+class _InTransaction:
+    """Connection of SQLite whose transaction another owner commits: SqliteSaver commits its own."""
+
+    def __init__(self, connection: Any) -> None:
+        self.cursor = connection.cursor if connection is not None else None
+
+    def commit(self) -> None:
+        pass

@@ -1,0 +1,465 @@
+"""Service: runs agents as durable work, on one machine or on many."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from base64 import b64encode
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, get_args
+from uuid import uuid4
+
+from langchain_core.messages import convert_to_messages
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import StateSnapshot
+from sqlalchemy import insert, select, update
+
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.review.pending_calls import Decision
+from agent_factory.service.backend import Backend, Busy, Late, RegisteredAgent
+from agent_factory.service.database import Database
+from agent_factory.service.errors import NotFound, ThreadBusy
+from agent_factory.service.events import dump
+from agent_factory.service.inbox import Inbox
+from agent_factory.service.run import Run
+from agent_factory.service.tables import limits, runs, threads, workers
+from agent_factory.service.thread_queue import lock_thread, queue_of
+from agent_factory.service.worker import DEAD_AFTER, Worker
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_PRIORITIES = range(-1000, 1001)
+
+_CLIENT_SECONDS = 30.0
+"""How long a call waits for a database that is not available."""
+
+
+class Service:
+    """Runs agents as durable work: on SQLite in one machine, on Postgres with many workers.
+
+    A message that was submitted is carried out, whatever dies: another worker continues the run
+    from its last checkpoint. Messages of one thread are carried out in order.
+
+    Args:
+        url: `sqlite:///file.db`, or `postgresql://user@host/name`.
+        connections: The most connections to the database that this process holds.
+        direct_url: The URL of Postgres itself, if `url` is that of PgBouncer.
+
+    Raises:
+        ArgumentError: The URL names no database that is supported.
+
+    >>> import tempfile
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> agent = create_agent(ScriptedChatModel(["Hello!"]))
+    >>> with Service(f"sqlite:///{folder.name}/desk.db") as service:
+    ...     service.add("desk", agent)
+    ...     run = service.submit("desk", thread="t-1", message="Hi")
+    ...     run.result(timeout=30)["messages"][-1].text
+    'Hello!'
+    """
+
+    def __init__(self, url: str, *, connections: int = 16, direct_url: str | None = None) -> None:
+        database = Database(url, connections=connections, direct_url=direct_url)
+        self._backend = Backend(database)
+        self._worker: Worker | None = None
+
+    # Set-up
+
+    def add(
+        self,
+        name: str,
+        agent: CompiledStateGraph[Any, Any, Any, Any],
+        *,
+        review_within: str | float | None = None,
+        late: Late = "reject",
+        busy: Busy = "queue",
+        stream: Collection[str] = ("updates", "messages", "custom"),
+        asynchronous: bool = False,
+    ) -> None:
+        """Let the service run an agent. Workers need it before they start.
+
+        Args:
+            name: The name that messages are submitted to.
+            agent: What `create_agent` returns, or any compiled graph whose state has `messages`.
+                Its checkpointer is replaced by that of the service.
+            review_within: How long a review may wait, in seconds or as "30m", "4h", "2d"; None
+                lets it wait without end.
+            late: What happens then. "reject" rejects the call. "escalate" raises its priority,
+                ends its claim and gives it the same time again, then rejects it.
+            busy: What happens to a message whose thread is busy, unless `submit` says otherwise.
+            stream: The modes of LangGraph's streams that are recorded for `Run.stream`.
+            asynchronous: Run it with `astream`, in one event loop per process.
+
+        Raises:
+            ArgumentError: An argument cannot be used, or the name is taken.
+        """
+        if name in self._backend.agents:
+            raise ArgumentError("name", f"{name!r} is taken.", "Give each agent its own name.")
+        if not isinstance(agent, CompiledStateGraph):
+            raise ArgumentError(
+                "agent",
+                f"must be a compiled agent, got {describe(agent)}.",
+                "Pass what create_agent(...) returns.",
+            )
+        _check_choice("late", late, get_args(Late))
+        _check_choice("busy", busy, get_args(Busy))
+        self._backend.agents[name] = RegisteredAgent(
+            name=name,
+            graph=agent,
+            review_within=_seconds(review_within),
+            late=late,
+            busy=busy,
+            stream=tuple(stream),
+            asynchronous=asynchronous,
+        )
+
+    def limit(
+        self, tenant: str, *, concurrency: int | None = None, per_minute: int | None = None
+    ) -> None:
+        """Limit the runs of a tenant, over all workers.
+
+        Args:
+            tenant: The tenant.
+            concurrency: The most runs at once.
+            per_minute: The most runs that begin within a minute.
+        """
+        self._backend.create()
+        self._backend.engine.limit(queue_of(tenant), concurrency=concurrency, per_minute=per_minute)
+        given = {"concurrency": concurrency, "per_minute": per_minute}
+        with self._backend.database.begin() as connection:
+            row = self._backend.database.insert(limits).values(tenant=tenant, **given)
+            connection.execute(
+                row.on_conflict_do_update(index_elements=[limits.c.tenant], set_=given)
+            )
+
+    # Messages
+
+    def submit(
+        self,
+        agent: str,
+        *,
+        thread: str | None = None,
+        message: Any,
+        message_id: str | None = None,
+        tenant: str = "",
+        priority: int = 0,
+        busy: Busy | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Give a message to an agent, which a worker carries out. Returns at once.
+
+        Args:
+            agent: The name of the agent.
+            thread: The thread; None for a new one.
+            message: A string, a message, a list of messages, or an input of the agent.
+            message_id: Where the message comes from: submitted again with the same id, it is the
+                same run. None makes a new id.
+            tenant: Whose thread it is. Other tenants cannot see it.
+            priority: Higher is earlier, between threads; from -1000 to 1000.
+            busy: What happens if the thread is busy. "queue" lets the message wait for its turn;
+                if the thread waits for a review, until it is decided. "reject" raises ThreadBusy.
+                "interrupt" ends the run and keeps what it has written. "rollback" ends the run and
+                goes back to before it. None takes that of `add`.
+            context: Runtime context of the agent, as JSON.
+
+        Raises:
+            NotFound: There is no such agent, or the thread belongs to another tenant.
+            ThreadBusy: The thread is busy, and `busy` is "reject".
+            ArgumentError: An argument cannot be used.
+        """
+        known = self._backend.agent(agent)
+        busy = busy or known.busy
+        _check_choice("busy", busy, get_args(Busy))
+        if priority not in _PRIORITIES:
+            raise ArgumentError("priority", f"must be from -1000 to 1000, got {priority!r}.")
+        thread_id = thread or str(uuid4())
+        message_id = message_id or str(uuid4())
+        run_id = str(hashlib.sha256(f"{thread_id}\0{message_id}".encode()).hexdigest()[:32])
+        payload = {
+            "kind": "message",
+            "run": run_id,
+            "thread": thread_id,
+            "tenant": tenant,
+            "agent": agent,
+            "priority": priority,
+            "input": b64encode(dump(_as_input(message, message_id))).decode(),
+            "context": None if context is None else json.dumps(context),
+        }
+        self._backend.create()
+        work = partial(self._submit, run_id, payload, busy)
+        self._backend.database.retried(work, seconds=_CLIENT_SECONDS)
+        return Run(self._backend, run_id, thread_id)
+
+    def _submit(self, run_id: str, payload: dict[str, Any], busy: Busy) -> None:
+        thread_id, tenant = payload["thread"], payload["tenant"]
+        with self._backend.database.begin() as connection:
+            now = self._backend.database.now
+            new = self._backend.database.insert(threads).values(
+                thread_id=thread_id,
+                tenant=tenant,
+                agent=payload["agent"],
+                status="idle",
+                epoch=0,
+                jobs=0,
+                updated_at=now,
+            )
+            connection.execute(new.on_conflict_do_nothing())
+            row = lock_thread(connection, thread_id)
+            assert row is not None
+            if row.tenant != tenant:
+                raise NotFound(f"thread {thread_id!r}", "does not exist.", "Use another name.")
+            again = select(runs.c.run_id).where(runs.c.run_id == run_id)
+            if connection.execute(again).first() is not None:
+                return
+            is_busy = row.status in ("queued", "running", "waiting")
+            if is_busy and busy == "reject":
+                raise ThreadBusy(
+                    f"thread {thread_id!r}",
+                    f"is {row.status}.",
+                    "Submit the message later, or with busy='queue'.",
+                )
+            columns = ("run_id", "thread_id", "tenant", "agent", "priority")
+            values = {**payload, "run_id": run_id, "thread_id": thread_id}
+            ends = busy in ("interrupt", "rollback") and row.status in ("running", "waiting")
+            if ends:
+                self._backend.queue.end_run(connection, row, "a new message")
+                payload["rollback"] = row.run if busy == "rollback" else None
+            connection.execute(
+                insert(runs).values(
+                    **{name: values[name] for name in columns},
+                    payload=json.dumps(payload),
+                    created_at=now,
+                )
+            )
+            if row.status == "waiting" and busy == "queue":
+                return  # held: the decision queues it
+            self._backend.queue.queue(connection, run_id, payload)
+            connection.execute(
+                update(threads)
+                .where(threads.c.thread_id == thread_id, threads.c.status != "running")
+                .values(status="queued", agent=payload["agent"])
+            )
+
+    def run(self, run_id: str, *, tenant: str | None = None) -> Run:
+        """A run by its id, from any process.
+
+        Raises:
+            NotFound: There is none, or it belongs to another tenant.
+        """
+        found = select(runs.c.thread_id, runs.c.tenant).where(runs.c.run_id == run_id)
+        with self._backend.database.read() as connection:
+            row = connection.execute(found).first()
+        if row is None or tenant not in (None, row.tenant):
+            raise NotFound(f"run {run_id!r}", "does not exist.")
+        return Run(self._backend, run_id, row.thread_id)
+
+    # Reviews
+
+    def inbox(self, tenant: str | None = None) -> Inbox:
+        """What threads wait for: of one tenant, or of all."""
+        self._backend.create()
+        return Inbox(self._backend.database, self._backend.queue, tenant)
+
+    def decide(
+        self,
+        wait_id: str,
+        decision: str | Decision,
+        *,
+        by: str,
+        message: Any = None,
+        args: Mapping[str, Any] | None = None,
+        tenant: str | None = None,
+    ) -> Run:
+        """Decide about what a thread waits for. A worker continues the run.
+
+        Args:
+            wait_id: The id of the wait.
+            decision: "approve", "edit", "reject", "respond" or "undo"; or a decision in the form
+                that HumanInTheLoopMiddleware takes.
+            by: Who decides, for the audit.
+            message: What the model reads, for "reject"; the result or the answer, for "respond".
+            args: The new arguments, for "edit".
+            tenant: The tenant of the one who decides.
+
+        Returns:
+            The run that continues.
+
+        Raises:
+            NotFound: There is no such wait, or it belongs to another tenant.
+            AlreadyDecided: Somebody has decided otherwise. The same decision again is the same run.
+            ClaimedByOther: Somebody else has claimed it.
+            DecisionNotAllowed: This decision may not be made about this call.
+        """
+        inbox = self.inbox(tenant)
+        made: dict[str, Any] = {"type": decision} if isinstance(decision, str) else dict(decision)
+        if args is not None:
+            made["edited_action"] = {"name": inbox.get(wait_id).tool, "args": dict(args)}
+        if message is not None:
+            made["message"] = message
+        work = partial(inbox.decide, wait_id, made, by=by)
+        return self.run(self._backend.database.retried(work, seconds=_CLIENT_SECONDS))
+
+    # Threads
+
+    def state(self, thread: str, *, tenant: str | None = None) -> StateSnapshot:
+        """The state of a thread, as the agent's `get_state` returns it.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant, or its agent was
+                not added.
+        """
+        place: RunnableConfig = {"configurable": {"thread_id": thread}}
+        self._backend.create()
+        snapshot: StateSnapshot = self._backend.graph_of(thread, tenant).get_state(place)
+        return snapshot
+
+    # Schedules
+
+    def schedule(
+        self,
+        name: str,
+        cron: str,
+        *,
+        agent: str,
+        message: Any,
+        thread: str | None = None,
+        tenant: str = "",
+        timezone: str | None = None,
+    ) -> None:
+        """Submit a message at the times of a cron expression.
+
+        Args:
+            name: The name of the schedule; one with this name is replaced.
+            cron: Such as "0 3 * * *": at three every night.
+            agent: The agent.
+            message: What is submitted.
+            thread: The thread; None takes a new one each time.
+            tenant: The tenant.
+            timezone: Such as "Europe/Berlin"; None is UTC.
+        """
+        self._backend.agent(agent)
+        self._backend.create()
+        given = {"agent": agent, "message": message, "thread": thread, "tenant": tenant}
+        self._backend.engine.schedule(name, cron, timezone, json.dumps({**given, "name": name}))
+
+    def unschedule(self, name: str) -> None:
+        """Delete a schedule."""
+        self._backend.create()
+        self._backend.engine.unschedule(name)
+
+    def _run_schedule(self, payload: str, due: datetime) -> None:
+        given = json.loads(payload)
+        name = given.pop("name")
+        thread = given.pop("thread") or f"{name}-{due:%Y%m%dT%H%M%S}"
+        # Two workers that fire a schedule at once submit one message.
+        self.submit(**given, thread=thread, message_id=f"{name}-{due.isoformat()}")
+
+    # Workers
+
+    def start(self, *, slots: int = 8, dead_after: float = DEAD_AFTER) -> None:
+        """Run jobs in threads of this process.
+
+        Args:
+            slots: How many runs at once; the same for all workers.
+            dead_after: Seconds without a sign of life after which the runs of another worker are
+                taken over.
+        """
+        if self._worker is not None:
+            raise ArgumentError("start", "this service has been started.", "Call stop() first.")
+        self._backend.create()
+        self._worker = Worker(self._backend, self._run_schedule, slots=slots, dead_after=dead_after)
+        self._worker.start()
+
+    def stop(self, *, seconds: float = 30.0) -> None:
+        """Take no more jobs in this process, and wait for those that run.
+
+        Args:
+            seconds: The longest time to wait. Other workers take over what still runs then.
+        """
+        if self._worker is not None:
+            self._worker.stop(seconds)
+            self._worker = None
+
+    def drain(self, worker: str | None = None) -> list[str]:
+        """Ask workers to end once their runs have ended; return their ids.
+
+        Args:
+            worker: The id of one; None means all.
+        """
+        asked = update(workers).values(draining=True).returning(workers.c.id)
+        if worker is not None:
+            asked = asked.where(workers.c.id == worker)
+        with self._backend.database.begin() as connection:
+            return [*connection.execute(asked).scalars()]
+
+    def close(self) -> None:
+        """Stop, and close all connections."""
+        self.stop()
+        self._backend.close()
+
+    def __enter__(self) -> Service:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Async
+
+    async def asubmit(self, agent: str, **options: Any) -> Run:
+        """Async variant of `submit`."""
+        return await asyncio.to_thread(partial(self.submit, agent, **options))
+
+    async def adecide(self, wait_id: str, decision: str | Decision, **options: Any) -> Run:
+        """Async variant of `decide`."""
+        return await asyncio.to_thread(partial(self.decide, wait_id, decision, **options))
+
+    async def astate(self, thread: str, *, tenant: str | None = None) -> StateSnapshot:
+        """Async variant of `state`."""
+        return await asyncio.to_thread(partial(self.state, thread, tenant=tenant))
+
+
+def _as_input(message: Any, message_id: str) -> dict[str, Any]:
+    """An input of the agent; its last message has the id."""
+    given = dict(message) if isinstance(message, Mapping) and "messages" in message else {}
+    listed = given.get("messages", message)
+    try:
+        messages = convert_to_messages(listed if isinstance(listed, list) else [listed])
+    except (NotImplementedError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            "message",
+            f"must be a string, a message or a list of messages, got {describe(message)}.",
+            "Pass message='...' or message={'messages': [...]}.",
+        ) from error
+    if messages and messages[-1].id is None:
+        messages[-1] = messages[-1].model_copy(update={"id": message_id})
+    return {**given, "messages": messages}
+
+
+def _seconds(given: str | float | None) -> float | None:
+    if given is None or isinstance(given, int | float):
+        return given
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", given)
+    if found is None:
+        raise ArgumentError(
+            "review_within", f"must be seconds or like '30m', '4h', '2d', got {given!r}."
+        )
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _check_choice(name: str, value: Any, choices: Collection[str]) -> None:
+    if value not in choices:
+        listed = ", ".join(map(repr, choices))
+        raise ArgumentError(name, f"must be one of {listed}, got {value!r}.")

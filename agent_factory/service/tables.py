@@ -1,0 +1,174 @@
+"""Tables of the service. LangGraph's checkpoints and the engine have tables, too.
+
+The checkpoint is the truth about a thread. Rows of `threads` and `waits` are an index of it, which
+`Service.reindex` writes again. All times are seconds since 1970 by the clock of the database.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+# A table is called service_threads, so that it is not taken for one of the product's own.
+metadata = MetaData()
+
+# SQLite only counts up by itself in a column of the type INTEGER.
+_Serial = BigInteger().with_variant(Integer, "sqlite")
+
+threads = Table(
+    "service_threads",
+    metadata,
+    Column("thread_id", String, primary_key=True),
+    Column("tenant", String, nullable=False),
+    Column("agent", String, nullable=False),
+    Column("status", String, nullable=False),  # idle, queued, running, waiting, failed
+    Column("epoch", BigInteger, nullable=False),  # grows with each lease; writes are fenced by it
+    Column("owner", String),  # the worker with the lease
+    Column("run", String),  # the run that has or had the lease
+    Column(
+        "jobs", BigInteger, nullable=False
+    ),  # how many jobs there were: numbers keep their order
+    Column("plan", String),  # the digest of the agent's topology at the last run
+    Column("context", Text),  # of the last message, as JSON: decisions run with it, too
+    Column("title", String),
+    Column("error", Text),
+    Column("updated_at", Float, nullable=False),
+    Index("service_threads_tenant", "tenant", "updated_at"),
+    Index("service_threads_status", "status"),
+)
+
+waits = Table(
+    "service_waits",
+    metadata,
+    Column("wait_id", String, primary_key=True),
+    Column("thread_id", String, nullable=False),
+    Column("tenant", String, nullable=False),
+    Column("agent", String, nullable=False),
+    Column("run", String, nullable=False),
+    Column("call_id", String, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("tool", String, nullable=False),
+    Column("kind", String, nullable=False),  # as PendingCall.kind
+    Column("args", Text, nullable=False),  # JSON
+    Column("question", Text),  # JSON
+    Column("allowed", String, nullable=False),  # separated by commas
+    Column("priority", Integer, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("deadline", Float),
+    Column("late", String, nullable=False),  # what happens at the deadline
+    Column("claimed_by", String),
+    Column("claimed_until", Float),
+    Column("decided_at", Float),
+    Column("decided_by", String),
+    Column("decision", Text),  # JSON
+    Column("checkpoint_id", String),
+)
+Index("service_waits_thread", waits.c.thread_id)
+Index(
+    "service_waits_open",
+    waits.c.tenant,
+    waits.c.priority.desc(),
+    waits.c.created_at,
+    postgresql_where=waits.c.decided_at.is_(None),
+    sqlite_where=waits.c.decided_at.is_(None),
+)
+Index(
+    "service_waits_deadline",
+    waits.c.deadline,
+    postgresql_where=waits.c.decided_at.is_(None) & waits.c.deadline.is_not(None),
+    sqlite_where=waits.c.decided_at.is_(None) & waits.c.deadline.is_not(None),
+)
+
+runs = Table(
+    "service_runs",
+    metadata,
+    Column("seq", _Serial, primary_key=True, autoincrement=True),
+    Column("run_id", String, nullable=False, unique=True),
+    Column("thread_id", String, nullable=False, index=True),
+    Column("tenant", String, nullable=False),
+    Column("agent", String, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("payload", Text, nullable=False),  # the message, as JSON
+    Column("job", String),  # the newest job of the engine; none while a message is held
+    Column("created_at", Float, nullable=False),
+)
+
+audit = Table(
+    "service_audit",
+    metadata,
+    Column("id", _Serial, primary_key=True, autoincrement=True),
+    Column("at", Float, nullable=False),
+    Column("tenant", String, nullable=False),
+    Column("thread_id", String, nullable=False, index=True),
+    Column("wait_id", String),
+    Column("who", String, nullable=False),
+    Column("what", String, nullable=False),
+    Column("detail", Text),  # JSON
+)
+
+limits = Table(  # tenants with a queue of their own
+    "service_limits",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("concurrency", Integer),
+    Column("per_minute", Integer),
+)
+
+ledger = Table(
+    "service_ledger",
+    metadata,
+    Column("scope", String, primary_key=True),
+    Column("amount", String, primary_key=True),  # usd, turns, ...: the fields of Spent
+    Column("spent", Float, nullable=False),
+    Column("reserved", Float, nullable=False),
+)
+
+reservations = Table(
+    "service_reservations",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("scope", String, nullable=False, index=True),
+    Column("amounts", Text, nullable=False),  # JSON
+    Column("owner", String, nullable=False),
+    Column("expires", Float, nullable=False, index=True),
+)
+
+effects = Table(
+    "service_effects",
+    metadata,
+    Column("call_id", String, primary_key=True),
+    Column("tool", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("result", LargeBinary),
+    Column("started_at", Float, nullable=False),
+)
+
+events = Table(
+    "service_events",
+    metadata,
+    Column("id", _Serial, primary_key=True, autoincrement=True),
+    Column("job", String, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    Column("at", Float, nullable=False, index=True),
+    Index("service_events_job", "job", "id"),
+)
+
+workers = Table(
+    "service_workers",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("beat", Float, nullable=False),
+    Column("draining", Boolean, nullable=False),
+    Column("detail", Text),  # JSON: host, process, slots
+)

@@ -1,0 +1,131 @@
+"""Worker: runs jobs in this process, and takes over those of workers that have died."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from collections.abc import Callable
+from datetime import datetime
+from threading import Event, Thread
+from uuid import uuid4
+
+from sqlalchemy import delete, insert, select, update
+
+from agent_factory.service.backend import Backend
+from agent_factory.service.database import DatabaseUnavailable
+from agent_factory.service.inbox import Inbox
+from agent_factory.service.runner import Runner
+from agent_factory.service.tables import workers
+
+logger = logging.getLogger("agent_factory.service")
+
+BEAT_SECONDS = 1.0
+"""How often a worker says that it is alive."""
+
+DEAD_AFTER = 10.0
+"""Seconds without a sign of life after which the jobs of a worker are taken over."""
+
+_HOUR = 3600
+
+
+class Worker:
+    """Threads of this process that run jobs.
+
+    Args:
+        backend: The parts of the service.
+        run_schedule: Gets the payload of a schedule, and when it was due.
+        slots: How many jobs run at once; the same for all workers.
+        dead_after: Seconds without a sign of life after which another worker is taken for dead.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        run_schedule: Callable[[str, datetime], None],
+        *,
+        slots: int,
+        dead_after: float = DEAD_AFTER,
+    ) -> None:
+        self._backend, self._slots, self._dead_after = backend, slots, dead_after
+        self._runner, self._run_schedule = Runner(backend, lambda: self.id), run_schedule
+        self._stop, self._drained = Event(), Event()
+        self._beats = Thread(target=self._beat, name="agent-factory-beat", daemon=True)
+        self.id = ""
+        self.takeovers = 0
+
+    def start(self) -> None:
+        """Begin to run jobs."""
+        self._backend.database.retried(self._enter)
+        self._beats.start()
+
+    def stop(self, seconds: float) -> None:
+        """Take no more jobs, and wait for those that run, at most for some seconds."""
+        self._stop.set()
+        self._beats.join()
+        self._backend.engine.stop(seconds)
+        with self._backend.database.begin() as connection:
+            connection.execute(delete(workers).where(workers.c.id == self.id))
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until somebody drains this worker; False if that took too long."""
+        return self._drained.wait(timeout)
+
+    def _enter(self) -> None:
+        """Begin under a new id: that of a worker that was given up is never used again."""
+        database = self._backend.database
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+        detail = {"host": socket.gethostname(), "process": os.getpid(), "slots": self._slots}
+        with database.begin() as connection:
+            connection.execute(
+                insert(workers).values(
+                    id=self.id, beat=database.now, draining=False, detail=json.dumps(detail)
+                )
+            )
+        self._backend.engine.start(self.id, self._slots, self._runner.run, self._run_schedule)
+
+    def _beat(self) -> None:
+        """Give signs of life, and look after the service, until this worker stops."""
+        turn = 0
+        while not self._stop.wait(BEAT_SECONDS):
+            turn += 1
+            try:
+                database = self._backend.database
+                beat = update(workers).where(workers.c.id == self.id).values(beat=database.now)
+                with database.begin() as connection:
+                    row = connection.execute(beat.returning(workers.c.draining)).first()
+                if row is None:
+                    logger.warning("Worker %s was given up; it continues under a new id.", self.id)
+                    self._backend.engine.stop(0)
+                    self._enter()
+                elif row.draining:
+                    self._drained.set()
+                if turn % 2 == 0:
+                    self._look_after()
+                if turn % _HOUR == 0:
+                    self._backend.log.forget()
+            except DatabaseUnavailable as error:
+                logger.warning("%s", error)
+            except Exception:
+                logger.exception("Worker %s could not look after the service.", self.id)
+
+    def _look_after(self) -> None:
+        """Take over what dead workers ran, and decide what nobody decided in time."""
+        database = self._backend.database
+
+        def living() -> set[str]:
+            with database.read() as connection:
+                return set(connection.execute(select(workers.c.id)).scalars())
+
+        with database.alone("look after") as is_alone:
+            if not is_alone:
+                return  # another worker does it now
+            with database.begin() as connection:
+                dead = delete(workers).where(workers.c.beat < database.now - self._dead_after)
+                for gone in connection.execute(dead.returning(workers.c.id)).scalars():
+                    logger.warning("Worker %s gave no sign of life; its runs are taken over.", gone)
+            self.takeovers += len(self._backend.engine.rescue(living))
+            Inbox(database, self._backend.queue).expire(
+                {one.name: one.review_within or 0.0 for one in self._backend.agents.values()}
+            )
