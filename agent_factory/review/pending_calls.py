@@ -112,19 +112,22 @@ class Pending:
 
 def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
     """What a thread waits for; `topology` is None for a graph that is not an agent."""
-    if not snapshot.next:
+    if not snapshot.tasks:
         return Pending()
     messages = snapshot.values.get("messages", ()) if isinstance(snapshot.values, Mapping) else ()
     message, tail = last_turn(messages)
     if not all(isinstance(m, ToolMessage) for m in tail):
         message, tail = None, []  # The user has sent a new message: the old turn is over.
     turn = Pending(
-        next=snapshot.next,
+        # A step that was cut short after its last task has no next nodes, and is not done yet.
+        next=snapshot.next or tuple(task.name for task in snapshot.tasks),
         message=message,
         tail=tuple(tail),
         finished=any(task.result is not None for task in snapshot.tasks),
     )
-    calls: Iterable[PendingCall]
+    calls: Iterable[PendingCall] = ()
+    if not snapshot.next:
+        return turn
     if any(task.interrupts for task in snapshot.tasks):
         calls = _interrupted_calls(snapshot, topology, turn)
     else:

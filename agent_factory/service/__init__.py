@@ -1,6 +1,6 @@
 """Run agents as durable work: on one machine or on many.
 
->>> from agent_factory.service import Service
+>>> from agent_factory.service import Service, ThreadInfo
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agent_factory.service.errors import (
 )
 from agent_factory.service.inbox import AuditEntry, Inbox, Wait
 from agent_factory.service.run import Run
-from agent_factory.service.service import Service
+from agent_factory.service.service import Service, ThreadInfo
 
 __all__ = [
     "AlreadyDecided",
@@ -30,5 +30,6 @@ __all__ = [
     "Service",
     "ServiceError",
     "ThreadBusy",
+    "ThreadInfo",
     "Wait",
 ]

@@ -17,6 +17,7 @@ from dbos import DBOS, DBOSClient, EnqueueOptions
 from sqlalchemy import Connection
 
 from agent_factory.service.database import Database
+from agent_factory.service.errors import ServiceError
 
 JOB_FORMAT = "1"
 """Version of the form of a job. DBOS leaves jobs of another version to workers of that version."""
@@ -133,6 +134,14 @@ class Engine:
         for known in self.status([*ids]):
             self._client.cancel_workflow(known)
 
+    def forget(self, thread_id: str) -> None:
+        """Delete what is known about the jobs of a thread."""
+        known = self._client.list_workflows(
+            workflow_id_prefix=f"{thread_id}/", load_input=False, load_output=False
+        )
+        ids = [one.workflow_id for one in known]
+        self._client.delete_workflows([id for id in ids if id.rpartition("/")[0] == thread_id])
+
     def limit(self, queue: str, *, concurrency: int | None, per_minute: int | None) -> None:
         """Create the queue of a tenant, or change its limits."""
         self._client.register_queue(
@@ -178,8 +187,14 @@ class Engine:
             run: Gets the id and the payload of a job; returns its outcome.
             scheduled: Gets the payload of a schedule, and when it was due.
         """
-        global _run, _scheduled
-        _run, _scheduled = run, scheduled
+        global _run, _scheduled, _engine
+        if _engine not in (None, self):
+            raise ServiceError(
+                "start",
+                "another service runs in this process; the engine is one for a process.",
+                "Stop it first, or add the agents of both to one service.",
+            )
+        _run, _scheduled, _engine = run, scheduled, self
         DBOS(
             config={
                 "name": _APPLICATION,
@@ -203,7 +218,9 @@ class Engine:
 
     def stop(self, seconds: float) -> None:
         """Take no more jobs, and wait for those that run."""
+        global _engine
         DBOS.destroy(workflow_completion_timeout_sec=int(seconds))
+        _engine = None
 
     def rescue(self, alive: Callable[[], Collection[str]]) -> list[str]:
         """Queue the jobs again that run on workers which are not alive; return their ids."""
@@ -233,6 +250,7 @@ class Engine:
 
 _run: Callable[[str, str], dict[str, Any]]
 _scheduled: Callable[[str, datetime], None]
+_engine: Engine | None = None
 
 
 @DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)

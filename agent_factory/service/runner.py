@@ -14,8 +14,9 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.constants import START
 from langgraph.types import StateSnapshot
-from sqlalchemy import select, update
+from sqlalchemy import Connection, select, update
 
 from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide
 from agent_factory.review.pending_calls import Pending, read_pending
@@ -36,12 +37,17 @@ RUN_KEY = "agent_factory_run"
 JOB_KEY = "agent_factory_job"
 """Key in the metadata of checkpoints: the job that stored it."""
 
+AGENT_KEY, TENANT_KEY = "agent_factory_agent", "agent_factory_tenant"
+"""Keys in the metadata of checkpoints: the name of the agent, and whose thread it is."""
+
 
 class Runner:
     """Carries out the jobs of one process."""
 
     def __init__(self, backend: Backend, worker: Callable[[], str]) -> None:
         self._backend, self._worker = backend, worker
+        self.active: set[str] = set()
+        """The jobs that run now."""
         self._database, self._queue, self._log = backend.database, backend.queue, backend.log
 
     def run(self, job: str, payload: str) -> dict[str, Any]:
@@ -52,6 +58,7 @@ class Runner:
             if another worker has taken over or the run was cancelled.
         """
         work = json.loads(payload)
+        self.active.add(job)
         try:
             outcome = self._database.retried(lambda: self._attempt(job, work))
         except LeaseLost:
@@ -60,6 +67,8 @@ class Runner:
             logger.exception("Run %s of thread %s failed.", work["run"], work["thread"])
             text = f"{type(error).__name__}: {error}"
             outcome = self._database.retried(lambda: self._fail(job, work, text))
+        finally:
+            self.active.discard(job)
         self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
         return outcome
 
@@ -81,6 +90,7 @@ class Runner:
                 work["thread"],
                 owner=self._worker(),
                 run=work["run"],
+                job=job,
                 status="running",
                 context=context,
             )
@@ -127,29 +137,8 @@ class Runner:
             if not pending:
                 self._queue.settle(connection, work["thread"], "idle", job=job)
                 return {"status": "done", **place}
-            within = attempt.agent.review_within
-            now = self._database.now
-            for wait in describe_waits(pending, job):
-                connection.execute(
-                    self._database.insert(waits)
-                    .values(
-                        **wait,
-                        thread_id=work["thread"],
-                        tenant=work["tenant"],
-                        agent=work["agent"],
-                        run=work["run"],
-                        priority=work["priority"],
-                        created_at=now,
-                        deadline=None if within is None else now + within,
-                        late=attempt.agent.late,
-                        **place,
-                    )
-                    .on_conflict_do_nothing()
-                )
-            connection.execute(
-                update(threads)
-                .where(threads.c.thread_id == work["thread"])
-                .values(status="waiting", owner=None, error=None, updated_at=now)
+            write_waits(
+                connection, self._database, attempt.agent, work, pending, {"job": job, **place}
             )
         return {"status": "waiting", **place}
 
@@ -179,7 +168,12 @@ class _Attempt:
         self._graph: Any = agent.graph.copy(update={"checkpointer": self.saver})
         self._config: RunnableConfig = {
             "configurable": {"thread_id": work["thread"]},
-            "metadata": {RUN_KEY: work["run"], JOB_KEY: job},
+            "metadata": {
+                RUN_KEY: work["run"],
+                JOB_KEY: job,
+                AGENT_KEY: agent.name,
+                TENANT_KEY: work["tenant"],
+            },
             "callbacks": [Fence(database, lease)],
         }
 
@@ -195,26 +189,43 @@ class _Attempt:
         if stored is not None:
             self.saver.latest = stored.checkpoint["id"]
         if stored is not None and stored.metadata.get(JOB_KEY) == self._job:
-            snapshot = self._graph.get_state(self._config)
-            self.paused = self._is_pause(snapshot)
-            continues = bool(snapshot.tasks) and not self.paused
-            return self._stream(None, options) if continues else None
+            return self._continue(options)
         if self._work["kind"] == "decision":
             decisions: dict[str, Any] = self._work["decisions"]
+            open_calls = {call.digest for call in self.pending().calls} or {""}
+            if not open_calls.issuperset(decisions):
+                # The decisions are stored, and the step that they began has no checkpoint yet.
+                return self._continue(options)
             if "" in decisions:  # the run was stopped where no call waits
                 return self._reviewed(approve, aapprove, None, options)
             return self._reviewed(decide, adecide, decisions, options)
         given = load(b64decode(self._work["input"]))
         if stored is not None and (rolled_back := self._work.get("rollback")):
             stored = self._roll_back(rolled_back)
+        snapshot = self._graph.get_state(self._place())
+        unread: list[Any] = []  # what interrupted runs had not written to the state yet
+        for run, input in self._work.get("before", ()):
+            reached = stored is not None and stored.metadata.get(RUN_KEY) == run
+            unread = [] if reached else unread
+            if not reached or START in snapshot.next:
+                unread.append(load(b64decode(input)))
+        for earlier in reversed(unread):
+            given = {**earlier, **given, "messages": [*earlier["messages"], *given["messages"]]}
         # A run that failed or was cancelled leaves a thread in the middle of a turn.
-        if stored is not None and self._graph.get_state(self._place()).tasks:
+        if snapshot.tasks and START not in snapshot.next:
             return self._reviewed(add_input, aadd_input, given, options)
         return self._stream(given, options)
 
     def pending(self) -> Pending:
         """What the thread waits for."""
         return read_pending(self._graph.get_state(self._config), topology_or_none(self._graph))
+
+    def _continue(self, options: Mapping[str, Any]) -> Any:
+        """Continue a run that was cut short; None if it has ended or is paused."""
+        snapshot = self._graph.get_state(self._config)
+        self.paused = self._is_pause(snapshot)
+        # A step that has finished and has no checkpoint yet is missing from `next`.
+        return self._stream(None, options) if snapshot.tasks and not self.paused else None
 
     def _stream(self, input: Any, options: Mapping[str, Any]) -> Any:
         method = self._graph.astream if self.agent.asynchronous else self._graph.stream
@@ -255,11 +266,26 @@ class _Attempt:
         return None
 
 
-def describe_waits(pending: Pending, job: str) -> Iterator[dict[str, Any]]:
-    """Rows of the calls that a thread waits for; the same for each attempt of a job."""
-    for call in pending.calls:
-        yield {
-            "wait_id": _wait_id(job, call.digest),
+def write_waits(
+    connection: Connection,
+    database: Database,
+    agent: RegisteredAgent,
+    work: Mapping[str, Any],
+    pending: Pending,
+    place: Mapping[str, Any],
+) -> None:
+    """Write what a thread waits for; each attempt of a job writes the same rows.
+
+    Args:
+        connection: The transaction.
+        database: The database.
+        agent: The agent, which knows how long a review may wait.
+        work: `thread`, `tenant`, `run` and `priority` of the job.
+        pending: What the thread waits for.
+        place: The `job` that has led there, and the `checkpoint_id`.
+    """
+    calls: list[dict[str, Any]] = [
+        {
             "call_id": call.id,
             "digest": call.digest,
             "tool": call.name,
@@ -268,19 +294,30 @@ def describe_waits(pending: Pending, job: str) -> Iterator[dict[str, Any]]:
             "question": json.dumps(call.question, default=str),
             "allowed": ",".join(call.allowed),
         }
-    if not pending.calls:
-        node = pending.next[0]
-        yield {
-            "wait_id": _wait_id(job, node),
-            "call_id": "",
-            "digest": "",
-            "tool": node,
-            "kind": "pause",
-            "args": "{}",
-            "question": "null",
-            "allowed": "approve",
-        }
-
-
-def _wait_id(job: str, call: str) -> str:
-    return hashlib.sha256(f"{job} {call}".encode()).hexdigest()[:16]
+        for call in pending.calls
+    ]
+    if not calls:
+        nothing = {"call_id": "", "digest": "", "args": "{}", "question": "null"}
+        calls = [{**nothing, "tool": pending.next[0], "kind": "pause", "allowed": "approve"}]
+    now, within = database.now, agent.review_within
+    for call in calls:
+        key = f"{place['job']} {call['digest'] or call['tool']}"
+        row = database.insert(waits).values(
+            **call,
+            wait_id=hashlib.sha256(key.encode()).hexdigest()[:16],
+            thread_id=work["thread"],
+            tenant=work["tenant"],
+            agent=agent.name,
+            run=work["run"],
+            priority=work["priority"],
+            created_at=now,
+            deadline=None if within is None else now + within,
+            late=agent.late,
+            checkpoint_id=place["checkpoint_id"],
+        )
+        connection.execute(row.on_conflict_do_nothing())
+    connection.execute(
+        update(threads)
+        .where(threads.c.thread_id == work["thread"])
+        .values(status="waiting", run=work["run"], owner=None, error=None, updated_at=now)
+    )

@@ -7,7 +7,8 @@ import hashlib
 import json
 import re
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -30,6 +31,7 @@ from agent_factory.service.inbox import Inbox
 from agent_factory.service.run import Run
 from agent_factory.service.tables import limits, runs, threads, workers
 from agent_factory.service.thread_queue import lock_thread, queue_of
+from agent_factory.service.upkeep import forget, reindex
 from agent_factory.service.worker import DEAD_AFTER, Worker
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -37,6 +39,29 @@ _PRIORITIES = range(-1000, 1001)
 
 _CLIENT_SECONDS = 30.0
 """How long a call waits for a database that is not available."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadInfo:
+    """A thread.
+
+    Args:
+        id: Its id.
+        tenant: Whose it is.
+        agent: The agent of its last message.
+        status: "idle", "queued", "running", "waiting" (for a decision) or "failed".
+        run: The id of the run that works on it, or did last.
+        error: Why the last run has failed.
+        updated_at: When it changed, in seconds since 1970, by the database's clock.
+    """
+
+    id: str
+    tenant: str
+    agent: str
+    status: str
+    run: str | None
+    error: str | None
+    updated_at: float
 
 
 class Service:
@@ -113,7 +138,7 @@ class Service:
         self._backend.agents[name] = RegisteredAgent(
             name=name,
             graph=agent,
-            review_within=_seconds(review_within),
+            review_within=_seconds("review_within", review_within),
             late=late,
             busy=busy,
             stream=tuple(stream),
@@ -165,8 +190,9 @@ class Service:
             priority: Higher is earlier, between threads; from -1000 to 1000.
             busy: What happens if the thread is busy. "queue" lets the message wait for its turn;
                 if the thread waits for a review, until it is decided. "reject" raises ThreadBusy.
-                "interrupt" ends the run and keeps what it has written. "rollback" ends the run and
-                goes back to before it. None takes that of `add`.
+                "interrupt" ends the run, and those queued behind it; what they have written and
+                their messages stay. "rollback" ends them and goes back to before the run. None
+                takes that of `add`.
             context: Runtime context of the agent, as JSON.
 
         Raises:
@@ -227,10 +253,17 @@ class Service:
                 )
             columns = ("run_id", "thread_id", "tenant", "agent", "priority")
             values = {**payload, "run_id": run_id, "thread_id": thread_id}
-            ends = busy in ("interrupt", "rollback") and row.status in ("running", "waiting")
-            if ends:
-                self._backend.queue.end_run(connection, row, "a new message")
-                payload["rollback"] = row.run if busy == "rollback" else None
+            if is_busy and busy in ("interrupt", "rollback"):
+                ended = self._backend.queue.end_runs(connection, row, "a new message")
+                works = [json.loads(one.payload) for one in ended]
+                if busy == "interrupt":
+                    payload["before"] = [
+                        message
+                        for work in works
+                        for message in (*work.get("before", ()), [work["run"], work["input"]])
+                    ]
+                elif row.status in ("running", "waiting"):
+                    payload["rollback"] = row.run
             connection.execute(
                 insert(runs).values(
                     **{name: values[name] for name in columns},
@@ -308,6 +341,36 @@ class Service:
 
     # Threads
 
+    def threads(
+        self,
+        *,
+        tenant: str | None = None,
+        status: str | None = None,
+        agent: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> list[ThreadInfo]:
+        """Threads, those that changed last first.
+
+        Args:
+            tenant: Only those of this tenant.
+            status: Only those in this state.
+            agent: Only those of this agent.
+            limit: The most to return.
+            offset: How many to leave out before them.
+        """
+        self._backend.create()
+        found = select(threads).order_by(threads.c.updated_at.desc(), threads.c.thread_id)
+        for column, value in {"tenant": tenant, "status": status, "agent": agent}.items():
+            if value is not None:
+                found = found.where(threads.c[column] == value)
+        with self._backend.database.read() as connection:
+            rows = connection.execute(found.limit(limit).offset(offset)).all()
+        return [
+            ThreadInfo(r.thread_id, r.tenant, r.agent, r.status, r.run, r.error, r.updated_at)
+            for r in rows
+        ]
+
     def state(self, thread: str, *, tenant: str | None = None) -> StateSnapshot:
         """The state of a thread, as the agent's `get_state` returns it.
 
@@ -374,8 +437,9 @@ class Service:
         if self._worker is not None:
             raise ArgumentError("start", "this service has been started.", "Call stop() first.")
         self._backend.create()
-        self._worker = Worker(self._backend, self._run_schedule, slots=slots, dead_after=dead_after)
-        self._worker.start()
+        worker = Worker(self._backend, self._run_schedule, slots=slots, dead_after=dead_after)
+        worker.start()
+        self._worker = worker
 
     def stop(self, *, seconds: float = 30.0) -> None:
         """Take no more jobs in this process, and wait for those that run.
@@ -386,6 +450,16 @@ class Service:
         if self._worker is not None:
             self._worker.stop(seconds)
             self._worker = None
+
+    def workers(self) -> list[dict[str, Any]]:
+        """The workers that are alive: `id`, `host`, `process`, `slots`, `draining`."""
+        self._backend.create()
+        found = select(workers).order_by(workers.c.id)
+        with self._backend.database.read() as connection:
+            return [
+                {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
+                for row in connection.execute(found)
+            ]
 
     def drain(self, worker: str | None = None) -> list[str]:
         """Ask workers to end once their runs have ended; return their ids.
@@ -398,6 +472,35 @@ class Service:
             asked = asked.where(workers.c.id == worker)
         with self._backend.database.begin() as connection:
             return [*connection.execute(asked).scalars()]
+
+    # Upkeep
+
+    def reindex(self) -> Iterator[str]:
+        """Write the tables of threads and waits again, from the checkpoints.
+
+        Needed after checkpoints were restored from a backup, or rows were deleted by hand. Agents
+        have to be added before.
+
+        Returns:
+            An iterator over the ids of the threads; each one is written when it is read.
+        """
+        self._backend.create()
+        return reindex(self._backend)
+
+    def forget(self, *, older_than: str | float, tenant: str | None = None) -> Iterator[str]:
+        """Delete threads that wait for nothing and have not changed for some time.
+
+        Args:
+            older_than: Since their last change, in seconds or as "30d".
+            tenant: Only those of this tenant.
+
+        Returns:
+            An iterator over the ids of the threads; each one is deleted when it is read.
+        """
+        self._backend.create()
+        seconds = _seconds("older_than", older_than)
+        assert seconds is not None
+        return forget(self._backend, seconds, tenant)
 
     def close(self) -> None:
         """Stop, and close all connections."""
@@ -448,13 +551,13 @@ def _as_input(message: Any, message_id: str) -> dict[str, Any]:
     return {**given, "messages": messages}
 
 
-def _seconds(given: str | float | None) -> float | None:
+def _seconds(name: str, given: str | float | None) -> float | None:
     if given is None or isinstance(given, int | float):
         return given
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", given)
     if found is None:
         raise ArgumentError(
-            "review_within", f"must be seconds or like '30m', '4h', '2d', got {given!r}."
+            name, f"must be seconds or a string like '30m', '4h' or '2d', got {given!r}."
         )
     return float(found[1]) * _UNITS[found[2]]
 

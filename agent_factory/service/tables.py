@@ -36,6 +36,7 @@ threads = Table(
     Column("epoch", BigInteger, nullable=False),  # grows with each lease; writes are fenced by it
     Column("owner", String),  # the worker with the lease
     Column("run", String),  # the run that has or had the lease
+    Column("job", String),  # the job of it
     Column(
         "jobs", BigInteger, nullable=False
     ),  # how many jobs there were: numbers keep their order

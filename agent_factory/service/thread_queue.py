@@ -92,6 +92,23 @@ class ThreadQueue:
             )
         )
 
+    def end_runs(self, connection: Connection, thread: Row[Any], by: str) -> list[Row[Any]]:
+        """End the run of a thread, and withdraw the messages behind it; return their runs."""
+        behind = (runs.c.thread_id == thread.thread_id) & (runs.c.job != CANCELLED)
+        if thread.job is not None:  # the numbers of jobs have as many digits
+            behind &= runs.c.job > thread.job
+        found = select(runs).where(
+            behind
+            | ((runs.c.thread_id == thread.thread_id) & runs.c.job.is_(None))
+            | ((runs.c.run_id == thread.run) & literal(thread.status in ("running", "waiting")))
+        )
+        ended = [*connection.execute(found.order_by(runs.c.seq)).all()]
+        ids = [run.run_id for run in ended]
+        connection.execute(update(runs).where(runs.c.run_id.in_(ids)).values(job=CANCELLED))
+        if thread.status in ("running", "waiting"):
+            self.end_run(connection, thread, by)
+        return ended
+
     def end_run(self, connection: Connection, thread: Row[Any], by: str) -> None:
         """End the run that works on a thread, or that waits in it.
 

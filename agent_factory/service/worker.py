@@ -64,7 +64,7 @@ class Worker:
         """Take no more jobs, and wait for those that run, at most for some seconds."""
         self._stop.set()
         self._beats.join()
-        self._backend.engine.stop(seconds)
+        self._backend.engine.stop(seconds if self._runner.active else 0)
         with self._backend.database.begin() as connection:
             connection.execute(delete(workers).where(workers.c.id == self.id))
 

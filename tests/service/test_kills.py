@@ -1,0 +1,126 @@
+"""Processes are killed, stopped and restarted: nothing is lost, doubled or out of order."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_factory.service import Run, Service
+from service.desk import Journal, check_history, make_desk
+from service.worker_process import WorkerProcess
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+KILLS = int(os.environ.get("SERVICE_KILLS", "5"))
+"""How many workers are killed in each test; `make prove` has more."""
+
+Until = Callable[..., None]
+
+
+def client(url: str, journal: Journal) -> Service:
+    """A service that only submits and reads."""
+    service = Service(url)
+    service.add("desk", make_desk(journal))
+    return service
+
+
+def submit(service: Service, threads: int, messages: int) -> list[Run]:
+    """Messages on some threads, in turn."""
+    return [
+        service.submit(
+            "desk", thread=f"t-{at % threads}", message="Pay.", message_id=f"m-{at // threads:03}"
+        )
+        for at in range(messages)
+    ]
+
+
+def finish(runs: Sequence[Run], seconds: float = 200) -> None:
+    """Wait until all runs have ended."""
+    end = time.monotonic() + seconds
+    for run in runs:
+        run.result(timeout=max(end - time.monotonic(), 0.1))
+
+
+def doubled(journal: Journal) -> int:
+    """How many effects happened again."""
+    return sum(times - 1 for times in journal.times("pay").values())
+
+
+def test_workers_are_killed_at_random(url: str, tmp_path: Path) -> None:
+    journal, chance = Journal(tmp_path / "journal"), random.Random(KILLS)
+    threads, each = 16, 3 * max(KILLS // 5, 1)
+    service = client(url, journal)
+    runs = submit(service, threads, threads * each)
+    workers = [WorkerProcess(url, tmp_path / "journal", seconds=0.03) for _ in range(3)]
+    try:
+        for worker in workers:
+            worker.wait_until_ready()
+        for _ in range(KILLS):
+            time.sleep(chance.uniform(0.3, 1.5))
+            position = chance.randrange(3)
+            workers[position].kill()
+            workers[position] = WorkerProcess(url, tmp_path / "journal", seconds=0.03)
+        finish(runs)
+        for thread in range(threads):
+            messages = service.state(f"t-{thread}").values["messages"]
+            check_history(messages, [f"m-{at:03}" for at in range(each)])
+        # A kill may come between an effect and the storing of its result, once for each slot.
+        assert doubled(journal) <= KILLS * 8
+        assert len(journal.times("pay")) == len(runs) * 2
+    finally:
+        for worker in workers:
+            worker.end()
+        service.close()
+
+
+@pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "without the fence"])
+def test_a_worker_that_was_given_up_comes_back(url: str, tmp_path: Path, fenced: bool) -> None:
+    """Without the fence, what this test looks for happens: effects are doubled."""
+    journal = Journal(tmp_path / "journal")
+    threads = 12
+    service = client(url, journal)
+    # Few threads and long runs: the zombie is in the middle of each of them.
+    options: dict[str, Any] = {"calls": 12, "seconds": 0.05, "fenced": fenced, "slots": threads}
+    with WorkerProcess(url, tmp_path / "journal", **options) as zombie:
+        zombie.wait_until_ready()
+        runs = submit(service, threads, threads)
+        wait_until(lambda: len(journal.lines("pay")) > threads)
+        zombie.send(signal.SIGSTOP)
+        with WorkerProcess(url, tmp_path / "journal", **options) as other:
+            other.wait_until_ready()
+            before = len(journal.lines("pay"))
+            wait_until(lambda: len(journal.lines("pay")) > before + threads)  # it has taken over
+            zombie.send(signal.SIGCONT)
+            finish(runs)
+    broken = 0
+    for thread in range(threads):
+        try:
+            check_history(service.state(f"t-{thread}").values["messages"], ["m-000"])
+        except AssertionError:
+            broken += 1
+    service.close()
+    # Each run that was stopped between an effect and the storing of its result has it twice.
+    if fenced:
+        assert broken == 0
+        assert doubled(journal) + extra_calls(journal, threads * 12) <= threads
+    else:
+        assert doubled(journal) + extra_calls(journal, threads * 12) > threads or broken > 0
+
+
+def extra_calls(journal: Journal, expected: int) -> int:
+    """How many calls were made that are in no history in the end."""
+    return len(journal.times("pay")) - expected
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition did not hold in time"
+        time.sleep(0.05)
