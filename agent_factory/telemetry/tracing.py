@@ -296,9 +296,9 @@ class Telemetry(GraphCallbackHandler):
         if parent is None:
             outer, links = _outer_context(before, metadata)
         elif around is not None and around.is_within(parent):
-            # The layers of a tool, which LangChain does not know as its parents, and spans that a
-            # hook or a tool has started itself.
-            outer = before
+            # There may be layers in between, which LangChain does not know as parents of a tool,
+            # and spans that a hook or a tool has started itself.
+            outer, parent = before, around
         else:
             outer = parent.context
         operation = attributes.get("gen_ai.operation.name")
@@ -316,18 +316,20 @@ class Telemetry(GraphCallbackHandler):
         return run
 
     def _current(self) -> tuple[Context, Run | None]:
-        """Return the current context, and the run that it belongs to.
+        """Return the current context, and the innermost run around it that has not ended.
 
         A context that an ended run has left is passed over: see `CurrentSpan`.
         """
         current = contexts.get_current()
-        while True:
-            run, span = contexts.get_value(self._key, current), trace.get_current_span(current)
-            if not isinstance(run, Run):
-                return current, None
-            if not (run.has_ended and isinstance(span, CurrentSpan) and span.run is run):
-                return current, run
-            current = run.before
+        run: Any = contexts.get_value(self._key, current)
+        while run is not None and run.has_ended:
+            span = trace.get_current_span(current)
+            if isinstance(span, CurrentSpan) and span.run is run:
+                current = run.before
+                run = contexts.get_value(self._key, current)
+            else:
+                run = run.parent
+        return current, run
 
     def _end(
         self,
@@ -345,8 +347,8 @@ class Telemetry(GraphCallbackHandler):
         if run.parent is not None:
             run.parent.inside.pop(run_id, None)
         run.has_ended = True
-        around = contexts.get_value(self._key)
-        if isinstance(around, Run) and around.is_within(run):
+        around: Any = contexts.get_value(self._key)
+        if around is not None and around.is_within(run):
             contexts.attach(run.before)  # `detach` fails in the context of another task
         try:
             if attributes:
@@ -369,6 +371,7 @@ class Telemetry(GraphCallbackHandler):
         seconds = perf_counter() - run.started
         known = {**run.attributes, **(attributes or {})}
         self._instruments.record_end(known, seconds, run.context)
+        run.context = run.before  # its own refers to the run: a cycle, which would keep the span
 
 
 def _outer_context(current: Context, metadata: Mapping[str, Any]) -> tuple[Context, list[Link]]:
