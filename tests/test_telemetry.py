@@ -98,10 +98,11 @@ class Spans(SpanProcessor):
 
 
 @pytest.fixture
-def spans() -> Iterator[Spans]:
+def spans(caplog: pytest.LogCaptureFixture) -> Iterator[Spans]:
     """Spans of a run, which all end, and leave the context as it was."""
     spans, before = Spans(), contexts.get_current()
     yield spans
+    assert not caplog.records, "LangChain logs what a handler raises"
     spans.check()
     assert contexts.get_current() == before
 
@@ -289,6 +290,12 @@ def test_the_span_of_a_run_names_the_agent_the_thread_and_the_run(call: Any, spa
         "gen_ai.conversation.id": "t-17",
         "agent_factory.run.id": "r-5",
     }
+
+
+def test_the_name_of_a_run_is_not_the_name_of_its_agent(call: Any, spans: Spans) -> None:
+    config = {**watched(spans), "run_name": "nightly"}
+    call(create_agent(ScriptedChatModel(["Hi."]), name="desk"), ASK, config)
+    assert spans.started[0].name == "invoke_agent desk"
 
 
 def test_spans_of_hooks_and_layers_name_the_middleware_and_the_method(
@@ -650,8 +657,12 @@ def test_a_traceparent_that_cannot_be_read_is_left_out(
 ) -> None:
     config = watched(spans, metadata={"traceparent": broken})
     call(create_agent(ScriptedChatModel(["Hi."]), name="desk"), ASK, config)
-    span = spans.of("invoke_agent desk")
-    assert (span.parent, list(span.links)) == (None, [])
+    with spans.provider.get_tracer("app").start_as_current_span("worker"):
+        call(create_agent(ScriptedChatModel(["Hi."]), name="desk"), ASK, config)
+    alone, inside = (span for span in spans.started if span.name == "invoke_agent desk")
+    assert alone.parent is None
+    assert inside.parent == spans.of("worker").context
+    assert not [*alone.links, *inside.links]
 
 
 # Contents
@@ -742,6 +753,13 @@ def test_contents_of_any_input_do_not_disturb_the_run(call: Any, spans: Spans, g
         except Exception as error:
             outcomes.append(str(error)[:50])
     assert outcomes[0] == outcomes[1]
+
+
+def test_a_run_that_pauses_after_its_tools_has_no_answer(call: Any, spans: Spans) -> None:
+    config = watched(spans, contents=True)
+    options: Any = {"checkpointer": InMemorySaver(), "interrupt_after": ["tools"]}
+    call(create_agent(adding(), [add], name="desk", **options), ASK, config)
+    assert "gen_ai.output.messages" not in spans.says("invoke_agent desk")
 
 
 def test_of_images_only_the_type_is_recorded(call: Any, spans: Spans) -> None:
@@ -866,6 +884,7 @@ class Traced(Trial):
     def __init__(self, spans: Spans, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.handler = Telemetry(spans.provider, contents=True)
+        self.handler.raise_error = True
         self.config = {**self.config, "callbacks": [self.handler]}
 
 
