@@ -14,9 +14,9 @@ SCHEMA: Final = "https://opentelemetry.io/schemas/1.41.0"
 """The version of the semantic conventions that names of spans and attributes follow."""
 
 try:
-    VERSION: str | None = version("agent-factory")
+    VERSION = version("agent-factory")
 except PackageNotFoundError:  # it runs from source
-    VERSION = None
+    VERSION = ""
 
 # The boundaries that the conventions recommend.
 _CALL = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]

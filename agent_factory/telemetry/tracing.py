@@ -346,12 +346,12 @@ class Telemetry(GraphCallbackHandler):
             self._end(inner, GeneratorExit())
         if run.parent is not None:
             run.parent.inside.pop(run_id, None)
-        run.has_ended = True
         around: Any = contexts.get_value(self._key)
         if around is not None and around.is_within(run):
             contexts.attach(run.before)  # `detach` fails in the context of another task
         try:
             if attributes:
+                run.attributes |= attributes
                 run.span.set_attributes(attributes)
             if isinstance(error, GraphBubbleUp):
                 outcome = "interrupted" if isinstance(error, GraphInterrupt) else "handed over"
@@ -367,11 +367,11 @@ class Telemetry(GraphCallbackHandler):
             if self._contents and contents is not None and run.span.is_recording():
                 run.span.set_attributes(contents(run))
         finally:
+            seconds = perf_counter() - run.started
+            self._instruments.record_end(run.attributes, seconds, run.context)
             run.span.end()
-        seconds = perf_counter() - run.started
-        known = {**run.attributes, **(attributes or {})}
-        self._instruments.record_end(known, seconds, run.context)
-        run.context = run.before  # its own refers to the run: a cycle, which would keep the span
+            run.has_ended = True
+            run.context = run.before  # its own refers to the run, and so would keep it
 
 
 def _outer_context(current: Context, metadata: Mapping[str, Any]) -> tuple[Context, list[Link]]:
@@ -384,8 +384,6 @@ def _outer_context(current: Context, metadata: Mapping[str, Any]) -> tuple[Conte
         for key in ("traceparent", "tracestate")
         if isinstance(metadata.get(key), str)
     }
-    if not carrier:
-        return current, []
     extracted = TraceContextTextMapPropagator().extract(carrier, Context())
     remote = trace.get_current_span(extracted).get_span_context()
     local = trace.get_current_span(current).get_span_context()
