@@ -362,6 +362,16 @@ def task_id(config: RunnableConfig) -> str:
     return namespace.rpartition(":")[2]
 
 
+def task_namespace(metadata: Mapping[str, Any]) -> str | None:
+    """Return the namespace of the task that a run with this metadata is a part of.
+
+    langgraph/pregel/_algo.py, 1.2: `prepare_single_task` adds it to the metadata of a node, and all
+    that the node calls inherits it. A graph that a node calls has the namespace of that node, and
+    its own nodes have others.
+    """
+    return metadata.get("langgraph_checkpoint_ns")
+
+
 def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:
     """Whether the caller of a graph around this one sees the steps of this one.
 

@@ -235,6 +235,19 @@ def story(
 
 
 @pytest.fixture
+def spans(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
+    """Spans of a run, which all end, and leave the context as it was."""
+    from opentelemetry import context as contexts
+    from spans import Spans
+
+    spans, before = Spans(), contexts.get_current()
+    yield spans
+    assert not caplog.get_records("call"), "LangChain logs what a handler raises"
+    spans.check()
+    assert contexts.get_current() == before
+
+
+@pytest.fixture
 def alike(call: Run) -> Callable[..., dict[str, Any]]:
     """Run a stack in langchain's agent and in this one, and compare everything visible."""
     theirs = pytest.importorskip("langchain.agents", reason="the extra peer is not installed")

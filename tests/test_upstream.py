@@ -53,6 +53,7 @@ from agent_factory.upstream import (
     streams_events,
     streams_messages,
     super_step,
+    task_namespace,
 )
 
 
@@ -548,3 +549,25 @@ def test_the_namespace_of_a_graph_begins_with_that_of_its_node_and_ends_with_its
     outer.add_edge(START, "ask")
     outer.compile().invoke({"messages": []})
     assert seen == ["other:task", "other:task|1", "other:task|5"]
+
+
+def test_a_node_and_what_it_calls_have_the_namespace_of_its_task_in_their_metadata() -> None:
+    seen: dict[str, str | None] = {}
+
+    class Listener(BaseCallbackHandler):
+        def on_chain_start(self, *_: Any, name: str = "", metadata: Any = None, **__: Any) -> None:
+            seen[name] = task_namespace(metadata)
+
+    inner: Any = StateGraph(MessagesState).add_node("b", lambda state: {}).add_edge(START, "b")
+    outer: Any = StateGraph(MessagesState)
+    outer.add_node(
+        "a", RunnableLambda(lambda state: {}).with_config(run_name="own") | (lambda _: {})
+    )
+    outer.add_node("nested", inner.compile(name="inner")).add_edge(START, "a").add_edge(
+        "a", "nested"
+    )
+    outer.compile(name="outer").invoke({"messages": []}, {"callbacks": [Listener()]})
+    assert seen["outer"] is None
+    assert seen["a"] == seen["own"] is not None
+    assert seen["nested"] == seen["inner"] != seen["a"]
+    assert seen["b"] not in (None, seen["inner"])
