@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from sqlalchemy import select
@@ -13,6 +15,7 @@ from agent_factory.service.database import Database
 from agent_factory.service.engine import Engine
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
+from agent_factory.service.metrics import Metrics
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import ThreadQueue
@@ -43,11 +46,12 @@ class RegisteredAgent:
 class Backend:
     """The database, the engine, the events and the agents of a service, in one process."""
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
+    def __init__(self, database: Database, callbacks: Sequence[BaseCallbackHandler] = ()) -> None:
+        self.database, self.callbacks = database, [*callbacks]
         self.engine = Engine(database)
         self.queue = ThreadQueue(database, self.engine)
         self.log = EventLog(database)
+        self.metrics = Metrics(database)
         self.agents: dict[str, RegisteredAgent] = {}
         self._is_created = False
 

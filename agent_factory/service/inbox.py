@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, func, select, update
 from agent_factory.review.steps import DecisionNotAllowed
 from agent_factory.service.database import Database
 from agent_factory.service.errors import AlreadyDecided, ClaimedByOther, NotFound
+from agent_factory.service.metrics import traceparent
 from agent_factory.service.tables import audit, threads, waits
 from agent_factory.service.thread_queue import ThreadQueue, lock_thread
 
@@ -240,6 +241,7 @@ class Inbox:
                 "tenant": row.tenant,
                 "agent": row.agent,
                 "priority": row.priority,
+                "trace": traceparent(),
                 "decisions": {one.digest: json.loads(one.decision) for one in rows},
             },
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any, Literal
 
 from sqlalchemy import select, update
@@ -89,29 +90,36 @@ class Run:
             RunCancelled: The run was cancelled.
             TimeoutError: Nothing came in time.
         """
-        row, part = 0, -1
-        if after is None:
-            job = self._job()
-        else:
+        job, row, part = None, 0, -1
+        if after is not None:
             job, *numbers = after.rsplit(":", 2)
             row, part = map(int, numbers)
-        since = time.monotonic()
-        while job is None:
-            job = self._job()
+        log, since = self._backend.log, time.monotonic()
+        while True:
+            job = job or self._job()
+            if job == CANCELLED:
+                raise RunCancelled(f"run {self.id!r}", "was cancelled.")
             if job is None:
                 if timeout is not None and time.monotonic() - since > timeout:
                     raise TimeoutError(f"Run {self.id!r} is held after {timeout:g} seconds.")
-                self._backend.log.wait()
-        # The row of the last part that was seen may have more parts.
-        for number, parts in self._backend.log.read(
-            job, row - 1, timeout, ended=lambda: self._look()[0] == "cancelled"
-        ):
-            for position, one in enumerate(parts):
-                if (number, position) > (row, part):
-                    yield {**one, "id": f"{job}:{number}:{position}"}
-            if parts[-1]["type"] == "end":
+                log.wait()
+                continue
+            # The row of the last part that was seen may have more parts.
+            for number, parts in log.read(job, row - 1, timeout, partial(self._has_left, job)):
+                for position, one in enumerate(parts):
+                    if (number, position) > (row, part):
+                        yield {**one, "id": f"{job}:{number}:{position}"}
+                if parts[-1]["type"] == "end":
+                    return
+            if self._job() == job:  # its events were deleted
+                outcome = self._look()[1]
+                yield {"type": "end", "ns": (), "data": outcome, "id": f"{job}:0:0"}
                 return
-        raise RunCancelled(f"run {self.id!r}", "was cancelled.")
+            job, row, part = None, 0, -1  # its message was held, and is queued again
+
+    def _has_left(self, job: str) -> bool:
+        """Whether no event of a job will come any more."""
+        return self._job() != job or self._look()[0] not in ("queued", "running")
 
     def cancel(self, *, by: str = "api") -> None:
         """End the run: a queued one does not begin, a running one stops at its next step.

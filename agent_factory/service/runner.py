@@ -10,6 +10,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import cached_property
 from threading import Thread
+from time import monotonic
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -59,6 +60,7 @@ class Runner:
         """
         work = json.loads(payload)
         self.active.add(job)
+        begun = monotonic()
         try:
             outcome = self._database.retried(lambda: self._attempt(job, work))
         except LeaseLost:
@@ -69,7 +71,9 @@ class Runner:
             outcome = self._database.retried(lambda: self._fail(job, work, text))
         finally:
             self.active.discard(job)
-        self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
+        if outcome["status"] != "held":
+            self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
+        self._backend.metrics.ended(work["agent"], outcome["status"], monotonic() - begun)
         return outcome
 
     def _attempt(self, job: str, work: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,9 +98,11 @@ class Runner:
                 status="running",
                 context=context,
             )
-        attempt = _Attempt(self._database, agent, job, work, lease)
+        attempt = _Attempt(self._backend, agent, job, work, lease)
         options: dict[str, Any] = {} if context is None else {"context": json.loads(context)}
         parts = attempt.start(options)
+        if attempt.continues:
+            self._log.add(job, {"type": "resumed", "ns": (), "data": {"worker": self._worker()}})
         if parts is not None:
             self._follow(job, attempt, parts)
         return self._finish(job, work, attempt)
@@ -155,15 +161,15 @@ class _Attempt:
 
     def __init__(
         self,
-        database: Database,
+        backend: Backend,
         agent: RegisteredAgent,
         job: str,
         work: Mapping[str, Any],
         lease: Lease,
     ) -> None:
         self.agent, self.lease, self._job, self._work = agent, lease, job, work
-        self.saver = FencedSaver(database, lease)
-        self.paused = False
+        self.saver = FencedSaver(backend.database, lease)
+        self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         self._graph: Any = agent.graph.copy(update={"checkpointer": self.saver})
         self._config: RunnableConfig = {
@@ -173,8 +179,9 @@ class _Attempt:
                 JOB_KEY: job,
                 AGENT_KEY: agent.name,
                 TENANT_KEY: work["tenant"],
+                **({"traceparent": work["trace"]} if work["trace"] else {}),
             },
-            "callbacks": [Fence(database, lease)],
+            "callbacks": [Fence(backend.database, lease), *backend.callbacks],
         }
 
     def start(self, options: dict[str, Any]) -> Any:
@@ -223,7 +230,7 @@ class _Attempt:
     def _continue(self, options: Mapping[str, Any]) -> Any:
         """Continue a run that was cut short; None if it has ended or is paused."""
         snapshot = self._graph.get_state(self._config)
-        self.paused = self._is_pause(snapshot)
+        self.paused, self.continues = self._is_pause(snapshot), True
         # A step that has finished and has no checkpoint yet is missing from `next`.
         return self._stream(None, options) if snapshot.tasks and not self.paused else None
 

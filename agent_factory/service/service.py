@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from base64 import b64encode
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -15,11 +15,12 @@ from types import TracebackType
 from typing import Any, get_args
 from uuid import uuid4
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
-from sqlalchemy import insert, select, update
+from sqlalchemy import Row, insert, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review.pending_calls import Decision
@@ -28,6 +29,7 @@ from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound, ThreadBusy
 from agent_factory.service.events import dump
 from agent_factory.service.inbox import Inbox
+from agent_factory.service.metrics import traceparent
 from agent_factory.service.run import Run
 from agent_factory.service.tables import limits, runs, threads, workers
 from agent_factory.service.thread_queue import lock_thread, queue_of
@@ -63,6 +65,13 @@ class ThreadInfo:
     error: str | None
     updated_at: float
 
+    @classmethod
+    def of(cls, row: Row[Any]) -> ThreadInfo:
+        """What a row of the table says."""
+        return cls(
+            row.thread_id, row.tenant, row.agent, row.status, row.run, row.error, row.updated_at
+        )
+
 
 class Service:
     """Runs agents as durable work: on SQLite in one machine, on Postgres with many workers.
@@ -74,6 +83,7 @@ class Service:
         url: `sqlite:///file.db`, or `postgresql://user@host/name`.
         connections: The most connections to the database that this process holds.
         direct_url: The URL of Postgres itself, if `url` is that of PgBouncer.
+        callbacks: Callback handlers of all runs, such as `agent_factory.telemetry.Telemetry()`.
 
     Raises:
         ArgumentError: The URL names no database that is supported.
@@ -90,9 +100,16 @@ class Service:
     'Hello!'
     """
 
-    def __init__(self, url: str, *, connections: int = 16, direct_url: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        connections: int = 16,
+        direct_url: str | None = None,
+        callbacks: Sequence[BaseCallbackHandler] = (),
+    ) -> None:
         database = Database(url, connections=connections, direct_url=direct_url)
-        self._backend = Backend(database)
+        self._backend = Backend(database, callbacks)
         self._worker: Worker | None = None
 
     # Set-up
@@ -217,6 +234,7 @@ class Service:
             "priority": priority,
             "input": b64encode(dump(_as_input(message, message_id))).decode(),
             "context": None if context is None else json.dumps(context),
+            "trace": traceparent(),
         }
         self._backend.create()
         work = partial(self._submit, run_id, payload, busy)
@@ -341,6 +359,20 @@ class Service:
 
     # Threads
 
+    def thread(self, thread: str, *, tenant: str | None = None) -> ThreadInfo:
+        """One thread.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self._backend.create()
+        found = select(threads).where(threads.c.thread_id == thread)
+        with self._backend.database.read() as connection:
+            row = connection.execute(found).first()
+        if row is None or tenant not in (None, row.tenant):
+            raise NotFound(f"thread {thread!r}", "does not exist.")
+        return ThreadInfo.of(row)
+
     def threads(
         self,
         *,
@@ -366,10 +398,7 @@ class Service:
                 found = found.where(threads.c[column] == value)
         with self._backend.database.read() as connection:
             rows = connection.execute(found.limit(limit).offset(offset)).all()
-        return [
-            ThreadInfo(r.thread_id, r.tenant, r.agent, r.status, r.run, r.error, r.updated_at)
-            for r in rows
-        ]
+        return [ThreadInfo.of(row) for row in rows]
 
     def state(self, thread: str, *, tenant: str | None = None) -> StateSnapshot:
         """The state of a thread, as the agent's `get_state` returns it.
@@ -450,6 +479,16 @@ class Service:
         if self._worker is not None:
             self._worker.stop(seconds)
             self._worker = None
+
+    @property
+    def worker_id(self) -> str | None:
+        """The id of the worker in this process, if it was started."""
+        return None if self._worker is None else self._worker.id
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the worker in this process was asked to end."""
+        return self._worker is not None and self._worker.is_drained
 
     def workers(self) -> list[dict[str, Any]]:
         """The workers that are alive: `id`, `host`, `process`, `slots`, `draining`."""
