@@ -13,7 +13,7 @@ from agent_factory.review.steps import DecisionNotAllowed
 from agent_factory.service.database import Database
 from agent_factory.service.errors import AlreadyDecided, ClaimedByOther, NotFound
 from agent_factory.service.metrics import traceparent
-from agent_factory.service.tables import audit, threads, waits
+from agent_factory.service.tables import audit, waits
 from agent_factory.service.thread_queue import ThreadQueue, lock_thread
 
 CLAIM_SECONDS = 900.0
@@ -245,9 +245,6 @@ class Inbox:
                 "decisions": {one.digest: json.loads(one.decision) for one in rows},
             },
         )
-        connection.execute(
-            update(threads).where(threads.c.thread_id == row.thread_id).values(status="queued")
-        )
 
     def expire(self, late: Mapping[str, float]) -> int:
         """Decide about waits whose deadline has passed; return how many there were.
@@ -288,7 +285,7 @@ class Inbox:
                 if kind is not None:
                     self._write(connection, row, answer[kind], SYSTEM)
                 else:  # the run was stopped where no call waits: it can go on, or end
-                    self._queue.cancel_waits(connection, row, SYSTEM)
+                    self._queue.end_run(connection, row, SYSTEM)
         return len(ids)
 
     def audit(self, *, thread: str | None = None, limit: int = 100) -> list[AuditEntry]:

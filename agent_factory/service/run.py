@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
 from typing import Any, Literal
 
-from sqlalchemy import select, update
+from sqlalchemy import Row, select, update
 
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound, RunCancelled, RunFailed
-from agent_factory.service.tables import runs
-from agent_factory.service.thread_queue import CANCELLED, lock_thread
+from agent_factory.service.tables import runs, threads
+from agent_factory.service.thread_queue import BUSY, lock_thread
 
 Status = Literal["queued", "held", "running", "waiting", "done", "failed", "cancelled"]
 """State of a run.
@@ -42,7 +41,14 @@ class Run:
     @property
     def status(self) -> Status:
         """Where the run is now."""
-        return self._look()[0]
+        row = self._look()
+        if row.status == "queued" and row.job is None:
+            of_thread = select(threads.c.status).where(threads.c.thread_id == self.thread_id)
+            with self._backend.database.read() as connection:
+                if connection.execute(of_thread).scalar() == "waiting":
+                    return "held"
+        status: Status = row.status
+        return status
 
     def result(self, timeout: float | None = None) -> Any:
         """What the agent's `invoke` would return, once the run has ended or pauses.
@@ -61,17 +67,17 @@ class Run:
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            status, outcome = self._look()
-            if status in ("done", "waiting", "failed", "cancelled"):
+            row = self._look()
+            if row.status not in ("queued", "running"):
                 break
             if until is not None and time.monotonic() > until:
-                raise TimeoutError(f"Run {self.id!r} is {status} after {timeout:g} seconds.")
+                raise TimeoutError(f"Run {self.id!r} is {self.status} after {timeout:g} seconds.")
             self._backend.log.wait()
-        if status == "failed":
-            raise RunFailed(f"run {self.id!r}", f"has failed: {outcome['error']}.")
-        if status == "cancelled":
+        if row.status == "failed":
+            raise RunFailed(f"run {self.id!r}", f"has failed: {row.error}.")
+        if row.status == "cancelled":
             raise RunCancelled(f"run {self.id!r}", "was cancelled.")
-        return self._backend.output(self.thread_id, outcome["checkpoint_id"])
+        return self._backend.output(self.thread_id, row.checkpoint_id)
 
     def stream(
         self, *, after: str | None = None, timeout: float | None = None
@@ -95,31 +101,35 @@ class Run:
             job, *numbers = after.rsplit(":", 2)
             row, part = map(int, numbers)
         log, since = self._backend.log, time.monotonic()
-        while True:
-            job = job or self._job()
-            if job == CANCELLED:
+        while job is None:
+            run = self._look()
+            job = run.job
+            if run.status == "cancelled":
                 raise RunCancelled(f"run {self.id!r}", "was cancelled.")
             if job is None:
                 if timeout is not None and time.monotonic() - since > timeout:
-                    raise TimeoutError(f"Run {self.id!r} is held after {timeout:g} seconds.")
+                    raise TimeoutError(
+                        f"Run {self.id!r} is {self.status} after {timeout:g} seconds."
+                    )
                 log.wait()
-                continue
-            # The row of the last part that was seen may have more parts.
-            for number, parts in log.read(job, row - 1, timeout, partial(self._has_left, job)):
-                for position, one in enumerate(parts):
-                    if (number, position) > (row, part):
-                        yield {**one, "id": f"{job}:{number}:{position}"}
-                if parts[-1]["type"] == "end":
-                    return
-            if self._job() == job:  # its events were deleted
-                outcome = self._look()[1]
-                yield {"type": "end", "ns": (), "data": outcome, "id": f"{job}:0:0"}
-                return
-            job, row, part = None, 0, -1  # its message was held, and is queued again
 
-    def _has_left(self, job: str) -> bool:
-        """Whether no event of a job will come any more."""
-        return self._job() != job or self._look()[0] not in ("queued", "running")
+        def has_ended() -> bool:
+            run = self._look()
+            return run.job != job or run.status not in ("queued", "running")
+
+        # The row of the last part that was seen may have more parts.
+        for number, parts in log.read(job, row - 1, timeout, has_ended):
+            for position, one in enumerate(parts):
+                if (number, position) > (row, part):
+                    yield {**one, "id": f"{job}:{number}:{position}"}
+            if parts[-1]["type"] == "end":
+                return
+        run = self._look()
+        if run.status == "cancelled":
+            raise RunCancelled(f"run {self.id!r}", "was cancelled.")
+        # Its events were deleted.
+        outcome = {"status": run.status, "checkpoint_id": run.checkpoint_id, "error": run.error}
+        yield {"type": "end", "ns": (), "data": outcome, "id": f"{job}:0:0"}
 
     def cancel(self, *, by: str = "api") -> None:
         """End the run: a queued one does not begin, a running one stops at its next step.
@@ -129,21 +139,20 @@ class Run:
         Args:
             by: Who cancels it, for the audit.
         """
-        database, engine = self._backend.database, self._backend.engine
-        job = self._job()
-        known = engine.status([job]).get(job) if job else None
-        with database.begin() as connection:
+        queue = self._backend.queue
+        with self._backend.database.begin() as connection:
             thread = lock_thread(connection, self.thread_id)
-            assert thread is not None
-            if thread.run == self.id and thread.status in ("running", "waiting"):
-                self._backend.queue.end_run(connection, thread, by)
-            elif thread.run != self.id and (known is None or known.state == "queued"):
-                connection.execute(
-                    update(runs).where(runs.c.run_id == self.id).values(job=CANCELLED)
-                )
-                self._backend.queue.record(connection, thread, by, "cancel")
-        if known is not None:
-            engine.cancel([known.id])
+            run = self._look()
+            if thread is None or run.status not in BUSY:
+                return
+            if thread.run == self.id:
+                queue.end_run(connection, thread, by)
+            else:
+                withdrawn = update(runs).where(runs.c.run_id == self.id)
+                connection.execute(withdrawn.values(status="cancelled"))
+                queue.record(connection, run, by, "cancel")
+        if run.job is not None:
+            self._backend.engine.cancel(run.job)
 
     async def aresult(self, timeout: float | None = None) -> Any:
         """Async variant of `result`."""
@@ -165,28 +174,10 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({self.id!r}, thread_id={self.thread_id!r})"
 
-    def _job(self) -> str | None:
-        """The newest job of this run."""
-        found = select(runs.c.job).where(runs.c.run_id == self.id)
+    def _look(self) -> Row[Any]:
+        """The row of this run."""
         with self._backend.database.read() as connection:
-            row = connection.execute(found).first()
+            row = connection.execute(select(runs).where(runs.c.run_id == self.id)).first()
         if row is None:
             raise NotFound(f"run {self.id!r}", "does not exist.")
-        job: str | None = row.job
-        return job
-
-    def _look(self) -> tuple[Status, dict[str, Any]]:
-        job = self._job()
-        if job is None:
-            return "held", {}
-        if job == CANCELLED:
-            return "cancelled", {}
-        known = self._backend.engine.status([job]).get(job)
-        if known is None or known.state == "queued":
-            return "queued", {}
-        if known.state == "error":
-            return "failed", {"error": known.error}
-        if known.state in ("running", "cancelled") or known.outcome is None:
-            return "running", {}  # the engine learns of a cancelled run first
-        outcome = known.outcome
-        return outcome["status"], outcome
+        return row

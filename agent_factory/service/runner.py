@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import math
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import cached_property
@@ -55,8 +56,8 @@ class Runner:
         """Carry out a job, or continue it where another worker was cut short.
 
         Returns:
-            The outcome: its `status` is "done", "waiting", "held", "failed" or "lost". It is lost
-            if another worker has taken over or the run was cancelled.
+            The outcome: its `status` is "done", "waiting", "failed" or "lost". It is lost if
+            another worker has taken over or the run was cancelled.
         """
         work = json.loads(payload)
         self.active.add(job)
@@ -68,11 +69,11 @@ class Runner:
         except (Exception, DatabaseUnavailable) as error:
             logger.exception("Run %s of thread %s failed.", work["run"], work["thread"])
             text = f"{type(error).__name__}: {error}"
-            outcome = self._database.retried(lambda: self._fail(job, work, text))
+            # Without this, the thread would take no other message: as long as it takes.
+            outcome = self._database.retried(lambda: self._fail(work, text), seconds=math.inf)
         finally:
             self.active.discard(job)
-        if outcome["status"] != "held":
-            self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
+        self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
         self._backend.metrics.ended(work["agent"], outcome["status"], monotonic() - begun)
         return outcome
 
@@ -82,19 +83,17 @@ class Runner:
             row = lock_thread(connection, work["thread"])
             if row is None:
                 raise LookupError(f"The thread {work['thread']!r} was deleted.")
-            newest = select(runs.c.job).where(runs.c.run_id == work["run"])
-            if connection.execute(newest).scalar() != job:
+            run = connection.execute(select(runs).where(runs.c.run_id == work["run"])).first()
+            if run is None or run.job != job or run.status == "cancelled":
                 raise LeaseLost(f"Run {work['run']!r} was cancelled.")
-            if work["kind"] == "message" and row.status == "waiting" and row.run != work["run"]:
-                self._queue.hold(connection, work["run"])
-                return {"status": "held"}
+            connection.execute(
+                update(runs).where(runs.c.run_id == work["run"]).values(status="running")
+            )
             context = work["context"] if work["kind"] == "message" else row.context
             lease = take_lease(
                 connection,
                 work["thread"],
                 owner=self._worker(),
-                run=work["run"],
-                job=job,
                 status="running",
                 context=context,
             )
@@ -137,22 +136,22 @@ class Runner:
 
     def _finish(self, job: str, work: Mapping[str, Any], attempt: _Attempt) -> dict[str, Any]:
         pending = attempt.pending() if attempt.paused else None
-        place = {"checkpoint_id": attempt.saver.latest}
+        place: dict[str, Any] = {"checkpoint_id": attempt.saver.latest}
         with self._database.begin() as connection:
             attempt.lease.check(connection)
             if not pending:
-                self._queue.settle(connection, work["thread"], "idle", job=job)
+                self._queue.settle(connection, work["thread"], work["run"], "done", **place)
                 return {"status": "done", **place}
             write_waits(
                 connection, self._database, attempt.agent, work, pending, {"job": job, **place}
             )
         return {"status": "waiting", **place}
 
-    def _fail(self, job: str, work: Mapping[str, Any], text: str) -> dict[str, Any]:
+    def _fail(self, work: Mapping[str, Any], text: str) -> dict[str, Any]:
         with self._database.begin() as connection:
             row = lock_thread(connection, work["thread"])
             if row is not None and row.run == work["run"] and row.owner == self._worker():
-                self._queue.settle(connection, work["thread"], "failed", job=job, error=text)
+                self._queue.settle(connection, work["thread"], work["run"], "failed", error=text)
         return {"status": "failed", "error": text}
 
 
@@ -327,4 +326,8 @@ def write_waits(
         update(threads)
         .where(threads.c.thread_id == work["thread"])
         .values(status="waiting", run=work["run"], owner=None, error=None, updated_at=now)
+    )
+    paused = update(runs).where(runs.c.run_id == work["run"])
+    connection.execute(
+        paused.values(status="waiting", checkpoint_id=place["checkpoint_id"], error=None)
     )

@@ -32,7 +32,7 @@ from agent_factory.service.inbox import Inbox
 from agent_factory.service.metrics import traceparent
 from agent_factory.service.run import Run
 from agent_factory.service.tables import limits, runs, threads, workers
-from agent_factory.service.thread_queue import lock_thread, queue_of
+from agent_factory.service.thread_queue import BUSY, lock_thread, queue_of
 from agent_factory.service.upkeep import forget, reindex
 from agent_factory.service.worker import DEAD_AFTER, Worker
 
@@ -262,7 +262,7 @@ class Service:
             again = select(runs.c.run_id).where(runs.c.run_id == run_id)
             if connection.execute(again).first() is not None:
                 return
-            is_busy = row.status in ("queued", "running", "waiting")
+            is_busy = row.status in BUSY
             if is_busy and busy == "reject":
                 raise ThreadBusy(
                     f"thread {thread_id!r}",
@@ -280,23 +280,18 @@ class Service:
                         for work in works
                         for message in (*work.get("before", ()), [work["run"], work["input"]])
                     ]
-                elif row.status in ("running", "waiting"):
+                else:
                     payload["rollback"] = row.run
             connection.execute(
                 insert(runs).values(
                     **{name: values[name] for name in columns},
                     payload=json.dumps(payload),
+                    status="queued",
                     created_at=now,
                 )
             )
-            if row.status == "waiting" and busy == "queue":
-                return  # held: the decision queues it
-            self._backend.queue.queue(connection, run_id, payload)
-            connection.execute(
-                update(threads)
-                .where(threads.c.thread_id == thread_id, threads.c.status != "running")
-                .values(status="queued", agent=payload["agent"])
-            )
+            if not is_busy or busy != "queue":
+                self._backend.queue.queue(connection, run_id, payload)
 
     def run(self, run_id: str, *, tenant: str | None = None) -> Run:
         """A run by its id, from any process.

@@ -35,8 +35,7 @@ threads = Table(
     Column("status", String, nullable=False),  # idle, queued, running, waiting, failed
     Column("epoch", BigInteger, nullable=False),  # grows with each lease; writes are fenced by it
     Column("owner", String),  # the worker with the lease
-    Column("run", String),  # the run that has or had the lease
-    Column("job", String),  # the job of it
+    Column("run", String),  # the run that is queued, works or waits, or did last
     Column(
         "jobs", BigInteger, nullable=False
     ),  # how many jobs there were: numbers keep their order
@@ -101,7 +100,10 @@ runs = Table(
     Column("agent", String, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("payload", Text, nullable=False),  # the message, as JSON
-    Column("job", String),  # the newest job of the engine; none while a message is held
+    Column("status", String, nullable=False),  # as Run.status; "queued" for "held"
+    Column("job", String),  # the newest job of the engine; none while the thread is busy
+    Column("checkpoint_id", String),  # at which it has ended or paused
+    Column("error", Text),
     Column("created_at", Float, nullable=False),
 )
 

@@ -50,7 +50,6 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             epoch=database.now * 1000,  # higher than that of any lease before
             jobs=int(job.rpartition("/")[2]),
             run=run,
-            job=job,
             updated_at=database.now,
         )
         connection.execute(found.on_conflict_do_nothing())
@@ -64,6 +63,7 @@ def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
             agent=agent.name,
             priority=0,
             payload="{}",
+            status="done",
             job=job,
             created_at=database.now,
         )
