@@ -108,9 +108,7 @@ class Run:
                 raise RunCancelled(f"run {self.id!r}", "was cancelled.")
             if job is None:
                 if timeout is not None and time.monotonic() - since > timeout:
-                    raise TimeoutError(
-                        f"Run {self.id!r} is {self.status} after {timeout:g} seconds."
-                    )
+                    raise TimeoutError(f"Run {self.id!r} is queued after {timeout:g} seconds.")
                 log.wait()
 
         def has_ended() -> bool:
@@ -142,7 +140,7 @@ class Run:
         queue = self._backend.queue
         with self._backend.database.begin() as connection:
             thread = lock_thread(connection, self.thread_id)
-            run = self._look()
+            run = connection.execute(select(runs).where(runs.c.run_id == self.id)).one()
             if thread is None or run.status not in BUSY:
                 return
             if thread.run == self.id:

@@ -17,10 +17,8 @@ from service.databases import new_postgres
 
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A Postgres, which all processes of the tests share."""
+    """A Postgres for this process of the tests."""
     folder = tmp_path_factory.getbasetemp()
-    if folder.name.startswith("popen-"):  # of pytest-xdist
-        folder = folder.parent
     runtime = folder / "runtime"  # its absence is a warning
     runtime.mkdir(mode=0o700, exist_ok=True)
     os.environ["XDG_RUNTIME_DIR"] = str(runtime)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from agent_factory.service import Run, Service
+from agent_factory.service.database import DatabaseUnavailable
 from service.desk import Journal, check_history, make_desk
 from service.worker_process import WorkerProcess
 
@@ -112,6 +113,18 @@ def test_a_worker_that_was_given_up_comes_back(url: str, tmp_path: Path, fenced:
         assert doubled(journal) + extra_calls(journal, threads * 12) <= threads
     else:
         assert doubled(journal) + extra_calls(journal, threads * 12) > threads or broken > 0
+
+
+def stop(worker: WorkerProcess, service: Service) -> None:
+    """Stop a worker, where it does not hold the lock of SQLite: the others could not go on."""
+    while True:
+        worker.send(signal.SIGSTOP)
+        try:
+            with service._backend.database.begin():
+                return
+        except DatabaseUnavailable:
+            worker.send(signal.SIGCONT)
+            time.sleep(0.01)
 
 
 def extra_calls(journal: Journal, expected: int) -> int:

@@ -54,7 +54,7 @@ def work(service: Service, thread: str, dies_at: int = 0, survives_commit: bool 
         job = connection.execute(select(runs.c.job).where(runs.c.thread_id == thread)).scalar_one()
     (queued,) = service._backend.engine._client.list_workflows(workflow_ids=[job])
     assert queued.input is not None
-    payload = queued.input["args"][1]
+    payload = queued.input["args"][0]
     try:
         Runner(backend, lambda: "w").run(job, payload)
     except Killed:
