@@ -303,7 +303,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 requests.append(request)
         if message is None or not requests:
             return None
-        answer = _ask_reviewer(
+        answer = ask_reviewer(
             HITLRequest(
                 action_requests=[self._action_request(request) for request in requests],
                 review_configs=[self._review_config(request) for request in requests],
@@ -329,7 +329,7 @@ class HumanInTheLoopMiddleware(AgentMiddleware[AgentState[Any], Any]):
             self._chooses_calls or was_decided(call, messages, self.name)
         )
         if not decided and self._needs_review(request):
-            decision = _ask_reviewer(
+            decision = ask_reviewer(
                 ToolApprovalRequest(
                     tool_call_id=call["id"],
                     action_request=self._action_request(request),
@@ -388,7 +388,8 @@ def interrupt(request: HITLRequest | ToolApprovalRequest) -> Any:
     return ask(request, schema, title=title)
 
 
-def _ask_reviewer(request: HITLRequest | ToolApprovalRequest) -> Any:
+def ask_reviewer(request: HITLRequest | ToolApprovalRequest) -> Any:
+    """Interrupt the run with a request, and return the answer, validated."""
     return answer_model(*_answer_schema(request)).model_validate(interrupt(request)).root
 
 
