@@ -31,14 +31,15 @@ from agent_factory import (
 )
 from agent_factory.middleware._shared.effects import EffectRuntime, OnUnknown
 from agent_factory.middleware._shared.errors import FailureRecorder, outcome_unknown, record_failure
+from agent_factory.middleware._shared.interrupts import ask
 from agent_factory.middleware._shared.messages import error_result
-from agent_factory.middleware._shared.validation import check_choice
-from agent_factory.middleware.human_in_the_loop import (
+from agent_factory.middleware._shared.reviews import (
     ActionRequest,
     ReviewConfig,
     ToolApprovalRequest,
-    ask_reviewer,
+    answer_schema,
 )
+from agent_factory.middleware._shared.validation import check_choice
 
 from .effects import (
     Effect,
@@ -135,6 +136,7 @@ class OnceMiddleware(AgentMiddleware[OnceState, Any]):
     state_schema = OnceState
     needs_checkpointer = True
     unused: Collection[str] = ()
+    kept_flows = ("around_tool",)
 
     ordering = Ordering(
         after=(
@@ -371,7 +373,8 @@ def _question() -> Any:
     """
 
     def question(state: _Question) -> dict[str, Any]:
-        return {"decision": ask_reviewer(state["request"])}
+        schema, title = answer_schema(state["request"])
+        return {"decision": ask(state["request"], schema, title=title)}
 
     graph = StateGraph(_Question)
     graph.add_node("question", question)
