@@ -402,8 +402,8 @@ def _decision(owner: str, earlier: Effect, call: ToolCall, question: str) -> Flo
         if "__interrupt__" in answered:
             raise EffectError(
                 owner,
-                f"cannot ask about {call['name']}: the agent has no checkpointer.",
-                "Build the agent with a checkpointer.",
+                f"cannot ask about {call['name']} outside of an agent.",
+                "Test the answers in an agent with a checkpointer.",
             )
         # In a task that is resumed, a graph that has ended returns its old state. The next one has
         # another namespace. So questions about earlier attempts are passed in their order.
