@@ -31,8 +31,10 @@ class InMemoryEffects:
     def begin(self, effect: Effect) -> Effect | None:
         """Insert a record if its key is new, or return the existing one."""
         with self._lock:
-            earlier = self._effects.setdefault(effect.key, effect)
-        return None if earlier is effect else earlier
+            earlier = self._effects.get(effect.key)
+            if earlier is None:
+                self._effects[effect.key] = effect
+        return earlier
 
     def finish(self, effect: Effect, result: bytes) -> None:
         """Store the result, if the record is still that of the same attempt."""

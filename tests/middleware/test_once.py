@@ -696,10 +696,9 @@ def test_wrong_arguments_are_refused(make: Callable[[], Any], text: str) -> None
         make()
 
 
-@pytest.mark.parametrize("policy", ["rerun", "ask", "fail"])
-def test_it_keeps_the_laws_of_middleware(policy: Any) -> None:
+def test_it_keeps_the_laws_of_middleware() -> None:
     check_middleware(
-        lambda: OnceMiddleware({}, default=policy, store=InMemoryEffects(), undo={"add": print}),
+        lambda: OnceMiddleware({}, default="ask", store=InMemoryEffects(), undo={"add": print}),
         config={"configurable": {"thread_id": "1"}},
         max_examples=5,
     )
