@@ -82,7 +82,8 @@ def main(folder: Path) -> None:
         checkpointer=InMemorySaver(),
     )
     thread: Any = {"configurable": {"thread_id": "trip"}}
-    for given in ({"messages": "Book a trip to Oslo"}, None, None):
+    steps: list[Any] = [{"messages": "Book a trip to Oslo"}, None, None]
+    for given in steps:
         try:
             agent.invoke(given, thread, durability="sync")
         except Killed:

@@ -627,10 +627,12 @@ def test_all_tools_but_some_can_be_recorded(call: Any) -> None:
 # Subagents
 
 
-def with_clerk(bank: Bank, inner: Any, *outer: Any) -> Any:
+def with_clerk(bank: Bank, inner: Any, *outer: Any, times: int = 1) -> Any:
     """An agent whose tool is an agent that pays."""
+    # A cached model gives the same answer with the same ids.
+    call = AIMessage("", tool_calls=[{**payment(), "type": "tool_call"}], id="cached")
     clerk = create_agent(
-        ScriptedChatModel([[payment()], "It is paid."]),
+        ScriptedChatModel([call, "It is paid."] * times),
         [bank.pay],
         middleware=inner,
         name="clerk",
@@ -638,7 +640,7 @@ def with_clerk(bank: Bank, inner: Any, *outer: Any) -> Any:
     )
     asked = [{"name": "clerk", "args": {"request": "Pay!"}, "id": "c"}]
     return create_agent(
-        ScriptedChatModel([asked, "Done."]),
+        ScriptedChatModel([asked] * times + ["Done."]),
         [agent_tool(clerk, description="Pays bills.")],
         middleware=outer,
         checkpointer=InMemorySaver(),
@@ -652,6 +654,14 @@ def test_the_effect_of_a_subagent_happens_once(call: Any) -> None:
     die(call, agent, GO)
     assert results(call(agent, None, THREAD)) == ["It is paid."]
     assert len(bank.paid) == 1
+
+
+def test_each_call_of_a_subagent_has_effects_of_its_own(call: Any) -> None:
+    bank = Bank()
+    once = OnceMiddleware({"pay": "ask"}, store=InMemoryEffects())
+    agent = with_clerk(bank, [once], times=2)
+    assert results(call(agent, GO, THREAD)) == ["It is paid."] * 2
+    assert len(set(bank.paid)) == 2
 
 
 def test_the_question_of_a_subagent_is_answered_from_outside(call: Any) -> None:
