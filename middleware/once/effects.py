@@ -29,7 +29,7 @@ class EffectError(TurnError):
 
 def dump(value: Any) -> bytes:
     """A value as bytes, as checkpoints hold it."""
-    # The serializer has a format of its own for bytes and None, but not for a list with them.
+    # The serializer has special formats for bytes and None, but not for a list with them.
     return _SERIALIZER.dumps_typed([value])[1]
 
 

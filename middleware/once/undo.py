@@ -10,8 +10,9 @@ from langgraph.types import StateSnapshot
 from agent_factory import Flow, Invoke, arun, run
 from agent_factory.middleware._shared.errors import is_async, outcome_unknown
 
-from .effects import Called, Effect, EffectError, EffectStore, current_recording, dump, stored
-from .middleware import OnceMiddleware, run_id
+from .effects import Called, Effect, EffectError, current_recording, dump, stored
+from .keys import run_id
+from .middleware import OnceMiddleware
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,36 +89,29 @@ def _undo(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Flow[Undon
     else:
         thread = (run_or_state.config.get("configurable") or {})["thread_id"]
         run_name = run_id(thread, run_or_state.values)
-    undone, unknown, kept = [], [], []
+    undone: list[Effect] = []
+    unknown: list[Effect] = []
+    kept: list[Effect] = []
     records: Sequence[Effect] = yield from stored(store.of_run, run_name)
     for effect in reversed(records):
         if effect.is_undo or effect.failed:
             continue
-        if not effect.is_done:
-            unknown.append(effect)
-        elif effect.tool not in once.undo:
-            kept.append(effect)
-        elif (yield from _compensate(once, store, effect)):
-            undone.append(effect)
-        else:
-            unknown.append(effect)
+        if not effect.is_done or effect.tool not in once.undo:
+            (kept if effect.is_done else unknown).append(effect)
+            continue
+        own = Effect.start(effect.undo_key, effect.run, effect.tool, effect.args_data)
+        repeats = once.effects.get(effect.tool, once.default) == "rerun"
+        earlier: Effect | None = yield from stored(store.begin, own)
+        while earlier is not None and not earlier.is_done and repeats:
+            yield from stored(store.release, earlier)
+            earlier = yield from stored(store.begin, own)
+        if earlier is None:
+            try:
+                yield Invoke(Called(once.undo[effect.tool]), (effect,))
+            except Exception as error:
+                if not outcome_unknown(error):
+                    yield from stored(store.release, own)
+                raise
+            yield from stored(store.finish, own, dump(None))
+        (undone if earlier is None or earlier.is_done else unknown).append(effect)
     return Undone(tuple(undone), tuple(unknown), tuple(kept))
-
-
-def _compensate(once: OnceMiddleware, store: EffectStore, effect: Effect) -> Flow[bool]:
-    """Run the compensation of an effect if it has not run; whether it has."""
-    own = Effect.start(effect.undo_key, effect.run, effect.tool, effect.args_data)
-    while (earlier := (yield from stored(store.begin, own))) is not None:
-        if earlier.is_done:
-            return True
-        if once.effects.get(effect.tool, once.default) != "rerun":
-            return False
-        yield from stored(store.release, earlier)
-    try:
-        yield Invoke(Called(once.undo[effect.tool]), (effect,))
-    except Exception as error:
-        if not outcome_unknown(error):
-            yield from stored(store.release, own)
-        raise
-    yield from stored(store.finish, own, dump(None))
-    return True

@@ -233,6 +233,15 @@ def test_the_functions_of_review_answer_the_question(act: Any, call: Any) -> Non
         assert results(act(name, agent, *args)) == [result]
 
 
+def test_the_result_that_a_person_gives_is_recorded(call: Any) -> None:
+    store = InMemoryEffects()
+    agent = agent_of(Bank(Killed()), "ask", store=store)
+    die(call, agent, GO)
+    call(agent, None, THREAD)
+    answer(agent, call, {"type": "respond", "message": "Paid, receipt 7."})
+    assert [effect.result.text for effect in store.of_run("1/")] == ["Paid, receipt 7."]
+
+
 def test_parallel_calls_are_asked_about_one_by_one(call: Any) -> None:
     bank = Bank()
     store = InMemoryEffects()
@@ -545,7 +554,7 @@ def test_outside_of_an_agent_a_question_is_an_error() -> None:
 
     with pytest.raises(TimeoutError):
         run(once.around_tool(request), times_out)
-    with pytest.raises(EffectError, match="cannot ask about pay outside of an agent"):
+    with pytest.raises(EffectError, match="pay: cannot be asked about outside of an agent"):
         run(once.around_tool(request), times_out)
 
 

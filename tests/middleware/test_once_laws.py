@@ -12,7 +12,6 @@ from collections import Counter
 from threading import Lock
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
@@ -167,7 +166,6 @@ def live(agent: Any, world: World, store: InMemoryEffects, mode: str) -> None:
 numbers = st.sets(st.integers(1, 60), max_size=8)
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
 @settings.get_profile("costly")
 @given(
     script=st.lists(
@@ -176,9 +174,10 @@ numbers = st.sets(st.integers(1, 60), max_size=8)
     deaths=numbers,
     failures=st.tuples(st.sets(st.integers(1, 9), max_size=2), st.sets(st.integers(1, 9))),
     fused=st.sampled_from([True, False, "turn"]),
+    mode=st.sampled_from(["sync", "async"]),
 )
 def test_no_effect_is_doubled_or_lost(
-    mode: str, script: Any, deaths: set[int], failures: Any, fused: Any
+    script: Any, deaths: set[int], failures: Any, fused: Any, mode: str
 ) -> None:
     world = World(deaths, failures)
     store = Mortal(world)
