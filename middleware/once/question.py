@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, NotRequired
+from typing import Any
 
 from langchain_core.messages.tool import ToolCall
-from langgraph.graph import START, StateGraph
+from langgraph.func import entrypoint
 from typing_extensions import TypedDict
 
 from agent_factory import Flow, Invoke
@@ -22,29 +21,29 @@ from .effects import Effect, EffectError
 
 
 class Question(TypedDict):
-    """State of the graph that asks: the question, the attempt it is about, and the answer."""
+    """A question, and the attempt it is about."""
 
     request: ToolApprovalRequest
     attempt: str
-    decision: NotRequired[Any]
 
 
-@cache
-def question_graph() -> Any:
-    """The graph that asks a person.
+class Answer(TypedDict):
+    """What a person decides about an attempt."""
+
+    decision: Any
+    attempt: str
+
+
+@entrypoint()
+def ask_person(question: Question) -> Answer:
+    """Ask in a graph, which has its own namespace.
 
     LangGraph gives the interrupts of a task their answers by order, so a question in the task of
-    the tool could take the answer to a question of the tool itself. A graph has a namespace.
+    the tool could take the answer to a question of the tool itself.
     """
-
-    def question(state: Question) -> dict[str, Any]:
-        schema, title = answer_schema(state["request"])
-        return {"decision": ask(state["request"], schema, title=title)}
-
-    graph = StateGraph(Question)
-    graph.add_node("question", question)
-    graph.add_edge(START, "question")
-    return graph.compile(name="question")
+    schema, title = answer_schema(question["request"])
+    decision = ask(question["request"], schema, title=title)
+    return Answer(decision=decision, attempt=question["attempt"])
 
 
 def decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
@@ -63,7 +62,7 @@ def decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
     )
     asked = Question(request=request, attempt=earlier.attempt)
     while True:
-        answered = yield Invoke(question_graph(), asked)
+        answered = yield Invoke(ask_person, asked)
         if "__interrupt__" in answered:
             raise EffectError(
                 call["name"],
