@@ -14,7 +14,7 @@ from uuid import uuid4
 from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from agent_factory import Flow, Invoke, TurnError
+from agent_factory import AgentFactoryError, Flow, Invoke, TurnError
 from agent_factory.middleware._shared.errors import format_error, is_async
 
 _SERIALIZER = JsonPlusSerializer()
@@ -112,9 +112,9 @@ class EffectStore(Protocol):
     """Where effects are recorded: one record for each key, durable when a method returns.
 
     In async runs the methods are called in threads. To refuse the start of a tool, `begin` raises:
-    a TurnError passes all layers unchanged, and so does a BaseException that is not an Exception.
-    Any other exception ends the run as the cause of an EffectError, because it says nothing about
-    the tool.
+    an AgentFactoryError passes the built-in layers unchanged, and a BaseException that is not an
+    Exception passes all layers. Any other exception ends the run as the cause of an EffectError,
+    because it says nothing about the tool.
     """
 
     def begin(self, effect: Effect) -> Effect | None:
@@ -187,7 +187,7 @@ def stored(operation: Callable[..., Any], *args: Any) -> Flow[Any]:
     """Call a method of a store; its failure is not one of the tool."""
     try:
         return (yield Invoke(Called(operation), args))
-    except TurnError:
+    except AgentFactoryError:
         raise
     except Exception as error:
         raise EffectError(

@@ -12,11 +12,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from agent_factory import (
+    AgentFactoryError,
     AgentMiddleware,
     AgentState,
     ToolCallRequest,
     ToolRuntime,
-    TurnError,
     agent_tool,
     create_agent,
     plan_agent,
@@ -44,7 +44,7 @@ class Killed(BaseException):
     """Simulates the death of a process."""
 
 
-class LeaseLost(TurnError):
+class LeaseLost(AgentFactoryError):
     """Refuses the start of a tool."""
 
 
