@@ -93,6 +93,9 @@ AF347 agent_factory.middleware.ModelRefusalError
     refused and why.
 AF348 agent_factory.middleware.RoutingError
     Return one of `.choices`; `.choice` is what it returned.
+AF349 agent_factory.middleware.EffectError
+    Give OnceMiddleware a store and the run a `thread_id`; if the store failed, `.__cause__` says
+    why.
 AF359 agent_factory.middleware.UnknownPriceError
     Pass its price, `prices={"name": Price(input=..., output=...)}`.
 """
