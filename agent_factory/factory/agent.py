@@ -378,6 +378,26 @@ def topology_of(
     return _plan_of(_spec_of(agent), settings)
 
 
+def middleware_of(
+    agent: CompiledStateGraph[Any, Any, Any, Any],
+) -> tuple[AgentMiddleware[Any, Any], ...]:
+    """Return the middleware of an agent, in order.
+
+    Args:
+        agent: What `create_agent` returned.
+
+    Raises:
+        ArgumentError: The graph was not built by `create_agent`.
+
+    >>> from agent_factory.middleware import TodoListMiddleware
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> agent = create_agent(ScriptedChatModel([]), middleware=[TodoListMiddleware()])
+    >>> [middleware.name for middleware in middleware_of(agent)]
+    ['TodoListMiddleware']
+    """
+    return _spec_of(agent).middleware
+
+
 def _plan_of(spec: AgentSpec, settings: bool) -> Topology:
     shown = settings_of(spec.middleware) if settings else ()
     return replace(spec.topology, name=spec.name or "", settings=shown)

@@ -11,6 +11,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from sqlalchemy import select
 
+from agent_factory.errors import ArgumentError
+from agent_factory.factory.agent import middleware_of
+from agent_factory.middleware.once import OnceMiddleware
 from agent_factory.service.database import Database
 from agent_factory.service.engine import Engine
 from agent_factory.service.errors import NotFound
@@ -46,6 +49,15 @@ class RegisteredAgent:
     busy: Busy
     stream: tuple[str, ...]
     asynchronous: bool
+
+    @property
+    def once(self) -> list[OnceMiddleware]:
+        """The middleware whose effects can be undone."""
+        try:
+            members = middleware_of(self.graph)
+        except ArgumentError:  # another library has built the graph
+            return []
+        return [one for one in members if isinstance(one, OnceMiddleware) and one.undo]
 
 
 class Backend:

@@ -187,10 +187,18 @@ class Inbox:
             self._queue.record(connection, row, by, what)
         return self.get(wait_id)
 
-    def decide(self, wait_id: str, decision: Mapping[str, Any], *, by: str) -> str:
+    def decide(
+        self, wait_id: str, decision: Mapping[str, Any], *, by: str, undo: bool = False
+    ) -> str:
         """Decide about a wait, and continue the run once all of its waits are decided.
 
         The same decision again changes nothing.
+
+        Args:
+            wait_id: The wait.
+            decision: The decision, in the form that HumanInTheLoopMiddleware takes.
+            by: Who decides.
+            undo: End the run here, and undo the effects that it has had.
 
         Returns:
             The id of the run.
@@ -213,11 +221,21 @@ class Inbox:
                     f"{decision['type']!r} is not allowed here.",
                     f"Allowed: {row.allowed.replace(',', ', ')}.",
                 )
-            self._write(connection, row, decision, by)
+            if undo:
+                self._write(connection, row, decision, by, continues=False)
+                self._queue.end_run(connection, row, by, undo=True)
+            else:
+                self._write(connection, row, decision, by)
             return str(row.run)
 
     def _write(
-        self, connection: Connection, row: Row[Any], decision: Mapping[str, Any], by: str
+        self,
+        connection: Connection,
+        row: Row[Any],
+        decision: Mapping[str, Any],
+        by: str,
+        *,
+        continues: bool = True,
     ) -> None:
         connection.execute(
             update(waits)
@@ -229,7 +247,7 @@ class Inbox:
             waits.c.run == row.run, waits.c.checkpoint_id == row.checkpoint_id
         )
         rows = connection.execute(together).all()
-        if any(one.decided_at is None for one in rows):
+        if not continues or any(one.decided_at is None for one in rows):
             return
         self._queue.queue(
             connection,

@@ -130,17 +130,19 @@ class Run:
         outcome = {"status": run.status, "checkpoint_id": run.checkpoint_id, "error": run.error}
         yield {"type": "end", "ns": (), "data": outcome, "id": f"{job}:0:0"}
 
-    def cancel(self, *, by: str = "api") -> None:
+    def cancel(self, *, by: str = "api", undo: bool = False) -> None:
         """End the run: a queued one does not begin, a running one stops at its next step.
 
         What it has written stays in the thread. Calls that wait for a decision do not run.
 
         Args:
             by: Who cancels it, for the audit.
+            undo: Whether the effects that the run has had are undone, by the compensations of its
+                OnceMiddleware. The audit says what was undone, and what is unknown.
         """
-        self._backend.call(partial(self._cancel, by))
+        self._backend.call(partial(self._cancel, by, undo))
 
-    def _cancel(self, by: str) -> None:
+    def _cancel(self, by: str, undo: bool) -> None:
         queue = self._backend.queue
         with self._backend.database.begin() as connection:
             thread = lock_thread(connection, self.thread_id)
@@ -148,7 +150,7 @@ class Run:
             if thread is None or run.status not in BUSY:
                 return
             if thread.run == self.id:
-                queue.end_run(connection, thread, by)
+                queue.end_run(connection, thread, by, undo=undo)
             else:
                 withdrawn = update(runs).where(runs.c.run_id == self.id)
                 connection.execute(withdrawn.values(status="cancelled"))
@@ -169,9 +171,9 @@ class Run:
         while (part := await asyncio.to_thread(next, parts, end)) is not end:
             yield part  # type: ignore[misc]
 
-    async def acancel(self, *, by: str = "api") -> None:
+    async def acancel(self, *, by: str = "api", undo: bool = False) -> None:
         """Async variant of `cancel`."""
-        await asyncio.to_thread(self.cancel, by=by)
+        await asyncio.to_thread(self.cancel, by=by, undo=undo)
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, thread_id={self.thread_id!r})"

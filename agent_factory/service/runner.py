@@ -20,11 +20,13 @@ from langgraph.constants import START
 from langgraph.types import StateSnapshot
 from sqlalchemy import Connection, select, update
 
+from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
 from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide
 from agent_factory.review.pending_calls import Pending, read_pending
 from agent_factory.review.steps import topology_or_none
 from agent_factory.service.backend import INTERRUPT, Backend, RegisteredAgent
 from agent_factory.service.database import Database
+from agent_factory.service.effects import SharedEffects
 from agent_factory.service.errors import DatabaseLost, LeaseLost
 from agent_factory.service.events import load
 from agent_factory.service.leases import Fence, Lease, take_lease
@@ -98,13 +100,16 @@ class Runner:
                 status="running",
                 context=context,
             )
+        if work["kind"] == "undo":
+            return self._undo(agent, work, lease)
         attempt = _Attempt(self._backend, agent, job, work, lease)
         options: dict[str, Any] = {} if context is None else {"context": json.loads(context)}
         parts = attempt.start(options)
         if attempt.continues:
             self._log.add(job, {"type": "resumed", "ns": (), "data": {"worker": self._worker()}})
         if parts is not None:
-            self._follow(job, attempt, parts)
+            with effects_of_run(SharedEffects(self._database, lease), work["run"]):
+                self._follow(job, attempt, parts)
         return self._finish(job, work, attempt)
 
     def _follow(self, job: str, attempt: _Attempt, parts: Any) -> None:
@@ -134,6 +139,28 @@ class Runner:
         loop = asyncio.new_event_loop()
         Thread(target=loop.run_forever, name="agent-factory-async", daemon=True).start()
         return loop
+
+    def _undo(
+        self, agent: RegisteredAgent, work: Mapping[str, Any], lease: Lease
+    ) -> dict[str, Any]:
+        """Run the compensations of a run that was ended, and say in the audit what became of it."""
+        found: dict[str, list[str]] = {"undone": [], "unknown": [], "kept": []}
+        with effects_of_run(SharedEffects(self._database, lease), work["of"]):
+            for once in agent.once:
+                if agent.asynchronous:
+                    undoing = aundo_effects(once, work["of"])
+                    undone = asyncio.run_coroutine_threadsafe(undoing, self._loop).result()
+                else:
+                    undone = undo_effects(once, work["of"])
+                for kind, effects in found.items():
+                    effects += map(str, getattr(undone, kind))
+        with self._database.begin() as connection:
+            lease.check(connection)
+            row = lock_thread(connection, work["thread"])
+            assert row is not None
+            self._queue.record(connection, row, "service", "undo", found)
+            self._queue.settle(connection, work["thread"], work["run"], "done")
+        return {"status": "done", **found}
 
     def _finish(self, job: str, work: Mapping[str, Any], attempt: _Attempt) -> dict[str, Any]:
         pending = attempt.pending() if attempt.paused else None

@@ -319,20 +319,23 @@ class Service:
         message: Any = None,
         args: Mapping[str, Any] | None = None,
         tenant: str | None = None,
+        undo: bool = False,
     ) -> Run:
         """Decide about what a thread waits for. A worker continues the run.
 
         Args:
             wait_id: The id of the wait.
-            decision: "approve", "edit", "reject", "respond" or "undo"; or a decision in the form
-                that HumanInTheLoopMiddleware takes.
+            decision: "approve", "edit", "reject" or "respond"; or a decision in the form that
+                HumanInTheLoopMiddleware takes.
             by: Who decides, for the audit.
             message: What the model reads, for "reject"; the result or the answer, for "respond".
             args: The new arguments, for "edit".
             tenant: The tenant of the one who decides.
+            undo: With "reject": end the run here, and undo the effects that it has had, by the
+                compensations of its OnceMiddleware.
 
         Returns:
-            The run that continues.
+            The run that continues, or was ended.
 
         Raises:
             NotFound: There is no such wait, or it belongs to another tenant.
@@ -346,7 +349,9 @@ class Service:
             made["edited_action"] = {"name": inbox.get(wait_id).tool, "args": dict(args)}
         if message is not None:
             made["message"] = message
-        work = partial(inbox.decide, wait_id, made, by=by)
+        if undo and made["type"] != "reject":
+            raise ArgumentError("undo", f"goes with 'reject' only, got {made['type']!r}.")
+        work = partial(inbox.decide, wait_id, made, by=by, undo=undo)
         return self.run(self._backend.call(work))
 
     # Threads

@@ -147,14 +147,17 @@ reservations = Table(
     Column("expires", Float, nullable=False, index=True),
 )
 
-effects = Table(
+effects = Table(  # the fields of an Effect, in their order
     "service_effects",
     metadata,
-    Column("call_id", String, primary_key=True),
+    Column("number", _Serial, primary_key=True, autoincrement=True),
+    Column("key", String, nullable=False, unique=True),
+    Column("run", String, nullable=False, index=True),
     Column("tool", String, nullable=False),
-    Column("state", String, nullable=False),
-    Column("result", LargeBinary),
-    Column("started_at", Float, nullable=False),
+    Column("args_data", LargeBinary, nullable=False),
+    Column("attempt", String, nullable=False),
+    Column("started_at", String, nullable=False),
+    Column("result_data", LargeBinary),
 )
 
 events = Table(

@@ -17,6 +17,9 @@ BUSY = frozenset({"queued", "running", "waiting"})
 """States of a thread that takes no other message now."""
 
 
+_UNDO_PRIORITY = 1000
+
+
 def lock_thread(connection: Connection, thread_id: str) -> Row[Any] | None:
     """The row of a thread, which stays as it is until the transaction ends."""
     locked = select(threads).where(threads.c.thread_id == thread_id).with_for_update()
@@ -79,11 +82,15 @@ class ThreadQueue:
         held = select(runs.c.run_id, runs.c.payload).where(
             runs.c.thread_id == thread_id, runs.c.job.is_(None), runs.c.status == "queued"
         )
-        following = connection.execute(held.order_by(runs.c.seq).limit(1)).first()
+        # What undoes a run comes before the messages behind it.
+        first = held.order_by(runs.c.priority != _UNDO_PRIORITY, runs.c.seq).limit(1)
+        following = connection.execute(first).first()
         if following is not None:
             self.queue(connection, following.run_id, json.loads(following.payload))
 
-    def end_run(self, connection: Connection, row: Row[Any], by: str) -> None:
+    def end_run(
+        self, connection: Connection, row: Row[Any], by: str, *, undo: bool = False
+    ) -> None:
         """End the run that is queued for a thread, works on it or waits in it.
 
         What it has written stays. If the engine still has its job, that cannot write any more.
@@ -92,6 +99,7 @@ class ThreadQueue:
             connection: The transaction.
             row: The row of the thread, or of one of its waits.
             by: Who does it, for the audit.
+            undo: Whether the effects of the run are undone next.
         """
         connection.execute(
             update(waits)
@@ -100,6 +108,28 @@ class ThreadQueue:
         )
         take_lease(connection, row.thread_id)
         self.record(connection, row, by, "cancel")
+        if undo:
+            payload = {
+                "kind": "undo",
+                "run": f"undo-{row.run}",
+                "thread": row.thread_id,
+                "tenant": row.tenant,
+                "agent": row.agent,
+                "priority": _UNDO_PRIORITY,
+                "trace": None,
+                "of": row.run,
+            }
+            named = ("tenant", "agent", "priority")
+            connection.execute(
+                insert(runs).values(
+                    run_id=payload["run"],
+                    thread_id=row.thread_id,
+                    payload=json.dumps(payload),
+                    status="queued",
+                    created_at=self._database.now,
+                    **{name: payload[name] for name in named},
+                )
+            )
         self.settle(connection, row.thread_id, row.run, "cancelled")
 
     def end_runs(self, connection: Connection, thread: Row[Any], by: str) -> list[Row[Any]]:
