@@ -249,6 +249,15 @@ except SpecError as error:
     print(error)""",
         "Use one of the names that the message lists.",
     ),
+    "AF122": Example(
+        """check(middleware=[Look()], moved={"Watch": "Lokk"})""",
+        "Write the name of the middleware as it is now; or remove the entry, if the middleware is "
+        "gone.",
+    ),
+    "AF123": Example(
+        """check(middleware=[Look(), Look(name="Other")], moved={"Look": "Other"})""",
+        "Remove the entry: threads that wait at the old name go on there.",
+    ),
     "AF201": Example(
         """class Back(AgentMiddleware):
     @hook_config(can_jump_to=["model"])

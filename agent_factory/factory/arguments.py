@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
@@ -53,7 +54,7 @@ from agent_factory.tools.error_handling import (
     handler_for,
 )
 from agent_factory.tools.registry import sort_tools
-from agent_factory.topology.model import Call, Hook, Layer, Phase, Shape, ToolKind
+from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, ToolKind
 from agent_factory.topology.topology import Topology, plan
 from agent_factory.types import AgentState, NodePolicy
 
@@ -76,6 +77,7 @@ def make_spec(
     state_schema: type[Any] | None,
     checkpoints: Any,
     nodes: Mapping[str, Any],
+    moved: Any,
     handle_tool_errors: Any,
     name: str | None,
     checkpointer: Any,
@@ -103,6 +105,7 @@ def make_spec(
     outputs = output_tools(format_)
     given: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
     given += [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
+    moves = () if moved is None else _attempt(partial(moves_of, members), moved, mistakes)
     toolbox, clashes = sort_tools(given, outputs)
     hooks = tuple(bound for m in members for bound in hooks_of(m))
     layers = tuple(bound for m in members for bound in layers_of(m))
@@ -116,6 +119,7 @@ def make_spec(
         may_skip_tools=format_ is not None or Call.MODEL in calls,
         retries_output=format_ is not None,
         tools=toolbox.tool_definitions(outputs),
+        moved=moves or (),
     )
     schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints, checkpointer)
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
@@ -358,6 +362,46 @@ def members_of(
             hint = "Give the middleware another name."
             mistakes.append(SpecError(repr(name), reason, hint, code="AF104"))
     return members, mistakes
+
+
+def moves_of(members: Sequence[AgentMiddleware[Any, Any]], moved: Any) -> tuple[Move, ...]:
+    """Return the former names of middleware, each with the name of now.
+
+    Raises:
+        SpecError: A name is not a string, or does not fit the stack.
+    """
+    mistakes: list[SpecError] = []
+    if not isinstance(moved, Mapping):
+        hint = "Pass moved={'OldName': 'NewName'}."
+        raise wrong_type("moved", "a dict of old and new names", moved, hint)
+    for old, new in moved.items():
+        for name in (old, new):
+            if not isinstance(name, str) or not name or any(sign in name for sign in RESERVED):
+                hint = "Pass moved={'OldName': 'NewName'}, with one new name for each old one."
+                mistakes.append(
+                    wrong_type(f"moved[{old!r}]", "the name of a middleware", name, hint)
+                )
+    raise_all(mistakes)
+    names, moves = [member.name for member in members], []
+    for old in moved:
+        if old in names:
+            reason = "is the name of a middleware that is still in the stack."
+            hint = "Remove it from `moved`, or give that middleware another name."
+            mistakes.append(SpecError(f"moved[{old!r}]", reason, hint, code="AF123"))
+            continue
+        new, passed = moved[old], {old}
+        while new in moved and new not in names and new not in passed:
+            passed.add(new)
+            new = moved[new]
+        if new not in names:
+            close = get_close_matches(new, names, n=1)
+            hint = f"Its middleware are {', '.join(names) or 'none'}."
+            hint = f"Did you mean {close[0]!r}?" if close else hint
+            reason = f"{new!r} is not in the stack."
+            mistakes.append(SpecError(f"moved[{old!r}]", reason, hint, code="AF122"))
+        moves.append(Move(old, new))
+    raise_all(mistakes)
+    return tuple(moves)
 
 
 def no_common_path(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Literal
@@ -110,16 +110,22 @@ class Pending:
         return [call for call in calls if call["id"] and call["id"] not in answered]
 
 
-def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
-    """What a thread waits for; `topology` is None for a graph that is not an agent."""
-    if not snapshot.next:
+def read_pending(
+    snapshot: StateSnapshot, topology: Topology | None, missing: Sequence[str] = ()
+) -> Pending:
+    """What a thread waits for; `topology` is None for a graph that is not an agent.
+
+    `missing` are nodes at which the thread waits and that the agent does not have.
+    """
+    if not (snapshot.next or missing):
         return Pending()
+    former = topology.former_nodes if topology is not None else {}
     messages = snapshot.values.get("messages", ()) if isinstance(snapshot.values, Mapping) else ()
     message, tail = last_turn(messages)
     if not all(isinstance(m, ToolMessage) for m in tail):
         message, tail = None, []  # The user has sent a new message: the old turn is over.
     turn = Pending(
-        next=snapshot.next,
+        next=tuple(former.get(node, node) for node in snapshot.next) or tuple(missing),
         message=message,
         tail=tuple(tail),
         finished=any(task.result is not None for task in snapshot.tasks),
@@ -129,7 +135,7 @@ def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
         calls = _interrupted_calls(snapshot, topology, turn)
     else:
         calls = _stopped_calls(topology, turn)
-    decisions = recorded_decisions(turn)
+    decisions = recorded_decisions(turn, topology)
     calls = [replace(call, decision=decisions.get(call.id)) for call in calls]
     # The calls of nested agents that run in parallel may share ids.
     times = Counter(call.id for call in calls)
@@ -153,10 +159,12 @@ def _digest(call: PendingCall, turn: Pending) -> str:
     return sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def recorded_decisions(pending: Pending) -> dict[str, Decision]:
+def recorded_decisions(pending: Pending, topology: Topology | None) -> dict[str, Decision]:
     """The decisions recorded at the current stop, by the id of their call."""
     record = pending.message.response_metadata.get(DECIDED, {}) if pending.message else {}
-    return dict(record["decisions"]) if record.get("at") == pending.next[0] else {}
+    former = topology.former_nodes if topology is not None else {}
+    at = record.get("at", "")
+    return dict(record["decisions"]) if former.get(at, at) == pending.next[0] else {}
 
 
 def with_decisions(pending: Pending, decisions: Mapping[str, Decision]) -> AIMessage:

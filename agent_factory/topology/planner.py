@@ -58,6 +58,7 @@ def decide(shape: Shape) -> TopologyData:
         tools=shape.tools,
         retries_output=shape.retries_output,
         style=shape.style,
+        moved=shape.moved,
     )
     hooks = dict(zip(chain(*nodes.values()), plan.hooks, strict=True))
     edges = [Edge(START, (plan.entry,))]
