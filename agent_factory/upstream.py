@@ -367,7 +367,7 @@ def place_of_run(
 ) -> tuple[RunnableConfig, dict[str, Any]]:
     """Return where the thread of a graph lies that is about to run, and keys to run it with.
 
-    With `stateful`, the graph has a history of its own: `checkpointer=True`.
+    With `stateful`, the graph keeps its history over runs of its parent: `checkpointer=True`.
 
     langgraph/pregel/_loop.py, 1.2: within a node, the namespace is that of its task, and the number
     of the graph among those that the node calls, unless it is 0. To ask for the number counts it.
@@ -411,6 +411,15 @@ def waiting_nodes(stored: CheckpointTuple, *, latest: bool) -> list[str]:
             sent = value if isinstance(value, list) else [value]
             nodes += [send.node for send in sent if isinstance(send, Send)]
     return list(dict.fromkeys(nodes))
+
+
+def waiting_interrupts(stored: CheckpointTuple) -> dict[str, tuple[Interrupt[Any], ...]]:
+    """Return the interrupts of a stored thread, by the ids of their tasks.
+
+    langgraph/pregel/_loop.py, 1.2: a task that interrupts writes them to `__interrupt__`.
+    """
+    writes = stored.pending_writes or ()
+    return {task: tuple(value) for task, channel, value in writes if channel == "__interrupt__"}
 
 
 def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:

@@ -8,7 +8,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from functools import partial
 from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
@@ -89,9 +88,8 @@ def make_spec(
 
     `nodes` are the arguments that name nodes: the interrupts and `node_policies`.
     """
-    mistakes = [*wrong_types(tools, system_prompt, nodes, name), *unknown_codes(ignore)]
     members, invalid = members_of(middleware)
-    mistakes += invalid
+    mistakes = [*wrong_types(tools, system_prompt, nodes, name), *unknown_codes(ignore), *invalid]
     handler: ErrorHandler | None = DEFAULT_HANDLER
     if handle_tool_errors is not DEFAULT_ERRORS:
         handler = _attempt(handler_for, handle_tool_errors, mistakes)
@@ -105,7 +103,6 @@ def make_spec(
     outputs = output_tools(format_)
     given: list[tuple[str | None, Any]] = [(None, tool) for tool in tools or ()]
     given += [(m.name, tool) for m in members if _is_list(m.tools) for tool in m.tools]
-    moves = () if moved is None else _attempt(partial(moves_of, members), moved, mistakes)
     toolbox, clashes = sort_tools(given, outputs)
     hooks = tuple(bound for m in members for bound in hooks_of(m))
     layers = tuple(bound for m in members for bound in layers_of(m))
@@ -119,7 +116,7 @@ def make_spec(
         may_skip_tools=format_ is not None or Call.MODEL in calls,
         retries_output=format_ is not None,
         tools=toolbox.tool_definitions(outputs),
-        moved=moves or (),
+        moved=_moves_of(members, moved, mistakes),
     )
     schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints, checkpointer)
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
@@ -354,7 +351,7 @@ def members_of(
             )
             mistakes.append(DuplicateMiddleware(name, reason, hint))
     for name in (member.name for member in members):
-        if any(character in name for character in RESERVED) or not name:
+        if _is_reserved(name):
             reason = (
                 f"must be a non-empty name without {' and '.join(RESERVED)}, which LangGraph "
                 "reserves."
@@ -364,44 +361,42 @@ def members_of(
     return members, mistakes
 
 
-def moves_of(members: Sequence[AgentMiddleware[Any, Any]], moved: Any) -> tuple[Move, ...]:
-    """Return the former names of middleware, each with the name of now.
-
-    Raises:
-        SpecError: A name is not a string, or does not fit the stack.
-    """
-    mistakes: list[SpecError] = []
+def _moves_of(
+    members: Sequence[AgentMiddleware[Any, Any]], moved: Any, mistakes: list[SpecError]
+) -> tuple[Move, ...]:
+    """Return the former names of middleware, each with the name of now; note mistakes in them."""
+    hint = "Pass moved={'OldName': 'NewName'}, with one new name for each old one."
+    if moved is None:
+        return ()
     if not isinstance(moved, Mapping):
-        hint = "Pass moved={'OldName': 'NewName'}."
-        raise wrong_type("moved", "a dict of old and new names", moved, hint)
-    for old, new in moved.items():
-        for name in (old, new):
-            if not isinstance(name, str) or not name or any(sign in name for sign in RESERVED):
-                hint = "Pass moved={'OldName': 'NewName'}, with one new name for each old one."
-                mistakes.append(
-                    wrong_type(f"moved[{old!r}]", "the name of a middleware", name, hint)
-                )
-    raise_all(mistakes)
+        mistakes.append(wrong_type("moved", "a dict of old and new names", moved, hint))
+        return ()
     names, moves = [member.name for member in members], []
-    for old in moved:
+    for old, new in moved.items():
+        subject, passed = f"moved[{old!r}]", {old}
+        invalid = [name for name in (old, new) if not isinstance(name, str) or _is_reserved(name)]
+        mistakes += (wrong_type(subject, "the name of a middleware", n, hint) for n in invalid)
+        if invalid:
+            continue
         if old in names:
             reason = "is the name of a middleware that is still in the stack."
-            hint = "Remove it from `moved`, or give that middleware another name."
-            mistakes.append(SpecError(f"moved[{old!r}]", reason, hint, code="AF123"))
-            continue
-        new, passed = moved[old], {old}
+            remedy = "Remove it from `moved`, or give that middleware another name."
+            mistakes.append(SpecError(subject, reason, remedy, code="AF123"))
         while new in moved and new not in names and new not in passed:
             passed.add(new)
             new = moved[new]
         if new not in names:
-            close = get_close_matches(new, names, n=1)
-            hint = f"Its middleware are {', '.join(names) or 'none'}."
-            hint = f"Did you mean {close[0]!r}?" if close else hint
-            reason = f"{new!r} is not in the stack."
-            mistakes.append(SpecError(f"moved[{old!r}]", reason, hint, code="AF122"))
+            close = get_close_matches(str(new), names, n=1)
+            remedy = f"Its middleware are {', '.join(names) or 'none'}."
+            remedy = f"Did you mean {close[0]!r}?" if close else remedy
+            reason = f"leads to {new!r}, which is not in the stack."
+            mistakes.append(SpecError(subject, reason, remedy, code="AF122"))
         moves.append(Move(old, new))
-    raise_all(mistakes)
     return tuple(moves)
+
+
+def _is_reserved(name: str) -> bool:
+    return not name or any(character in name for character in RESERVED)
 
 
 def no_common_path(

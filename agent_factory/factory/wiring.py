@@ -61,7 +61,7 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
         agent = super().compile(*args, **options)
         shown = agent.stream_channels_list
         agent.stream_channels = [key for key in shown if key not in ENGINE_KEYS]
-        kind: type[ThreadAgent] = ThreadAgent
+        kind: type[CompiledStateGraph[Any, Any, Any, Any]] = type(agent)
         if self.fusion is not None:
             steps: dict[str, Step] = {}
             for name in self.fusion.nodes:
@@ -70,6 +70,8 @@ class AgentGraph(StateGraph[Any, Any, Any, Any]):
             for name, step in {**steps, **tools}.items():
                 run_in_place(agent.nodes[name], step)
             kind = FusedAgent
+        elif agent.checkpointer:
+            kind = ThreadAgent
         # `compile` has no place for a class. To construct the graph once more takes longer.
         agent.__class__ = kind
         return agent

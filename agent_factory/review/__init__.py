@@ -32,6 +32,7 @@ from agent_factory.review.steps import (
     read_thread,
     thread_config,
 )
+from agent_factory.review.stranded_threads import StrandedThread, astranded, stranded
 from agent_factory.runtime.spec import identity
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "Pending",
     "PendingCall",
     "ReviewError",
+    "StrandedThread",
     "UnknownCall",
     "aadd_input",
     "aapprove",
@@ -53,11 +55,13 @@ __all__ = [
     "approve",
     "areject",
     "arespond",
+    "astranded",
     "decide",
     "edit",
     "pending",
     "reject",
     "respond",
+    "stranded",
 ]
 
 

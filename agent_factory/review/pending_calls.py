@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Literal
@@ -110,14 +110,9 @@ class Pending:
         return [call for call in calls if call["id"] and call["id"] not in answered]
 
 
-def read_pending(
-    snapshot: StateSnapshot, topology: Topology | None, missing: Sequence[str] = ()
-) -> Pending:
-    """What a thread waits for; `topology` is None for a graph that is not an agent.
-
-    `missing` are nodes at which the thread waits and that the agent does not have.
-    """
-    if not (snapshot.next or missing):
+def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
+    """What a thread waits for; `topology` is None for a graph that is not an agent."""
+    if not snapshot.next:
         return Pending()
     former = topology.former_nodes if topology is not None else {}
     messages = snapshot.values.get("messages", ()) if isinstance(snapshot.values, Mapping) else ()
@@ -125,7 +120,7 @@ def read_pending(
     if not all(isinstance(m, ToolMessage) for m in tail):
         message, tail = None, []  # The user has sent a new message: the old turn is over.
     turn = Pending(
-        next=tuple(former.get(node, node) for node in snapshot.next) or tuple(missing),
+        next=tuple(former.get(node, node) for node in snapshot.next),
         message=message,
         tail=tuple(tail),
         finished=any(task.result is not None for task in snapshot.tasks),

@@ -347,7 +347,7 @@ def read_thread(
     missing = agent.missing_nodes(found, latest="checkpoint_id" not in config["configurable"])
     if missing and not stranded:
         raise agent.missing_node_error(config["configurable"]["thread_id"], missing)
-    return snapshot, read_pending(snapshot, topology, missing)
+    return snapshot, read_pending(snapshot._replace(next=tuple(missing)), topology)
 
 
 def _apply(

@@ -256,16 +256,6 @@ class TopologyData:
         """A heading for the plan, with the agent's name if it has one."""
         return f"The plan of {self.name or 'an agent'}"
 
-    @property
-    def former_nodes(self) -> dict[str, str]:
-        """The nodes at which threads wait that were stored under former names, and those of now."""
-        return {
-            Hook(move.old, hook.phase).node: hook.node
-            for move in self.moved
-            for hook in self.hooks
-            if hook.owner == move.new
-        }
-
     def edge_from(self, source: str) -> Edge:
         """The edge that leaves a node.
 

@@ -91,6 +91,16 @@ def jump_targets(plan: TopologyData, *, leaving: bool) -> Mapping[str, str]:
     return {"end": end, "tools": TOOLS, "model": plan.loop_entry}
 
 
+def former_nodes(plan: TopologyData) -> dict[str, str]:
+    """The nodes of hooks by the names that they had under former names of their middleware."""
+    return {
+        Hook(move.old, hook.phase).node: hook.node
+        for move in plan.moved
+        for hook in plan.hooks
+        if hook.owner == move.new
+    }
+
+
 def _loop(shape: Shape, plan: TopologyData) -> Iterator[Edge]:
     """The edges that close the loop: from its last node, and from the tools."""
     source = plan.loop_exit

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from agent_factory.topology.model import TOOLS, Call, Layer, ToolKind, TopologyData, printable
+from agent_factory.topology.planner import former_nodes
 
 
 class Verdict(StrEnum):
@@ -55,9 +56,9 @@ class StoppingPoint:
 def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint, ...]:
     """Where threads of `old` can wait, and what happens if an agent of `new` resumes them."""
     names = {move.old: move.new for move in new.moved}
-    former = new.former_nodes
+    former = former_nodes(new)
     # Threads may wait at nodes that were already former ones of the old plan.
-    places = {node: node for node in old.nodes} | old.former_nodes
+    places = {node: node for node in old.nodes} | former_nodes(old)
     known = {**former, **{node: node for node in new.nodes}}
     points = []
     for place, node in places.items():

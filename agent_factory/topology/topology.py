@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from agent_factory.topology.diff import TopologyDiff, diff
 from agent_factory.topology.model import Shape, TopologyData
-from agent_factory.topology.planner import decide
+from agent_factory.topology.planner import decide, former_nodes
 from agent_factory.topology.render.json_format import to_json, to_snapshot
 from agent_factory.topology.render.mermaid import to_mermaid
 from agent_factory.topology.render.text import explain, explain_transition, render
@@ -55,6 +55,11 @@ class Topology(TopologyData):
         edges = [(edge.source, edge.targets, edge.route) for edge in self.edges]
         parts = [self.style, self.nodes, edges, layers, tools]
         return sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    @property
+    def former_nodes(self) -> dict[str, str]:
+        """The nodes of hooks by the names that they had under former names of their middleware."""
+        return former_nodes(self)
 
     @property
     def transitions(self) -> tuple[Transition, ...]:
