@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-from agent_factory.topology.model import TOOLS, Call, Layer, ToolKind, TopologyData, printable
+from agent_factory.topology.model import TOOLS, Call, ToolKind, TopologyData, printable
 from agent_factory.topology.planner import former_nodes
 
 
@@ -15,11 +15,11 @@ class Verdict(StrEnum):
     """What becomes of threads at a stopping point."""
 
     STANDS = "stands"
-    """They are resumed."""
+    """A thread at a node is resumed there; a call of a tool runs."""
     MOVED = "moved"
-    """They are resumed at the node that `moved` names."""
+    """A thread is resumed at the node of the same hook under its name of now."""
     BREAKS = "breaks"
-    """At a node: to resume them raises `MissingNode`. Of a tool: its calls do not run."""
+    """To resume a thread at a node raises `MissingNode`; a call of a tool does not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class StoppingPoint:
         part: "node", or "tool" for the calls of a tool that wait.
         name: The node, or the tool.
         verdict: Whether threads can be resumed.
-        effect: What happens to a thread that is resumed, as a sentence.
-        now: The node at which it continues; empty if there is none.
-        skipped: Nodes before this place that the thread has not passed, and that do not run before
-            the next turn of the model, or the next run.
-        repeated: Nodes after this place that run although the thread has passed them.
+        effect: What happens to a thread that is resumed.
+        now: The node at which it continues; empty if there is none, and for tools.
+        skipped: Nodes before this place that the thread has not passed: they do not run in this
+            turn of the model, or in this run if they run once a run.
+        repeated: Nodes after this place that the thread has passed: they run once more.
     """
 
     part: Literal["node", "tool"]
@@ -56,55 +56,45 @@ class StoppingPoint:
 def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint, ...]:
     """Where threads of `old` can wait, and what happens if an agent of `new` resumes them."""
     names = {move.old: move.new for move in new.moved}
-    former = former_nodes(new)
+    known = {**former_nodes(new), **{node: node for node in new.nodes}}
     # Threads may wait at nodes that were already former ones of the old plan.
-    places = {node: node for node in old.nodes} | former_nodes(old)
-    known = {**former, **{node: node for node in new.nodes}}
-    points = []
-    for place, node in places.items():
-        now = known.get(place, "")
-        if not now:
-            effect = f"raises MissingNode; {_why_missing(old, new, node)}"
-            points.append(StoppingPoint("node", place, Verdict.BREAKS, effect))
-            continue
-        before = {known[n] for n in old.nodes[: old.nodes.index(node)] if n in known}
-        at = new.nodes.index(now)
-        skipped = tuple(n for n in new.nodes[:at] if n not in before and n != TOOLS)
-        repeated = tuple(n for n in new.nodes[at + 1 :] if n in before)
-        effects = ["resumes there" if place == now else f"resumes at {now}"]
-        effects += [f"without {', '.join(skipped)}"] if skipped else []
-        effects += [f"runs {', '.join(repeated)} once more"] if repeated else []
-        effects += (
-            f"nobody reads an answer to a question of {layer.name}, so the {layer.call} is called"
-            for layer in _layers_at(old, node)
-            if (names.get(layer.owner, layer.owner), layer.call) not in _owners(new)
-        )
-        verdict = Verdict.STANDS if place == now else Verdict.MOVED
-        points.append(
-            StoppingPoint("node", place, verdict, "; ".join(effects), now, skipped, repeated)
-        )
-    return (*points, *_tools(old, new))
+    places = {**{node: node for node in old.nodes}, **former_nodes(old)}
+    nodes = (_node(old, new, place, node, known, names) for place, node in places.items())
+    return (*nodes, *_tools(old, new))
 
 
-def _why_missing(old: TopologyData, new: TopologyData, node: str) -> str:
-    """Why a node is missing, as far as the plans say, and what to write."""
-    hook = old.hook_at(node)
-    if hook is None:
-        return f"the agent has no node {node!r}"
-    owner = {move.old: move.new for move in new.moved}.get(hook.owner, hook.owner)
-    phases = [str(other.phase) for other in new.hooks if other.owner == owner]
-    if phases:
-        return f"{owner} has no {hook.phase} hook, only {', '.join(phases)}"
-    return f"no middleware is called {owner}; if it was renamed, pass moved={{{owner!r}: ...}}"
-
-
-def _layers_at(plan: TopologyData, node: str) -> list[Layer]:
-    calls = {TOOLS: Call.TOOL, plan.style.model: Call.MODEL}
-    return plan.layers_around(calls[node]) if node in calls else []
-
-
-def _owners(plan: TopologyData) -> set[tuple[str, Call]]:
-    return {(layer.owner, layer.call) for layer in plan.layers}
+def _node(
+    old: TopologyData,
+    new: TopologyData,
+    place: str,
+    node: str,
+    known: Mapping[str, str],
+    names: Mapping[str, str],
+) -> StoppingPoint:
+    """What happens to threads at a place, which stands for a node of the old plan."""
+    if place not in known:
+        owner, _, phase = place.rpartition(".")
+        owner = names.get(owner, owner)
+        phases = [str(hook.phase) for hook in new.hooks if hook.owner == owner]
+        why = f"{owner} has only the hooks {', '.join(phases)}" if phases else "the node is gone"
+        if not phases and old.hook_at(node):
+            why = f"if {owner} was renamed, pass moved={{{owner!r}: ...}}"
+        return StoppingPoint("node", place, Verdict.BREAKS, f"raises MissingNode; {why}")
+    now = known[place]
+    passed = {known[n] for n in old.nodes[: old.nodes.index(node)] if n in known}
+    at = new.nodes.index(now)
+    skipped = tuple(n for n in new.nodes[:at] if n not in passed and n != TOOLS)
+    repeated = tuple(n for n in new.nodes[at + 1 :] if n in passed)
+    effects = ["resumes there" if place == now else f"resumes at {now}"]
+    effects += [f"{', '.join(skipped)} does not run before it"] if skipped else []
+    effects += [f"{', '.join(repeated)} runs once more"] if repeated else []
+    calls = {TOOLS: Call.TOOL, old.style.model: Call.MODEL}
+    owners = {layer.owner for layer in new.layers if layer.call is calls.get(node)}
+    for layer in old.layers_around(calls[node]) if node in calls else ():
+        if names.get(layer.owner, layer.owner) not in owners:
+            effects.append(f"the call is made without {layer.name}, whatever was answered to it")
+    verdict = Verdict.STANDS if place == now else Verdict.MOVED
+    return StoppingPoint("node", place, verdict, "; ".join(effects), now, skipped, repeated)
 
 
 def _tools(old: TopologyData, new: TopologyData) -> Iterator[StoppingPoint]:
@@ -121,7 +111,7 @@ def _tools(old: TopologyData, new: TopologyData) -> Iterator[StoppingPoint]:
         else:
             layers = ", ".join(layer.name for layer in new.layers_around(Call.TOOL))
             effect = (
-                "a waiting call, if approved, gets an error that the model reads: tool "
-                f"{tool.name!r} is gone{layers and f', unless one of {layers} runs it'}"
+                "a waiting call gets an error that the model reads, if it is approved: the tool is "
+                f"gone{layers and f', unless {layers} runs it'}"
             )
             yield StoppingPoint("tool", tool.name, Verdict.BREAKS, effect)
