@@ -400,7 +400,7 @@ def waiting_nodes(stored: CheckpointTuple, *, latest: bool) -> list[str]:
     """
     values, versions = stored.checkpoint["channel_values"], stored.checkpoint["channel_versions"]
     newest: Any = max(versions.values(), default=None)
-    written = [(name, values[name]) for name in values if versions.get(name) == newest]
+    written = [(name, values[name]) for name in sorted(values) if versions.get(name) == newest]
     if latest:
         written += [(channel, value) for _, channel, value in stored.pending_writes or ()]
     nodes: list[str] = []

@@ -249,6 +249,25 @@ def test_differences_are_printed_in_words_and_as_data() -> None:
     assert (data["old"], data["differs"]) == ("old.json", True)
 
 
+def test_what_happens_to_threads_is_printed_in_words_and_as_data() -> None:
+    points = NEW.stopping_points(OLD)
+    done = run("diff", "new.json", "old.json", "--threads")
+    assert (done.exit_code, done.stdout.splitlines()) == (0, [str(point) for point in points])
+    assert "breaks node Limit.before_model: raises MissingNode" in done.stdout
+    data = json.loads(run("diff", "new.json", "old.json", "--threads", "--json").stdout)
+    assert list(data) == ["old", "new", "breaks", "points"]
+    assert data["breaks"] is True
+    assert [point["name"] for point in data["points"]] == [point.name for point in points]
+    stands = json.loads(run("diff", "old.json", "new.json", "--threads", "--json").stdout)
+    assert stands["breaks"] is False
+
+
+def test_threads_that_break_are_a_failure_with_the_option_exit_code() -> None:
+    words = ("--threads", "--exit-code")
+    assert run("diff", "new.json", "old.json", *words).exit_code == 1
+    assert run("diff", "old.json", "new.json", *words).exit_code == 0  # they differ and stand
+
+
 def test_only_the_option_exit_code_makes_a_difference_a_failure() -> None:
     assert run("diff", "old.json", "new.json").exit_code == 0
     assert run("diff", "old.json", "new.json", "--exit-code").exit_code == 1

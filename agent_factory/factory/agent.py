@@ -251,7 +251,7 @@ def create_agent(
     added += transformers or ()
     compiled: dict[str, Any] = {
         **services,
-        "interrupt_before": node_names(interrupt_before, spec.topology.former_nodes),
+        "interrupt_before": node_names(interrupt_before),
         "interrupt_after": node_names(interrupt_after, spec.topology.former_nodes),
         "debug": debug,
         "name": name,
@@ -292,7 +292,10 @@ def check_services(model: Any, services: Mapping[str, Any]) -> None:
 def node_names(
     names: Sequence[str] | Literal["*"] | None, former: Mapping[str, str] | None = None
 ) -> list[str] | Literal["*"] | None:
-    """Return the nodes to pause at in the form that LangGraph takes, with their former names."""
+    """Return the nodes to pause at in the form that LangGraph takes, with their former names.
+
+    A run only begins at a node of a former name, and LangGraph does not pause before the first one.
+    """
     if names is None or names == "*":
         return names
     return [*names, *(old for old, now in (former or {}).items() if now in names)]

@@ -222,7 +222,8 @@ def _compose(
             return [translated(part) for part in result]
         return translate(result) if isinstance(result, Command) else result
 
-    moved = {move.old: move.new for move in spec.topology.moved}
+    # Reviewers are layers. Without layers, some tools get no state.
+    moved = {move.old: move.new for move in spec.topology.moved} if layers else {}
 
     def call_layers(request: Any) -> Any:
         if moved:

@@ -73,8 +73,8 @@ def _node(
 ) -> StoppingPoint:
     """What happens to threads at a place, which stands for a node of the old plan."""
     if place not in known:
-        owner, _, phase = place.rpartition(".")
-        owner = names.get(owner, owner)
+        former = place.rpartition(".")[0]
+        owner = names.get(former, former)
         phases = [str(hook.phase) for hook in new.hooks if hook.owner == owner]
         why = f"{owner} has only the hooks {', '.join(phases)}" if phases else "the node is gone"
         if not phases and old.hook_at(node):
