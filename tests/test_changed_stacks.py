@@ -83,7 +83,7 @@ def test_threads_of_older_code_go_on_too(call: Run, stored: str, moved: Any) -> 
     saver = InMemorySaver()
     waiting(saver, human(stored))
     agent = desk(saver, human("New"), calls=None, moved=moved)
-    answer = Command(resume={"decisions": [{"type": "reject", "message": "No."}]})
+    answer: Any = Command(resume={"decisions": [{"type": "reject", "message": "No."}]})
     assert texts(call(agent, answer, THREAD))[-2:] == ["tool: No.", "ai: Done."]
 
 
@@ -162,7 +162,8 @@ def test_a_call_that_was_approved_under_the_old_name_is_not_asked_about_again(
     call: Run, moved: Any
 ) -> None:
     """The process died between the decision and the tool."""
-    saver, answer = InMemorySaver(), Command(resume={"decisions": [{"type": "approve"}]})
+    saver = InMemorySaver()
+    answer: Any = Command(resume={"decisions": [{"type": "approve"}]})
     pause: Any = {"interrupt_before": ["tools"]}
     old = desk(saver, human("Old"), **pause)
     old.invoke(ASK, THREAD)
@@ -336,8 +337,7 @@ def test_an_answer_that_leads_to_a_missing_node_raises(call: Run) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         desk(saver, Dies(name="Old")).invoke(ASK, THREAD, durability="sync")
-    stored = saver.get_tuple(THREAD)
-    assert stored is not None
+    stored: Any = saver.get_tuple(THREAD)
     assert ("branch:to:Old.after_model", None) in [write[1:] for write in stored.pending_writes]
     with pytest.raises(MissingNode, match=r"Old\.after_model"):
         call(desk(saver, calls=None), None, THREAD)
@@ -366,7 +366,8 @@ def test_only_runs_that_resume_read_the_thread_once_more() -> None:
     saver = Counting()
     agent = desk(saver, human("Review"))
     reads = []
-    for input in (ASK, Command(resume={"decisions": [{"type": "approve"}]})):
+    answer: Any = Command(resume={"decisions": [{"type": "approve"}]})
+    for input in (ASK, answer):
         saver.reads = 0
         agent.invoke(input, THREAD)
         reads.append(saver.reads)

@@ -91,7 +91,7 @@ def test_a_layer_that_asked_and_is_gone_is_named() -> None:
     layers = (Layer("Review", Call.TOOL, "around_tool"), Layer("Retry", Call.MODEL, "around_model"))
     old = planned(layers=layers)
     effects = {one.name: one.effect for one in old.stopping_points(planned())}
-    without = "resumes there; the call is made without {}, whatever was answered to it"
+    without = "resumes there; runs without {}, and an answer to a question of it is not read"
     assert effects["tools"] == without.format("Review.around_tool")
     assert effects["model"] == without.format("Retry.around_model")
     renamed = planned(
