@@ -123,7 +123,9 @@ def test_every_kind_of_turn_error_is_tested() -> None:
         if isinstance(value, type) and issubclass(value, TurnError)
     }
     elsewhere = {"MissingNode"}  # in test_changed_stacks
-    assert kinds - elsewhere - {"TurnError", "StructuredOutputError"} == {kind for kind, *_ in TROUBLE}
+    assert kinds - elsewhere - {"TurnError", "StructuredOutputError"} == {
+        kind for kind, *_ in TROUBLE
+    }
 
 
 def test_the_messages_of_turn_errors(snapshot: Any) -> None:

@@ -92,7 +92,9 @@ def _node(
     owners = {layer.owner for layer in new.layers if layer.call is calls.get(node)}
     for layer in old.layers_around(calls[node]) if node in calls else ():
         if names.get(layer.owner, layer.owner) not in owners:
-            effects.append(f"runs without {layer.name}, and an answer to a question of it is not read")
+            effects.append(
+                f"runs without {layer.name}, and an answer to a question of it is not read"
+            )
     verdict = Verdict.STANDS if place == now else Verdict.MOVED
     return StoppingPoint("node", place, verdict, "; ".join(effects), now, skipped, repeated)
 
