@@ -126,6 +126,22 @@ def test_a_thread_that_paused_before_a_hook_goes_on(call: Run, fused: Any) -> No
     assert call(agent, None, THREAD)["__interrupt__"][0].value["action_requests"]
 
 
+@pytest.mark.parametrize("mode", ["updates", "values", "tasks"])
+def test_streams_show_the_step_that_resumes_under_the_old_name(collect: Run, mode: Any) -> None:
+    """As hook by hook, in each way to run."""
+    shown = []
+    for fused in (False, True, "turn"):
+        saver = InMemorySaver()
+        waiting(saver, human("Old"), fused=fused)
+        agent = desk(saver, human("New"), calls=None, moved={"Old": "New"}, fused=fused)
+        answer: Any = Command(resume={"decisions": [{"type": "approve"}]})
+        parts = collect(agent, answer, THREAD, stream_mode=mode)
+        shown.append([part.get("name", [*part]) for part in parts])
+    assert shown[0] == shown[1] == shown[2]
+    if mode == "updates":
+        assert shown[0] == [["Old.after_model"], ["tools"], ["model"], ["New.after_model"]]
+
+
 @MODES
 def test_a_pause_after_the_new_node_is_one_after_the_old_one(call: Run, fused: Any) -> None:
     saver = InMemorySaver()
@@ -492,6 +508,12 @@ def test_a_saver_that_locks_while_it_lists_is_read(tmp_path: Path) -> None:
 
     assert sorted(asyncio.run(listed())) == STRANDED
     assert sqlite3.connect(file).execute("SELECT count(*) FROM checkpoints").fetchone()[0] > 5
+
+
+def test_the_threads_of_nested_agents_are_not_those_of_the_outer_one() -> None:
+    saver = InMemorySaver()
+    nested(saver, "Old").invoke(ASK, THREAD)
+    assert list(review.stranded(nested(saver, "Old"))) == []
 
 
 def test_the_calls_of_a_thread_that_paused_before_a_missing_node_are_listed() -> None:

@@ -23,7 +23,7 @@ from agent_factory import Topology, load_topology
 from agent_factory.cli.app import app
 from agent_factory.cli.show import plan_tree
 from agent_factory.topology import plan
-from agent_factory.topology.model import Call, Hook, Layer, Phase, Shape, Tool, ToolKind
+from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, Tool, ToolKind
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a terminal as POSIX has it")
 
@@ -266,6 +266,16 @@ def test_threads_that_break_are_a_failure_with_the_option_exit_code() -> None:
     words = ("--threads", "--exit-code")
     assert run("diff", "new.json", "old.json", *words).exit_code == 1
     assert run("diff", "old.json", "new.json", *words).exit_code == 0  # they differ and stand
+
+
+def test_former_names_are_a_branch_of_the_tree() -> None:
+    file = io.StringIO()
+    shape = Shape(hooks=(Hook("Guard", Phase.BEFORE_AGENT),), moved=(Move("Old", "Guard"),))
+    Console(file=file, width=80, _environ={}).print(plan_tree("desk", plan(shape)))
+    assert [line.strip(" └─") for line in file.getvalue().splitlines()][-2:] == [
+        "moved",
+        "Old -> Guard",
+    ]
 
 
 def test_only_the_option_exit_code_makes_a_difference_a_failure() -> None:
