@@ -112,7 +112,7 @@ def test_the_calls_of_a_tool_that_is_gone_get_an_error() -> None:
 
 def test_an_agent_without_tools_breaks_the_calls_that_wait() -> None:
     new = planned(tools=())
-    assert point(planned(), new, "tools").effect == "raises MissingNode; the node is gone"
+    assert point(planned(), new, "tools").effect == "raises MissingNode; it is gone"
     assert point(planned(), new, "pay").verdict is Verdict.BREAKS
     only_output = planned(tools=(Tool("Answer", ToolKind.OUTPUT),))
     assert [one.name for one in only_output.stopping_points(new)] == ["model", "tools"]

@@ -251,8 +251,7 @@ except SpecError as error:
     ),
     "AF122": Example(
         """check(middleware=[Look()], moved={"Watch": "Lokk"})""",
-        "Write the name of the middleware as it is now; or remove the entry, if the middleware is "
-        "gone.",
+        "Write the current name of the middleware; or remove the entry, if the middleware is gone.",
     ),
     "AF123": Example(
         """check(middleware=[Look(), Look(name="Other")], moved={"Look": "Other"})""",

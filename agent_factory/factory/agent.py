@@ -191,7 +191,7 @@ def create_agent(
             faster. True stores what hooks before the model write before the model is called, and
             its answer before the hooks after it run. "turn" stores a whole turn of the model at
             once. False gives each hook its own step and checkpoint. See docs/performance.md.
-        moved: The names that middleware had when threads were stored, each with its name of now:
+        moved: The names that middleware had when threads were stored, each with the current name:
             {"OldName": "NewName"}. Threads that wait at a hook of the old name go on, and what was
             stored by that name is found. See docs/howto/changing_stacks.md.
 

@@ -116,7 +116,7 @@ def make_spec(
         may_skip_tools=format_ is not None or Call.MODEL in calls,
         retries_output=format_ is not None,
         tools=toolbox.tool_definitions(outputs),
-        moved=_moves_of(members, moved, mistakes),
+        moved=moves_of(members, moved, mistakes),
     )
     schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints, checkpointer)
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
@@ -361,10 +361,10 @@ def members_of(
     return members, mistakes
 
 
-def _moves_of(
+def moves_of(
     members: Sequence[AgentMiddleware[Any, Any]], moved: Any, mistakes: list[SpecError]
 ) -> tuple[Move, ...]:
-    """Return the former names of middleware, each with the name of now; note mistakes in them."""
+    """Return the former names of middleware, each with the current name; note mistakes in them."""
     hint = "Pass moved={'OldName': 'NewName'}, with one new name for each old one."
     if moved is None:
         return ()

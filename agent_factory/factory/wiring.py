@@ -106,7 +106,7 @@ def wire(
         )
     if moved := {move.old: move.new for move in spec.topology.moved}:
         for key in {key for member in spec.middleware for key in member.keyed_by_name}:
-            if isinstance(channel := graph.channels.get(key), BinaryOperatorAggregate):
+            if type(channel := graph.channels.get(key)) is BinaryOperatorAggregate:
                 graph.channels[key] = KeyedByName(channel, moved)
     if plan is not None:
         graph.channels[LAST_NODE] = LastValue(str)  # no node reads it

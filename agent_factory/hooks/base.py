@@ -66,7 +66,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
             overrides is used all the same.
         keyed_by_name: Keys of the state with a dict in which each middleware has an entry under its
             name, merged by a function. After `create_agent(moved=...)`, an entry that was stored
-            under a former name is found under the name of now.
+            under a former name is found under the current one.
         kept_flows: Names of flows that a wrap of a subclass does not replace: the flow runs outside
             of the wrap. For a class that must not lose its layer, such as a limit.
 

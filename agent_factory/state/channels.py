@@ -298,7 +298,7 @@ def _is_kept(message: Any) -> bool:
 class KeyedByName(BinaryOperatorAggregate[Any]):
     """Channel of a dict that middleware keep by their names, with former names replaced.
 
-    An entry under the name of now comes before one under a former name.
+    An entry under the current name comes before one under a former name.
     """
 
     __slots__ = ("_moved",)

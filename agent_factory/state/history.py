@@ -92,7 +92,7 @@ def without_records(message: AnyMessage) -> AnyMessage:
 
 
 def with_reviewers(messages: list[AnyMessage], moved: Mapping[str, str]) -> list[AnyMessage]:
-    """Return messages whose last record of a review has reviewers by their names of now."""
+    """Return messages whose last record of a review has reviewers by their current names."""
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if not isinstance(message, AIMessage):

@@ -184,7 +184,7 @@ class Move:
 
     Args:
         old: The former name.
-        new: The name of the middleware now.
+        new: The current name.
     """
 
     old: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Literal
@@ -17,7 +17,7 @@ class Verdict(StrEnum):
     STANDS = "stands"
     """A thread at a node is resumed there; a call of a tool runs."""
     MOVED = "moved"
-    """A thread is resumed at the node of the same hook under its name of now."""
+    """A thread is resumed at the node of the same hook under its current name."""
     BREAKS = "breaks"
     """To resume a thread at a node raises `MissingNode`; a call of a tool does not run."""
 
@@ -59,44 +59,36 @@ def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint
     known = {**former_nodes(new), **{node: node for node in new.nodes}}
     # Threads may wait at nodes that were already former ones of the old plan.
     places = {**{node: node for node in old.nodes}, **former_nodes(old)}
-    nodes = (_node(old, new, place, node, known, names) for place, node in places.items())
-    return (*nodes, *_tools(old, new))
-
-
-def _node(
-    old: TopologyData,
-    new: TopologyData,
-    place: str,
-    node: str,
-    known: Mapping[str, str],
-    names: Mapping[str, str],
-) -> StoppingPoint:
-    """What happens to threads at a place, which stands for a node of the old plan."""
-    if place not in known:
-        former = place.rpartition(".")[0]
-        owner = names.get(former, former)
-        phases = [str(hook.phase) for hook in new.hooks if hook.owner == owner]
-        why = f"{owner} has only the hooks {', '.join(phases)}" if phases else "the node is gone"
-        if not phases and old.hook_at(node):
-            why = f"if {owner} was renamed, pass moved={{{owner!r}: ...}}"
-        return StoppingPoint("node", place, Verdict.BREAKS, f"raises MissingNode; {why}")
-    now = known[place]
-    passed = {known[n] for n in old.nodes[: old.nodes.index(node)] if n in known}
-    at = new.nodes.index(now)
-    skipped = tuple(n for n in new.nodes[:at] if n not in passed and n != TOOLS)
-    repeated = tuple(n for n in new.nodes[at + 1 :] if n in passed)
-    effects = ["resumes there" if place == now else f"resumes at {now}"]
-    effects += [f"{', '.join(skipped)} does not run before it"] if skipped else []
-    effects += [f"{', '.join(repeated)} runs once more"] if repeated else []
     calls = {TOOLS: Call.TOOL, old.style.model: Call.MODEL}
-    owners = {layer.owner for layer in new.layers if layer.call is calls.get(node)}
-    for layer in old.layers_around(calls[node]) if node in calls else ():
-        if names.get(layer.owner, layer.owner) not in owners:
-            effects.append(
-                f"runs without {layer.name}, and an answer to a question of it is not read"
-            )
-    verdict = Verdict.STANDS if place == now else Verdict.MOVED
-    return StoppingPoint("node", place, verdict, "; ".join(effects), now, skipped, repeated)
+    points = []
+    for place, node in places.items():
+        if place not in known:
+            former = place.rpartition(".")[0]
+            owner = names.get(former, former)
+            phases = [str(hook.phase) for hook in new.hooks if hook.owner == owner]
+            why = f"{owner} has only the hooks {', '.join(phases)}" if phases else "it is gone"
+            if not phases and old.hook_at(node):
+                why = f"if {owner} was renamed, pass moved={{{owner!r}: ...}}"
+            effect = f"raises MissingNode; {why}"
+            points.append(StoppingPoint("node", place, Verdict.BREAKS, effect))
+            continue
+        now = known[place]
+        passed = {known[n] for n in old.nodes[: old.nodes.index(node)] if n in known}
+        at = new.nodes.index(now)
+        skipped = tuple(n for n in new.nodes[:at] if n not in passed and n != TOOLS)
+        repeated = tuple(n for n in new.nodes[at + 1 :] if n in passed)
+        effects = ["resumes there" if place == now else f"resumes at {now}"]
+        effects += [f"{', '.join(skipped)} does not run before it"] if skipped else []
+        effects += [f"{', '.join(repeated)} runs once more"] if repeated else []
+        owners = {layer.owner for layer in new.layers if layer.call is calls.get(node)}
+        effects += (
+            f"runs without {layer.name}, and an answer to a question of it is not read"
+            for layer in (old.layers_around(calls[node]) if node in calls else ())
+            if names.get(layer.owner, layer.owner) not in owners
+        )
+        verdict, effect = Verdict.STANDS if place == now else Verdict.MOVED, "; ".join(effects)
+        points.append(StoppingPoint("node", place, verdict, effect, now, skipped, repeated))
+    return (*points, *_tools(old, new))
 
 
 def _tools(old: TopologyData, new: TopologyData) -> Iterator[StoppingPoint]:
