@@ -88,10 +88,10 @@ def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint
         )
         verdict, effect = Verdict.STANDS if place == now else Verdict.MOVED, "; ".join(effects)
         points.append(StoppingPoint("node", place, verdict, effect, now, skipped, repeated))
-    return (*points, *_tools(old, new))
+    return (*points, *tool_points(old, new))
 
 
-def _tools(old: TopologyData, new: TopologyData) -> Iterator[StoppingPoint]:
+def tool_points(old: TopologyData, new: TopologyData) -> Iterator[StoppingPoint]:
     """The tools whose calls can wait: before their review, and before and in the tools node."""
     kept = {tool.name for tool in new.tools if tool.kind is ToolKind.CLIENT}
     for tool in old.tools:
