@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -507,7 +506,6 @@ def test_a_saver_that_locks_while_it_lists_is_read(tmp_path: Path) -> None:
             return await _afound(desk(saver))
 
     assert sorted(asyncio.run(listed())) == STRANDED
-    assert sqlite3.connect(file).execute("SELECT count(*) FROM checkpoints").fetchone()[0] > 5
 
 
 def test_the_threads_of_nested_agents_are_not_those_of_the_outer_one() -> None:
