@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from agent_factory.service.database import Database
 from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
 from agent_factory.service.tables import threads
+
+# Built once: each write of a run asks it, and to build it takes longer than to run it.
+_HELD = (
+    select(threads.c.epoch)
+    .where(threads.c.thread_id == bindparam("thread"), threads.c.epoch == bindparam("number"))
+    .with_for_update(read=True)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +41,8 @@ class Lease:
 
     def check(self, connection: Connection) -> None:
         """Raise LeaseLost if the lease is lost; if not, it is kept until the transaction ends."""
-        held = select(threads.c.epoch).where(
-            threads.c.thread_id == self.thread_id, threads.c.epoch == self.epoch
-        )
-        if connection.execute(held.with_for_update(read=True)).first() is None:
+        given = {"thread": self.thread_id, "number": self.epoch}
+        if connection.execute(_HELD, given).first() is None:
             raise LeaseLost(f"The lease {self.epoch} of thread {self.thread_id!r} is lost.")
 
 
@@ -81,5 +86,6 @@ class Fence(BaseCallbackHandler):
 
     def on_tool_start(self, serialized: Mapping[str, Any], input_str: str, **_: Any) -> None:
         """Raise LeaseLost rather than let a tool run for a run that has ended."""
-        with aborting(), self._database.begin() as connection:
+        # Nothing is written, so there is nothing to commit, and no disk to wait for.
+        with aborting(), self._database.read() as connection:
             self._lease.check(connection)
