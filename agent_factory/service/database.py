@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from threading import Lock
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -81,6 +82,12 @@ class Database:
         if self.is_sqlite:
             event.listen(self.engine, "connect", _set_up_connection)
             event.listen(self.engine, "begin", _begin)
+        # SQLite lets one connection write; the others sleep and try again, for up to 0.1 s each
+        # time. Threads of this process take turns here, and are woken when it is theirs.
+        self._turn: AbstractContextManager[Any] = Lock() if self.is_sqlite else nullcontext()
+        # The same pool of connections. Options of a connection cost more than those of an engine.
+        self._writing = self.engine.execution_options(**_WRITES)
+        self._reading = self.engine.execution_options(**_READS)
 
     @property
     def direct_url(self) -> str:
@@ -95,16 +102,14 @@ class Database:
             DatabaseUnavailable: The database is restarting, unreachable or overloaded. What was
                 begun is rolled back.
         """
-        with _explained(), self.engine.connect() as plain:
-            connection = plain.execution_options(**_WRITES)
-            with connection.begin():
-                yield connection
+        with self._turn, _explained(), self._writing.begin() as connection:
+            yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that only reads; in SQLite it does not wait for writers."""
-        with _explained(), self.engine.connect() as plain:
-            yield plain.execution_options(**_READS)
+        with _explained(), self._reading.connect() as connection:
+            yield connection
 
     def create(self) -> None:
         """Create the tables that are missing: those of the service, and those of checkpoints."""
