@@ -14,7 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dbos import DBOS, DBOSClient, EnqueueOptions
+try:
+    from dbos import DBOS, DBOSClient, EnqueueOptions
+except ImportError as error:
+    raise ImportError(
+        "agent_factory.service needs dbos: pip install 'agent-factory[service]'", name="dbos"
+    ) from error
 from sqlalchemy import Connection
 
 from agent_factory.service.database import Database

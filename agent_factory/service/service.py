@@ -87,12 +87,11 @@ class Service:
     Raises:
         ArgumentError: The URL names no database that is supported.
 
-    >>> import tempfile
+    >>> from tempfile import mkdtemp
     >>> from agent_factory import create_agent
     >>> from agent_factory.testing import ScriptedChatModel
-    >>> folder = tempfile.TemporaryDirectory()
     >>> agent = create_agent(ScriptedChatModel(["Hello!"]))
-    >>> with Service(f"sqlite:///{folder.name}/desk.db") as service:
+    >>> with Service(f"sqlite:///{mkdtemp()}/desk.db") as service:
     ...     service.add("desk", agent)
     ...     run = service.submit("desk", thread="t-1", message="Hi")
     ...     run.result(timeout=30)["messages"][-1].text
