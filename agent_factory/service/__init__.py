@@ -15,6 +15,7 @@ from agent_factory.service.errors import (
     ThreadBusy,
 )
 from agent_factory.service.inbox import AuditEntry, Inbox, Wait
+from agent_factory.service.ledger import SharedLedger, SpentBy
 from agent_factory.service.run import Run
 from agent_factory.service.service import Service
 
@@ -29,6 +30,8 @@ __all__ = [
     "RunFailed",
     "Service",
     "ServiceError",
+    "SharedLedger",
+    "SpentBy",
     "ThreadBusy",
     "Wait",
 ]

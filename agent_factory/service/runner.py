@@ -36,6 +36,9 @@ RUN_KEY = "agent_factory_run"
 JOB_KEY = "agent_factory_job"
 """Key in the metadata of checkpoints: the job that stored it."""
 
+AGENT_KEY, TENANT_KEY = "agent_factory_agent", "agent_factory_tenant"
+"""Keys in the metadata of checkpoints: the name of the agent, and whose thread it is."""
+
 
 class Runner:
     """Carries out the jobs of one process."""
@@ -179,7 +182,12 @@ class _Attempt:
         self._graph: Any = agent.graph.copy(update={"checkpointer": self.saver})
         self._config: RunnableConfig = {
             "configurable": {"thread_id": work["thread"]},
-            "metadata": {RUN_KEY: work["run"], JOB_KEY: job},
+            "metadata": {
+                RUN_KEY: work["run"],
+                JOB_KEY: job,
+                AGENT_KEY: agent.name,
+                TENANT_KEY: work["tenant"],
+            },
             "callbacks": [Fence(database, lease)],
         }
 

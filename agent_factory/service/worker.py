@@ -16,6 +16,7 @@ from sqlalchemy import delete, insert, select, update
 from agent_factory.service.backend import Backend
 from agent_factory.service.database import DatabaseUnavailable
 from agent_factory.service.inbox import Inbox
+from agent_factory.service.reservations import expire_reservations
 from agent_factory.service.runner import Runner
 from agent_factory.service.tables import workers
 
@@ -125,6 +126,7 @@ class Worker:
                 dead = delete(workers).where(workers.c.beat < database.now - self._dead_after)
                 for gone in connection.execute(dead.returning(workers.c.id)).scalars():
                     logger.warning("Worker %s gave no sign of life; its runs are taken over.", gone)
+            expire_reservations(database)
             self.takeovers += len(self._backend.engine.rescue(living))
             Inbox(database, self._backend.queue).expire(
                 {one.name: one.review_within or 0.0 for one in self._backend.agents.values()}
