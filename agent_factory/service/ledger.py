@@ -39,6 +39,7 @@ from agent_factory.middleware.budget import (
     Spent,
 )
 from agent_factory.middleware.budget.limits import Account
+from agent_factory.runtime.composition import calling_layer
 from agent_factory.service.database import Database
 from agent_factory.service.reservations import GIVE_BACK, end_reservation, expire_reservations
 from agent_factory.service.runner import AGENT_KEY, TENANT_KEY
@@ -53,6 +54,7 @@ MAX_PARTS = 64
 
 _FIELDS = {"tenant": TENANT_KEY, "agent": AGENT_KEY}
 _ROUNDING = 1e-9  # in US dollars, as in one process
+_NOTHING = Spent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,9 @@ class SpentBy:
     Attributes:
         agent: The `name` of the agent or subagent, or else the name it has in the service. A
             subagent without a name counts as the agent that called it.
-        part: "model", "tools", or the name of the middleware whose hook made the call. Calls that
-            `handler` saw in a layer are "middleware": the engine does not tell which one.
+        part: "model", "tools", or the name of the middleware that made the call; "middleware" if
+            that is a function around a call, such as `wrap_model_call`: the engine cannot tell
+            which one. Only `handler` sees calls of middleware and calls inside tools.
         spent: What it has spent.
     """
 
@@ -178,15 +181,15 @@ class SharedLedger(Ledger):
 
     def breakdown(self) -> list[SpentBy]:
         """What is spent, by whom; those that have spent most come first."""
-        key = {"scope": self._place(), "per": self._per}
         joined = (breakdown.c.scope == ledger.c.scope) & (breakdown.c.per == ledger.c.per)
+        found = select(breakdown).join(ledger, joined).where(ledger.c.per == self._per)
+        found = found.where(ledger.c.scope == self._place())
         with self._database.read() as connection:
-            found = select(breakdown).join(ledger, joined).filter_by(**key)
             rows = connection.execute(found.where(ledger.c.ends >= self._window(connection)))
             parts = [SpentBy(r["agent"], r["part"], _spent(dict(r))) for r in rows.mappings()]
         return sorted(parts, key=lambda one: (one.spent.usd, one.spent.total_tokens), reverse=True)
 
-    def reserve(self, least: Spent, *, keep: Spent = Spent()) -> Reservation:  # noqa: B008
+    def reserve(self, least: Spent, *, keep: Spent = _NOTHING) -> Reservation:
         """Reserve what something will cost at least; use the result in a `with` statement.
 
         See `Ledger.reserve`.
@@ -205,19 +208,21 @@ class SharedLedger(Ledger):
         while True:
             elapsed = {"elapsed": self._elapsed(scope)} if "need_seconds" in needs else {}
             with database.begin() as connection:
+                # First, because the row of the scope stays locked until the transaction ends.
+                connection.execute(
+                    insert(reservations).values(
+                        id=id,
+                        scope=scope,
+                        per=self._per,
+                        owner=worker.id if worker else None,
+                        expires=database.now + self._expires_after,
+                        **values,
+                    )
+                )
                 place = {"at_scope": scope, "at_per": self._per, "at_ends": self._ends}
                 if connection.execute(self._take, {**place, **added, **needs, **elapsed}).first():
-                    connection.execute(
-                        insert(reservations).values(
-                            id=id,
-                            scope=scope,
-                            per=self._per,
-                            owner=worker.id if worker else None,
-                            expires=database.now + self._expires_after,
-                            **values,
-                        )
-                    )
                     break
+                connection.rollback()
             account = self.account()
             if not account.shortfall(need):  # a new scope, a new window, or others gave back
                 with database.begin() as connection:
@@ -255,7 +260,7 @@ class SharedLedger(Ledger):
         with self._database.begin() as connection:
             held = {f"{name}_held": 0 for name in AMOUNTS}
             self._add(connection, scope, amount, held, _spender(records=True))
-        super().record(Spent(), message_id)  # the middleware asks in the process of the handler
+        super().record(_NOTHING, message_id)  # the middleware asks in the process of the handler
 
     def close(self) -> None:
         """Close the connections to the database, if the ledger was made from a URL."""
@@ -325,18 +330,11 @@ class SharedLedger(Ledger):
         self._ends = connection.execute(select(ledger.c.ends).filter_by(**key)).scalar_one()
 
     def _window(self, connection: Connection) -> float:
-        """When the present hour, day or month ends, in seconds since 1970; infinity if never."""
+        """When the present window ends, by the clock of the database."""
         if self.per is None:
             return math.inf
         now = connection.execute(select(self._database.now)).scalar_one()
-        local = datetime.fromtimestamp(now, self._zone)
-        if self.per == "hour":
-            offset = local.utcoffset() or timedelta()
-            return float(now // 1 - (now + offset.total_seconds()) // 1 % 3600 + 3600)
-        last = local.date()
-        if self.per == "month":
-            last = (last.replace(day=28) + timedelta(days=4)).replace(day=1) - timedelta(days=1)
-        return datetime.combine(last + timedelta(days=1), time(), self._zone).timestamp()
+        return end_of_window(now, self.per, self._zone)
 
     def _read(self) -> tuple[Limits, Spent, Spent]:
         """The limits, what is spent, and what is reserved."""
@@ -345,7 +343,7 @@ class SharedLedger(Ledger):
             ends = self._window(connection)
             found = select(ledger).filter_by(scope=scope, per=self._per)
             row: dict[str, Any] = dict(connection.execute(found).mappings().first() or {})
-        reserved, limits, spent = _spent(row, "_reserved"), self._limits, Spent()
+        reserved, limits, spent = _spent(row, "_reserved"), self._limits, _NOTHING
         if row and row["ends"] >= ends:
             limits = limits.raised({name: row[f"{name}_raised"] for name in limits.given()})
             spent = _spent(row)
@@ -456,6 +454,22 @@ class SharedLedger(Ledger):
         ).returning(breakdown.c.agent)
 
 
+def end_of_window(now: float, per: Per, zone: tzinfo) -> float:
+    """When an hour, a day or a month ends, in seconds since 1970.
+
+    >>> datetime.fromtimestamp(end_of_window(0, "month", UTC), UTC).isoformat()
+    '1970-02-01T00:00:00+00:00'
+    """
+    local = datetime.fromtimestamp(now, zone)
+    if per == "hour":
+        offset = local.utcoffset() or timedelta()
+        return now // 1 - (now + offset.total_seconds()) // 1 % 3600 + 3600
+    following = local.date() + timedelta(days=1)
+    if per == "month":
+        following = (local.replace(day=28) + timedelta(days=4)).date().replace(day=1)
+    return datetime.combine(following, time(), zone).timestamp()
+
+
 def _spent(row: Mapping[str, Any], suffix: str = "") -> Spent:
     return Spent(**{name: row.get(name + suffix, 0) for name in AMOUNTS})
 
@@ -480,7 +494,7 @@ def _spender(*, records: bool) -> tuple[str, str]:
     part = node.rpartition(".")[0] or node
     # Layers run with this tag, and what they are around without it.
     if records and part == node and TAG_NOSTREAM in (config.get("tags") or ()):
-        part = "middleware"
+        part = calling_layer.get().rpartition(".")[0] or "middleware"
     return agent, part
 
 

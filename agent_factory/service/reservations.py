@@ -10,16 +10,14 @@ from sqlalchemy import Connection, bindparam, case, delete, or_, select, update
 from agent_factory.service.database import Database
 from agent_factory.service.tables import AMOUNTS, ledger, reservations, workers
 
+_ROUNDING = 1e-12  # what adding up floats may leave of nothing, in US dollars
+
 GIVE_BACK = {
-    # Adding up floats leaves an error, which must not make an amount negative.
-    ledger.c[f"{name}_reserved"]: case(
-        (
-            ledger.c[f"{name}_reserved"] > bindparam(f"{name}_held"),
-            ledger.c[f"{name}_reserved"] - bindparam(f"{name}_held"),
-        ),
-        else_=0,
+    column: case((column - held > _ROUNDING, column - held), else_=0)
+    for column, held in (
+        (ledger.c[f"{name}_reserved"], bindparam(f"{name}_held", type_=ledger.c[name].type))
+        for name in AMOUNTS
     )
-    for name in AMOUNTS
 }
 """What an update of a ledger's row sets when a reservation ends."""
 
