@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 from langgraph.constants import TAG_NOSTREAM
 from sqlalchemy import (
@@ -44,7 +45,7 @@ from agent_factory.service.database import Database
 from agent_factory.service.reservations import GIVE_BACK, end_reservation, expire_reservations
 from agent_factory.service.runner import AGENT_KEY, TENANT_KEY
 from agent_factory.service.service import Service
-from agent_factory.service.tables import AMOUNTS, breakdown, ledger, reservations
+from agent_factory.service.tables import AMOUNTS, LIMITED, breakdown, ledger, reservations
 
 Per = Literal["hour", "day", "month"]
 """How often spending starts from 0 again."""
@@ -138,7 +139,7 @@ class SharedLedger(Ledger):
         limits: Limits,
         per: Per | None = None,
         timezone: str | None = None,
-        expires_after: float = 3600.0,
+        expires_after: float = 900.0,
     ) -> None:
         super().__init__(limits)
         if not isinstance(service, Service | str):
@@ -151,7 +152,14 @@ class SharedLedger(Ledger):
             raise ArgumentError("per", f"must be 'hour', 'day', 'month' or None, got {per!r}.")
         self.scope, self.per, self._expires_after = scope, per, expires_after
         self._fields = _fields_of(scope)
-        self._zone: tzinfo = UTC if timezone is None else _zone(timezone)
+        try:
+            self._zone: tzinfo = UTC if timezone is None else ZoneInfo(timezone)
+        except (LookupError, OSError, TypeError, ValueError):
+            raise ArgumentError(
+                "timezone",
+                f"must be the name of a time zone, got {timezone!r}.",
+                "Pass such as 'Europe/Berlin'.",
+            ) from None
         self._per = "" if per is None else f"{per} {timezone or 'UTC'}"
         self._service = service if isinstance(service, Service) else None
         self._own = None if isinstance(service, Service) else Database(service)
@@ -243,11 +251,12 @@ class SharedLedger(Ledger):
                 stay without one.
         """
         self._limits.raised(extra)  # raises if an amount cannot be added
-        more = {name: amount for name, amount in extra.items() if name in self._limits.given()}
-        raised = {ledger.c[f"{name}_raised"]: amount for name, amount in more.items()}
-        statement = self._update({column: column + amount for column, amount in raised.items()})
-        with self._database.begin() as connection:
-            self._change(connection, statement, self._place(), {})
+        limited = self._limits.given()
+        columns = {ledger.c[f"{n}_raised"]: more for n, more in extra.items() if n in limited}
+        if columns:
+            raised = self._update({column: column + more for column, more in columns.items()})
+            with self._database.begin() as connection:
+                self._change(connection, raised, self._place(), {})
 
     def record(self, amount: Spent, message_id: str | None = None) -> None:
         """Add what was spent without a reservation.
@@ -311,10 +320,7 @@ class SharedLedger(Ledger):
         """Create the row of a scope, or start from 0 if its window has ended."""
         ends = self._window(connection)
         key = {"scope": scope, "per": self._per}
-        fresh = {
-            **dict.fromkeys(AMOUNTS, 0),
-            **{name: 0 for name in ledger.c.keys() if name.endswith("_raised")},  # noqa: SIM118
-        }
+        fresh = dict.fromkeys([*AMOUNTS, *(f"{name}_raised" for name in LIMITED)], 0)
         begun = (
             self._database.insert(ledger)
             .values(**key, ends=ends)
@@ -359,7 +365,7 @@ class SharedLedger(Ledger):
         """The scope, for the run that is under way."""
         if not self._fields:
             return self.scope
-        metadata = _metadata()
+        metadata = _config().get("metadata", {})
         try:
             return self.scope.format(**{name: metadata[_FIELDS[name]] for name in self._fields})
         except KeyError:
@@ -412,21 +418,15 @@ class SharedLedger(Ledger):
             else:
                 rounding = _ROUNDING if name == "usd" else 0
                 conditions.append(or_(need == 0, over <= rounding))
-        more = {
-            column: column + bindparam(f"add_{name}", type_=column.type)
-            for name in AMOUNTS
-            for column in [ledger.c[f"{name}_reserved"]]
-        }
+        columns = {name: ledger.c[f"{name}_reserved"] for name in AMOUNTS}
+        more = {c: c + bindparam(f"add_{name}", type_=c.type) for name, c in columns.items()}
         return self._update(more, *conditions)
 
     @cached_property
     def _spend(self) -> Update:
         """Add to what is spent, and give back what was reserved."""
         columns = [ledger.c[name] for name in AMOUNTS]
-        more = {
-            column: column + bindparam(f"add_{column.name}", type_=column.type)
-            for column in columns
-        }
+        more = {c: c + bindparam(f"add_{c.name}", type_=c.type) for c in columns}
         return self._update({**more, **GIVE_BACK})
 
     @cached_property
@@ -474,20 +474,17 @@ def _spent(row: Mapping[str, Any], suffix: str = "") -> Spent:
     return Spent(**{name: row.get(name + suffix, 0) for name in AMOUNTS})
 
 
-def _metadata() -> Mapping[str, Any]:
-    """The metadata of the run that is under way; empty outside of one."""
+def _config() -> RunnableConfig:
+    """The config of the run that is under way; empty outside of one."""
     try:
-        return get_config().get("metadata", {})
+        return get_config()
     except RuntimeError:
         return {}
 
 
 def _spender(*, records: bool) -> tuple[str, str]:
     """The agent and its part that spend now."""
-    try:
-        config = get_config()
-    except RuntimeError:
-        return "", ""
+    config = _config()
     metadata = config.get("metadata", {})
     agent = metadata.get("lc_agent_name") or metadata.get(AGENT_KEY, "")
     node = metadata.get("langgraph_node", "")
@@ -509,14 +506,3 @@ def _fields_of(scope: Any) -> set[str]:
     if unknown := fields - _FIELDS.keys():
         raise ArgumentError("scope", f"{scope!r} has the field {min(unknown)!r}.", hint)
     return fields
-
-
-def _zone(name: Any) -> tzinfo:
-    try:
-        return ZoneInfo(name)
-    except (LookupError, OSError, TypeError, ValueError):
-        raise ArgumentError(
-            "timezone",
-            f"must be the name of a time zone, got {name!r}.",
-            "Pass such as 'Europe/Berlin'.",
-        ) from None
