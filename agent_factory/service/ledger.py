@@ -129,6 +129,7 @@ class SharedLedger(Ledger):
     >>> ledger.spent.usd, ledger.reserved.usd
     (0.25, 0.0)
     >>> ledger.close()
+    >>> folder.cleanup()
     """
 
     def __init__(

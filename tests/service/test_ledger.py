@@ -16,7 +16,7 @@ from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -199,8 +199,17 @@ def store(sqlite_url: str) -> Iterator[Service]:
     made.close()
 
 
+DIME, FREE = Spent(usd=0.1), Spent()
+DIMES = [("reserve", DIME, FREE), ("commit", 0, DIME), ("reserve", DIME, FREE), ("commit", 1, DIME)]
+WAITS = [("reserve", FREE, FREE), ("wait", 3, None), ("reserve", FREE, FREE)]
+
+
 @settings.get_profile("costly")
 @given(limits=LIMITS, steps=STEPS)
+@example(limits=Limits(), steps=[("reserve", DIME, FREE), ("reserve", DIME + DIME, FREE)])
+@example(limits=Limits(usd=0.3), steps=[*DIMES, ("reserve", DIME, FREE)])
+@example(limits=Limits(), steps=[*WAITS, ("wait", 2, None), ("commit", 0, FREE), ("wait", 1, None)])
+@example(limits=Limits(seconds=3), steps=[*WAITS, ("commit", 0, FREE), ("reserve", FREE, FREE)])
 def test_a_shared_ledger_answers_as_a_ledger_does(
     limits: Limits, steps: list[Any], store: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -411,6 +420,7 @@ def test_spending_starts_again_with_each_window(
     with first.reserve(Spent(usd=0.3)) as reservation:
         reservation.commit(Spent(usd=0.2))
     assert second.spent.usd == total(second).usd == pytest.approx(0.9)
+    assert second.limits == Limits(usd=1)
 
 
 def test_scopes_and_windows_are_separate(sqlite_url: str, make: Make) -> None:
@@ -422,8 +432,10 @@ def test_scopes_and_windows_are_separate(sqlite_url: str, make: Make) -> None:
         make(sqlite_url, Limits(turns=2), scope="other", per="day"),
     ]
     daily.record(Spent(turns=2))
+    for number, one in enumerate(others):
+        one.record(Spent(turns=number))
     assert daily.spent.turns == 2
-    assert [one.spent.turns for one in others] == [0, 0, 0, 0]
+    assert [one.spent.turns for one in others] == [0, 1, 2, 3]
 
 
 ZONES = st.sampled_from(
