@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from agent_factory.hooks.flows import run as run
     from agent_factory.hooks.flows import then as then
     from agent_factory.hooks.ordering import Ordering as Ordering
-    from agent_factory.prebuilt.agent_tool import agent_tool as agent_tool
     from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
+    from agent_factory.prebuilt.subagent import agent_tool as agent_tool
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
     from agent_factory.state.channels import DeltaMessages as DeltaMessages
     from agent_factory.tools.tool_node import ToolCallRecorder as ToolCallRecorder

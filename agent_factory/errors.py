@@ -166,6 +166,8 @@ _BUILD_CODES = {
     "AF119": ("ConflictingMiddleware", "Two middleware of a stack are declared to be in conflict."),
     "AF120": ("CyclicOrder", "The order that some middleware declare contradicts itself."),
     "AF121": ("UnknownMember", "No middleware in a stack has this name, or several have it."),
+    "AF122": ("MovedToNowhere", "`moved` gives a new name that no middleware in the stack has."),
+    "AF123": ("OldNameInUse", "`moved` gives an old name that a middleware still has."),
     "AF201": ("JumpWithoutEffect", "A hook declares a jump to where the run continues anyway."),
     "AF202": ("JumpBack", "A before_model hook may jump to the model, and run again unchanged."),
     "AF203": ("ToolShadowed", "A provider tool has the name of another tool."),
@@ -267,6 +269,24 @@ class EndlessLoop(TurnError):
     """A hook jumped to the model again and again, and nothing changed in between."""
 
     code = "AF315"
+
+
+class MissingNode(TurnError):
+    """A resumed thread waits at a node that the agent does not have. The thread is unchanged.
+
+    Attributes:
+        thread_id: The thread; None if the config of the run has none.
+        nodes: The nodes at which it waits.
+    """
+
+    code = "AF316"
+
+    def __init__(self, thread_id: str | None, nodes: Sequence[str], hint: str) -> None:
+        self.thread_id = thread_id
+        self.nodes = tuple(nodes)
+        subject = f"thread {thread_id!r}" if thread_id is not None else "the thread"
+        reason = f"waits at {', '.join(nodes)}, which this agent does not have."
+        super().__init__(subject, reason, hint)
 
 
 class OutputError(TurnError):

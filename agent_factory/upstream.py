@@ -16,11 +16,11 @@ from uuid import UUID
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.graph import message as langgraph_message
 from langgraph.runtime import Runtime
 from langgraph.stream import SubgraphTransformer
-from langgraph.types import Interrupt
+from langgraph.types import Interrupt, Send
 
 # langchain_core/runnables/config.py, 1.x: the context variable that holds the config of the node
 # under way. The models and tools that a node calls inherit their callbacks and tags from it.
@@ -360,6 +360,76 @@ def task_id(config: RunnableConfig) -> str:
     """
     namespace: str = config["configurable"]["checkpoint_ns"]
     return namespace.rpartition(":")[2]
+
+
+def task_namespace(metadata: Mapping[str, Any]) -> str | None:
+    """Return the namespace of the task that a run with this metadata is a part of.
+
+    langgraph/pregel/_algo.py, 1.2: `prepare_single_task` adds it to the metadata of a node, and all
+    that the node calls inherits it. A graph that a node calls has the namespace of that node, and
+    its own nodes have others.
+    """
+    return metadata.get("langgraph_checkpoint_ns")
+
+
+def place_of_run(
+    configurable: Mapping[str, Any], *, stateful: bool
+) -> tuple[RunnableConfig, dict[str, Any]]:
+    """Return where the thread of a graph lies that is about to run, and keys to run it with.
+
+    With `stateful`, the graph keeps its history over runs of its parent: `checkpointer=True`.
+
+    langgraph/pregel/_loop.py, 1.2: within a node, the namespace is that of its task, and the number
+    of the graph among those that the node calls, unless it is 0. To ask for the number counts it.
+    """
+    keys = ("thread_id", "checkpoint_id")
+    place = {key: configurable[key] for key in keys if configurable.get(key)}
+    if "__pregel_task_id" not in configurable:
+        return {"configurable": {**place, "checkpoint_ns": ""}}, {}
+    scratchpad = configurable["__pregel_scratchpad"]
+    number = scratchpad.subgraph_counter()
+    parts = configurable["checkpoint_ns"].split("|")
+    parts = [part.partition(":")[0] for part in parts] if stateful else parts
+    namespace = "|".join([*parts, *([str(number)] if number else [])])
+    stored = (configurable.get("checkpoint_map") or {}).get(namespace)
+    where = {"thread_id": configurable["thread_id"], "checkpoint_ns": namespace}
+    where |= {"checkpoint_id": stored} if stored else {}
+    again = replace(scratchpad, subgraph_counter=lambda: number)
+    return {"configurable": where}, {"__pregel_scratchpad": again}
+
+
+def waiting_nodes(stored: CheckpointTuple, *, latest: bool) -> list[str]:
+    """Return the nodes that come next in a stored thread, whether or not a graph has them.
+
+    With `latest`, that includes nodes after tasks that have ended while others have not: with an
+    older checkpoint, LangGraph runs these tasks again.
+
+    langgraph/graph/state.py, 1.2: an edge is a channel `branch:to:NODE`, and `Send`s are in the
+    channel `__pregel_tasks`. A channel that a graph does not have keeps its version, and some
+    savers keep its value: what was not written in the last step waits no more.
+    """
+    values, versions = stored.checkpoint["channel_values"], stored.checkpoint["channel_versions"]
+    newest: Any = max(versions.values(), default=None)
+    written = [(name, values[name]) for name in sorted(values) if versions.get(name) == newest]
+    if latest:
+        written += [(channel, value) for _, channel, value in stored.pending_writes or ()]
+    nodes: list[str] = []
+    for channel, value in written:
+        if channel.startswith("branch:to:"):
+            nodes.append(channel.removeprefix("branch:to:"))
+        elif channel == "__pregel_tasks":
+            sent = value if isinstance(value, list) else [value]
+            nodes += [send.node for send in sent if isinstance(send, Send)]
+    return list(dict.fromkeys(nodes))
+
+
+def waiting_interrupts(stored: CheckpointTuple) -> dict[str, tuple[Interrupt[Any], ...]]:
+    """Return the interrupts of a stored thread, by the ids of their tasks.
+
+    langgraph/pregel/_loop.py, 1.2: a task that interrupts writes them to `__interrupt__`.
+    """
+    writes = stored.pending_writes or ()
+    return {task: tuple(value) for task, channel, value in writes if channel == "__interrupt__"}
 
 
 def shows_subgraphs(configurable: Mapping[str, Any]) -> bool:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .model_refusal import *
     from .model_retry import *
     from .model_router import *
+    from .once import *
     from .pii import *
     from .provider_tool_search import *
     from .shell_tool import *
@@ -97,6 +98,10 @@ _HOME = {
     ".model_refusal": "ModelRefusalError ModelRefusalMiddleware refusal_of",
     ".model_retry": "ModelRetryMiddleware",
     ".model_router": "ModelChoice ModelRouterMiddleware ModelRouterState RoutingError",
+    ".once": (
+        "Effect EffectError EffectStore InMemoryEffects OnceMiddleware OnceState SqliteEffects "
+        "Undone aundo_effects effects_of_run idempotency_key undo_effects"
+    ),
     ".pii": (
         "PIIDetectionError PIIMatch PIIMiddleware ResolvedRedactionRule detect_credit_card "
         "detect_email detect_ip detect_mac_address detect_name detect_phone detect_url"

@@ -184,6 +184,7 @@ class ModelRouterMiddleware(AgentMiddleware[ModelRouterState, Any]):
     """
 
     state_schema = ModelRouterState
+    keyed_by_name = ("model_routes",)
 
     ordering = Ordering(
         before=("ModelRefusalMiddleware", "ModelFallbackMiddleware", "ModelRetryMiddleware"),

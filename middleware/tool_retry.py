@@ -20,6 +20,7 @@ from langgraph.types import Command
 
 from agent_factory import Flow, Ordering, ToolCallRequest
 
+from ._shared.effects import on_unknown
 from ._shared.errors import record_failure
 from ._shared.messages import error_result, tool_names
 from ._shared.retry import OnFailure, RetryMiddleware, RetryOn
@@ -122,11 +123,13 @@ class ToolRetryMiddleware(RetryMiddleware):
                 record_failure(call["id"], error)
             return error_result(call, text)
 
-        idempotent = call["name"] in self.idempotent_tools
+        # Inside of a OnceMiddleware, which would not see that a call is repeated, its policy holds.
+        policy = on_unknown(request.runtime)
+        idempotent = call["name"] in self.idempotent_tools if policy is None else policy == "rerun"
         if self.timeout is not None and isinstance(request.tool, BaseTool):
             request = request.override(tool=self._with_timeout(request.tool, self.timeout))
-        retry = self._retry(request, call["name"], _ADVICE, reported, idempotent=idempotent)
-        return (yield from retry)
+        once = {"idempotent": idempotent, "is_once": policy is not None}
+        return (yield from self._retry(request, call["name"], _ADVICE, reported, **once))
 
     def _with_timeout(self, tool: BaseTool, seconds: float) -> BaseTool:
         """A copy of a tool that gives up; one for each tool, because reading signatures is slow."""

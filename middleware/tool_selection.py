@@ -139,6 +139,7 @@ class LLMToolSelectorMiddleware(AgentMiddleware[ToolSelectionState, Any]):
     """
 
     state_schema = ToolSelectionState
+    keyed_by_name = ("tool_selections",)
 
     ordering = Ordering(
         before=("ModelRetryMiddleware", "ModelFallbackMiddleware"),

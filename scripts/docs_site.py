@@ -36,6 +36,7 @@ REFERENCE = {
     "agent_factory.middleware": "middleware",
     "agent_factory.structured_output": "structured_output",
     "agent_factory.review": "review",
+    "agent_factory.telemetry": "telemetry",
     "agent_factory.testing": "testing",
     "agent_factory.testing.strategies": "testing_strategies",
     "agent_factory.topology": "topology",

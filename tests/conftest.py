@@ -81,7 +81,7 @@ FLOWS = frozenset(
     f"test_{name}"
     for name in (
         "auto_mode", "context_editing", "final_answer", "model_fallback", "model_refusal",
-        "model_retry", "model_router", "provider_conversion", "provider_tool_search",
+        "model_retry", "model_router", "once", "provider_conversion", "provider_tool_search",
         "tool_call_limit", "tool_emulator", "tool_retry", "tool_selection",
     )
 )  # fmt: skip
@@ -232,6 +232,19 @@ def story(
     # The order of tools differs: here the tools of create_agent come first.
     seen = [(plain(r.messages), sorted(map(str, r.tools)), plain(r.kwargs)) for r in model.requests]
     return {"outcomes": outcomes, "state": state, "seen": seen}
+
+
+@pytest.fixture
+def spans(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
+    """Spans of a run, which all end, and leave the context as it was."""
+    from opentelemetry import context as contexts
+    from spans import Spans
+
+    spans, before = Spans(), contexts.get_current()
+    yield spans
+    assert not caplog.get_records("call"), "LangChain logs what a handler raises"
+    spans.check()
+    assert contexts.get_current() == before
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from agent_factory import Topology, load_topology
 from agent_factory.cli.app import app
 from agent_factory.cli.show import plan_tree
 from agent_factory.topology import plan
-from agent_factory.topology.model import Call, Hook, Layer, Phase, Shape, Tool, ToolKind
+from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, Tool, ToolKind
 
 posix = pytest.mark.skipif(os.name != "posix", reason="needs a terminal as POSIX has it")
 
@@ -247,6 +247,35 @@ def test_differences_are_printed_in_words_and_as_data() -> None:
     assert list(data) == ["old", "new", "differs", "changes"]
     assert data["changes"] == OLD.diff(NEW).to_data()
     assert (data["old"], data["differs"]) == ("old.json", True)
+
+
+def test_what_happens_to_threads_is_printed_in_words_and_as_data() -> None:
+    points = NEW.stopping_points(OLD)
+    done = run("diff", "new.json", "old.json", "--threads")
+    assert (done.exit_code, done.stdout.splitlines()) == (0, [str(point) for point in points])
+    assert "breaks node Limit.before_model: raises MissingNode" in done.stdout
+    data = json.loads(run("diff", "new.json", "old.json", "--threads", "--json").stdout)
+    assert list(data) == ["old", "new", "breaks", "points"]
+    assert data["breaks"] is True
+    assert [point["name"] for point in data["points"]] == [point.name for point in points]
+    stands = json.loads(run("diff", "old.json", "new.json", "--threads", "--json").stdout)
+    assert stands["breaks"] is False
+
+
+def test_threads_that_break_are_a_failure_with_the_option_exit_code() -> None:
+    words = ("--threads", "--exit-code")
+    assert run("diff", "new.json", "old.json", *words).exit_code == 1
+    assert run("diff", "old.json", "new.json", *words).exit_code == 0  # they differ and stand
+
+
+def test_former_names_are_a_branch_of_the_tree() -> None:
+    file = io.StringIO()
+    shape = Shape(hooks=(Hook("Guard", Phase.BEFORE_AGENT),), moved=(Move("Old", "Guard"),))
+    Console(file=file, width=80, _environ={}).print(plan_tree("desk", plan(shape)))
+    assert [line.strip(" └─") for line in file.getvalue().splitlines()][-2:] == [
+        "moved",
+        "Old -> Guard",
+    ]
 
 
 def test_only_the_option_exit_code_makes_a_difference_a_failure() -> None:

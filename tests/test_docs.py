@@ -39,6 +39,7 @@ NEEDS = {
     "agent_factory.cli": ("typer", "rich"),
     "agent_factory.migrate": ("libcst",),
     "agent_factory.demo": ("rich",),
+    "agent_factory.telemetry": ("opentelemetry.sdk",),
 }
 """What a module needs beyond the core, for itself or for its examples."""
 
@@ -49,6 +50,7 @@ PAGE_NEEDS = {
     "docs/howto/deployment.md": ("langgraph.checkpoint.sqlite", "typer"),
     "docs/howto/mcp.md": ("langchain_mcp_adapters",),
     "docs/howto/web_service.md": ("fastapi",),
+    "docs/telemetry.md": ("opentelemetry.sdk",),
     "docs/tutorial.md": ("typer", "syrupy"),
 }
 """What the code of a page needs beyond the core."""

@@ -292,6 +292,15 @@ def test_time_travel_keeps_a_branch_for_each_decision(show: Show) -> None:
     assert out[5].endswith("You get 45 euros back.")
 
 
+def test_once_books_once_asks_about_the_unknown_and_undoes_backwards(show: Show) -> None:
+    out = show("once")
+    assert out.count("the process dies") == 2
+    assert out.count("the airline books") == out.count("the hotel books") == 1
+    assert "a person is asked about book_hotel: approve, reject, respond" in out
+    assert "cancels: Room in Oslo, found by hand.\n  the airline cancels: Flight to Oslo" in out
+    assert out.strip().endswith("undone: book_hotel, book_flight")
+
+
 def test_react_agent_answers_in_a_tools_place_and_ends_in_time(show: Show) -> None:
     out = show("react_agent")
     assert out.startswith("__start__ -> pre_model_hook\npre_model_hook -> agent\n")

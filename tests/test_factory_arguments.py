@@ -106,6 +106,10 @@ class BringsAdd(AgentMiddleware):
     tools = (other_add,)
 
 
+def _moving(moved: Any) -> dict[str, Any]:
+    return {"middleware": [Counting()], "moved": moved}
+
+
 MISTAKES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("AF101", "model", "provider:name", {"model": 3}),
     ("AF101", "model", "Pass a chat model", {"model": None}),
@@ -163,6 +167,13 @@ MISTAKES: list[tuple[str, str, str, dict[str, Any]]] = [
     ),
     ("AF116", "interrupt_before: 'tolos'", "model", {"interrupt_before": ["tolos"]}),
     ("AF117", "response_format", "TypedDict", {"response_format": 3}),
+    ("AF101", "moved", "moved={'OldName': 'NewName'}", {"moved": ["Old"]}),
+    ("AF101", "moved['Old']", "one new name for each", {"moved": {"Old": ["Counts", "Other"]}}),
+    ("AF101", "moved[3]", "one new name for each", {"moved": {3: "Counting"}}),
+    ("AF101", "moved['a|b']", "one new name", _moving({"a|b": "Counting"})),
+    ("AF122", "moved['Old']", "Did you mean 'Counting'?", _moving({"Old": "Countin"})),
+    ("AF122", "moved['Old']", "Its middleware are none.", {"moved": {"Old": "Newer"}}),
+    ("AF123", "moved['Counting']", "Remove it", _moving({"Counting": "Counting"})),
 ]
 
 
@@ -170,6 +181,11 @@ def refused(arguments: dict[str, Any]) -> SpecError:
     with pytest.raises(SpecError) as caught:
         create_agent(**{"model": ScriptedChatModel([]), **arguments})
     return caught.value
+
+
+def test_names_that_move_in_a_circle_are_refused() -> None:
+    error = refused({"moved": {"A": "B", "B": "A"}})
+    assert [one.code for one in error.errors] == ["AF122", "AF122"]
 
 
 @pytest.mark.parametrize(("code", "subject", "hint", "arguments"), MISTAKES)

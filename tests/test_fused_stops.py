@@ -24,6 +24,7 @@ from agent_factory import (
     hook_config,
     topology_of,
 )
+from agent_factory.errors import MissingNode
 from agent_factory.fused.agent import FusedAgent
 from agent_factory.testing import ScriptedChatModel
 
@@ -319,8 +320,7 @@ def test_the_decision_log_is_that_of_a_run_hook_by_hook(call: Run) -> None:
     assert results[0] == results[1] == results[2]
 
 
-@pytest.mark.parametrize("resumed", [ASK, None])
-def test_a_thread_of_another_agent_is_continued_as_hook_by_hook(call: Run, resumed: Any) -> None:
+def test_a_thread_of_another_agent_is_continued_as_hook_by_hook(call: Run) -> None:
     """It waits at a node that this agent has not, and has keys that this one does not know."""
 
     class Noted(AgentState[Any]):
@@ -338,8 +338,10 @@ def test_a_thread_of_another_agent_is_continued_as_hook_by_hook(call: Run, resum
         other = create_agent(model(), [find], middleware=[Noting()], checkpointer=saver)
         other.invoke(ASK, THREAD)
         agent = create_agent(model(), [find], middleware=busy(2), checkpointer=saver, fused=fused)
-        outcome = call(agent, resumed, THREAD)
-        results.append([message.text for message in (outcome or {}).get("messages", ())])
+        with pytest.raises(MissingNode, match=r"Noting\.before_model"):
+            call(agent, None, THREAD)
+        outcome = call(agent, ASK, THREAD)
+        results.append([message.text for message in outcome["messages"]])
         results[-1].append(str(agent.get_state(THREAD).next))
     assert results[0] == results[1] == results[2]
 

@@ -17,6 +17,7 @@ import agent_factory.prebuilt
 import agent_factory.review
 import agent_factory.stack
 import agent_factory.structured_output
+import agent_factory.telemetry
 import agent_factory.testing
 
 MODULES = [
@@ -26,6 +27,7 @@ MODULES = [
     agent_factory.review,
     agent_factory.stack,
     agent_factory.structured_output,
+    agent_factory.telemetry,
     agent_factory.testing,
 ]
 

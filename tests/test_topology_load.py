@@ -22,6 +22,7 @@ from agent_factory.topology import (
     Call,
     Hook,
     Layer,
+    Move,
     Phase,
     Shape,
     Tool,
@@ -57,7 +58,16 @@ def shapes(draw: Any) -> Shape:
     if not has_tools:
         made = [Hook(h.owner, h.phase, h.can_jump_to - {"tools"}) for h in made]
     skips = structured or any(layer.call is Call.MODEL for layer in wrapped)
-    return Shape(tuple(made), tuple(wrapped), has_tools, skips, structured, tuple(found))
+    moved = draw(st.lists(st.builds(Move, st.sampled_from(["Old", "Older"]), owners), max_size=2))
+    return Shape(
+        tuple(made),
+        tuple(wrapped),
+        has_tools,
+        skips,
+        structured,
+        tuple(found),
+        moved=tuple({move.old: move for move in moved}.values()),
+    )
 
 
 @given(shapes())

@@ -42,6 +42,7 @@ from agent_factory.upstream import (
     messages_delta_reducer,
     node_alone,
     node_before,
+    place_of_run,
     read_channels,
     read_keys,
     reading_after,
@@ -53,7 +54,12 @@ from agent_factory.upstream import (
     streams_events,
     streams_messages,
     super_step,
+    task_namespace,
+    waiting_interrupts,
+    waiting_nodes,
 )
+
+THREAD: Any = {"configurable": {"thread_id": "one"}}
 
 
 class State(TypedDict):
@@ -548,3 +554,108 @@ def test_the_namespace_of_a_graph_begins_with_that_of_its_node_and_ends_with_its
     outer.add_edge(START, "ask")
     outer.compile().invoke({"messages": []})
     assert seen == ["other:task", "other:task|1", "other:task|5"]
+
+
+def test_a_node_and_what_it_calls_have_the_namespace_of_its_task_in_their_metadata() -> None:
+    seen: dict[str, str | None] = {}
+
+    class Listener(BaseCallbackHandler):
+        def on_chain_start(self, *_: Any, name: str = "", metadata: Any = None, **__: Any) -> None:
+            seen[name] = task_namespace(metadata)
+
+    inner: Any = StateGraph(MessagesState).add_node("b", lambda state: {}).add_edge(START, "b")
+    outer: Any = StateGraph(MessagesState)
+    outer.add_node(
+        "a", RunnableLambda(lambda state: {}).with_config(run_name="own") | (lambda _: {})
+    )
+    outer.add_node("nested", inner.compile(name="inner")).add_edge(START, "a").add_edge(
+        "a", "nested"
+    )
+    outer.compile(name="outer").invoke({"messages": []}, {"callbacks": [Listener()]})
+    assert seen["outer"] is None
+    assert seen["a"] == seen["own"] is not None
+    assert seen["nested"] == seen["inner"] != seen["a"]
+    assert seen["b"] not in (None, seen["inner"])
+
+
+def _asking(sends: bool) -> Any:
+    """A graph that waits for an answer in `ask`, which an edge or a `Send` leads to."""
+    graph: Any = StateGraph(State)
+    graph.add_node("begin", lambda state: None)
+    graph.add_node("ask", lambda state: {"log": [interrupt("Well?")]})
+    graph.add_edge(START, "begin")
+    if sends:
+        graph.add_conditional_edges("begin", lambda state: [Send("ask", state)], ["ask"])
+    else:
+        graph.add_edge("begin", "ask")
+    return graph
+
+
+@pytest.mark.parametrize("sends", [False, True])
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_stored_thread_says_which_nodes_come_next(sends: bool, kind: str) -> None:
+    with SqliteSaver.from_conn_string(":memory:") as database:
+        saver: Any = InMemorySaver() if kind == "memory" else database
+        graph = _asking(sends).compile(checkpointer=saver)
+        graph.invoke({"log": []}, THREAD)
+        (task,) = graph.get_state(THREAD).tasks
+        stored = saver.get_tuple(THREAD)
+        assert waiting_nodes(stored, latest=True) == ["ask"]
+        assert waiting_interrupts(stored) == {task.id: task.interrupts}
+        graph.invoke(Command(resume="Yes."), THREAD)
+        assert waiting_nodes(saver.get_tuple(THREAD), latest=True) == []
+
+
+def test_a_thread_that_a_graph_without_the_node_took_over_waits_no_more() -> None:
+    saver = InMemorySaver()
+    _asking(sends=False).compile(checkpointer=saver).invoke({"log": []}, THREAD)
+    other: Any = StateGraph(State)
+    other.add_node("begin", lambda state: None)
+    other.add_edge(START, "begin")
+    agent = other.compile(checkpointer=saver)
+    assert agent.invoke(None, THREAD) == {"log": []}  # without a word
+    assert waiting_nodes(saver.get_tuple(THREAD), latest=True) == ["ask"]  # type: ignore[arg-type]
+    agent.invoke({"log": ["again"]}, THREAD)
+    assert waiting_nodes(saver.get_tuple(THREAD), latest=True) == []  # type: ignore[arg-type]
+
+
+def test_what_a_task_has_stored_leads_on_before_the_checkpoint_of_its_step() -> None:
+    saver = InMemorySaver()
+
+    def fails(state: Any) -> None:
+        raise ConnectionError
+
+    graph: Any = StateGraph(State)
+    graph.add_node("one", lambda state: None)
+    graph.add_node("other", fails)
+    graph.add_node("last", lambda state: None)
+    for node in ("one", "other"):
+        graph.add_edge(START, node)
+    graph.add_edge("one", "last")
+    with pytest.raises(ConnectionError):
+        graph.compile(checkpointer=saver).invoke({"log": []}, THREAD)
+    stored: Any = saver.get_tuple(THREAD)
+    assert waiting_nodes(stored, latest=True) == ["one", "other", "last"]
+    assert waiting_nodes(stored, latest=False) == ["one", "other"]
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_the_place_of_a_nested_run_is_where_its_checkpoints_are(stateful: bool) -> None:
+    saver, places = InMemorySaver(), []
+    inner: Any = StateGraph(State).add_node("node", lambda state: None).add_edge(START, "node")
+    inner = inner.compile(checkpointer=True if stateful else None)
+
+    def outer(state: Any) -> None:
+        for _ in range(2):
+            configurable: Any = current_config.get()
+            place, again = place_of_run(configurable["configurable"], stateful=stateful)
+            inner.invoke({"log": []}, {"configurable": again})
+            places.append(place["configurable"]["checkpoint_ns"])
+
+    graph: Any = StateGraph(State).add_node("outer", outer).add_edge(START, "outer")
+    graph.compile(checkpointer=saver).invoke({"log": []}, THREAD)
+    assert len(set(places)) == 2
+    assert set(places) == set(saver.storage["one"].keys()) - {""}
+    root, again = place_of_run({"thread_id": "one", "checkpoint_id": "a"}, stateful=False)
+    assert root["configurable"] == {"thread_id": "one", "checkpoint_ns": "", "checkpoint_id": "a"}
+    assert again == {}

@@ -249,6 +249,14 @@ except SpecError as error:
     print(error)""",
         "Use one of the names that the message lists.",
     ),
+    "AF122": Example(
+        """check(middleware=[Look()], moved={"Watch": "Lokk"})""",
+        "Write the current name of the middleware; or remove the entry, if the middleware is gone.",
+    ),
+    "AF123": Example(
+        """check(middleware=[Look(), Look(name="Other")], moved={"Look": "Other"})""",
+        "Remove the entry: threads that wait at the old name go on there.",
+    ),
     "AF201": Example(
         """class Back(AgentMiddleware):
     @hook_config(can_jump_to=["model"])

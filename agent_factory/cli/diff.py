@@ -11,17 +11,21 @@ from agent_factory.cli.console import AsJson, Text
 from agent_factory.cli.error_reports import ShowTraceback
 from agent_factory.cli.loading import load
 from agent_factory.topology.diff import ChangeKind
+from agent_factory.topology.stopping_points import Verdict
 
 EXAMPLES = """Examples:
 
 agent-factory diff plan.json shop.desk:agent
 
-agent-factory diff ../main/app.py:agent app.py:agent --exit-code"""
+agent-factory diff ../main/app.py:agent app.py:agent --exit-code
+
+agent-factory diff deployed.topology shop.desk:agent --threads --exit-code"""
 
 EXIT_DIFFERS = 1
-"""The exit code of `--exit-code` if the plans differ, as in diff and git."""
+"""The exit code of `--exit-code` if the plans differ, as in diff and git, or if threads break."""
 
 _STYLES = {ChangeKind.ADDED: "green", ChangeKind.REMOVED: "red"}
+_VERDICT_STYLES = {Verdict.STANDS: "green", Verdict.MOVED: "yellow", Verdict.BREAKS: "red"}
 
 
 def diff(
@@ -30,7 +34,11 @@ def diff(
     ],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The plan after.")],
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 1 if the two differ.")
+        bool, typer.Option("--exit-code", help="Exit with 1 if the two differ, or threads break.")
+    ] = False,
+    threads: Annotated[
+        bool,
+        typer.Option("--threads", help="Show what happens to stored threads of OLD under NEW."),
     ] = False,
     json: AsJson = False,
     traceback: ShowTraceback = False,
@@ -39,8 +47,28 @@ def diff(
 
     Either may be a saved plan: a .json file or a .topology snapshot. Two checkouts of one package
     can be compared by the paths of their files.
+
+    With --threads, show for each node and each tool at which a thread may wait whether the new
+    agent can resume it. With --exit-code, exit with 1 if it cannot.
     """
-    difference = load(old).plan.diff(load(new).plan)
+    before, after = load(old).plan, load(new).plan
+    if threads:
+        points = before.stopping_points(after)
+        breaks = any(point.verdict is Verdict.BREAKS for point in points)
+        if json:
+            rows = [point.to_data() for point in points]
+            console.write_json({"old": old, "new": new, "breaks": breaks, "points": rows})
+        elif console.is_terminal():
+            for point in points:
+                verdict = (point.verdict, _VERDICT_STYLES[point.verdict])
+                console.show(Text.assemble(verdict, f" {point.part} ", (point.name, "bold")))
+                console.show(console.indented(Text(point.effect)))
+        else:
+            console.write("\n".join(map(str, points)))
+        if exit_code and breaks:
+            raise typer.Exit(EXIT_DIFFERS)
+        return
+    difference = before.diff(after)
     if json:
         differs = bool(difference)
         changes = difference.to_data()

@@ -52,6 +52,9 @@ AF314 agent_factory.errors.MissingStructuredOutputError
     As AF311; ask for a structured answer in the system prompt.
 AF315 agent_factory.errors.EndlessLoop
     Let the hook jump only if something changed, or add a message that says what to do.
+AF316 agent_factory.errors.MissingNode
+    Pass `moved={"OldName": "NewName"}` to `create_agent` if a middleware was renamed, or send a new
+    message with `review.add_input`; `.nodes` says where the thread waits.
 AF320 agent_factory.prebuilt.validation_node.NothingToValidate
     Put the node right after the model.
 AF321 agent_factory.prebuilt.react_errors.ReactHistoryError
@@ -93,6 +96,9 @@ AF347 agent_factory.middleware.ModelRefusalError
     refused and why.
 AF348 agent_factory.middleware.RoutingError
     Return one of `.choices`; `.choice` is what it returned.
+AF349 agent_factory.middleware.EffectError
+    Give OnceMiddleware a store and the run a `thread_id`; if the store failed, `.__cause__` says
+    why.
 AF359 agent_factory.middleware.UnknownPriceError
     Pass its price, `prices={"name": Price(input=..., output=...)}`.
 """

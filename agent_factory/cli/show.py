@@ -66,6 +66,10 @@ def plan_tree(title: str, plan: Topology) -> Tree:
         branch = tree.add(Text("settings", style=_TITLE))
         for setting in plan.settings:
             branch.add(Text.assemble((setting.owner, _OWNER), f".{setting.name} = {setting.value}"))
+    if plan.moved:
+        branch = tree.add(Text("moved", style=_TITLE))
+        for move in plan.moved:
+            branch.add(Text.assemble((move.old, _OWNER), " -> ", (move.new, _OWNER)))
     return tree
 
 

@@ -96,6 +96,7 @@ def create_agent(
     decisions: Any = None,
     checkpoints: Checkpoints = "auto",
     fused: bool | Literal["turn"] = True,
+    moved: Mapping[str, str] | None = None,
 ) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
 @overload
 def create_agent(
@@ -122,6 +123,7 @@ def create_agent(
     decisions: Any = None,
     checkpoints: Checkpoints = "auto",
     fused: bool | Literal["turn"] = True,
+    moved: Mapping[str, str] | None = None,
 ) -> CompiledStateGraph[
     AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]
 ]: ...
@@ -149,6 +151,7 @@ def create_agent(
     decisions: Any = None,
     checkpoints: Checkpoints = "auto",
     fused: bool | Literal["turn"] = True,
+    moved: Mapping[str, str] | None = None,
     **unknown: Never,
 ) -> Any:
     """Build an agent: a model in a loop with tools, with a stack of middleware around it.
@@ -188,6 +191,9 @@ def create_agent(
             faster. True stores what hooks before the model write before the model is called, and
             its answer before the hooks after it run. "turn" stores a whole turn of the model at
             once. False gives each hook its own step and checkpoint. See docs/performance.md.
+        moved: The names that middleware had when threads were stored, each with the current name:
+            {"OldName": "NewName"}. Threads that wait at a hook of the old name go on, and what was
+            stored by that name is found. See docs/howto/changing_stacks.md.
 
     Returns:
         A compiled LangGraph graph: invoke, stream and inspect it like any other.
@@ -232,6 +238,7 @@ def create_agent(
             "interrupt_after": interrupt_after,
             "node_policies": node_policies,
         },
+        moved=moved,
         handle_tool_errors=handle_tool_errors,
         name=name,
         checkpointer=checkpointer,
@@ -245,7 +252,7 @@ def create_agent(
     compiled: dict[str, Any] = {
         **services,
         "interrupt_before": node_names(interrupt_before),
-        "interrupt_after": node_names(interrupt_after),
+        "interrupt_after": node_names(interrupt_after, spec.topology.former_nodes),
         "debug": debug,
         "name": name,
         "transformers": [*(one for one in PROJECTIONS if one not in added), *added],
@@ -282,9 +289,16 @@ def check_services(model: Any, services: Mapping[str, Any]) -> None:
         raise_all(mistakes)
 
 
-def node_names(names: Sequence[str] | Literal["*"] | None) -> list[str] | Literal["*"] | None:
-    """Return the nodes to pause at, in the form that LangGraph takes."""
-    return names if names is None or names == "*" else list(names)
+def node_names(
+    names: Sequence[str] | Literal["*"] | None, former: Mapping[str, str] | None = None
+) -> list[str] | Literal["*"] | None:
+    """Return the nodes to pause at in the form that LangGraph takes, with their former names.
+
+    A run only begins at a node of a former name, and LangGraph does not pause before the first one.
+    """
+    if names is None or names == "*":
+        return names
+    return [*names, *(old for old, now in (former or {}).items() if now in names)]
 
 
 def plan_agent(
@@ -311,6 +325,7 @@ def plan_agent(
     decisions: Any = None,
     checkpoints: Checkpoints = "auto",
     fused: bool | Literal["turn"] = True,
+    moved: Mapping[str, str] | None = None,
     settings: bool = False,
     **unknown: Never,
 ) -> Topology:
@@ -345,6 +360,7 @@ def plan_agent(
             "interrupt_after": interrupt_after,
             "node_policies": node_policies,
         },
+        moved=moved,
         handle_tool_errors=handle_tool_errors,
         name=name,
         checkpointer=checkpointer,
@@ -376,6 +392,26 @@ def topology_of(
     run_limit 5
     """
     return _plan_of(_spec_of(agent), settings)
+
+
+def middleware_of(
+    agent: CompiledStateGraph[Any, Any, Any, Any],
+) -> tuple[AgentMiddleware[Any, Any], ...]:
+    """Return the middleware of an agent, in order.
+
+    Args:
+        agent: What `create_agent` returned.
+
+    Raises:
+        ArgumentError: The graph was not built by `create_agent`.
+
+    >>> from agent_factory.middleware import TodoListMiddleware
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> agent = create_agent(ScriptedChatModel([]), middleware=[TodoListMiddleware()])
+    >>> [middleware.name for middleware in middleware_of(agent)]
+    ['TodoListMiddleware']
+    """
+    return _spec_of(agent).middleware
 
 
 def _plan_of(spec: AgentSpec, settings: bool) -> Topology:

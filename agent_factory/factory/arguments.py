@@ -53,7 +53,7 @@ from agent_factory.tools.error_handling import (
     handler_for,
 )
 from agent_factory.tools.registry import sort_tools
-from agent_factory.topology.model import Call, Hook, Layer, Phase, Shape, ToolKind
+from agent_factory.topology.model import Call, Hook, Layer, Move, Phase, Shape, ToolKind
 from agent_factory.topology.topology import Topology, plan
 from agent_factory.types import AgentState, NodePolicy
 
@@ -76,6 +76,7 @@ def make_spec(
     state_schema: type[Any] | None,
     checkpoints: Any,
     nodes: Mapping[str, Any],
+    moved: Any,
     handle_tool_errors: Any,
     name: str | None,
     checkpointer: Any,
@@ -87,9 +88,8 @@ def make_spec(
 
     `nodes` are the arguments that name nodes: the interrupts and `node_policies`.
     """
-    mistakes = [*wrong_types(tools, system_prompt, nodes, name), *unknown_codes(ignore)]
     members, invalid = members_of(middleware)
-    mistakes += invalid
+    mistakes = [*wrong_types(tools, system_prompt, nodes, name), *unknown_codes(ignore), *invalid]
     handler: ErrorHandler | None = DEFAULT_HANDLER
     if handle_tool_errors is not DEFAULT_ERRORS:
         handler = _attempt(handler_for, handle_tool_errors, mistakes)
@@ -116,6 +116,7 @@ def make_spec(
         may_skip_tools=format_ is not None or Call.MODEL in calls,
         retries_output=format_ is not None,
         tools=toolbox.tool_definitions(outputs),
+        moved=moves_of(members, moved, mistakes),
     )
     schemas, conflicts = _merged_schemas(members, state_schema, shape, checkpoints, checkpointer)
     mistakes += [*clashes, *conflicts, *no_common_path(hooks, layers)]
@@ -350,7 +351,7 @@ def members_of(
             )
             mistakes.append(DuplicateMiddleware(name, reason, hint))
     for name in (member.name for member in members):
-        if any(character in name for character in RESERVED) or not name:
+        if _is_reserved(name):
             reason = (
                 f"must be a non-empty name without {' and '.join(RESERVED)}, which LangGraph "
                 "reserves."
@@ -358,6 +359,44 @@ def members_of(
             hint = "Give the middleware another name."
             mistakes.append(SpecError(repr(name), reason, hint, code="AF104"))
     return members, mistakes
+
+
+def moves_of(
+    members: Sequence[AgentMiddleware[Any, Any]], moved: Any, mistakes: list[SpecError]
+) -> tuple[Move, ...]:
+    """Return the former names of middleware, each with the current name; note mistakes in them."""
+    hint = "Pass moved={'OldName': 'NewName'}, with one new name for each old one."
+    if moved is None:
+        return ()
+    if not isinstance(moved, Mapping):
+        mistakes.append(wrong_type("moved", "a dict of old and new names", moved, hint))
+        return ()
+    names, moves = [member.name for member in members], []
+    for old, new in moved.items():
+        subject, passed = f"moved[{old!r}]", {old}
+        invalid = [name for name in (old, new) if not isinstance(name, str) or _is_reserved(name)]
+        mistakes += (wrong_type(subject, "the name of a middleware", n, hint) for n in invalid)
+        if invalid:
+            continue
+        if old in names:
+            reason = "is the name of a middleware that is still in the stack."
+            remedy = "Remove it from `moved`, or give that middleware another name."
+            mistakes.append(SpecError(subject, reason, remedy, code="AF123"))
+        while new in moved and new not in names and new not in passed:
+            passed.add(new)
+            new = moved[new]
+        if new not in names:
+            close = get_close_matches(str(new), names, n=1)
+            remedy = f"Its middleware are {', '.join(names) or 'none'}."
+            remedy = f"Did you mean {close[0]!r}?" if close else remedy
+            reason = f"leads to {new!r}, which is not in the stack."
+            mistakes.append(SpecError(subject, reason, remedy, code="AF122"))
+        moves.append(Move(old, new))
+    return tuple(moves)
+
+
+def _is_reserved(name: str) -> bool:
+    return not name or any(character in name for character in RESERVED)
 
 
 def no_common_path(

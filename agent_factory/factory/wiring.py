@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from langchain_core.runnables import Runnable
-from langgraph.channels import LastValue
+from langgraph.channels import BinaryOperatorAggregate, LastValue
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
@@ -29,6 +29,7 @@ from agent_factory.runtime.routing import ROUTES, Choice, Path, reason_for
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.runtime.threads import ThreadAgent
 from agent_factory.runtime.tools_node import ToolsNode, sending_state
+from agent_factory.state.channels import KeyedByName
 from agent_factory.state.schema import ENGINE_KEYS, LAST_NODE, RETRIES
 from agent_factory.topology.model import TOOLS
 from agent_factory.upstream import run_in_place
@@ -88,11 +89,14 @@ def wire(
     trace_policies = {bound.definition.node: policy_of(bound.owner) for bound in spec.hooks}
     # Of the hooks, only the loop's entry reads the signals of tools.
     reads_signals = {spec.topology.loop_entry} if tools else set()
-    for name, node in nodes.items():
+    former = spec.topology.former_nodes
+    nodes |= {old: nodes[now] for old, now in former.items()}
+    for stored_as, node in nodes.items():
+        name = former.get(stored_as, stored_as)
         is_hook = name in trace_policies and name not in reads_signals
         policy = spec.node_policies.get(name)
         graph.add_node(
-            name,
+            stored_as,
             node,
             input_schema=spec.schemas.hook if is_hook else spec.schemas.state,
             retry_policy=policy.retry_policy if policy else None,
@@ -100,6 +104,10 @@ def wire(
             timeout=policy.timeout if policy else None,
             trace_policy=trace_policies.get(name),
         )
+    if moved := {move.old: move.new for move in spec.topology.moved}:
+        for key in {key for member in spec.middleware for key in member.keyed_by_name}:
+            if type(channel := graph.channels.get(key)) is BinaryOperatorAggregate:
+                graph.channels[key] = KeyedByName(channel, moved)
     if plan is not None:
         graph.channels[LAST_NODE] = LastValue(str)  # no node reads it
         graph.fusion = Fusion(plan, spec, graph.channels, nodes, routes, tools, recorder.enabled)
@@ -141,21 +149,27 @@ def _add_edges(
 ) -> dict[str, str | Choice]:
     """Add the edges, and return where each leads within a step: a node, or what chooses one."""
     routes: dict[str, str | Choice] = {}
+    # Threads that were stored under a former name begin at a node of that name. No edge leads
+    # there; the ids of tasks and interrupts depend on the name.
+    former = spec.topology.former_nodes
     for edge in spec.topology.edges:
+        sources = [edge.source, *(old for old, now in former.items() if now == edge.source)]
         if edge.route is None:
-            (routes[edge.source],) = edge.targets
-            graph.add_edge(edge.source, *edge.targets)
+            for source in sources:
+                (routes[source],) = edge.targets
+                graph.add_edge(source, *edge.targets)
             continue
         choose = ROUTES[edge.route](edge, spec.topology, spec.rules)
         why = reason_for(edge, spec.topology, spec.rules)
-        routes[edge.source] = recorder.route(edge.source, choose, why)
+        routes |= dict.fromkeys(sources, recorder.route(edge.source, choose, why))
         # A step has the state at hand. An edge sends it with the calls, which would read it again.
         if tools is not None and TOOLS in edge.targets and tools.state_keys is not None:
             choose = sending_state(choose, tools.state_keys)
         choose = recorder.route(edge.source, choose, why)
         if fused and edge.source == TOOLS:
             choose = resendable(choose)
-        graph.add_conditional_edges(edge.source, Path(choose, str(edge.route)), list(edge.targets))
+        for source in sources:
+            graph.add_conditional_edges(source, Path(choose, str(edge.route)), list(edge.targets))
     return routes
 
 

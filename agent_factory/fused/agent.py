@@ -12,19 +12,18 @@ from langchain_core.runnables.config import (
     get_callback_manager_for_config,
     merge_configs,
 )
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.config import get_stream_writer
 from langgraph.stream import SubgraphTransformer
 from langgraph.types import Command, StateUpdate
 
 from agent_factory.fused.events import CUSTOM, TASKS, UPDATES, VALUES, Events, EventStream, Handover
 from agent_factory.fused.run import RUN, Run, run_of
-from agent_factory.runtime.threads import ThreadAgent
+from agent_factory.runtime.threads import COORDINATES, ThreadAgent
 from agent_factory.runtime.tools_node import NAMESPACE_MARK
 from agent_factory.state.schema import LAST_NODE
 from agent_factory.upstream import (
     is_resumed,
-    saver_of,
     shows_subgraphs,
     streams_events,
     streams_messages,
@@ -47,9 +46,6 @@ _LIVE = frozenset({"messages", "tools", CUSTOM})
 
 _MODES = _LIVE | {UPDATES, VALUES}
 """Modes of a stream that a fused run can serve; others are about LangGraph's own steps."""
-
-_COORDINATES = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
-"""Keys of a config that name a thread or a place in it: with one, a run has no graph around it."""
 
 HIDES_TASKS = "__agent_factory_hides_tasks"
 """Key of `configurable` for the event protocol, which asks for tasks and may not show them."""
@@ -113,7 +109,7 @@ class FusedAgent(ThreadAgent):
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
         """Update the state of a thread; without `as_node`, as the last node of its last step."""
-        saver, place = self._stored(config)
+        saver, place = self.stored(config)
         stored = saver.get_tuple(place) if saver else None
         return super().bulk_update_state(config, self._by_last_node(stored, supersteps))
 
@@ -121,17 +117,9 @@ class FusedAgent(ThreadAgent):
         self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
     ) -> RunnableConfig:
         """Update the state of a thread, asynchronously; otherwise as `bulk_update_state`."""
-        saver, place = self._stored(config)
+        saver, place = self.stored(config)
         stored = await saver.aget_tuple(place) if saver else None
         return await super().abulk_update_state(config, self._by_last_node(stored, supersteps))
-
-    def _stored(
-        self, config: RunnableConfig
-    ) -> tuple[BaseCheckpointSaver[Any] | None, RunnableConfig]:
-        """Return the saver of a thread, and where the thread lies."""
-        saver = saver_of(config) or self.checkpointer
-        place = merge_configs(self.config, config)
-        return (saver if isinstance(saver, BaseCheckpointSaver) else None), place
 
     def _by_last_node(
         self, stored: CheckpointTuple | None, supersteps: Sequence[Sequence[StateUpdate]]
@@ -242,7 +230,7 @@ class FusedAgent(ThreadAgent):
         if not self.has_thread(config):
             return by_hook, None
         configurable = given.get("configurable", {})
-        if not any(configurable.get(key) for key in _COORDINATES):
+        if not any(configurable.get(key) for key in COORDINATES):
             configurable = {**context["configurable"], **configurable}
         if self._shows_steps(configurable, options, modes):
             return by_hook, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -143,4 +143,6 @@ class Fusion:
             )
         if self.tools is not None:
             stages[TOOLS] = Stage(TOOLS, self.nodes[TOOLS], self.routes[TOOLS], streams=True)
+        for old, now in topology.former_nodes.items():
+            stages[old] = replace(stages[now], name=old)
         return stages

@@ -64,6 +64,9 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
             plan leaves them out, because each node costs a step in every run. A class that
             sets it in `__init__` has `unused = ()` in its body: then a method that a subclass
             overrides is used all the same.
+        keyed_by_name: Keys of the state with a dict in which each middleware has an entry under its
+            name, merged by a function. After `create_agent(moved=...)`, an entry that was stored
+            under a former name is found under the current one.
         kept_flows: Names of flows that a wrap of a subclass does not replace: the flow runs outside
             of the wrap. For a class that must not lose its layer, such as a limit.
 
@@ -84,6 +87,7 @@ class AgentMiddleware(Generic[StateT, ContextT, ResponseT]):
     expected_tools: Collection[str] = ()
     needs_checkpointer: bool = False
     unused: Collection[str] = ()
+    keyed_by_name: Collection[str] = ()
     kept_flows: Collection[str] = ()
 
     def __init__(self, *, name: str | None = None) -> None:

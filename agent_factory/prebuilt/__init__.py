@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from langgraph.prebuilt import ToolCallTransformer as ToolCallTransformer
     from langgraph.prebuilt import ToolRuntime as ToolRuntime
 
-    from agent_factory.prebuilt.agent_tool import agent_tool as agent_tool
     from agent_factory.prebuilt.react_agent import create_react_agent as create_react_agent
     from agent_factory.prebuilt.react_state import AgentState as AgentState
     from agent_factory.prebuilt.react_state import AgentStatePydantic as AgentStatePydantic
@@ -25,17 +24,18 @@ if TYPE_CHECKING:
     from agent_factory.prebuilt.react_state import (
         AgentStateWithStructuredResponsePydantic as AgentStateWithStructuredResponsePydantic,
     )
+    from agent_factory.prebuilt.subagent import agent_tool as agent_tool
     from agent_factory.prebuilt.validation_node import ValidationNode as ValidationNode
     from agent_factory.tools.tool_node import ToolNode as ToolNode
     from agent_factory.tools.tool_node import tools_condition as tools_condition
 
 _HOME = {
-    ".agent_tool": "agent_tool",
     ".react_agent": "create_react_agent",
     ".react_state": (
         "AgentState AgentStatePydantic AgentStateWithStructuredResponse "
         "AgentStateWithStructuredResponsePydantic"
     ),
+    ".subagent": "agent_tool",
     ".validation_node": "ValidationNode",
     "agent_factory.tools.tool_node": "ToolNode tools_condition",
     "langgraph.prebuilt": "InjectedState InjectedStore ToolCallTransformer ToolRuntime",

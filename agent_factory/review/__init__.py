@@ -14,7 +14,8 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from agent_factory.review.pending_calls import Decision, Pending, PendingCall, read_pending
+from agent_factory.hooks.flows import arun, run
+from agent_factory.review.pending_calls import Decision, Pending, PendingCall
 from agent_factory.review.steps import (
     DecideTogether,
     DecisionNotAllowed,
@@ -28,9 +29,11 @@ from agent_factory.review.steps import (
     plan_decisions,
     plan_edit,
     plan_input,
+    read_thread,
     thread_config,
-    topology_or_none,
 )
+from agent_factory.review.stranded_threads import StrandedThread, astranded, stranded
+from agent_factory.runtime.spec import identity
 
 __all__ = [
     "DecideTogether",
@@ -41,6 +44,7 @@ __all__ = [
     "Pending",
     "PendingCall",
     "ReviewError",
+    "StrandedThread",
     "UnknownCall",
     "aadd_input",
     "aapprove",
@@ -51,11 +55,13 @@ __all__ = [
     "approve",
     "areject",
     "arespond",
+    "astranded",
     "decide",
     "edit",
     "pending",
     "reject",
     "respond",
+    "stranded",
 ]
 
 
@@ -68,14 +74,15 @@ def pending(agent: Any, config: RunnableConfig) -> Pending:
 
     Raises:
         NoThread: The agent has no checkpointer, or the config has no `thread_id`.
+        MissingNode: The thread waits at a node that the agent does not have, because its
+            middleware has changed since.
     """
-    return read_pending(agent.get_state(thread_config(agent, config)), topology_or_none(agent))
+    return run(read_thread(agent, "", thread_config(agent, config)), identity)[1]
 
 
 async def apending(agent: Any, config: RunnableConfig) -> Pending:
     """Async variant of `pending`."""
-    snapshot = await agent.aget_state(thread_config(agent, config))
-    return read_pending(snapshot, topology_or_none(agent))
+    return (await arun(read_thread(agent, "a", thread_config(agent, config)), identity))[1]
 
 
 def approve(agent: Any, config: RunnableConfig, call_id: str | None = None, **options: Any) -> Any:
@@ -101,6 +108,7 @@ def approve(agent: Any, config: RunnableConfig, call_id: str | None = None, **op
     Raises:
         ReviewError: The thread does not exist or is not paused, no pending call has this id, or
             the call may not be approved.
+        MissingNode: The thread waits at a node that the agent does not have.
 
     >>> from langgraph.checkpoint.memory import InMemorySaver
     >>> from agent_factory import create_agent
@@ -295,9 +303,9 @@ def add_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) ->
         NoThread: The agent has no checkpointer, the config has no `thread_id`, or the thread does
             not exist.
     """
-    return apply(agent, config, plan_input(input), options)
+    return apply(agent, config, plan_input(input), options, stranded=True)
 
 
 async def aadd_input(agent: Any, config: RunnableConfig, input: Any, **options: Any) -> Any:
     """Async variant of `add_input`."""
-    return await aapply(agent, config, plan_input(input), options)
+    return await aapply(agent, config, plan_input(input), options, stranded=True)

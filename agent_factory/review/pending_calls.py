@@ -112,24 +112,31 @@ class Pending:
 
 def read_pending(snapshot: StateSnapshot, topology: Topology | None) -> Pending:
     """What a thread waits for; `topology` is None for a graph that is not an agent."""
-    if not snapshot.next:
+    if not snapshot.tasks:
         return Pending()
+    former = topology.former_nodes if topology is not None else {}
     messages = snapshot.values.get("messages", ()) if isinstance(snapshot.values, Mapping) else ()
     message, tail = last_turn(messages)
     if not all(isinstance(m, ToolMessage) for m in tail):
         message, tail = None, []  # The user has sent a new message: the old turn is over.
     turn = Pending(
-        next=snapshot.next,
+        # A step that was cut short after its last task has no next nodes, and is not done yet.
+        next=tuple(
+            former.get(node, node)
+            for node in snapshot.next or [task.name for task in snapshot.tasks]
+        ),
         message=message,
         tail=tuple(tail),
         finished=any(task.result is not None for task in snapshot.tasks),
     )
-    calls: Iterable[PendingCall]
+    calls: Iterable[PendingCall] = ()
+    if not snapshot.next:
+        return turn
     if any(task.interrupts for task in snapshot.tasks):
         calls = _interrupted_calls(snapshot, topology, turn)
     else:
         calls = _stopped_calls(topology, turn)
-    decisions = recorded_decisions(turn)
+    decisions = recorded_decisions(turn, topology)
     calls = [replace(call, decision=decisions.get(call.id)) for call in calls]
     # The calls of nested agents that run in parallel may share ids.
     times = Counter(call.id for call in calls)
@@ -153,10 +160,12 @@ def _digest(call: PendingCall, turn: Pending) -> str:
     return sha256(json.dumps(parts, default=str, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def recorded_decisions(pending: Pending) -> dict[str, Decision]:
+def recorded_decisions(pending: Pending, topology: Topology | None) -> dict[str, Decision]:
     """The decisions recorded at the current stop, by the id of their call."""
     record = pending.message.response_metadata.get(DECIDED, {}) if pending.message else {}
-    return dict(record["decisions"]) if record.get("at") == pending.next[0] else {}
+    former = topology.former_nodes if topology is not None else {}
+    at = record.get("at", "")
+    return dict(record["decisions"]) if former.get(at, at) == pending.next[0] else {}
 
 
 def with_decisions(pending: Pending, decisions: Mapping[str, Decision]) -> AIMessage:

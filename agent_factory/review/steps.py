@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage, ToolMessage, convert_to_messages
 from langchain_core.messages.tool import ToolCall
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import Command
+from langgraph.types import Command, StateSnapshot
 
 from agent_factory.errors import ArgumentError, TurnError, describe
 from agent_factory.factory.agent import topology_of
@@ -189,7 +189,7 @@ def plan_decisions(
     """Plan decisions about several calls, by the ids of the calls."""
     found = [(_find(pending, id_), decision) for id_, decision in new.items()]
     checked = {call.id: _validated(call, decision) for call, decision in found}
-    decisions = {**recorded_decisions(pending), **checked}
+    decisions = {**recorded_decisions(pending, topology), **checked}
     if pending.asks:
         return _plan_answers(pending, topology, decisions)
     if any(call.id not in decisions for call in pending.calls):
@@ -298,17 +298,56 @@ _STREAM_OPTIONS = frozenset(("output_keys", "stream_mode", "subgraphs", "version
 
 
 def apply(
-    agent: Any, config: RunnableConfig, planner: StepPlanner, options: Mapping[str, Any]
+    agent: Any,
+    config: RunnableConfig,
+    planner: StepPlanner,
+    options: Mapping[str, Any],
+    *,
+    stranded: bool = False,
 ) -> Any:
-    """Plan a step from what the thread waits for, write it, and invoke or stream the agent."""
-    return run(_apply(agent, "", config, planner, options), identity)
+    """Plan a step from what the thread waits for, write it, and invoke or stream the agent.
+
+    With `stranded`, also for a thread that waits at a node which the agent does not have.
+    """
+    return run(_apply(agent, "", config, planner, options, stranded=stranded), identity)
 
 
 async def aapply(
-    agent: Any, config: RunnableConfig, planner: StepPlanner, options: Mapping[str, Any]
+    agent: Any,
+    config: RunnableConfig,
+    planner: StepPlanner,
+    options: Mapping[str, Any],
+    *,
+    stranded: bool = False,
 ) -> Any:
     """Async variant of `apply`."""
-    return await arun(_apply(agent, "a", config, planner, options), identity)
+    return await arun(_apply(agent, "a", config, planner, options, stranded=stranded), identity)
+
+
+def read_thread(
+    agent: Any, prefix: str, config: RunnableConfig, *, stranded: bool = False
+) -> Flow[tuple[StateSnapshot, Pending]]:
+    """Read a thread, and what it waits for.
+
+    Args:
+        agent: An agent, or a graph around agents.
+        prefix: "a" if what the agent's methods return is awaited.
+        config: A config with the `thread_id`.
+        stranded: Read what waits at a node that the agent does not have.
+
+    Raises:
+        MissingNode: Something does, and `stranded` is False.
+    """
+    topology = topology_or_none(agent)
+    snapshot: StateSnapshot = yield getattr(agent, f"{prefix}get_state")(config)
+    if snapshot.next or topology is None or snapshot.metadata is None:
+        return snapshot, read_pending(snapshot, topology)
+    saver, place = agent.stored(config)
+    found = (yield getattr(saver, f"{prefix}get_tuple")(place)) if saver else None
+    missing = agent.missing_nodes(found, latest="checkpoint_id" not in config["configurable"])
+    if missing and not stranded:
+        raise agent.missing_node_error(config["configurable"]["thread_id"], missing)
+    return snapshot, read_pending(snapshot._replace(next=tuple(missing)), topology)
 
 
 def _apply(
@@ -317,6 +356,8 @@ def _apply(
     config: RunnableConfig,
     planner: StepPlanner,
     options: Mapping[str, Any],
+    *,
+    stranded: bool,
 ) -> Flow[Any]:
     """Yield what the agent's methods return, awaitable if their prefix is "a"."""
     streams = options.get("stream", False)
@@ -326,7 +367,7 @@ def _apply(
     get_state, update_state, invoke = (getattr(agent, prefix + name) for name in methods)
 
     def plan(config: RunnableConfig) -> Flow[tuple[Pending, Step]]:
-        snapshot = yield get_state(config)
+        snapshot, pending = yield from read_thread(agent, prefix, config, stranded=stranded)
         if snapshot.metadata is None:
             ids = config["configurable"]
             where = f" {ids['checkpoint_id']!r}" if ids.get("checkpoint_id") else ""
@@ -335,7 +376,6 @@ def _apply(
                 f"does not exist: the checkpointer has no checkpoint{where} of it.",
                 "Check the config, or start the thread with invoke().",
             )
-        pending = read_pending(snapshot, topology)
         if not pending:
             raise NothingPending(
                 "the thread", "is not paused: its run has ended.", "Use invoke() for the next turn."

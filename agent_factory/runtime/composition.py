@@ -17,6 +17,7 @@ from inspect import iscoroutine
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, cast
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import get_callback_manager_for_config, patch_config
@@ -105,9 +106,13 @@ def call_with_streaming(call: Handler, value: Any) -> Any:
 # Tracing
 
 
-def _tracers(config: RunnableConfig | None) -> list[BaseTracer]:
+def _tracers(config: RunnableConfig | None) -> list[BaseCallbackHandler]:
+    """Return the handlers that see layers: tracers, and those that set `traces_layers`."""
     callbacks = config.get("callbacks") if config else None
-    tracers = [h for h in getattr(callbacks, "handlers", ()) if isinstance(h, BaseTracer)]
+    handlers = getattr(callbacks, "handlers", ())
+    tracers = [
+        h for h in handlers if isinstance(h, BaseTracer) or getattr(h, "traces_layers", False)
+    ]
     # That of `astream_events` in version "v1" copies what it gets, and a model may hold a lock.
     return [tracer for tracer in tracers if not streams_events(tracer)]
 
@@ -127,7 +132,7 @@ class LayerSpan:
         # Streaming is disabled for the layer, not for the runs inside it.
         manager = copy(get_callback_manager_for_config(_with_streaming(config)))
         # Other callback handlers see nodes and models; spans of layers are for tracers alone.
-        manager.handlers = cast("list[Any]", tracers)
+        manager.handlers = tracers
         span = manager.on_chain_start(
             cast("Any", None), self._recorded("process_inputs", request), name=self.name
         )

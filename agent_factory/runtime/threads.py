@@ -1,41 +1,157 @@
-"""ThreadAgent: compiled agent that says what to write if the name of the thread is missing."""
+"""ThreadAgent: compiled agent that explains why a thread cannot be read or resumed."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
+from langchain_core.runnables.graph import Graph
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command
+
+from agent_factory.errors import MissingNode
+from agent_factory.upstream import (
+    current_config,
+    is_resumed,
+    place_of_run,
+    saver_of,
+    waiting_nodes,
+)
+
+COORDINATES = ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
+"""Keys of a config that name a thread or a place in it: with one, a run has no graph around it."""
 
 
 class ThreadAgent(CompiledStateGraph[Any, Any, Any, Any]):
-    """Compiled agent with a checkpointer; LangGraph's error about a missing thread gets a note.
+    """Compiled agent whose threads are checked before a run resumes them.
 
-    LangGraph's `invoke` and `ainvoke` call `stream` and `astream`.
+    LangGraph would end a run at once, without an error, if the thread waits at a node that the
+    graph does not have. Its error about a missing `thread_id` gets a note.
+
+    LangGraph's `invoke`, `ainvoke` and the event protocols call `stream` and `astream`.
     """
 
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> Iterator[Any]:
         """Run and yield events."""
-        events = super().stream(input, config, **options)
-        return events if self.has_thread(config) else _explained(events)
+        if not self.has_thread(config):
+            return _explained(super().stream(input, config, **options))
+        if (resumed := self._resumed(input, config)) is None:
+            return super().stream(input, config, **options)
+        return self._stream_resumed(input, *resumed, options)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **options: Any
     ) -> AsyncIterator[Any]:
         """Run and yield events, asynchronously."""
-        events = super().astream(input, config, **options)
-        return events if self.has_thread(config) else _aexplained(events)
+        if not self.has_thread(config):
+            return _aexplained(super().astream(input, config, **options))
+        if (resumed := self._resumed(input, config)) is None:
+            return super().astream(input, config, **options)
+        return self._astream_resumed(input, *resumed, options)
+
+    def get_graph(self, config: RunnableConfig | None = None, **options: Any) -> Graph:
+        """Return the graph to draw, without the nodes of former names."""
+        graph = super().get_graph(config, **options)
+        builder: Any = self.builder  # the AgentGraph, whose module imports this one
+        for node in builder.spec.topology.former_nodes:
+            graph.remove_node(graph.nodes[node])
+        return graph
 
     def has_thread(self, config: RunnableConfig | None) -> bool:
         """Whether a run needs no `thread_id`, or has one in its config or in the context."""
         if not self.checkpointer or "thread_id" in (config or {}).get("configurable", ()):
             return True
         return "thread_id" in ensure_config(merge_configs(self.config, config))["configurable"]
+
+    def stored(
+        self, config: RunnableConfig
+    ) -> tuple[BaseCheckpointSaver[Any] | None, RunnableConfig]:
+        """Return the saver of a thread, and where the thread lies."""
+        saver = saver_of(config) or self.checkpointer
+        place = merge_configs(self.config, config)
+        return (saver if isinstance(saver, BaseCheckpointSaver) else None), place
+
+    def missing_nodes(self, stored: CheckpointTuple | None, *, latest: bool = True) -> list[str]:
+        """Return the nodes that a stored thread waits at, and this agent does not have."""
+        waiting = () if stored is None else waiting_nodes(stored, latest=latest)
+        return [node for node in waiting if node not in self.nodes]
+
+    def missing_node_error(self, thread_id: str | None, missing: Collection[str]) -> MissingNode:
+        """Return the error for a thread that waits at nodes which this agent does not have."""
+        builder: Any = self.builder  # the AgentGraph, whose module imports this one
+        moved = {move.old: move.new for move in builder.spec.topology.moved}
+        hints = []
+        for node in missing:
+            owner, _, phase = node.rpartition(".")
+            if owner in moved:
+                hints.append(f"{owner} was moved to {moved[owner]}, which has no {phase} hook.")
+            elif owner:
+                renamed = f"create_agent(..., moved={{{owner!r}: ...}})"
+                hints.append(f"Pass {renamed} if {owner} was renamed.")
+        hints.append("Send a new message with review.add_input(...) to go on without it.")
+        return MissingNode(thread_id, list(missing), " ".join(hints))
+
+    def _resumed(
+        self, input: Any, config: RunnableConfig | None
+    ) -> tuple[BaseCheckpointSaver[Any], RunnableConfig, RunnableConfig] | None:
+        """Return the saver and the place of a thread that is resumed, and the config of the run.
+
+        None for a run with new input, which reads the thread once only.
+        """
+        own: Any = (config or {}).get("configurable", {})
+        context: Any = (current_config.get() or {}).get("configurable", {})
+        resumes = input is None or (isinstance(input, Command) and not input.goto)
+        if not (resumes or is_resumed(own) or is_resumed(context)):
+            return None
+        given: Any = merge_configs(self.config, config)
+        configurable = given["configurable"]
+        if not any(configurable.get(key) for key in COORDINATES):
+            configurable = {**context, **configurable}
+        if self.checkpointer is False or not (resumes or is_resumed(configurable)):
+            return None
+        saver = saver_of({"configurable": configurable}) or self.checkpointer
+        if not isinstance(saver, BaseCheckpointSaver):
+            return None
+        place, again = place_of_run(configurable, stateful=self.checkpointer is True)
+        return saver, place, {**(config or {}), "configurable": {**own, **again}}
+
+    def _stream_resumed(
+        self,
+        input: Any,
+        saver: BaseCheckpointSaver[Any],
+        place: RunnableConfig,
+        config: RunnableConfig,
+        options: dict[str, Any],
+    ) -> Iterator[Any]:
+        self._check(saver.get_tuple(place), place)
+        yield from super().stream(input, config, **options)
+
+    async def _astream_resumed(
+        self,
+        input: Any,
+        saver: BaseCheckpointSaver[Any],
+        place: RunnableConfig,
+        config: RunnableConfig,
+        options: dict[str, Any],
+    ) -> AsyncIterator[Any]:
+        self._check(await saver.aget_tuple(place), place)
+        events: Any = super().astream(input, config, **options)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    def _check(self, stored: CheckpointTuple | None, place: RunnableConfig) -> None:
+        """Raise an error if a thread waits at a node that this agent does not have."""
+        where = place["configurable"]
+        latest = "checkpoint_id" not in where
+        if missing := self.missing_nodes(stored, latest=latest):
+            raise self.missing_node_error(str(where["thread_id"]), missing)
 
 
 def _explained(events: Iterator[Any]) -> Iterator[Any]:

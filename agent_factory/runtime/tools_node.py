@@ -44,7 +44,7 @@ from agent_factory.runtime.routing import (
 )
 from agent_factory.runtime.spec import AgentSpec
 from agent_factory.state.channels import random_id
-from agent_factory.state.history import last_turn
+from agent_factory.state.history import last_turn, with_reviewers
 from agent_factory.state.schema import TOOL_SIGNALS
 from agent_factory.state.updates import check_keys, pairs_of
 from agent_factory.tools.error_handling import DEFAULT_HANDLER
@@ -222,7 +222,13 @@ def _compose(
             return [translated(part) for part in result]
         return translate(result) if isinstance(result, Command) else result
 
+    # Reviewers are layers. Without layers, some tools get no state.
+    moved = {move.old: move.new for move in spec.topology.moved} if layers else {}
+
     def call_layers(request: Any) -> Any:
+        if moved:
+            messages = with_reviewers(request.state["messages"], moved)
+            request = replace(request, state={**request.state, "messages": messages})
         if isinstance(composed, ComposedCall):
             # Models that layers call do not stream to the caller of the agent.
             disable_streaming(request.runtime.config)

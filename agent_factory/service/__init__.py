@@ -1,6 +1,6 @@
 """Run agents as durable work: on one machine or on many.
 
->>> from agent_factory.service import Service
+>>> from agent_factory.service import Service, ThreadInfo
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from agent_factory.service.errors import (
     AlreadyDecided,
     ClaimedByOther,
+    DatabaseUnavailable,
     NotFound,
     RunCancelled,
     RunFailed,
@@ -17,12 +18,13 @@ from agent_factory.service.errors import (
 from agent_factory.service.inbox import AuditEntry, Inbox, Wait
 from agent_factory.service.ledger import SharedLedger, SpentBy
 from agent_factory.service.run import Run
-from agent_factory.service.service import Service
+from agent_factory.service.service import Service, ThreadInfo
 
 __all__ = [
     "AlreadyDecided",
     "AuditEntry",
     "ClaimedByOther",
+    "DatabaseUnavailable",
     "Inbox",
     "NotFound",
     "Run",
@@ -33,5 +35,6 @@ __all__ = [
     "SharedLedger",
     "SpentBy",
     "ThreadBusy",
+    "ThreadInfo",
     "Wait",
 ]

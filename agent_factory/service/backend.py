@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from sqlalchemy import select
 
+from agent_factory.errors import ArgumentError
+from agent_factory.factory.agent import middleware_of
+from agent_factory.middleware.once import OnceMiddleware
 from agent_factory.service.database import Database
 from agent_factory.service.engine import Engine
 from agent_factory.service.errors import NotFound
 from agent_factory.service.events import EventLog
+from agent_factory.service.metrics import Metrics
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import threads
 from agent_factory.service.thread_queue import ThreadQueue
+
+T = TypeVar("T")
+
+CLIENT_SECONDS = 30.0
+"""How long a call of a client waits for a database that is not available."""
 
 Busy = Literal["queue", "reject", "interrupt", "rollback"]
 """What happens to a message whose thread is busy."""
@@ -39,17 +50,31 @@ class RegisteredAgent:
     stream: tuple[str, ...]
     asynchronous: bool
 
+    @property
+    def once(self) -> list[OnceMiddleware]:
+        """The middleware whose effects can be undone."""
+        try:
+            members = middleware_of(self.graph)
+        except ArgumentError:  # another library has built the graph
+            return []
+        return [one for one in members if isinstance(one, OnceMiddleware) and one.undo]
+
 
 class Backend:
     """The database, the engine, the events and the agents of a service, in one process."""
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
+    def __init__(self, database: Database, callbacks: Sequence[BaseCallbackHandler] = ()) -> None:
+        self.database, self.callbacks = database, [*callbacks]
         self.engine = Engine(database)
         self.queue = ThreadQueue(database, self.engine)
         self.log = EventLog(database)
+        self.metrics = Metrics(database)
         self.agents: dict[str, RegisteredAgent] = {}
         self._is_created = False
+
+    def call(self, work: Callable[[], T]) -> T:
+        """What `work` returns, repeated for some seconds while the database is not available."""
+        return self.database.retried(work, seconds=CLIENT_SECONDS)
 
     def create(self) -> None:
         """Create the tables that are missing, once."""

@@ -28,6 +28,7 @@ from sqlalchemy.sql import ColumnElement
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from agent_factory.errors import ArgumentError
+from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
 from agent_factory.service.tables import metadata
 
 T = TypeVar("T")
@@ -41,17 +42,6 @@ _LOCK_SECONDS = 30
 # A transaction that reads first and writes later could find its snapshot outdated.
 _WRITES = {"agent_factory_begins": "BEGIN IMMEDIATE"}
 _READS = {"agent_factory_begins": "BEGIN"}
-
-
-class RunAborted(BaseException):
-    """A run ends here without an outcome: another attempt continues it, or nobody.
-
-    It does not derive from Exception, so that no middleware takes it for an error of a tool.
-    """
-
-
-class DatabaseUnavailable(RunAborted):
-    """The database is restarting, unreachable or overloaded. What was begun is rolled back."""
 
 
 class Database:
@@ -102,7 +92,8 @@ class Database:
         """A transaction that may write.
 
         Raises:
-            DatabaseUnavailable: The database is restarting, unreachable or overloaded.
+            DatabaseUnavailable: The database is restarting, unreachable or overloaded. What was
+                begun is rolled back.
         """
         with _explained(), self.engine.connect() as plain:
             connection = plain.execution_options(**_WRITES)
@@ -169,7 +160,7 @@ class Database:
         `work` has to be safe to repeat. Waiting times grow from 0.1 to 5 seconds.
         """
         for attempt in Retrying(
-            retry=retry_if_exception_type(DatabaseUnavailable),
+            retry=retry_if_exception_type((DatabaseUnavailable, DatabaseLost)),
             stop=stop_after_delay(seconds),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             reraise=True,
@@ -199,7 +190,7 @@ def _explained() -> Iterator[None]:
             passes = isinstance(error, PoolTimeout) or "psycopg.OperationalError" in kinds
         if not passes:
             raise
-        raise DatabaseUnavailable(f"The database is not available: {error}") from error
+        raise DatabaseUnavailable("the database", f"is not available: {error}") from error
 
 
 def _checked(url: str) -> str:

@@ -1,22 +1,24 @@
 """Engine: queues jobs and hands them to workers. The only module that imports DBOS.
 
-The engine keeps the order of a thread, drops duplicates, and knows priorities, limits and
-schedules. It does not make a run safe: that is the lease of its thread.
+The engine drops duplicates, and knows priorities, limits and schedules. It does not make a run
+safe: that is the lease of its thread. It does not keep the order of a thread: it has one job of it
+at a time.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from dbos import DBOS, DBOSClient, EnqueueOptions
 from sqlalchemy import Connection
 
 from agent_factory.service.database import Database
+from agent_factory.service.errors import ServiceError
 
 JOB_FORMAT = "1"
 """Version of the form of a job. DBOS leaves jobs of another version to workers of that version."""
@@ -30,18 +32,6 @@ _SCHEDULED = "agent_factory.run_schedule"
 _POLL_SECONDS = 0.1
 _URGENCY = 1000
 
-State = Literal["queued", "running", "ended", "cancelled", "error"]
-
-_STATES: dict[str, State] = {
-    "DELAYED": "queued",
-    "ENQUEUED": "queued",
-    "PENDING": "running",
-    "SUCCESS": "ended",
-    "CANCELLED": "cancelled",
-    "ERROR": "error",
-    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "error",
-}
-
 logging.getLogger("dbos").setLevel(logging.WARNING)
 
 
@@ -51,7 +41,6 @@ class Job:
 
     Args:
         id: The same id is the same job: submitted twice, it runs once.
-        thread_id: Jobs of one thread run one after the other.
         payload: What a worker reads, as JSON text.
         priority: Higher is earlier; from -1000 to 1000.
         queue: The queue of the tenant.
@@ -59,21 +48,10 @@ class Job:
     """
 
     id: str
-    thread_id: str
     payload: str
     priority: int = 0
     queue: str = QUEUE
     delay: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JobStatus:
-    """What the engine knows about a job."""
-
-    id: str
-    state: State
-    outcome: dict[str, Any] | None
-    error: str | None
 
 
 class Engine:
@@ -108,37 +86,29 @@ class Engine:
             "queue_name": job.queue,
             "workflow_id": job.id,
             "app_version": JOB_FORMAT,
-            "queue_partition_key": job.thread_id,
             "priority": _URGENCY - job.priority,
         }
         if job.delay is not None:
             options["delay_seconds"] = job.delay
-        self._client.enqueue_in_transaction(connection, options, job.thread_id, job.payload)
+        self._client.enqueue_in_transaction(connection, options, job.payload)
 
-    def status(self, ids: Collection[str]) -> dict[str, JobStatus]:
-        """What is known about jobs, by id."""
-        found = self._client.list_workflows(workflow_ids=[*ids], load_input=False)
-        return {
-            one.workflow_id: JobStatus(
-                one.workflow_id,
-                _STATES[one.status],
-                one.output,
-                None if one.error is None else str(one.error),
-            )
-            for one in found
-        }
+    def cancel(self, job: str) -> None:
+        """Take a job from its queue. A job that runs is not stopped by this."""
+        self._client.cancel_workflow(job)
 
-    def cancel(self, ids: Iterable[str]) -> None:
-        """Take jobs from their queue. A job that runs is not stopped by this."""
-        for known in self.status([*ids]):
-            self._client.cancel_workflow(known)
+    def forget(self, thread_id: str) -> None:
+        """Delete what is known about the jobs of a thread."""
+        known = self._client.list_workflows(
+            workflow_id_prefix=f"{thread_id}/", load_input=False, load_output=False
+        )
+        ids = [one.workflow_id for one in known]
+        self._client.delete_workflows([id for id in ids if id.rpartition("/")[0] == thread_id])
 
     def limit(self, queue: str, *, concurrency: int | None, per_minute: int | None) -> None:
         """Create the queue of a tenant, or change its limits."""
         self._client.register_queue(
             queue,
             global_concurrency=concurrency,
-            partition_concurrency=1,
             limiter=None if per_minute is None else {"limit": per_minute, "period": 60.0},
             polling_interval_sec=_POLL_SECONDS,
         )
@@ -178,8 +148,14 @@ class Engine:
             run: Gets the id and the payload of a job; returns its outcome.
             scheduled: Gets the payload of a schedule, and when it was due.
         """
-        global _run, _scheduled
-        _run, _scheduled = run, scheduled
+        global _run, _scheduled, _engine
+        if _engine not in (None, self):
+            raise ServiceError(
+                "start",
+                "another service runs in this process; the engine is one for a process.",
+                "Stop it first, or add the agents of both to one service.",
+            )
+        _run, _scheduled, _engine = run, scheduled, self
         DBOS(
             config={
                 "name": _APPLICATION,
@@ -195,7 +171,6 @@ class Engine:
         )
         self._client.register_queue(
             QUEUE,
-            partition_concurrency=1,
             worker_concurrency=slots,
             polling_interval_sec=_POLL_SECONDS,
         )
@@ -203,7 +178,9 @@ class Engine:
 
     def stop(self, seconds: float) -> None:
         """Take no more jobs, and wait for those that run."""
+        global _engine
         DBOS.destroy(workflow_completion_timeout_sec=int(seconds))
+        _engine = None
 
     def rescue(self, alive: Callable[[], Collection[str]]) -> list[str]:
         """Queue the jobs again that run on workers which are not alive; return their ids."""
@@ -218,7 +195,7 @@ class Engine:
             if one.executor_id not in living:
                 lost[one.queue_name].append(one.workflow_id)
         for queue, ids in lost.items():
-            # Without its queue, a job would leave the order of its thread.
+            # Without its queue, a job would leave the limits of its tenant.
             self._client.resume_workflows(ids, queue_name=queue)
         return [id for ids in lost.values() for id in ids]
 
@@ -233,10 +210,11 @@ class Engine:
 
 _run: Callable[[str, str], dict[str, Any]]
 _scheduled: Callable[[str, datetime], None]
+_engine: Engine | None = None
 
 
 @DBOS.workflow(name=_WORKFLOW, max_recovery_attempts=None)
-def _run_job(thread_id: str, payload: str) -> dict[str, Any]:
+def _run_job(payload: str) -> dict[str, Any]:
     job = DBOS.workflow_id
     assert job is not None
     return _run(job, payload)

@@ -45,3 +45,24 @@ class RunCancelled(ServiceError):
     """The run was cancelled, or its message was withdrawn."""
 
     code = "AF366"
+
+
+class DatabaseUnavailable(ServiceError):
+    """The database is restarting, unreachable or overloaded."""
+
+    code = "AF367"
+
+
+class RunAborted(BaseException):
+    """A run ends here without an outcome: another attempt continues it, or nobody.
+
+    It does not derive from Exception, so that no middleware takes it for an error of a tool.
+    """
+
+
+class DatabaseLost(RunAborted):
+    """The database is not available in the middle of a run."""
+
+
+class LeaseLost(RunAborted):
+    """Another process works on the thread, or its run was cancelled."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from threading import Condition, Event, Lock, Thread
 from typing import Any
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from sqlalchemy import delete, func, insert, select, text
 
-from agent_factory.service.database import Database, DatabaseUnavailable
+from agent_factory.service.database import Database
+from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.tables import events
 
 GATHER_SECONDS = 0.05
@@ -124,7 +126,8 @@ class EventLog:
             found = select(events.c.id, events.c.data).where(
                 events.c.job == job, events.c.id > after
             )
-            with self._database.read() as connection:
+            rows: Sequence[Any] = ()
+            with suppress(DatabaseUnavailable), self._database.read() as connection:
                 rows = connection.execute(found.order_by(events.c.id).limit(_PAGE)).all()
             for row in rows:
                 after, since = row.id, time.monotonic()

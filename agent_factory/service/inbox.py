@@ -12,7 +12,8 @@ from sqlalchemy import Connection, Row, func, select, update
 from agent_factory.review.steps import DecisionNotAllowed
 from agent_factory.service.database import Database
 from agent_factory.service.errors import AlreadyDecided, ClaimedByOther, NotFound
-from agent_factory.service.tables import audit, threads, waits
+from agent_factory.service.metrics import traceparent
+from agent_factory.service.tables import audit, waits
 from agent_factory.service.thread_queue import ThreadQueue, lock_thread
 
 CLAIM_SECONDS = 900.0
@@ -186,10 +187,18 @@ class Inbox:
             self._queue.record(connection, row, by, what)
         return self.get(wait_id)
 
-    def decide(self, wait_id: str, decision: Mapping[str, Any], *, by: str) -> str:
+    def decide(
+        self, wait_id: str, decision: Mapping[str, Any], *, by: str, undo: bool = False
+    ) -> str:
         """Decide about a wait, and continue the run once all of its waits are decided.
 
         The same decision again changes nothing.
+
+        Args:
+            wait_id: The wait.
+            decision: The decision, in the form that HumanInTheLoopMiddleware takes.
+            by: Who decides.
+            undo: End the run here, and undo the effects that it has had.
 
         Returns:
             The id of the run.
@@ -212,11 +221,21 @@ class Inbox:
                     f"{decision['type']!r} is not allowed here.",
                     f"Allowed: {row.allowed.replace(',', ', ')}.",
                 )
-            self._write(connection, row, decision, by)
+            if undo:
+                self._write(connection, row, decision, by, continues=False)
+                self._queue.end_run(connection, row, by, undo=True)
+            else:
+                self._write(connection, row, decision, by)
             return str(row.run)
 
     def _write(
-        self, connection: Connection, row: Row[Any], decision: Mapping[str, Any], by: str
+        self,
+        connection: Connection,
+        row: Row[Any],
+        decision: Mapping[str, Any],
+        by: str,
+        *,
+        continues: bool = True,
     ) -> None:
         connection.execute(
             update(waits)
@@ -228,7 +247,7 @@ class Inbox:
             waits.c.run == row.run, waits.c.checkpoint_id == row.checkpoint_id
         )
         rows = connection.execute(together).all()
-        if any(one.decided_at is None for one in rows):
+        if not continues or any(one.decided_at is None for one in rows):
             return
         self._queue.queue(
             connection,
@@ -240,11 +259,9 @@ class Inbox:
                 "tenant": row.tenant,
                 "agent": row.agent,
                 "priority": row.priority,
+                "trace": traceparent(),
                 "decisions": {one.digest: json.loads(one.decision) for one in rows},
             },
-        )
-        connection.execute(
-            update(threads).where(threads.c.thread_id == row.thread_id).values(status="queued")
         )
 
     def expire(self, late: Mapping[str, float]) -> int:
@@ -286,7 +303,7 @@ class Inbox:
                 if kind is not None:
                     self._write(connection, row, answer[kind], SYSTEM)
                 else:  # the run was stopped where no call waits: it can go on, or end
-                    self._queue.cancel_waits(connection, row, SYSTEM)
+                    self._queue.end_run(connection, row, SYSTEM)
         return len(ids)
 
     def audit(self, *, thread: str | None = None, limit: int = 100) -> list[AuditEntry]:

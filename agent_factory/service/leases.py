@@ -7,19 +7,17 @@ transaction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
 from sqlalchemy import Connection, select, update
 
-from agent_factory.service.database import Database, RunAborted
+from agent_factory.service.database import Database
+from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable, LeaseLost
 from agent_factory.service.tables import threads
-
-
-class LeaseLost(RunAborted):
-    """Another process works on the thread, or its run was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,15 @@ def take_lease(connection: Connection, thread_id: str, **values: Any) -> Lease:
     return Lease(thread_id, row.epoch)
 
 
+@contextmanager
+def aborting() -> Iterator[None]:
+    """Abort the run if the database is not available."""
+    try:
+        yield
+    except DatabaseUnavailable as error:
+        raise DatabaseLost(str(error)) from error
+
+
 class Fence(BaseCallbackHandler):
     """Callback handler that checks the lease before each tool call."""
 
@@ -74,5 +81,5 @@ class Fence(BaseCallbackHandler):
 
     def on_tool_start(self, serialized: Mapping[str, Any], input_str: str, **_: Any) -> None:
         """Raise LeaseLost rather than let a tool run for a run that has ended."""
-        with self._database.begin() as connection:
+        with aborting(), self._database.begin() as connection:
             self._lease.check(connection)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any, Literal
 
-from sqlalchemy import select, update
+from sqlalchemy import Row, select, update
 
 from agent_factory.service.backend import Backend
 from agent_factory.service.errors import NotFound, RunCancelled, RunFailed
-from agent_factory.service.tables import runs
-from agent_factory.service.thread_queue import CANCELLED, lock_thread
+from agent_factory.service.tables import runs, threads
+from agent_factory.service.thread_queue import BUSY, lock_thread
 
 Status = Literal["queued", "held", "running", "waiting", "done", "failed", "cancelled"]
 """State of a run.
@@ -41,7 +42,14 @@ class Run:
     @property
     def status(self) -> Status:
         """Where the run is now."""
-        return self._look()[0]
+        row = self._look()
+        if row.status == "queued" and row.job is None:
+            of_thread = select(threads.c.status).where(threads.c.thread_id == self.thread_id)
+            with self._backend.database.read() as connection:
+                if connection.execute(of_thread).scalar() == "waiting":
+                    return "held"
+        status: Status = row.status
+        return status
 
     def result(self, timeout: float | None = None) -> Any:
         """What the agent's `invoke` would return, once the run has ended or pauses.
@@ -60,17 +68,17 @@ class Run:
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            status, outcome = self._look()
-            if status in ("done", "waiting", "failed", "cancelled"):
+            row = self._look()
+            if row.status not in ("queued", "running"):
                 break
             if until is not None and time.monotonic() > until:
-                raise TimeoutError(f"Run {self.id!r} is {status} after {timeout:g} seconds.")
+                raise TimeoutError(f"Run {self.id!r} is {self.status} after {timeout:g} seconds.")
             self._backend.log.wait()
-        if status == "failed":
-            raise RunFailed(f"run {self.id!r}", f"has failed: {outcome['error']}.")
-        if status == "cancelled":
+        if row.status == "failed":
+            raise RunFailed(f"run {self.id!r}", f"has failed: {row.error}.")
+        if row.status == "cancelled":
             raise RunCancelled(f"run {self.id!r}", "was cancelled.")
-        return self._backend.output(self.thread_id, outcome["checkpoint_id"])
+        return self._backend.call(partial(self._backend.output, self.thread_id, row.checkpoint_id))
 
     def stream(
         self, *, after: str | None = None, timeout: float | None = None
@@ -89,53 +97,66 @@ class Run:
             RunCancelled: The run was cancelled.
             TimeoutError: Nothing came in time.
         """
-        row, part = 0, -1
-        if after is None:
-            job = self._job()
-        else:
+        job, row, part = None, 0, -1
+        if after is not None:
             job, *numbers = after.rsplit(":", 2)
             row, part = map(int, numbers)
-        since = time.monotonic()
+        log, since = self._backend.log, time.monotonic()
         while job is None:
-            job = self._job()
+            run = self._look()
+            job = run.job
+            if run.status == "cancelled":
+                raise RunCancelled(f"run {self.id!r}", "was cancelled.")
             if job is None:
                 if timeout is not None and time.monotonic() - since > timeout:
-                    raise TimeoutError(f"Run {self.id!r} is held after {timeout:g} seconds.")
-                self._backend.log.wait()
+                    raise TimeoutError(f"Run {self.id!r} is queued after {timeout:g} seconds.")
+                log.wait()
+
+        def has_ended() -> bool:
+            run = self._look()
+            return run.job != job or run.status not in ("queued", "running")
+
         # The row of the last part that was seen may have more parts.
-        for number, parts in self._backend.log.read(
-            job, row - 1, timeout, ended=lambda: self._look()[0] == "cancelled"
-        ):
+        for number, parts in log.read(job, row - 1, timeout, has_ended):
             for position, one in enumerate(parts):
                 if (number, position) > (row, part):
                     yield {**one, "id": f"{job}:{number}:{position}"}
             if parts[-1]["type"] == "end":
                 return
-        raise RunCancelled(f"run {self.id!r}", "was cancelled.")
+        run = self._look()
+        if run.status == "cancelled":
+            raise RunCancelled(f"run {self.id!r}", "was cancelled.")
+        # Its events were deleted.
+        outcome = {"status": run.status, "checkpoint_id": run.checkpoint_id, "error": run.error}
+        yield {"type": "end", "ns": (), "data": outcome, "id": f"{job}:0:0"}
 
-    def cancel(self, *, by: str = "api") -> None:
+    def cancel(self, *, by: str = "api", undo: bool = False) -> None:
         """End the run: a queued one does not begin, a running one stops at its next step.
 
         What it has written stays in the thread. Calls that wait for a decision do not run.
 
         Args:
             by: Who cancels it, for the audit.
+            undo: Whether the effects that the run has had are undone, by the compensations of its
+                OnceMiddleware. The audit says what was undone, and what is unknown.
         """
-        database, engine = self._backend.database, self._backend.engine
-        job = self._job()
-        known = engine.status([job]).get(job) if job else None
-        with database.begin() as connection:
+        self._backend.call(partial(self._cancel, by, undo))
+
+    def _cancel(self, by: str, undo: bool) -> None:
+        queue = self._backend.queue
+        with self._backend.database.begin() as connection:
             thread = lock_thread(connection, self.thread_id)
-            assert thread is not None
-            if thread.run == self.id and thread.status in ("running", "waiting"):
-                self._backend.queue.end_run(connection, thread, by)
-            elif thread.run != self.id and (known is None or known.state == "queued"):
-                connection.execute(
-                    update(runs).where(runs.c.run_id == self.id).values(job=CANCELLED)
-                )
-                self._backend.queue.record(connection, thread, by, "cancel")
-        if known is not None:
-            engine.cancel([known.id])
+            run = connection.execute(select(runs).where(runs.c.run_id == self.id)).one()
+            if thread is None or run.status not in BUSY:
+                return
+            if thread.run == self.id:
+                queue.end_run(connection, thread, by, undo=undo)
+            else:
+                withdrawn = update(runs).where(runs.c.run_id == self.id)
+                connection.execute(withdrawn.values(status="cancelled"))
+                queue.record(connection, run, by, "cancel")
+        if run.job is not None:
+            self._backend.engine.cancel(run.job)
 
     async def aresult(self, timeout: float | None = None) -> Any:
         """Async variant of `result`."""
@@ -150,35 +171,21 @@ class Run:
         while (part := await asyncio.to_thread(next, parts, end)) is not end:
             yield part  # type: ignore[misc]
 
-    async def acancel(self, *, by: str = "api") -> None:
+    async def acancel(self, *, by: str = "api", undo: bool = False) -> None:
         """Async variant of `cancel`."""
-        await asyncio.to_thread(self.cancel, by=by)
+        await asyncio.to_thread(self.cancel, by=by, undo=undo)
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, thread_id={self.thread_id!r})"
 
-    def _job(self) -> str | None:
-        """The newest job of this run."""
-        found = select(runs.c.job).where(runs.c.run_id == self.id)
-        with self._backend.database.read() as connection:
-            row = connection.execute(found).first()
+    def _look(self) -> Row[Any]:
+        """The row of this run."""
+
+        def read() -> Row[Any] | None:
+            with self._backend.database.read() as connection:
+                return connection.execute(select(runs).where(runs.c.run_id == self.id)).first()
+
+        row = self._backend.call(read)
         if row is None:
             raise NotFound(f"run {self.id!r}", "does not exist.")
-        job: str | None = row.job
-        return job
-
-    def _look(self) -> tuple[Status, dict[str, Any]]:
-        job = self._job()
-        if job is None:
-            return "held", {}
-        if job == CANCELLED:
-            return "cancelled", {}
-        known = self._backend.engine.status([job]).get(job)
-        if known is None or known.state == "queued":
-            return "queued", {}
-        if known.state == "error":
-            return "failed", {"error": known.error}
-        if known.state in ("running", "cancelled") or known.outcome is None:
-            return "running", {}  # the engine learns of a cancelled run first
-        outcome = known.outcome
-        return outcome["status"], outcome
+        return row

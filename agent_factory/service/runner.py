@@ -6,24 +6,30 @@ import asyncio
 import hashlib
 import json
 import logging
+import math
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import cached_property
 from threading import Thread
+from time import monotonic
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.constants import START
 from langgraph.types import StateSnapshot
-from sqlalchemy import select, update
+from sqlalchemy import Connection, select, update
 
+from agent_factory.middleware.once import aundo_effects, effects_of_run, undo_effects
 from agent_factory.review import aadd_input, aapprove, add_input, adecide, approve, decide
 from agent_factory.review.pending_calls import Pending, read_pending
 from agent_factory.review.steps import topology_or_none
 from agent_factory.service.backend import INTERRUPT, Backend, RegisteredAgent
-from agent_factory.service.database import Database, DatabaseUnavailable
+from agent_factory.service.database import Database
+from agent_factory.service.effects import SharedEffects
+from agent_factory.service.errors import DatabaseLost, LeaseLost
 from agent_factory.service.events import load
-from agent_factory.service.leases import Fence, Lease, LeaseLost, take_lease
+from agent_factory.service.leases import Fence, Lease, take_lease
 from agent_factory.service.saver import FencedSaver
 from agent_factory.service.tables import runs, threads, waits
 from agent_factory.service.thread_queue import lock_thread
@@ -45,25 +51,33 @@ class Runner:
 
     def __init__(self, backend: Backend, worker: Callable[[], str]) -> None:
         self._backend, self._worker = backend, worker
+        self.active: set[str] = set()
+        """The jobs that run now."""
         self._database, self._queue, self._log = backend.database, backend.queue, backend.log
 
     def run(self, job: str, payload: str) -> dict[str, Any]:
         """Carry out a job, or continue it where another worker was cut short.
 
         Returns:
-            The outcome: its `status` is "done", "waiting", "held", "failed" or "lost". It is lost
-            if another worker has taken over or the run was cancelled.
+            The outcome: its `status` is "done", "waiting", "failed" or "lost". It is lost if
+            another worker has taken over or the run was cancelled.
         """
         work = json.loads(payload)
+        self.active.add(job)
+        begun = monotonic()
         try:
             outcome = self._database.retried(lambda: self._attempt(job, work))
         except LeaseLost:
             return {"status": "lost"}
-        except (Exception, DatabaseUnavailable) as error:
+        except (Exception, DatabaseLost) as error:
             logger.exception("Run %s of thread %s failed.", work["run"], work["thread"])
             text = f"{type(error).__name__}: {error}"
-            outcome = self._database.retried(lambda: self._fail(job, work, text))
+            # Without this, the thread would take no other message: as long as it takes.
+            outcome = self._database.retried(lambda: self._fail(work, text), seconds=math.inf)
+        finally:
+            self.active.discard(job)
         self._log.add(job, {"type": "end", "ns": (), "data": outcome}, last=True)
+        self._backend.metrics.ended(work["agent"], outcome["status"], monotonic() - begun)
         return outcome
 
     def _attempt(self, job: str, work: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,26 +86,30 @@ class Runner:
             row = lock_thread(connection, work["thread"])
             if row is None:
                 raise LookupError(f"The thread {work['thread']!r} was deleted.")
-            newest = select(runs.c.job).where(runs.c.run_id == work["run"])
-            if connection.execute(newest).scalar() != job:
+            run = connection.execute(select(runs).where(runs.c.run_id == work["run"])).first()
+            if run is None or run.job != job or run.status == "cancelled":
                 raise LeaseLost(f"Run {work['run']!r} was cancelled.")
-            if work["kind"] == "message" and row.status == "waiting" and row.run != work["run"]:
-                self._queue.hold(connection, work["run"])
-                return {"status": "held"}
+            connection.execute(
+                update(runs).where(runs.c.run_id == work["run"]).values(status="running")
+            )
             context = work["context"] if work["kind"] == "message" else row.context
             lease = take_lease(
                 connection,
                 work["thread"],
                 owner=self._worker(),
-                run=work["run"],
                 status="running",
                 context=context,
             )
-        attempt = _Attempt(self._database, agent, job, work, lease)
+        if work["kind"] == "undo":
+            return self._undo(agent, work, lease)
+        attempt = _Attempt(self._backend, agent, job, work, lease)
         options: dict[str, Any] = {} if context is None else {"context": json.loads(context)}
         parts = attempt.start(options)
+        if attempt.continues:
+            self._log.add(job, {"type": "resumed", "ns": (), "data": {"worker": self._worker()}})
         if parts is not None:
-            self._follow(job, attempt, parts)
+            with effects_of_run(SharedEffects(self._database, lease), work["run"]):
+                self._follow(job, attempt, parts)
         return self._finish(job, work, attempt)
 
     def _follow(self, job: str, attempt: _Attempt, parts: Any) -> None:
@@ -122,45 +140,46 @@ class Runner:
         Thread(target=loop.run_forever, name="agent-factory-async", daemon=True).start()
         return loop
 
+    def _undo(
+        self, agent: RegisteredAgent, work: Mapping[str, Any], lease: Lease
+    ) -> dict[str, Any]:
+        """Run the compensations of a run that was ended, and say in the audit what became of it."""
+        found: dict[str, list[str]] = {"undone": [], "unknown": [], "kept": []}
+        with effects_of_run(SharedEffects(self._database, lease), work["of"]):
+            for once in agent.once:
+                if agent.asynchronous:
+                    undoing = aundo_effects(once, work["of"])
+                    undone = asyncio.run_coroutine_threadsafe(undoing, self._loop).result()
+                else:
+                    undone = undo_effects(once, work["of"])
+                for kind, effects in found.items():
+                    effects += map(str, getattr(undone, kind))
+        with self._database.begin() as connection:
+            lease.check(connection)
+            row = lock_thread(connection, work["thread"])
+            assert row is not None
+            self._queue.record(connection, row, "service", "undo", found)
+            self._queue.settle(connection, work["thread"], work["run"], "done")
+        return {"status": "done", **found}
+
     def _finish(self, job: str, work: Mapping[str, Any], attempt: _Attempt) -> dict[str, Any]:
         pending = attempt.pending() if attempt.paused else None
-        place = {"checkpoint_id": attempt.saver.latest}
+        place: dict[str, Any] = {"checkpoint_id": attempt.saver.latest}
         with self._database.begin() as connection:
             attempt.lease.check(connection)
             if not pending:
-                self._queue.settle(connection, work["thread"], "idle", job=job)
+                self._queue.settle(connection, work["thread"], work["run"], "done", **place)
                 return {"status": "done", **place}
-            within = attempt.agent.review_within
-            now = self._database.now
-            for wait in describe_waits(pending, job):
-                connection.execute(
-                    self._database.insert(waits)
-                    .values(
-                        **wait,
-                        thread_id=work["thread"],
-                        tenant=work["tenant"],
-                        agent=work["agent"],
-                        run=work["run"],
-                        priority=work["priority"],
-                        created_at=now,
-                        deadline=None if within is None else now + within,
-                        late=attempt.agent.late,
-                        **place,
-                    )
-                    .on_conflict_do_nothing()
-                )
-            connection.execute(
-                update(threads)
-                .where(threads.c.thread_id == work["thread"])
-                .values(status="waiting", owner=None, error=None, updated_at=now)
+            write_waits(
+                connection, self._database, attempt.agent, work, pending, {"job": job, **place}
             )
         return {"status": "waiting", **place}
 
-    def _fail(self, job: str, work: Mapping[str, Any], text: str) -> dict[str, Any]:
+    def _fail(self, work: Mapping[str, Any], text: str) -> dict[str, Any]:
         with self._database.begin() as connection:
             row = lock_thread(connection, work["thread"])
             if row is not None and row.run == work["run"] and row.owner == self._worker():
-                self._queue.settle(connection, work["thread"], "failed", job=job, error=text)
+                self._queue.settle(connection, work["thread"], work["run"], "failed", error=text)
         return {"status": "failed", "error": text}
 
 
@@ -169,15 +188,15 @@ class _Attempt:
 
     def __init__(
         self,
-        database: Database,
+        backend: Backend,
         agent: RegisteredAgent,
         job: str,
         work: Mapping[str, Any],
         lease: Lease,
     ) -> None:
         self.agent, self.lease, self._job, self._work = agent, lease, job, work
-        self.saver = FencedSaver(database, lease)
-        self.paused = False
+        self.saver = FencedSaver(backend.database, lease)
+        self.paused = self.continues = False
         self._from: str | None = None  # the checkpoint to go back to
         self._graph: Any = agent.graph.copy(update={"checkpointer": self.saver})
         self._config: RunnableConfig = {
@@ -187,8 +206,9 @@ class _Attempt:
                 JOB_KEY: job,
                 AGENT_KEY: agent.name,
                 TENANT_KEY: work["tenant"],
+                **({"traceparent": work["trace"]} if work["trace"] else {}),
             },
-            "callbacks": [Fence(database, lease)],
+            "callbacks": [Fence(backend.database, lease), *backend.callbacks],
         }
 
     def start(self, options: dict[str, Any]) -> Any:
@@ -203,26 +223,43 @@ class _Attempt:
         if stored is not None:
             self.saver.latest = stored.checkpoint["id"]
         if stored is not None and stored.metadata.get(JOB_KEY) == self._job:
-            snapshot = self._graph.get_state(self._config)
-            self.paused = self._is_pause(snapshot)
-            continues = bool(snapshot.tasks) and not self.paused
-            return self._stream(None, options) if continues else None
+            return self._continue(options)
         if self._work["kind"] == "decision":
             decisions: dict[str, Any] = self._work["decisions"]
+            open_calls = {call.digest for call in self.pending().calls} or {""}
+            if not open_calls.issuperset(decisions):
+                # The decisions are stored, and the step that they began has no checkpoint yet.
+                return self._continue(options)
             if "" in decisions:  # the run was stopped where no call waits
                 return self._reviewed(approve, aapprove, None, options)
             return self._reviewed(decide, adecide, decisions, options)
         given = load(b64decode(self._work["input"]))
         if stored is not None and (rolled_back := self._work.get("rollback")):
             stored = self._roll_back(rolled_back)
+        snapshot = self._graph.get_state(self._place())
+        unread: list[Any] = []  # what interrupted runs had not written to the state yet
+        for run, input in self._work.get("before", ()):
+            reached = stored is not None and stored.metadata.get(RUN_KEY) == run
+            unread = [] if reached else unread
+            if not reached or START in snapshot.next:
+                unread.append(load(b64decode(input)))
+        for earlier in reversed(unread):
+            given = {**earlier, **given, "messages": [*earlier["messages"], *given["messages"]]}
         # A run that failed or was cancelled leaves a thread in the middle of a turn.
-        if stored is not None and self._graph.get_state(self._place()).tasks:
+        if snapshot.tasks and START not in snapshot.next:
             return self._reviewed(add_input, aadd_input, given, options)
         return self._stream(given, options)
 
     def pending(self) -> Pending:
         """What the thread waits for."""
         return read_pending(self._graph.get_state(self._config), topology_or_none(self._graph))
+
+    def _continue(self, options: Mapping[str, Any]) -> Any:
+        """Continue a run that was cut short; None if it has ended or is paused."""
+        snapshot = self._graph.get_state(self._config)
+        self.paused, self.continues = self._is_pause(snapshot), True
+        # A step that has finished and has no checkpoint yet is missing from `next`.
+        return self._stream(None, options) if snapshot.tasks and not self.paused else None
 
     def _stream(self, input: Any, options: Mapping[str, Any]) -> Any:
         method = self._graph.astream if self.agent.asynchronous else self._graph.stream
@@ -263,11 +300,26 @@ class _Attempt:
         return None
 
 
-def describe_waits(pending: Pending, job: str) -> Iterator[dict[str, Any]]:
-    """Rows of the calls that a thread waits for; the same for each attempt of a job."""
-    for call in pending.calls:
-        yield {
-            "wait_id": _wait_id(job, call.digest),
+def write_waits(
+    connection: Connection,
+    database: Database,
+    agent: RegisteredAgent,
+    work: Mapping[str, Any],
+    pending: Pending,
+    place: Mapping[str, Any],
+) -> None:
+    """Write what a thread waits for; each attempt of a job writes the same rows.
+
+    Args:
+        connection: The transaction.
+        database: The database.
+        agent: The agent, which knows how long a review may wait.
+        work: `thread`, `tenant`, `run` and `priority` of the job.
+        pending: What the thread waits for.
+        place: The `job` that has led there, and the `checkpoint_id`.
+    """
+    calls: list[dict[str, Any]] = [
+        {
             "call_id": call.id,
             "digest": call.digest,
             "tool": call.name,
@@ -276,19 +328,34 @@ def describe_waits(pending: Pending, job: str) -> Iterator[dict[str, Any]]:
             "question": json.dumps(call.question, default=str),
             "allowed": ",".join(call.allowed),
         }
-    if not pending.calls:
-        node = pending.next[0]
-        yield {
-            "wait_id": _wait_id(job, node),
-            "call_id": "",
-            "digest": "",
-            "tool": node,
-            "kind": "pause",
-            "args": "{}",
-            "question": "null",
-            "allowed": "approve",
-        }
-
-
-def _wait_id(job: str, call: str) -> str:
-    return hashlib.sha256(f"{job} {call}".encode()).hexdigest()[:16]
+        for call in pending.calls
+    ]
+    if not calls:
+        nothing = {"call_id": "", "digest": "", "args": "{}", "question": "null"}
+        calls = [{**nothing, "tool": pending.next[0], "kind": "pause", "allowed": "approve"}]
+    now, within = database.now, agent.review_within
+    for call in calls:
+        key = f"{place['job']} {call['digest'] or call['tool']}"
+        row = database.insert(waits).values(
+            **call,
+            wait_id=hashlib.sha256(key.encode()).hexdigest()[:16],
+            thread_id=work["thread"],
+            tenant=work["tenant"],
+            agent=agent.name,
+            run=work["run"],
+            priority=work["priority"],
+            created_at=now,
+            deadline=None if within is None else now + within,
+            late=agent.late,
+            checkpoint_id=place["checkpoint_id"],
+        )
+        connection.execute(row.on_conflict_do_nothing())
+    connection.execute(
+        update(threads)
+        .where(threads.c.thread_id == work["thread"])
+        .values(status="waiting", run=work["run"], owner=None, error=None, updated_at=now)
+    )
+    paused = update(runs).where(runs.c.run_id == work["run"])
+    connection.execute(
+        paused.values(status="waiting", checkpoint_id=place["checkpoint_id"], error=None)
+    )

@@ -20,7 +20,7 @@ from langgraph.checkpoint.base import (
 from sqlalchemy import Connection
 
 from agent_factory.service.database import Database, driver_connection
-from agent_factory.service.leases import Lease
+from agent_factory.service.leases import Lease, aborting
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint of a config, or the latest one of its thread."""
-        with self._database.read() as connection:
+        with aborting(), self._database.read() as connection:
             return self._on(connection).get_tuple(config)
 
     def list(
@@ -59,14 +59,14 @@ class FencedSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Checkpoints, the newest first."""
-        with self._database.read() as connection:
+        with aborting(), self._database.read() as connection:
             yield from self._on(connection).list(config, filter=filter, before=before, limit=limit)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What delta channels are put together from."""
-        with self._database.read() as connection:
+        with aborting(), self._database.read() as connection:
             saver = self._on(connection)
             return saver.get_delta_channel_history(config=config, channels=channels)
 
@@ -114,7 +114,7 @@ class FencedSaver(BaseCheckpointSaver[str]):
                 "This saver only reads: a thread of a service is written to by its runs. "
                 "Use service.submit() or service.decide()."
             )
-        with self._database.begin() as connection:
+        with aborting(), self._database.begin() as connection:
             self._lease.check(connection)
             yield self._on(connection)
 

@@ -7,18 +7,20 @@ import hashlib
 import json
 import re
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, get_args
 from uuid import uuid4
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
-from sqlalchemy import insert, select, update
+from sqlalchemy import Row, insert, select, update
 
 from agent_factory.errors import ArgumentError, describe
 from agent_factory.review.pending_calls import Decision
@@ -27,16 +29,45 @@ from agent_factory.service.database import Database
 from agent_factory.service.errors import NotFound, ThreadBusy
 from agent_factory.service.events import dump
 from agent_factory.service.inbox import Inbox
+from agent_factory.service.metrics import traceparent
 from agent_factory.service.run import Run
 from agent_factory.service.tables import limits, runs, threads, workers
-from agent_factory.service.thread_queue import lock_thread, queue_of
+from agent_factory.service.thread_queue import BUSY, lock_thread, queue_of
+from agent_factory.service.upkeep import forget, reindex
 from agent_factory.service.worker import DEAD_AFTER, Worker
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PRIORITIES = range(-1000, 1001)
 
-_CLIENT_SECONDS = 30.0
-"""How long a call waits for a database that is not available."""
+
+@dataclass(frozen=True, slots=True)
+class ThreadInfo:
+    """A thread.
+
+    Args:
+        id: Its id.
+        tenant: Whose it is.
+        agent: The agent of its last message.
+        status: "idle", "queued", "running", "waiting" (for a decision) or "failed".
+        run: The id of the run that works on it, or did last.
+        error: Why the last run has failed.
+        updated_at: When it changed, in seconds since 1970, by the database's clock.
+    """
+
+    id: str
+    tenant: str
+    agent: str
+    status: str
+    run: str | None
+    error: str | None
+    updated_at: float
+
+    @classmethod
+    def of(cls, row: Row[Any]) -> ThreadInfo:
+        """What a row of the table says."""
+        return cls(
+            row.thread_id, row.tenant, row.agent, row.status, row.run, row.error, row.updated_at
+        )
 
 
 class Service:
@@ -49,6 +80,7 @@ class Service:
         url: `sqlite:///file.db`, or `postgresql://user@host/name`.
         connections: The most connections to the database that this process holds.
         direct_url: The URL of Postgres itself, if `url` is that of PgBouncer.
+        callbacks: Callback handlers of all runs, such as `agent_factory.telemetry.Telemetry()`.
 
     Raises:
         ArgumentError: The URL names no database that is supported.
@@ -65,9 +97,16 @@ class Service:
     'Hello!'
     """
 
-    def __init__(self, url: str, *, connections: int = 16, direct_url: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        connections: int = 16,
+        direct_url: str | None = None,
+        callbacks: Sequence[BaseCallbackHandler] = (),
+    ) -> None:
         database = Database(url, connections=connections, direct_url=direct_url)
-        self._backend = Backend(database)
+        self._backend = Backend(database, callbacks)
         self._worker: Worker | None = None
 
     # Set-up
@@ -113,7 +152,7 @@ class Service:
         self._backend.agents[name] = RegisteredAgent(
             name=name,
             graph=agent,
-            review_within=_seconds(review_within),
+            review_within=_seconds("review_within", review_within),
             late=late,
             busy=busy,
             stream=tuple(stream),
@@ -165,8 +204,9 @@ class Service:
             priority: Higher is earlier, between threads; from -1000 to 1000.
             busy: What happens if the thread is busy. "queue" lets the message wait for its turn;
                 if the thread waits for a review, until it is decided. "reject" raises ThreadBusy.
-                "interrupt" ends the run and keeps what it has written. "rollback" ends the run and
-                goes back to before it. None takes that of `add`.
+                "interrupt" ends the run, and those queued behind it; what they have written and
+                their messages stay. "rollback" ends them and goes back to before the run. None
+                takes that of `add`.
             context: Runtime context of the agent, as JSON.
 
         Raises:
@@ -191,10 +231,11 @@ class Service:
             "priority": priority,
             "input": b64encode(dump(_as_input(message, message_id))).decode(),
             "context": None if context is None else json.dumps(context),
+            "trace": traceparent(),
         }
         self._backend.create()
         work = partial(self._submit, run_id, payload, busy)
-        self._backend.database.retried(work, seconds=_CLIENT_SECONDS)
+        self._backend.call(work)
         return Run(self._backend, run_id, thread_id)
 
     def _submit(self, run_id: str, payload: dict[str, Any], busy: Busy) -> None:
@@ -218,7 +259,7 @@ class Service:
             again = select(runs.c.run_id).where(runs.c.run_id == run_id)
             if connection.execute(again).first() is not None:
                 return
-            is_busy = row.status in ("queued", "running", "waiting")
+            is_busy = row.status in BUSY
             if is_busy and busy == "reject":
                 raise ThreadBusy(
                     f"thread {thread_id!r}",
@@ -227,25 +268,27 @@ class Service:
                 )
             columns = ("run_id", "thread_id", "tenant", "agent", "priority")
             values = {**payload, "run_id": run_id, "thread_id": thread_id}
-            ends = busy in ("interrupt", "rollback") and row.status in ("running", "waiting")
-            if ends:
-                self._backend.queue.end_run(connection, row, "a new message")
-                payload["rollback"] = row.run if busy == "rollback" else None
+            if is_busy and busy in ("interrupt", "rollback"):
+                ended = self._backend.queue.end_runs(connection, row, "a new message")
+                works = [json.loads(one.payload) for one in ended]
+                if busy == "interrupt":
+                    payload["before"] = [
+                        message
+                        for work in works
+                        for message in (*work.get("before", ()), [work["run"], work["input"]])
+                    ]
+                else:
+                    payload["rollback"] = row.run
             connection.execute(
                 insert(runs).values(
                     **{name: values[name] for name in columns},
                     payload=json.dumps(payload),
+                    status="queued",
                     created_at=now,
                 )
             )
-            if row.status == "waiting" and busy == "queue":
-                return  # held: the decision queues it
-            self._backend.queue.queue(connection, run_id, payload)
-            connection.execute(
-                update(threads)
-                .where(threads.c.thread_id == thread_id, threads.c.status != "running")
-                .values(status="queued", agent=payload["agent"])
-            )
+            if not is_busy or busy != "queue":
+                self._backend.queue.queue(connection, run_id, payload)
 
     def run(self, run_id: str, *, tenant: str | None = None) -> Run:
         """A run by its id, from any process.
@@ -276,20 +319,23 @@ class Service:
         message: Any = None,
         args: Mapping[str, Any] | None = None,
         tenant: str | None = None,
+        undo: bool = False,
     ) -> Run:
         """Decide about what a thread waits for. A worker continues the run.
 
         Args:
             wait_id: The id of the wait.
-            decision: "approve", "edit", "reject", "respond" or "undo"; or a decision in the form
-                that HumanInTheLoopMiddleware takes.
+            decision: "approve", "edit", "reject" or "respond"; or a decision in the form that
+                HumanInTheLoopMiddleware takes.
             by: Who decides, for the audit.
             message: What the model reads, for "reject"; the result or the answer, for "respond".
             args: The new arguments, for "edit".
             tenant: The tenant of the one who decides.
+            undo: With "reject": end the run here, and undo the effects that it has had, by the
+                compensations of its OnceMiddleware.
 
         Returns:
-            The run that continues.
+            The run that continues, or was ended.
 
         Raises:
             NotFound: There is no such wait, or it belongs to another tenant.
@@ -303,10 +349,53 @@ class Service:
             made["edited_action"] = {"name": inbox.get(wait_id).tool, "args": dict(args)}
         if message is not None:
             made["message"] = message
-        work = partial(inbox.decide, wait_id, made, by=by)
-        return self.run(self._backend.database.retried(work, seconds=_CLIENT_SECONDS))
+        if undo and made["type"] != "reject":
+            raise ArgumentError("undo", f"goes with 'reject' only, got {made['type']!r}.")
+        work = partial(inbox.decide, wait_id, made, by=by, undo=undo)
+        return self.run(self._backend.call(work))
 
     # Threads
+
+    def thread(self, thread: str, *, tenant: str | None = None) -> ThreadInfo:
+        """One thread.
+
+        Raises:
+            NotFound: There is no such thread, or it belongs to another tenant.
+        """
+        self._backend.create()
+        found = select(threads).where(threads.c.thread_id == thread)
+        with self._backend.database.read() as connection:
+            row = connection.execute(found).first()
+        if row is None or tenant not in (None, row.tenant):
+            raise NotFound(f"thread {thread!r}", "does not exist.")
+        return ThreadInfo.of(row)
+
+    def threads(
+        self,
+        *,
+        tenant: str | None = None,
+        status: str | None = None,
+        agent: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> list[ThreadInfo]:
+        """Threads, those that changed last first.
+
+        Args:
+            tenant: Only those of this tenant.
+            status: Only those in this state.
+            agent: Only those of this agent.
+            limit: The most to return.
+            offset: How many to leave out before them.
+        """
+        self._backend.create()
+        found = select(threads).order_by(threads.c.updated_at.desc(), threads.c.thread_id)
+        for column, value in {"tenant": tenant, "status": status, "agent": agent}.items():
+            if value is not None:
+                found = found.where(threads.c[column] == value)
+        with self._backend.database.read() as connection:
+            rows = connection.execute(found.limit(limit).offset(offset)).all()
+        return [ThreadInfo.of(row) for row in rows]
 
     def state(self, thread: str, *, tenant: str | None = None) -> StateSnapshot:
         """The state of a thread, as the agent's `get_state` returns it.
@@ -374,8 +463,9 @@ class Service:
         if self._worker is not None:
             raise ArgumentError("start", "this service has been started.", "Call stop() first.")
         self._backend.create()
-        self._worker = Worker(self._backend, self._run_schedule, slots=slots, dead_after=dead_after)
-        self._worker.start()
+        worker = Worker(self._backend, self._run_schedule, slots=slots, dead_after=dead_after)
+        worker.start()
+        self._worker = worker
 
     def stop(self, *, seconds: float = 30.0) -> None:
         """Take no more jobs in this process, and wait for those that run.
@@ -386,6 +476,26 @@ class Service:
         if self._worker is not None:
             self._worker.stop(seconds)
             self._worker = None
+
+    @property
+    def worker_id(self) -> str | None:
+        """The id of the worker in this process, if it was started."""
+        return None if self._worker is None else self._worker.id
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the worker in this process was asked to end."""
+        return self._worker is not None and self._worker.is_drained
+
+    def workers(self) -> list[dict[str, Any]]:
+        """The workers that are alive: `id`, `host`, `process`, `slots`, `draining`."""
+        self._backend.create()
+        found = select(workers).order_by(workers.c.id)
+        with self._backend.database.read() as connection:
+            return [
+                {"id": row.id, "draining": row.draining, **json.loads(row.detail)}
+                for row in connection.execute(found)
+            ]
 
     def drain(self, worker: str | None = None) -> list[str]:
         """Ask workers to end once their runs have ended; return their ids.
@@ -398,6 +508,35 @@ class Service:
             asked = asked.where(workers.c.id == worker)
         with self._backend.database.begin() as connection:
             return [*connection.execute(asked).scalars()]
+
+    # Upkeep
+
+    def reindex(self) -> Iterator[str]:
+        """Write the tables of threads and waits again, from the checkpoints.
+
+        Needed after checkpoints were restored from a backup, or rows were deleted by hand. Agents
+        have to be added before.
+
+        Returns:
+            An iterator over the ids of the threads; each one is written when it is read.
+        """
+        self._backend.create()
+        return reindex(self._backend)
+
+    def forget(self, *, older_than: str | float, tenant: str | None = None) -> Iterator[str]:
+        """Delete threads that wait for nothing and have not changed for some time.
+
+        Args:
+            older_than: Since their last change, in seconds or as "30d".
+            tenant: Only those of this tenant.
+
+        Returns:
+            An iterator over the ids of the threads; each one is deleted when it is read.
+        """
+        self._backend.create()
+        seconds = _seconds("older_than", older_than)
+        assert seconds is not None
+        return forget(self._backend, seconds, tenant)
 
     def close(self) -> None:
         """Stop, and close all connections."""
@@ -448,13 +587,13 @@ def _as_input(message: Any, message_id: str) -> dict[str, Any]:
     return {**given, "messages": messages}
 
 
-def _seconds(given: str | float | None) -> float | None:
+def _seconds(name: str, given: str | float | None) -> float | None:
     if given is None or isinstance(given, int | float):
         return given
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", given)
     if found is None:
         raise ArgumentError(
-            "review_within", f"must be seconds or like '30m', '4h', '2d', got {given!r}."
+            name, f"must be seconds or a string like '30m', '4h' or '2d', got {given!r}."
         )
     return float(found[1]) * _UNITS[found[2]]
 

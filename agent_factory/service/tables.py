@@ -37,7 +37,7 @@ threads = Table(
     Column("status", String, nullable=False),  # idle, queued, running, waiting, failed
     Column("epoch", BigInteger, nullable=False),  # grows with each lease; writes are fenced by it
     Column("owner", String),  # the worker with the lease
-    Column("run", String),  # the run that has or had the lease
+    Column("run", String),  # the run that is queued, works or waits, or did last
     Column(
         "jobs", BigInteger, nullable=False
     ),  # how many jobs there were: numbers keep their order
@@ -102,7 +102,10 @@ runs = Table(
     Column("agent", String, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("payload", Text, nullable=False),  # the message, as JSON
-    Column("job", String),  # the newest job of the engine; none while a message is held
+    Column("status", String, nullable=False),  # as Run.status; "queued" for "held"
+    Column("job", String),  # the newest job of the engine; none while the thread is busy
+    Column("checkpoint_id", String),  # at which it has ended or paused
+    Column("error", Text),
     Column("created_at", Float, nullable=False),
 )
 
@@ -175,14 +178,17 @@ breakdown = Table(  # what is spent in a scope, by whom
     *_amounts("", *AMOUNTS),
 )
 
-effects = Table(
+effects = Table(  # the fields of an Effect, in their order
     "service_effects",
     metadata,
-    Column("call_id", String, primary_key=True),
+    Column("number", _Serial, primary_key=True, autoincrement=True),
+    Column("key", String, nullable=False, unique=True),
+    Column("run", String, nullable=False, index=True),
     Column("tool", String, nullable=False),
-    Column("state", String, nullable=False),
-    Column("result", LargeBinary),
-    Column("started_at", Float, nullable=False),
+    Column("args_data", LargeBinary, nullable=False),
+    Column("attempt", String, nullable=False),
+    Column("started_at", String, nullable=False),
+    Column("result_data", LargeBinary),
 )
 
 events = Table(

@@ -1,23 +1,23 @@
-"""ThreadQueue: how messages and decisions become jobs of the engine, in the order of their thread.
-
-All functions work in a transaction that has locked the row of the thread.
-"""
+"""ThreadQueue: what comes next on a thread. The engine has one job of a thread at a time."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, case, insert, literal, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from agent_factory.service.database import Database
 from agent_factory.service.engine import QUEUE, Engine, Job
 from agent_factory.service.leases import take_lease
 from agent_factory.service.tables import audit, limits, runs, threads, waits
 
-CANCELLED = "cancelled"
-"""Stands for the job of a run that was cancelled: no attempt continues it."""
+BUSY = frozenset({"queued", "running", "waiting"})
+"""States of a thread that takes no other message now."""
+
+
+_UNDO_PRIORITY = 1000
 
 
 def lock_thread(connection: Connection, thread_id: str) -> Row[Any] | None:
@@ -29,98 +29,118 @@ def lock_thread(connection: Connection, thread_id: str) -> Row[Any] | None:
 class ThreadQueue:
     """Queues, holds and cancels the work of threads, and keeps the rows of the tables in step.
 
-    All methods work in a transaction that has locked the row of the thread.
+    All methods work in a transaction that has locked the row of the thread. Messages of a thread
+    that is busy have no job yet: they are queued one by one, each when the one before has ended.
     """
 
     def __init__(self, database: Database, engine: Engine) -> None:
         self._database, self._engine = database, engine
 
-    def queue(self, connection: Connection, run_id: str, payload: Mapping[str, Any]) -> str:
-        """Queue a job of a run, and return its id."""
+    def queue(self, connection: Connection, run_id: str, payload: Mapping[str, Any]) -> None:
+        """Give the engine a job of a run, whose thread is not busy."""
         run = connection.execute(select(runs).where(runs.c.run_id == run_id)).one()
         number = connection.execute(
             update(threads)
             .where(threads.c.thread_id == run.thread_id)
-            .values(jobs=threads.c.jobs + 1, updated_at=self._database.now)
+            .values(
+                jobs=threads.c.jobs + 1,
+                run=run_id,
+                agent=run.agent,
+                status="queued",
+                updated_at=self._database.now,
+            )
             .returning(threads.c.jobs)
         ).scalar_one()
-        # The engine orders jobs by the time of their creation, in SQLite by the second, and then
-        # by their ids.
         job = f"{run.thread_id}/{number:08d}"
         limited = select(limits.c.tenant).where(limits.c.tenant == run.tenant)
         queue = QUEUE if connection.execute(limited).first() is None else queue_of(run.tenant)
-        self._engine.add(
-            connection, Job(job, run.thread_id, json.dumps(payload), run.priority, queue)
-        )
-        connection.execute(update(runs).where(runs.c.run_id == run_id).values(job=job))
-        return job
-
-    def hold(self, connection: Connection, run_id: str) -> None:
-        """Keep a message until the review that its thread waits for is decided."""
-        connection.execute(update(runs).where(runs.c.run_id == run_id).values(job=None))
+        self._engine.add(connection, Job(job, json.dumps(payload), run.priority, queue))
+        queued = update(runs).where(runs.c.run_id == run_id).values(job=job, status="queued")
+        connection.execute(queued)
 
     def settle(
         self,
         connection: Connection,
         thread_id: str,
-        status: str,
-        *,
-        job: str | None = None,
-        error: str | None = None,
+        run_id: str,
+        status: Literal["done", "failed", "cancelled"],
+        **values: Any,
     ) -> None:
-        """Write that a job has ended, and queue the messages that the thread held.
-
-        The thread gets the status if no other job follows the one that has ended.
-        """
-        held = select(runs.c.run_id, runs.c.payload).where(
-            runs.c.thread_id == thread_id, runs.c.job.is_(None)
-        )
-        released = connection.execute(held.order_by(runs.c.seq)).all()
-        for run_id, payload in released:
-            self.queue(connection, run_id, json.loads(payload))
-        is_last: Any = literal(not released)
-        if job is not None:
-            is_last = threads.c.jobs == int(job.rpartition("/")[2])
+        """Write how a run has ended, and queue the next message of its thread."""
+        ended = update(runs).where(runs.c.run_id == run_id).values(status=status, **values)
+        connection.execute(ended)
         connection.execute(
             update(threads)
             .where(threads.c.thread_id == thread_id)
             .values(
-                status=case((is_last, status), else_="queued"),
-                error=error,
+                status="failed" if status == "failed" else "idle",
+                error=values.get("error"),
                 owner=None,
                 updated_at=self._database.now,
             )
         )
+        held = select(runs.c.run_id, runs.c.payload).where(
+            runs.c.thread_id == thread_id, runs.c.job.is_(None), runs.c.status == "queued"
+        )
+        # What undoes a run comes before the messages behind it.
+        first = held.order_by(runs.c.priority != _UNDO_PRIORITY, runs.c.seq).limit(1)
+        following = connection.execute(first).first()
+        if following is not None:
+            self.queue(connection, following.run_id, json.loads(following.payload))
 
-    def end_run(self, connection: Connection, thread: Row[Any], by: str) -> None:
-        """End the run that works on a thread, or that waits in it.
+    def end_run(
+        self, connection: Connection, row: Row[Any], by: str, *, undo: bool = False
+    ) -> None:
+        """End the run that is queued for a thread, works on it or waits in it.
 
-        What it has written stays. The engine still has its job, which cannot write any more.
-        """
-        if thread.status == "waiting":
-            self.cancel_waits(connection, thread, by)
-            return
-        take_lease(connection, thread.thread_id)
-        connection.execute(update(runs).where(runs.c.run_id == thread.run).values(job=CANCELLED))
-        self.record(connection, thread, by, "cancel")
-        self.settle(connection, thread.thread_id, "idle")
-
-    def cancel_waits(self, connection: Connection, row: Row[Any], by: str) -> None:
-        """Close what a thread waits for; its calls do not run.
+        What it has written stays. If the engine still has its job, that cannot write any more.
 
         Args:
             connection: The transaction.
             row: The row of the thread, or of one of its waits.
             by: Who does it, for the audit.
+            undo: Whether the effects of the run are undone next.
         """
         connection.execute(
             update(waits)
             .where(waits.c.thread_id == row.thread_id, waits.c.decided_at.is_(None))
             .values(decided_at=self._database.now, decided_by=by, decision='{"type": "cancel"}')
         )
-        connection.execute(update(runs).where(runs.c.run_id == row.run).values(job=CANCELLED))
+        take_lease(connection, row.thread_id)
         self.record(connection, row, by, "cancel")
-        self.settle(connection, row.thread_id, "idle")
+        if undo:
+            payload = {
+                "kind": "undo",
+                "run": f"undo-{row.run}",
+                "thread": row.thread_id,
+                "tenant": row.tenant,
+                "agent": row.agent,
+                "priority": _UNDO_PRIORITY,
+                "trace": None,
+                "of": row.run,
+            }
+            named = ("tenant", "agent", "priority")
+            connection.execute(
+                insert(runs).values(
+                    run_id=payload["run"],
+                    thread_id=row.thread_id,
+                    payload=json.dumps(payload),
+                    status="queued",
+                    created_at=self._database.now,
+                    **{name: payload[name] for name in named},
+                )
+            )
+        self.settle(connection, row.thread_id, row.run, "cancelled")
+
+    def end_runs(self, connection: Connection, thread: Row[Any], by: str) -> list[Row[Any]]:
+        """End the run of a busy thread and those of the messages behind it, and return them."""
+        found = select(runs).where(runs.c.thread_id == thread.thread_id, runs.c.status.in_(BUSY))
+        ended = [*connection.execute(found.order_by(runs.c.seq)).all()]
+        ids = [run.run_id for run in ended]
+        cancelled = update(runs).where(runs.c.run_id.in_(ids)).values(status="cancelled")
+        connection.execute(cancelled)
+        self.end_run(connection, thread, by)
+        return ended
 
     def record(
         self, connection: Connection, row: Row[Any], who: str, what: str, detail: Any = None

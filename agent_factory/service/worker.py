@@ -14,7 +14,7 @@ from uuid import uuid4
 from sqlalchemy import delete, insert, select, update
 
 from agent_factory.service.backend import Backend
-from agent_factory.service.database import DatabaseUnavailable
+from agent_factory.service.errors import DatabaseUnavailable
 from agent_factory.service.inbox import Inbox
 from agent_factory.service.reservations import expire_reservations
 from agent_factory.service.runner import Runner
@@ -54,7 +54,6 @@ class Worker:
         self._stop, self._drained = Event(), Event()
         self._beats = Thread(target=self._beat, name="agent-factory-beat", daemon=True)
         self.id = ""
-        self.takeovers = 0
 
     def start(self) -> None:
         """Begin to run jobs."""
@@ -65,13 +64,14 @@ class Worker:
         """Take no more jobs, and wait for those that run, at most for some seconds."""
         self._stop.set()
         self._beats.join()
-        self._backend.engine.stop(seconds)
+        self._backend.engine.stop(seconds if self._runner.active else 0)
         with self._backend.database.begin() as connection:
             connection.execute(delete(workers).where(workers.c.id == self.id))
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until somebody drains this worker; False if that took too long."""
-        return self._drained.wait(timeout)
+    @property
+    def is_drained(self) -> bool:
+        """Whether somebody has asked this worker to end."""
+        return self._drained.is_set()
 
     def _enter(self) -> None:
         """Begin under a new id: that of a worker that was given up is never used again."""
@@ -127,7 +127,10 @@ class Worker:
                 for gone in connection.execute(dead.returning(workers.c.id)).scalars():
                     logger.warning("Worker %s gave no sign of life; its runs are taken over.", gone)
             expire_reservations(database)
-            self.takeovers += len(self._backend.engine.rescue(living))
+            taken = self._backend.engine.rescue(living)
+            if taken:
+                logger.warning("Took over %d runs of workers that have died.", len(taken))
+                self._backend.metrics.taken_over(len(taken))
             Inbox(database, self._backend.queue).expire(
                 {one.name: one.review_within or 0.0 for one in self._backend.agents.values()}
             )

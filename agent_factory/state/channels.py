@@ -7,7 +7,7 @@ channels keep an index of it instead. Their values and checkpoints are the same 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from random import Random
 from typing import Any, Self, TypeAlias
@@ -293,6 +293,41 @@ def _is_kept(message: Any) -> bool:
     return isinstance(message, BaseMessage) and not (
         message.id is None or isinstance(message, RemoveMessage)
     )
+
+
+class KeyedByName(BinaryOperatorAggregate[Any]):
+    """Channel of a dict that middleware keep by their names, with former names replaced.
+
+    An entry under the current name comes before one under a former name.
+    """
+
+    __slots__ = ("_moved",)
+
+    def __init__(self, channel: BinaryOperatorAggregate[Any], moved: Mapping[str, str]) -> None:
+        super().__init__(channel.typ, channel.operator)
+        self.key = channel.key
+        self._moved = moved
+
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        """Return a channel with a stored value."""
+        new = type(self)(self, self._moved)
+        plain: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(self.typ, self.operator)
+        new.value = plain.from_checkpoint(self._renamed(checkpoint)).value
+        return new
+
+    def copy(self) -> Self:
+        """Return a copy, on which LangGraph tries writes before it routes."""
+        return self.from_checkpoint(self.value)
+
+    def update(self, values: Sequence[Any]) -> bool:
+        """Apply the writes of a step; those of a step that was cut short may have former names."""
+        return super().update([self._renamed(value) for value in values])
+
+    def _renamed(self, value: Any) -> Any:
+        if not isinstance(value, dict) or self._moved.keys().isdisjoint(value):
+            return value
+        stored = {self._moved[name]: value[name] for name in value if name in self._moved}
+        return {**stored, **{name: value[name] for name in value if name not in self._moved}}
 
 
 def with_ids(given: Any) -> Any:

@@ -6,7 +6,7 @@ message while calls were pending, an edit. It changes as little as it can.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -89,6 +89,23 @@ def without_records(message: AnyMessage) -> AnyMessage:
         return message
     kept = {k: v for k, v in message.response_metadata.items() if k not in records}
     return message.model_copy(update={"response_metadata": kept})
+
+
+def with_reviewers(messages: list[AnyMessage], moved: Mapping[str, str]) -> list[AnyMessage]:
+    """Return messages whose last record of a review has reviewers by their current names."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if not isinstance(message, AIMessage):
+            continue
+        record = message.response_metadata.get(REVIEWED, {})
+        if moved.keys().isdisjoint(record):
+            break
+        metadata = {**message.response_metadata, REVIEWED: {}}
+        for name, calls in record.items():
+            metadata[REVIEWED].setdefault(moved.get(name, name), []).extend(calls)
+        renamed = message.model_copy(update={"response_metadata": metadata})
+        return [*messages[:index], renamed, *messages[index + 1 :]]
+    return messages
 
 
 def last_turn(messages: Sequence[AnyMessage]) -> tuple[AIMessage | None, list[AnyMessage]]:

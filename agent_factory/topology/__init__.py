@@ -13,6 +13,7 @@ from agent_factory.topology.model import (
     Edge,
     Hook,
     Layer,
+    Move,
     Phase,
     Route,
     Setting,
@@ -21,6 +22,7 @@ from agent_factory.topology.model import (
     ToolKind,
 )
 from agent_factory.topology.planner import jump_targets
+from agent_factory.topology.stopping_points import StoppingPoint, Verdict
 from agent_factory.topology.topology import Topology, plan
 from agent_factory.topology.transitions import Reason, Transition, TransitionReason
 
@@ -37,11 +39,13 @@ __all__ = [
     "Edge",
     "Hook",
     "Layer",
+    "Move",
     "Phase",
     "Reason",
     "Route",
     "Setting",
     "Shape",
+    "StoppingPoint",
     "Tool",
     "ToolKind",
     "Topology",
@@ -49,6 +53,7 @@ __all__ = [
     "TopologyFileError",
     "Transition",
     "TransitionReason",
+    "Verdict",
     "jump_targets",
     "load_topology",
     "plan",

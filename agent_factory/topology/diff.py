@@ -46,8 +46,8 @@ class Change:
 
     Args:
         kind: What happened.
-        part: The kind of part it happened to: "middleware", "node", "edge", "layer", "tool" or
-            "setting".
+        part: The kind of part it happened to: "middleware", "node", "edge", "layer", "tool",
+            "setting" or "former name".
         name: The part's name; of a renamed middleware both names, "Old -> New".
         detail: The part's place, or what it was and what it is now.
     """
@@ -66,7 +66,8 @@ class TopologyDiff:
     """Every difference between two plans; false if there is none.
 
     Args:
-        changes: The differences: new names, nodes, layers, tools, settings, then edges.
+        changes: The differences: new names, nodes, layers, tools, settings, former names, then
+            edges.
     """
 
     changes: tuple[Change, ...]
@@ -114,6 +115,13 @@ def diff(old: TopologyData, new: TopologyData) -> TopologyDiff:
         changes.append(Change(ChangeKind.MOVED, "tool", name, detail))
     if old.settings and new.settings:
         changes += _settings(old, new)
+    was_moved, now_moved = ({move.old: move.new for move in plan.moved} for plan in (old, new))
+    for name in dict.fromkeys([*was_moved, *now_moved]):
+        owners = [moved[name] for moved in (was_moved, now_moved) if name in moved]
+        if was_moved.get(name) != now_moved.get(name):
+            kind = ChangeKind.REMOVED if name in was_moved else ChangeKind.ADDED
+            kind = ChangeKind.CHANGED if len(owners) == 2 else kind
+            changes.append(Change(kind, "former name", name, f"of {' -> '.join(owners)}"))
     edges = list(_edges(old, new))
     changes += edges
     # Declared jumps that add no edge, such as one to the node itself.

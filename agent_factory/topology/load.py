@@ -81,6 +81,7 @@ def load_topology(text: str, source: str = "the file") -> Topology:
 def json_schema() -> dict[str, Any]:
     """The JSON schema of what `Topology.to_json` writes: docs/topology.schema.json."""
     schema = _adapter().json_schema(mode="serialization")
+    schema["required"].remove("moved")  # plans without former names are written as before
     dialect = "https://json-schema.org/draft/2020-12/schema"
     return {"$schema": dialect, **schema, "title": "The plan of an agent"}
 
@@ -129,4 +130,5 @@ def _plan_of(record: PlanRecord) -> Topology:
         retries_output=record.retries_output,
         style=record.style,
         settings=record.settings,
+        moved=record.moved,
     )

@@ -179,6 +179,19 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """A former name of a middleware, under which threads may be stored.
+
+    Args:
+        old: The former name.
+        new: The current name.
+    """
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """Everything the planner needs to know about an agent.
 
@@ -190,6 +203,7 @@ class Shape:
         retries_output: The model may be asked again for a structured answer.
         tools: The tools known when the agent is built, in the order in which they are offered.
         style: The factory that builds the agent.
+        moved: Former names of middleware.
     """
 
     hooks: tuple[Hook, ...] = ()
@@ -199,6 +213,7 @@ class Shape:
     retries_output: bool = False
     tools: tuple[Tool, ...] = ()
     style: AgentStyle = AgentStyle.CREATE_AGENT
+    moved: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +247,7 @@ class TopologyData:
     retries_output: bool = False
     style: AgentStyle = AgentStyle.CREATE_AGENT
     settings: tuple[Setting, ...] = ()
+    moved: tuple[Move, ...] = ()
     # Plans are compared by what an agent does, so agents that differ only in their name are equal.
     name: str = field(default="", compare=False)
 

@@ -58,6 +58,7 @@ def decide(shape: Shape) -> TopologyData:
         tools=shape.tools,
         retries_output=shape.retries_output,
         style=shape.style,
+        moved=shape.moved,
     )
     hooks = dict(zip(chain(*nodes.values()), plan.hooks, strict=True))
     edges = [Edge(START, (plan.entry,))]
@@ -88,6 +89,16 @@ def jump_targets(plan: TopologyData, *, leaving: bool) -> Mapping[str, str]:
     """
     end = END if leaving else plan.exit
     return {"end": end, "tools": TOOLS, "model": plan.loop_entry}
+
+
+def former_nodes(plan: TopologyData) -> dict[str, str]:
+    """The nodes of hooks by the names that they had under former names of their middleware."""
+    return {
+        Hook(move.old, hook.phase).node: hook.node
+        for move in plan.moved
+        for hook in plan.hooks
+        if hook.owner == move.new
+    }
 
 
 def _loop(shape: Shape, plan: TopologyData) -> Iterator[Edge]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
+from hashlib import sha256
 
 from agent_factory.topology.diff import TopologyDiff, diff
 from agent_factory.topology.model import Shape, TopologyData
-from agent_factory.topology.planner import decide
+from agent_factory.topology.planner import decide, former_nodes
 from agent_factory.topology.render.json_format import to_json, to_snapshot
 from agent_factory.topology.render.mermaid import to_mermaid
 from agent_factory.topology.render.text import explain, explain_transition, render
+from agent_factory.topology.stopping_points import StoppingPoint, stopping_points
 from agent_factory.topology.transitions import Transition, transitions_of
 
 
@@ -29,10 +32,34 @@ class Topology(TopologyData):
         retries_output: The model is asked again while a structured answer is missing or invalid.
         style: The factory that builds the agent.
         settings: The settings of the middleware, if they were requested.
+        moved: Former names of middleware, under which threads may be stored.
         name: The agent's name, for headings. It is not compared and not stored.
     """
 
     __slots__ = ()
+
+    @property
+    def digest(self) -> str:
+        """A short text that names what stored threads depend on, equal in every process.
+
+        That are the nodes and their order, the edges with their routes, the layers by their names,
+        the tools by name and kind, and whether they return directly. Not part of it are the name
+        of the agent, settings, the order of tools and of layers, and `moved`. Of two agents with
+        the same digest, each can resume the threads of the other one.
+
+        >>> plan(Shape()).digest
+        '862173550bde716c'
+        """
+        tools = sorted((tool.name, tool.kind, tool.return_direct) for tool in self.tools)
+        layers = sorted((layer.owner, layer.call, layer.method) for layer in self.layers)
+        edges = [(edge.source, edge.targets, edge.route) for edge in self.edges]
+        parts = [self.style, self.nodes, edges, layers, tools]
+        return sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    @property
+    def former_nodes(self) -> dict[str, str]:
+        """The nodes of hooks by the names that they had under former names of their middleware."""
+        return former_nodes(self)
 
     @property
     def transitions(self) -> tuple[Transition, ...]:
@@ -126,6 +153,24 @@ class Topology(TopologyData):
         changed tool find: was plain, now return_direct
         """
         return diff(self, other)
+
+    def stopping_points(self, new: Topology) -> tuple[StoppingPoint, ...]:
+        """What happens to the threads of this plan if an agent of another plan resumes them.
+
+        There is a point for each node at which a stored thread can wait or was cut short, and for
+        each tool whose calls can wait.
+
+        Args:
+            new: The plan of the agent that resumes the threads.
+
+        >>> from agent_factory.topology import Hook, Phase
+        >>> before = plan(Shape(hooks=(Hook("Review", Phase.AFTER_MODEL),)))
+        >>> for point in before.stopping_points(plan(Shape())):
+        ...     print(point.verdict, point.name)
+        stands model
+        breaks Review.after_model
+        """
+        return stopping_points(self, new)
 
     def explain(self, source: str | None = None, target: str | None = None) -> str:
         """The order in which everything runs, and why; or how a run gets from a node to another.

@@ -103,10 +103,12 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
         reported: Callable[[Exception, str], ResultT],
         *,
         idempotent: bool,
+        is_once: bool = False,
     ) -> Flow[ResultT]:
         """Call inward until an attempt succeeds; `reported` makes a result of the last failure.
 
-        A call that may have run is repeated if it is idempotent, or if `retry_on` names the error.
+        A call that may have run is repeated if it is idempotent, or if `retry_on` names the error
+        and no OnceMiddleware decides about it.
         """
         waits: Iterator[float] | None = None
         attempts = 0
@@ -125,7 +127,7 @@ class RetryMiddleware(AgentMiddleware[AgentState[Any], Any]):
                 # Made here because most calls succeed and need no waits.
                 waits = waits or self._delays()
                 seconds, asked = next(waits, None), retry_after(error)
-                if is_unknown and not self._names_timeout(error):
+                if is_unknown and (is_once or not self._names_timeout(error)):
                     seconds = None
                 elif seconds is not None and asked > self.max_delay:
                     seconds = None

@@ -170,6 +170,7 @@ class BudgetMiddleware(AgentMiddleware[BudgetState, Any]):
     """
 
     state_schema = BudgetState
+    keyed_by_name = ("budget_run", "budget_thread")
     unused: Collection[str] = ()
     kept_flows = ("around_model", "around_tool")
 

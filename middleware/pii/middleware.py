@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import takewhile
+from operator import or_
 from typing import Annotated, Any, Literal, NotRequired
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -50,7 +51,7 @@ class PIIState(AgentState[Any]):
         pii_refused: The error of a guard with the strategy "block" in this run.
     """
 
-    pii_looked_at: NotRequired[Annotated[dict[str, list[str]], PrivateStateAttr]]
+    pii_looked_at: NotRequired[Annotated[dict[str, list[str]], or_, PrivateStateAttr]]
     pii_refused: NotRequired[Annotated[Any, UntrackedValue(object, guard=False), PrivateStateAttr]]
 
 
@@ -87,6 +88,7 @@ class PIIMiddleware(AgentMiddleware[PIIState, Any]):
     """
 
     state_schema = PIIState
+    keyed_by_name = ("pii_looked_at",)
     kept_flows = ("around_model", "around_tool")
     unused: Collection[str] = ()
 

@@ -103,6 +103,7 @@ class ShellToolMiddleware(AgentMiddleware[ShellState, Any]):
     """
 
     state_schema = ShellState
+    keyed_by_name = ("shell_sessions",)
 
     def __init__(
         self,

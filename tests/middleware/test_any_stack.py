@@ -35,6 +35,7 @@ from agent_factory.middleware import (
     ContextEditingMiddleware,
     FilesystemFileSearchMiddleware,
     HumanInTheLoopMiddleware,
+    InMemoryEffects,
     Limits,
     LLMToolEmulator,
     LLMToolSelectorMiddleware,
@@ -44,6 +45,7 @@ from agent_factory.middleware import (
     ModelRefusalMiddleware,
     ModelRetryMiddleware,
     ModelRouterMiddleware,
+    OnceMiddleware,
     PIIMiddleware,
     ProviderToolSearchMiddleware,
     ShellToolMiddleware,
@@ -93,6 +95,7 @@ BUILT_INS: dict[str, Callable[[], Member]] = {
     "limit_answer": lambda: ModelCallLimitMiddleware(
         run_limit=2, exit_behavior="answer", name="answering"
     ),
+    "once": lambda: OnceMiddleware({}, default="fail", store=InMemoryEffects(), undo={"x": print}),
     "pii": lambda: PIIMiddleware(
         "email", apply_to_output=True, apply_to_tool_results=True, apply_to_tool_calls=True
     ),
@@ -145,6 +148,7 @@ NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
         {"interrupt_on": {"find": True}},
         {"interrupt_on": {"find": True}, "interrupt_mode": "per_call"},
     ],
+    OnceMiddleware: [{"effects": {"find": "ask"}}],
     ModelCallLimitMiddleware: [{"thread_limit": 3}, {"thread_limit": 3, "run_limit": 1}],
     ToolCallLimitMiddleware: [{"thread_limit": 3}, {"tool_name": "find", "thread_limit": 3}],
 }
@@ -152,7 +156,7 @@ NEED_A_CHECKPOINTER: dict[type[Member], list[dict[str, Any]]] = {
 
 NEED_NONE: list[Callable[[], Member]] = [
     lambda: BudgetMiddleware(run=Limits(turns=4), thread=Limits()),
-    *(make for name, make in BUILT_INS.items() if name != "review"),
+    *(make for name, make in BUILT_INS.items() if name not in ("once", "review")),
     ShellToolMiddleware,
     lambda: FilesystemFileSearchMiddleware(root_path="."),
 ]

@@ -37,6 +37,7 @@ ARGUMENTS: dict[str, Callable[[], dict[str, Any]]] = {
         "choices": {"one": ModelChoice(ScriptedChatModel(), "all")},
         "classifier": lambda request: "one",
     },
+    "OnceMiddleware": lambda: {"effects": {"pay": "ask"}},
     "PIIMiddleware": lambda: {"pii_type": "email"},
     "SummarizationMiddleware": lambda: {"model": ScriptedChatModel()},
     "ToolCallLimitMiddleware": lambda: {"run_limit": 3},

@@ -12,6 +12,7 @@ from agent_factory.topology.model import (
     AgentStyle,
     Edge,
     Layer,
+    Move,
     Phase,
     Setting,
     Tool,
@@ -80,6 +81,7 @@ class PlanRecord:
     tools: tuple[Tool, ...]
     retries_output: bool
     settings: tuple[Setting, ...]
+    moved: tuple[Move, ...] = ()  # left out of a file if there is none
 
 
 def to_json(plan: TopologyData) -> str:
@@ -106,10 +108,13 @@ def to_json(plan: TopologyData) -> str:
         tools=plan.tools,
         retries_output=plan.retries_output,
         settings=plan.settings,
+        moved=plan.moved,
     )
     dumped = partial(json.dumps, ensure_ascii=False)
     parts = []
     for key, value in asdict(record).items():
+        if key == "moved" and not value:
+            continue
         if isinstance(value, tuple) and value:
             lines = ",\n".join(f"    {dumped(item)}" for item in value)
             parts.append(f'  "{key}": [\n{lines}\n  ]')

@@ -86,12 +86,13 @@ def layer_order(call: Call) -> str:
 
 
 def render(plan: TopologyData) -> str:
-    """The plan as text: a line for each edge, layer (outermost first), tool and setting."""
+    """The plan as text: a line for each edge, layer (outermost first), tool, setting and move."""
     return _lines(
         *map(edge_line, transitions_of(plan)),
         *(f"around each {layer.call} call: {layer.name}" for layer in plan.layers),
         *(f"tool: {tool.name}{_bracketed(tool.notes)}" for tool in plan.tools),
         *(f"setting: {one.owner}.{one.name} = {one.value}" for one in plan.settings),
+        *(f"moved: {move.old} -> {move.new}" for move in plan.moved),
     )
 
 

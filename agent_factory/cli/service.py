@@ -1,0 +1,255 @@
+"""`agent-factory worker`, `serve`, `submit`, `inbox`, `decide` and others: a service."""
+
+from __future__ import annotations
+
+import importlib
+import json as json_format
+import logging
+import signal
+import sys
+import time
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from agent_factory.cli import console
+from agent_factory.cli.console import AsJson, Text
+from agent_factory.cli.error_reports import CommandError, ShowTraceback
+from agent_factory.cli.loading import root_and_name
+from agent_factory.errors import AgentFactoryError
+
+if TYPE_CHECKING:
+    from agent_factory.service import Service, Wait
+
+Target = Annotated[
+    str,
+    typer.Argument(metavar="SERVICE", help="Where the service is: module:name or file.py:name."),
+]
+Tenant = Annotated[str | None, typer.Option(help="Only threads of this tenant.")]
+Slots = Annotated[int, typer.Option(help="Runs at once; the same for all workers.")]
+Grace = Annotated[float, typer.Option(help="Seconds to wait for runs when it is stopped.")]
+
+EXAMPLES = """Examples:
+
+agent-factory worker shop.service:service --slots 32
+
+agent-factory worker shop/service.py:service"""
+
+
+def load_service(target: str) -> Service:
+    """The service that a target names; its module stays imported."""
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise CommandError(
+            f"{target!r} names no service. Write module:name or file.py:name, such as "
+            "shop.service:service."
+        )
+    try:
+        from agent_factory.service import Service
+    except ImportError as error:
+        raise CommandError(
+            f"{error}. Install it with: pip install 'agent-factory[service]'", error
+        ) from error
+    root, module = root_and_name(Path(place).resolve()) if place.endswith(".py") else ("", place)
+    sys.path.insert(0, str(root or Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise CommandError(f"{target} cannot be loaded: {error}.", error) from error
+    if not isinstance(found, Service):
+        raise CommandError(
+            f"{target} is not a Service, but {type(found).__name__}. Write "
+            f"{name} = Service('sqlite:///desk.db') in {place}."
+        )
+    return found
+
+
+def worker(
+    service: Target, slots: Slots = 8, grace: Grace = 30.0, traceback: ShowTraceback = False
+) -> None:
+    """Run jobs of a service until it is stopped (Ctrl-C, SIGTERM) or drained.
+
+    It takes over the runs of workers that have died. On Postgres, start as many as you like.
+    """
+    found = load_service(service)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
+    stopped = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    found.start(slots=slots)
+    console.write(f"Worker {found.worker_id} runs up to {slots} jobs at once. Ctrl-C stops it.")
+    sys.stdout.flush()
+    while not stopped.wait(0.2) and not found.is_drained:
+        pass
+    console.write("Stopping; runs that are under way may end.")
+    found.stop(seconds=grace)
+    found.close()
+
+
+def drain(
+    service: Target,
+    worker: Annotated[str | None, typer.Option(help="Only this worker.")] = None,
+    seconds: Annotated[float, typer.Option(help="The longest time to wait for them.")] = 600.0,
+    json: AsJson = False,
+    traceback: ShowTraceback = False,
+) -> None:
+    """Let workers end once their runs have ended, and wait for that: before an update."""
+    found = load_service(service)
+    asked = set(found.drain(worker))
+    end = time.monotonic() + seconds
+    left = set(asked)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    errors = Console(stderr=True)
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task("")
+        while left and time.monotonic() < end:
+            bar.update(task, description=f"{console.counted(len(left), 'worker')} left")
+            time.sleep(0.2)
+            left = asked & {one["id"] for one in found.workers()}
+    if json:
+        console.write_json({"drained": sorted(asked - left), "left": sorted(left)})
+    else:
+        console.write(f"Drained {console.counted(len(asked - left), 'worker')}.")
+        for name in sorted(left):
+            console.write(f"Still there: {name}")
+    if left:
+        raise typer.Exit(1)
+
+
+def reindex(service: Target, json: AsJson = False, traceback: ShowTraceback = False) -> None:
+    """Write the tables of threads and waits again from the checkpoints."""
+    found = load_service(service)
+    begun, number = time.monotonic(), 0
+    errors = Console(stderr=True)
+    bar = Progress(TextColumn("{task.completed} threads"), TimeElapsedColumn(), console=errors)
+    bar.disable = not errors.is_terminal
+    task = bar.add_task("")
+    for _ in found.reindex():
+        number += 1
+        bar.advance(task)
+        if time.monotonic() - begun > 2:
+            bar.start()
+    bar.stop()
+    waiting = found.inbox().count()
+    if json:
+        console.write_json({"threads": number, "waits": waiting})
+    else:
+        console.write(
+            f"Indexed {console.counted(number, 'thread')}; "
+            f"{console.counted(waiting, 'decision')} {'is' if waiting == 1 else 'are'} open."
+        )
+
+
+def submit(
+    service: Target,
+    agent: Annotated[str, typer.Argument(help="The name of the agent.")],
+    message: Annotated[str, typer.Argument(help="What the user says.")],
+    thread: Annotated[str | None, typer.Option(help="The thread; without it, a new one.")] = None,
+    message_id: Annotated[str | None, typer.Option(help="The same id is the same run.")] = None,
+    tenant: Annotated[str, typer.Option(help="Whose thread it is.")] = "",
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait for the answer.")] = False,
+    json: AsJson = False,
+    traceback: ShowTraceback = False,
+) -> None:
+    """Give a message to an agent of a service, and show its answer as a worker writes it."""
+    found = load_service(service)
+    try:
+        run = found.submit(
+            agent, thread=thread, message=message, message_id=message_id, tenant=tenant
+        )
+    except AgentFactoryError as error:
+        raise CommandError(str(error), error) from error
+    has_text = False
+    if not (json or no_wait):
+        console.note(f"Thread {run.thread_id}, run {run.id}.")
+        for part in run.stream():
+            if part["type"] == "messages" and part["data"][0].type == "AIMessageChunk":
+                print(part["data"][0].text, end="", flush=True)
+                has_text = has_text or bool(part["data"][0].text)
+        print("\n" * has_text, end="")
+    if json and not no_wait:
+        *_, _end = run.stream()
+    status = run.status
+    if json:
+        data = {"run": run.id, "thread": run.thread_id, "status": status}
+        console.write_json(data)
+    elif no_wait:
+        console.write(f"Thread {run.thread_id}, run {run.id}: {status}.")
+    elif status == "waiting":
+        for wait in found.inbox().waits(thread=run.thread_id):
+            console.write(f"{wait.tool} waits for a decision: {wait.id}")
+    if status == "failed":
+        raise CommandError(f"The run has failed: {found.thread(run.thread_id).error}.")
+
+
+def inbox(
+    service: Target,
+    tenant: Tenant = None,
+    tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
+    limit: Annotated[int, typer.Option(help="The most to show.")] = 50,
+    json: AsJson = False,
+    traceback: ShowTraceback = False,
+) -> None:
+    """Show what the threads of a service wait for, the most urgent first."""
+    found = load_service(service)
+    waits = found.inbox(tenant).waits(tool=tool, limit=limit)
+    if json:
+        console.write_json([_as_data(wait) for wait in waits])
+        return
+    if not waits:
+        console.write("Nothing waits for a decision.")
+        return
+    table = Table("id", "thread", "tool", "arguments", "since", "due", "claimed by", box=None)
+    for wait in waits:
+        given = ", ".join(f"{name}={value!r}" for name, value in wait.args.items())
+        due = "" if wait.deadline is None else time.strftime("%H:%M", time.localtime(wait.deadline))
+        since = time.strftime("%H:%M", time.localtime(wait.created_at))
+        cells = (wait.id, wait.thread_id, wait.tool, given, since, due, wait.claimed_by or "")
+        table.add_row(*map(Text, cells))
+    console.show(table)
+    total = found.inbox(tenant).count()
+    if total > len(waits):
+        console.write(f"{len(waits)} of {total}; --limit shows more.")
+
+
+def decide(
+    service: Target,
+    wait: Annotated[str, typer.Argument(metavar="ID", help="What is decided, from `inbox`.")],
+    decision: Annotated[str, typer.Argument(help="approve, edit, reject or respond.")],
+    by: Annotated[str, typer.Option(help="Who decides, for the audit.")] = "terminal",
+    message: Annotated[
+        str | None, typer.Option("--message", "-m", help="The reason, or the answer.")
+    ] = None,
+    args: Annotated[str | None, typer.Option(help="New arguments for `edit`, as JSON.")] = None,
+    tenant: Tenant = None,
+    json: AsJson = False,
+    traceback: ShowTraceback = False,
+) -> None:
+    """Decide about a call that waits. A worker continues the run."""
+    found = load_service(service)
+    try:
+        given = None if args is None else json_format.loads(args)
+    except ValueError as error:
+        hint = """Write --args '{"euros": 5}'."""
+        raise CommandError(f"--args is not JSON: {error}. {hint}") from error
+    try:
+        run = found.decide(wait, decision, by=by, message=message, args=given, tenant=tenant)
+    except AgentFactoryError as error:
+        raise CommandError(str(error), error) from error
+    if json:
+        console.write_json({"run": run.id, "thread": run.thread_id, "status": run.status})
+    else:
+        console.write(f"Decided: {decision}. Thread {run.thread_id} continues.")
+
+
+def _as_data(wait: Wait) -> dict[str, Any]:
+    names = ("id", "thread_id", "tenant", "agent", "run", "tool", "kind", "args", "question")
+    more = ("allowed", "priority", "created_at", "deadline", "claimed_by")
+    return {name: getattr(wait, name) for name in (*names, *more)}

@@ -1,0 +1,147 @@
+"""Find the threads that wait at a node which an agent does not have."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.types import PregelTask
+
+from agent_factory.errors import ArgumentError, describe
+from agent_factory.factory.agent import topology_of
+from agent_factory.hooks.flows import Flow, arun, run
+from agent_factory.review.pending_calls import PendingCall, read_pending
+from agent_factory.review.steps import thread_config
+from agent_factory.runtime.spec import identity
+from agent_factory.upstream import waiting_interrupts
+
+
+@dataclass(frozen=True, slots=True)
+class StrandedThread:
+    """A thread that waits at a node which the agent does not have.
+
+    Args:
+        thread_id: The id of the thread.
+        nodes: The nodes at which it waits, or before which it was cut short.
+        calls: The tool calls and questions that wait, as far as they can be read. No decision about
+            them is allowed, because the agent cannot take it.
+    """
+
+    thread_id: str
+    nodes: tuple[str, ...]
+    calls: tuple[PendingCall, ...] = ()
+
+
+def stranded(agent: Any, thread_ids: Iterable[str] | None = None) -> Iterator[StrandedThread]:
+    """Yield the threads whose newest checkpoint waits at a node that the agent does not have.
+
+    Without `thread_ids`, every checkpoint of the checkpointer is read once, and then each of these
+    threads. If other agents share the checkpointer, their waiting threads are among them.
+
+    Args:
+        agent: An agent with a checkpointer.
+        thread_ids: The threads to look at; None for all.
+
+    Raises:
+        NoThread: The agent has no checkpointer.
+        ArgumentError: The graph was not built by `create_agent`, or `thread_ids` is a string.
+
+    >>> from langgraph.checkpoint.memory import InMemorySaver
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.middleware import HumanInTheLoopMiddleware
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> def pay(euros: int) -> str:
+    ...     "Pay."
+    ...     return "paid"
+    >>> saver = InMemorySaver()
+    >>> model = ScriptedChatModel([[{"name": "pay", "args": {"euros": 5}}]])
+    >>> review = HumanInTheLoopMiddleware({"pay": True}, name="Review")
+    >>> agent = create_agent(model, [pay], middleware=[review], checkpointer=saver)
+    >>> _ = agent.invoke({"messages": "Pay 5."}, {"configurable": {"thread_id": "t-17"}})
+    >>> for thread in stranded(create_agent(model, [pay], checkpointer=saver)):
+    ...     print(thread.thread_id, thread.nodes, [call.args for call in thread.calls])
+    t-17 ('Review.after_model',) [{'euros': 5}]
+    """
+    saver = _saver_of(agent, thread_ids)
+    if thread_ids is None:
+        newest = _Newest(agent)
+        for stored in saver.list(None):
+            newest.add(stored)
+        thread_ids = newest.stranded
+    for thread_id in thread_ids:
+        if found := run(_read(agent, "", saver, thread_id), identity):
+            yield found
+
+
+async def astranded(
+    agent: Any, thread_ids: Iterable[str] | None = None
+) -> AsyncIterator[StrandedThread]:
+    """Async variant of `stranded`."""
+    saver = _saver_of(agent, thread_ids)
+    if thread_ids is None:
+        newest = _Newest(agent)
+        every: AsyncIterable[CheckpointTuple] = saver.alist(None)
+        async for stored in every:
+            newest.add(stored)
+        thread_ids = newest.stranded
+    for thread_id in thread_ids:
+        if found := await arun(_read(agent, "a", saver, thread_id), identity):
+            yield found
+
+
+def _saver_of(agent: Any, thread_ids: Any) -> BaseCheckpointSaver[Any]:
+    topology_of(agent)
+    if isinstance(thread_ids, str):
+        reason = f"must be a list of ids, got {describe(thread_ids)}."
+        raise ArgumentError("thread_ids", reason, f"Pass [{thread_ids!r}].")
+    config = thread_config(agent, {"configurable": {"thread_id": "any"}})
+    saver, _ = agent.stored(config)
+    assert saver is not None  # thread_config has checked it
+    return saver  # type: ignore[no-any-return]
+
+
+class _Newest:
+    """The newest checkpoint of each thread. Savers may list them in any order.
+
+    They are collected before any thread is read, because savers hold a lock while they list.
+    """
+
+    def __init__(self, agent: Any) -> None:
+        self._agent = agent
+        self._found: dict[str, tuple[str, bool]] = {}  # the checkpoint, and whether it is stranded
+
+    def add(self, stored: CheckpointTuple) -> None:
+        """Note a checkpoint, unless it belongs to a subgraph or a newer one is known."""
+        where = stored.config["configurable"]
+        thread_id, checkpoint_id = where["thread_id"], where["checkpoint_id"]
+        known = self._found.get(thread_id, ("", False))[0]
+        if not where.get("checkpoint_ns") and checkpoint_id > known:
+            self._found[thread_id] = checkpoint_id, bool(self._agent.missing_nodes(stored))
+
+    @property
+    def stranded(self) -> list[str]:
+        """The threads that wait at a node which the agent does not have."""
+        return [thread_id for thread_id, (_, missing) in self._found.items() if missing]
+
+
+def _read(
+    agent: Any, prefix: str, saver: BaseCheckpointSaver[Any], thread_id: str
+) -> Flow[StrandedThread | None]:
+    config = thread_config(agent, {"configurable": {"thread_id": thread_id}})
+    stored = yield getattr(saver, f"{prefix}get_tuple")(config)
+    if not (missing := agent.missing_nodes(stored)):
+        return None
+    snapshot = yield getattr(agent, f"{prefix}get_state")(config)
+    asked = waiting_interrupts(stored).items()
+    # LangGraph lists no tasks of nodes that it does not know.
+    tasks = tuple(PregelTask(id, missing[0], (), interrupts=waiting) for id, waiting in asked)
+    turn = read_pending(snapshot._replace(next=tuple(missing), tasks=tasks), topology_of(agent))
+    calls = turn.calls or tuple(
+        PendingCall(str(call["id"]), call["name"], call["args"], "pause")
+        for call in turn.unanswered
+    )
+    return StrandedThread(
+        str(thread_id), tuple(missing), tuple(replace(call, allowed=()) for call in calls)
+    )

@@ -1,0 +1,81 @@
+"""SharedEffects: the effects of tools, recorded in the database of a service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import Row, delete, select, update
+
+from agent_factory.middleware.once import Effect
+from agent_factory.service.database import Database
+from agent_factory.service.leases import Lease, aborting
+from agent_factory.service.tables import effects
+
+_NAMES = tuple(field.name for field in fields(Effect))
+
+
+class SharedEffects:
+    """Store of effects for one run: OnceMiddleware without a `store` records in it.
+
+    The lease of the run is checked in the transaction that records the start of a tool.
+
+    Args:
+        database: The database.
+        lease: The lease of the run's thread.
+    """
+
+    def __init__(self, database: Database, lease: Lease) -> None:
+        self._database, self._lease = database, lease
+
+    def begin(self, effect: Effect) -> Effect | None:
+        """Insert a record if its key is new, or return the existing one.
+
+        Raises:
+            LeaseLost: The run has lost its thread, so the tool must not start.
+        """
+        values = {name: getattr(effect, name) for name in _NAMES}
+        new = self._database.insert(effects).values(**values).on_conflict_do_nothing()
+        known = select(effects).where(effects.c.key == effect.key)
+        with aborting():
+            while True:
+                with self._database.begin() as connection:
+                    self._lease.check(connection)
+                    if connection.execute(new.returning(effects.c.key)).first() is not None:
+                        return None
+                    # Another process may release the record between the two statements.
+                    row = connection.execute(known).first()
+                if row is not None:
+                    return _read(row)
+
+    def finish(self, effect: Effect, result: bytes) -> None:
+        """Store the result, if the record is still that of the same attempt.
+
+        Also a run that has lost its thread may: what it has done is no longer unknown.
+        """
+        done = update(effects).where(
+            effects.c.key == effect.key, effects.c.attempt == effect.attempt
+        )
+        with aborting(), self._database.begin() as connection:
+            connection.execute(done.values(result_data=result))
+
+    def release(self, effect: Effect) -> None:
+        """Delete the record, if it is still that of the same attempt and has no result."""
+        released = delete(effects).where(
+            effects.c.key == effect.key,
+            effects.c.attempt == effect.attempt,
+            effects.c.result_data.is_(None),
+        )
+        with aborting(), self._database.begin() as connection:
+            connection.execute(released)
+
+    def of_run(self, run: str) -> Sequence[Effect]:
+        """The records of a run, in the order in which they were inserted."""
+        found = select(effects).where(effects.c.run == run).order_by(effects.c.number)
+        with aborting(), self._database.read() as connection:
+            return [_read(row) for row in connection.execute(found)]
+
+
+def _read(row: Row[Any]) -> Effect:
+    return Effect(**{name: getattr(row, name) for name in _NAMES})

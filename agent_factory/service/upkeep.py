@@ -1,0 +1,112 @@
+"""Upkeep: writes the tables again from the checkpoints, and deletes threads that are old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from sqlalchemy import delete, select, update
+
+from agent_factory.review.pending_calls import read_pending
+from agent_factory.review.steps import topology_or_none
+from agent_factory.service.backend import Backend
+from agent_factory.service.leases import take_lease
+from agent_factory.service.runner import AGENT_KEY, JOB_KEY, RUN_KEY, TENANT_KEY, write_waits
+from agent_factory.service.saver import FencedSaver
+from agent_factory.service.tables import runs, threads, waits
+from agent_factory.service.thread_queue import lock_thread
+
+
+def reindex(backend: Backend) -> Iterator[str]:
+    """Write the rows of threads and waits again from the checkpoints; yield the ids of threads.
+
+    Threads on which a worker is busy, and those of agents that were not added, stay as they are.
+    """
+    latest: dict[str, Mapping[str, Any]] = {}
+    for stored in FencedSaver(backend.database).list(None):  # the newest first
+        place = stored.config["configurable"]
+        if not place["checkpoint_ns"] and AGENT_KEY in stored.metadata:
+            latest.setdefault(place["thread_id"], stored.metadata)
+    for thread, metadata in latest.items():
+        if metadata[AGENT_KEY] in backend.agents:
+            _index(backend, thread, metadata)
+        yield thread
+
+
+def _index(backend: Backend, thread: str, metadata: Mapping[str, Any]) -> None:
+    database, agent = backend.database, backend.agent(metadata[AGENT_KEY])
+    tenant, run, job = metadata[TENANT_KEY], metadata[RUN_KEY], metadata[JOB_KEY]
+    graph: Any = agent.graph.copy(update={"checkpointer": FencedSaver(database)})
+    config: RunnableConfig = {"configurable": {"thread_id": thread}}
+    snapshot = graph.get_state(config)
+    pending = read_pending(snapshot, topology_or_none(graph))
+    with database.begin() as connection:
+        found = database.insert(threads).values(
+            thread_id=thread,
+            tenant=tenant,
+            agent=agent.name,
+            status="idle",
+            epoch=database.now * 1000,  # higher than that of any lease before
+            jobs=int(job.rpartition("/")[2]),
+            run=run,
+            updated_at=database.now,
+        )
+        connection.execute(found.on_conflict_do_nothing())
+        row = lock_thread(connection, thread)
+        if row is None or row.status in ("queued", "running"):
+            return
+        known = database.insert(runs).values(
+            run_id=run,
+            thread_id=thread,
+            tenant=tenant,
+            agent=agent.name,
+            priority=0,
+            payload="{}",
+            status="done",
+            job=job,
+            created_at=database.now,
+        )
+        connection.execute(known.on_conflict_do_nothing())
+        if pending:
+            work = {"thread": thread, "tenant": tenant, "run": run, "priority": 0}
+            place = {"job": job, "checkpoint_id": snapshot.config["configurable"]["checkpoint_id"]}
+            write_waits(connection, database, agent, work, pending, place)
+            return
+        undecided = (waits.c.thread_id == thread) & waits.c.decided_at.is_(None)
+        connection.execute(delete(waits).where(undecided))
+        if row.status == "waiting":
+            idle = update(threads).where(threads.c.thread_id == thread).values(status="idle")
+            connection.execute(idle)
+
+
+def forget(backend: Backend, older_than: float, tenant: str | None) -> Iterator[str]:
+    """Delete threads that wait for nothing and have not changed for some seconds; yield their ids.
+
+    A thread is deleted as a whole: its checkpoints, its runs, its reviews, and what the engine
+    knows of its jobs. The audit keeps an entry.
+    """
+    database = backend.database
+    old = select(threads.c.thread_id).where(
+        threads.c.status.in_(("idle", "failed")),
+        threads.c.updated_at < database.now - older_than,
+    )
+    if tenant is not None:
+        old = old.where(threads.c.tenant == tenant)
+    with database.read() as connection:
+        ids = connection.execute(old).scalars().all()
+    for thread in ids:
+        with database.begin() as connection:
+            row = lock_thread(connection, thread)
+            if row is None or row.status not in ("idle", "failed"):
+                continue
+            lease = take_lease(connection, thread)
+        FencedSaver(database, lease).delete_thread(thread)
+        with database.begin() as connection:
+            lease.check(connection)
+            connection.execute(delete(runs).where(runs.c.thread_id == thread))
+            connection.execute(delete(waits).where(waits.c.thread_id == thread))
+            backend.queue.record(connection, row, "service", "forget")
+            connection.execute(delete(threads).where(threads.c.thread_id == thread))
+        backend.engine.forget(thread)
+        yield thread

@@ -1,0 +1,177 @@
+"""Attributes of spans: what OpenTelemetry's conventions say of model calls, tools and messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langgraph.types import Command
+
+Attributes = dict[str, Any]
+
+AGENT = "invoke_agent"
+"""The operation that is a run of an agent or of another graph."""
+
+_PROVIDERS = {
+    "amazon_bedrock": "aws.bedrock",
+    "azure": "azure.ai.openai",
+    "google_genai": "gcp.gemini",
+    "google_vertexai": "gcp.vertex_ai",
+    "ibm": "ibm.watsonx.ai",
+    "mistral": "mistral_ai",
+    "mistralai": "mistral_ai",
+    "xai": "x_ai",
+}
+"""Providers that OpenTelemetry calls otherwise than LangChain."""
+
+_ROLES = {"human": "user", "ai": "assistant"}
+
+
+def given(attributes: Mapping[str, Any]) -> Attributes:
+    """Return attributes without those that have no value."""
+    return {name: value for name, value in attributes.items() if value not in (None, "", [], ())}
+
+
+def error_type(error: BaseException) -> str:
+    """Return the name of an exception's class, with its module unless it is built in."""
+    kind = type(error)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"
+
+
+def of_operation(operation: str, metadata: Mapping[str, Any], agent: str = "") -> Attributes:
+    """Return what all operations say: which they are, of which agent, in which thread."""
+    shared = {
+        "gen_ai.operation.name": operation,
+        "gen_ai.agent.name": agent or metadata.get("lc_agent_name"),
+        "gen_ai.conversation.id": metadata.get("thread_id"),
+    }
+    run = {"agent_factory.run.id": metadata.get("agent_factory_run")} if operation == AGENT else {}
+    return {name: str(value) for name, value in given({**shared, **run}).items()}
+
+
+def of_model(metadata: Mapping[str, Any], params: Mapping[str, Any]) -> Attributes:
+    """Return which model is called, and with which settings."""
+    provider = metadata.get("ls_provider")
+    return given(
+        {
+            "gen_ai.provider.name": _PROVIDERS.get(provider, provider) if provider else None,
+            "gen_ai.request.model": metadata.get("ls_model_name")
+            or params.get("model")
+            or params.get("model_name"),
+            "gen_ai.request.temperature": metadata.get("ls_temperature"),
+            "gen_ai.request.max_tokens": metadata.get("ls_max_tokens"),
+            "gen_ai.request.stop_sequences": metadata.get("ls_stop"),
+        }
+    )
+
+
+def of_response(result: LLMResult) -> Attributes:
+    """Return what a model says of its response: names, reasons and numbers."""
+    generations = [one for many in result.generations for one in many]
+    attributes: Attributes = {}
+    reasons: list[str] = []
+    for generation in generations:
+        message = generation.message if isinstance(generation, ChatGeneration) else None
+        said = {**(generation.generation_info or {}), **getattr(message, "response_metadata", {})}
+        reason = said.get("finish_reason") or said.get("stop_reason") or said.get("done_reason")
+        if reason:
+            reasons.append(str(reason))
+        usage: Any = getattr(message, "usage_metadata", None) or {}
+        read, written = (usage.get(f"{side}_token_details") or {} for side in ("input", "output"))
+        attributes |= given(
+            {
+                "gen_ai.response.id": said.get("id"),
+                "gen_ai.response.model": said.get("model_name") or said.get("model"),
+                "gen_ai.usage.input_tokens": usage.get("input_tokens"),
+                "gen_ai.usage.output_tokens": usage.get("output_tokens"),
+                "gen_ai.usage.cache_read.input_tokens": read.get("cache_read"),
+                "gen_ai.usage.cache_creation.input_tokens": read.get("cache_creation"),
+                "gen_ai.usage.reasoning.output_tokens": written.get("reasoning"),
+            }
+        )
+    return {**attributes, **given({"gen_ai.response.finish_reasons": reasons})}
+
+
+# Contents
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON; what JSON lacks is written as text."""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def input_messages(messages: Iterable[BaseMessage]) -> Attributes:
+    """Return what a model reads: its system messages, and the others."""
+    system: list[Any] = []
+    others: list[Any] = []
+    for message in messages:
+        if message.type == "system":
+            system += _parts(message)
+        else:
+            others.append(_as_data(message))
+    texts = {"gen_ai.system_instructions": system, "gen_ai.input.messages": others}
+    return {name: as_json(value) for name, value in texts.items() if value}
+
+
+def output_messages(messages: Sequence[BaseMessage]) -> Attributes:
+    """Return what a model or an agent answers."""
+    return {"gen_ai.output.messages": as_json([_as_data(one) for one in messages])}
+
+
+def generated(result: LLMResult) -> Attributes:
+    """Return the messages of a response; a completion of text is one too."""
+    return output_messages(
+        [
+            one.message if isinstance(one, ChatGeneration) else AIMessage(one.text)
+            for many in result.generations
+            for one in many
+        ]
+    )
+
+
+def messages_in(state: Any) -> list[BaseMessage]:
+    """Return the messages of a state or an input, and nothing else of it."""
+    messages = state.get("messages", []) if isinstance(state, Mapping) else []
+    try:
+        return convert_to_messages(messages if isinstance(messages, list) else [messages])
+    except Exception:
+        return []  # an invalid input, about which the run raises
+
+
+def tool_result(output: Any) -> Any:
+    """Return what the model reads of a tool's result; other updates of a command are left out."""
+    if isinstance(output, Command):
+        update = output.update
+        return tool_result(update.get("messages") if isinstance(update, Mapping) else None)
+    if isinstance(output, list | tuple):
+        return [tool_result(one) for one in output]
+    return output.content if isinstance(output, ToolMessage) else output
+
+
+def _as_data(message: BaseMessage) -> dict[str, Any]:
+    return {"role": _ROLES.get(message.type, message.type), "parts": _parts(message)}
+
+
+def _parts(message: BaseMessage) -> list[dict[str, Any]]:
+    """Return the parts of a message; of images and the like only the type."""
+    if isinstance(message, ToolMessage):
+        answer = {"id": message.tool_call_id, "response": message.content}
+        return [{"type": "tool_call_response", **answer}]
+    content = message.content
+    blocks = [content] if isinstance(content, str) else content
+    parts: list[dict[str, Any]] = []
+    for block in blocks:
+        text = block if isinstance(block, str) else block.get("text")
+        if text:
+            parts.append({"type": "text", "content": text})
+        elif isinstance(block, dict) and block.get("type") not in ("text", "tool_use", "tool_call"):
+            parts.append({"type": block.get("type", "unknown")})
+    calls = message.tool_calls if isinstance(message, AIMessage) else ()
+    for call in calls:
+        asked = {"id": call["id"], "name": call["name"], "arguments": call["args"]}
+        parts.append({"type": "tool_call", **asked})
+    return parts

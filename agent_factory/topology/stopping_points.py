@@ -1,0 +1,111 @@
+"""Stopping points: where stored threads can wait, and what another plan does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Literal
+
+from agent_factory.topology.model import TOOLS, Call, ToolKind, TopologyData, printable
+from agent_factory.topology.planner import former_nodes
+
+
+class Verdict(StrEnum):
+    """What becomes of threads at a stopping point."""
+
+    STANDS = "stands"
+    """A thread at a node is resumed there; a call of a tool runs."""
+    MOVED = "moved"
+    """A thread is resumed at the node of the same hook under its current name."""
+    BREAKS = "breaks"
+    """To resume a thread at a node raises `MissingNode`; a call of a tool does not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoppingPoint:
+    """A place where stored threads can wait or were cut short, and what a new plan does with them.
+
+    Args:
+        part: "node", or "tool" for the calls of a tool that wait.
+        name: The node, or the tool.
+        verdict: Whether threads can be resumed.
+        effect: What happens to a thread that is resumed.
+        now: The node at which it continues; empty if there is none, and for tools.
+        skipped: Nodes before this place that the thread has not passed: they do not run in this
+            turn of the model, or in this run if they run once a run.
+        repeated: Nodes after this place that the thread has passed: they run once more.
+    """
+
+    part: Literal["node", "tool"]
+    name: str
+    verdict: Verdict
+    effect: str
+    now: str = ""
+    skipped: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return printable(f"{self.verdict} {self.part} {self.name}: {self.effect}")
+
+    def to_data(self) -> dict[str, Any]:
+        """The point as a plain dict, for JSON."""
+        return {**asdict(self), "verdict": str(self.verdict)}
+
+
+def stopping_points(old: TopologyData, new: TopologyData) -> tuple[StoppingPoint, ...]:
+    """Where threads of `old` can wait, and what happens if an agent of `new` resumes them."""
+    names = {move.old: move.new for move in new.moved}
+    known = {**former_nodes(new), **{node: node for node in new.nodes}}
+    # Threads may wait at nodes that were already former ones of the old plan.
+    places = {**{node: node for node in old.nodes}, **former_nodes(old)}
+    calls = {TOOLS: Call.TOOL, old.style.model: Call.MODEL}
+    points = []
+    for place, node in places.items():
+        if place not in known:
+            former = place.rpartition(".")[0]
+            owner = names.get(former, former)
+            phases = [str(hook.phase) for hook in new.hooks if hook.owner == owner]
+            why = f"{owner} has only the hooks {', '.join(phases)}" if phases else "it is gone"
+            if not phases and old.hook_at(node):
+                why = f"if {owner} was renamed, pass moved={{{owner!r}: ...}}"
+            effect = f"raises MissingNode; {why}"
+            points.append(StoppingPoint("node", place, Verdict.BREAKS, effect))
+            continue
+        now = known[place]
+        passed = {known[n] for n in old.nodes[: old.nodes.index(node)] if n in known}
+        at = new.nodes.index(now)
+        skipped = tuple(n for n in new.nodes[:at] if n not in passed and n != TOOLS)
+        repeated = tuple(n for n in new.nodes[at + 1 :] if n in passed)
+        effects = ["resumes there" if place == now else f"resumes at {now}"]
+        effects += [f"{', '.join(skipped)} does not run before it"] if skipped else []
+        effects += [f"{', '.join(repeated)} runs once more"] if repeated else []
+        owners = {layer.owner for layer in new.layers if layer.call is calls.get(node)}
+        effects += (
+            f"runs without {layer.name}, and an answer to a question of it is not read"
+            for layer in (old.layers_around(calls[node]) if node in calls else ())
+            if names.get(layer.owner, layer.owner) not in owners
+        )
+        verdict, effect = Verdict.STANDS if place == now else Verdict.MOVED, "; ".join(effects)
+        points.append(StoppingPoint("node", place, verdict, effect, now, skipped, repeated))
+    return (*points, *tool_points(old, new))
+
+
+def tool_points(old: TopologyData, new: TopologyData) -> Iterator[StoppingPoint]:
+    """The tools whose calls can wait: before their review, and before and in the tools node."""
+    kept = {tool.name for tool in new.tools if tool.kind is ToolKind.CLIENT}
+    for tool in old.tools:
+        if tool.kind is not ToolKind.CLIENT or TOOLS not in old.nodes:
+            continue
+        if tool.name in kept:
+            yield StoppingPoint("tool", tool.name, Verdict.STANDS, "a waiting call runs")
+        elif TOOLS not in new.nodes:
+            effect = "a waiting call does not run: the agent has no tools"
+            yield StoppingPoint("tool", tool.name, Verdict.BREAKS, effect)
+        else:
+            layers = ", ".join(layer.name for layer in new.layers_around(Call.TOOL))
+            effect = (
+                "a waiting call gets an error that the model reads, if it is approved: the tool is "
+                f"gone{layers and f', unless {layers} runs it'}"
+            )
+            yield StoppingPoint("tool", tool.name, Verdict.BREAKS, effect)

@@ -1,0 +1,1 @@
+"""A shop whose support desk runs as a service."""

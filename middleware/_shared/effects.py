@@ -1,0 +1,29 @@
+"""What a tool that runs once finds in its runtime, and layers around it too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langgraph.prebuilt import ToolRuntime
+
+OnUnknown = Literal["rerun", "ask", "fail"]
+"""What happens if an earlier attempt of a call was started and its outcome is unknown."""
+
+
+@dataclass
+class EffectRuntime(ToolRuntime[Any, Any]):
+    """The runtime of a call whose effect is recorded.
+
+    Attributes:
+        idempotency_key: The key of the record.
+        on_unknown: What happens if the outcome of an attempt is unknown.
+    """
+
+    idempotency_key: str = ""
+    on_unknown: OnUnknown = "fail"
+
+
+def on_unknown(runtime: Any) -> OnUnknown | None:
+    """What happens if the outcome of an attempt is unknown; None if no effect is recorded."""
+    return runtime.on_unknown if isinstance(runtime, EffectRuntime) else None

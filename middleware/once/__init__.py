@@ -1,0 +1,27 @@
+"""The effect of a tool happens once, also if a process dies between the work and its result.
+
+A record is written before a tool runs, and gets the result after it. A call that runs again gets
+the stored result. If an attempt was started and has no result, nobody knows whether the work was
+done: then the tool runs again, a person is asked, or the model reads that it is unknown.
+"""
+
+from .effects import Effect, EffectError, EffectStore, effects_of_run
+from .keys import idempotency_key
+from .middleware import OnceMiddleware, OnceState
+from .stores import InMemoryEffects, SqliteEffects
+from .undo import Undone, aundo_effects, undo_effects
+
+__all__ = [
+    "Effect",
+    "EffectError",
+    "EffectStore",
+    "InMemoryEffects",
+    "OnceMiddleware",
+    "OnceState",
+    "SqliteEffects",
+    "Undone",
+    "aundo_effects",
+    "effects_of_run",
+    "idempotency_key",
+    "undo_effects",
+]

@@ -1,0 +1,197 @@
+"""Effects of tools as records, and where they are stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
+
+from langchain_core.messages import ToolMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from agent_factory import AgentFactoryError, Flow, Invoke, TurnError
+from agent_factory.middleware._shared.errors import format_error, is_async
+
+_SERIALIZER = JsonPlusSerializer()
+_UNDO = "/undo"
+
+
+class EffectError(TurnError):
+    """An effect cannot be recorded. The run ends; once the cause is gone, it can be resumed."""
+
+    code = "AF349"
+
+
+def dump(value: Any) -> bytes:
+    """A value as bytes, as checkpoints hold it."""
+    # The serializer has special formats for bytes and None, but not for a list with them.
+    return _SERIALIZER.dumps_typed([value])[1]
+
+
+def load(data: bytes) -> Any:
+    """The value that `dump` was given."""
+    return _SERIALIZER.loads_typed(("msgpack", data))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Record of a tool call that has an effect, or of the compensation of one.
+
+    A store keeps the fields as they are. `args` and `result` are read from them.
+
+    Args:
+        key: Key of the record, and idempotency key of the call: 32 hexadecimal digits. That of a
+            compensation ends with "/undo".
+        run: The run that made the call.
+        tool: The name of the tool.
+        args_data: The arguments of the call, serialized.
+        attempt: A random name of this attempt to run the tool.
+        started_at: When the attempt was started: ISO 8601, UTC.
+        result_data: The result, serialized; None as long as it is not known.
+    """
+
+    key: str
+    run: str
+    tool: str
+    args_data: bytes
+    attempt: str
+    started_at: str
+    result_data: bytes | None = None
+
+    @classmethod
+    def start(cls, key: str, run: str, tool: str, args_data: bytes) -> Effect:
+        """A new attempt."""
+        started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(key, run, tool, args_data, uuid4().hex, started_at)
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments of the call, without those that are injected."""
+        args: dict[str, Any] = load(self.args_data)
+        return args
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the result is known."""
+        return self.result_data is not None
+
+    @property
+    def result(self) -> Any:
+        """A ToolMessage, a Command, or a list of them; None as long as it is not known."""
+        return None if self.result_data is None else load(self.result_data)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the result is an error that the tool, or a layer inside, returned."""
+        result = self.result
+        parts = result if isinstance(result, list) else [result]
+        return any(isinstance(part, ToolMessage) and part.status == "error" for part in parts)
+
+    @property
+    def undo_key(self) -> str:
+        """Key of the record of its compensation."""
+        return self.key + _UNDO
+
+    @property
+    def is_undo(self) -> bool:
+        """Whether it is the record of a compensation."""
+        return self.key.endswith(_UNDO)
+
+    def __str__(self) -> str:
+        """The call, and when it was started."""
+        args = ", ".join(f"{name}={value!r}" for name, value in self.args.items())
+        return f"{self.tool}({args}), started at {self.started_at}"
+
+
+class EffectStore(Protocol):
+    """Where effects are recorded: one record for each key, durable when a method returns.
+
+    In async runs the methods are called in threads. To refuse the start of a tool, `begin` raises:
+    an AgentFactoryError passes the built-in layers unchanged, and a BaseException that is not an
+    Exception passes all layers. Any other exception ends the run as the cause of an EffectError,
+    because it says nothing about the tool.
+    """
+
+    def begin(self, effect: Effect) -> Effect | None:
+        """Insert a record if its key is new, in one atomic step, or return the existing one."""
+
+    def finish(self, effect: Effect, result: bytes) -> None:
+        """Store the result, if the record is still that of the same attempt."""
+
+    def release(self, effect: Effect) -> None:
+        """Delete the record, if it is still that of the same attempt and has no result."""
+
+    def of_run(self, run: str) -> Sequence[Effect]:
+        """The records of a run, in the order in which they were inserted."""
+
+
+class Recording(NamedTuple):
+    """Where the effects of a run are recorded; `run` is None if each thread names its own."""
+
+    store: EffectStore
+    run: str | None
+
+
+_recording: ContextVar[Recording | None] = ContextVar("effects_of_run", default=None)
+
+
+def current_recording() -> Recording | None:
+    """What `effects_of_run` has announced in this context."""
+    return _recording.get()
+
+
+@contextmanager
+def effects_of_run(store: EffectStore, run: str | None = None) -> Iterator[None]:
+    """Record the effects of the agents that run within the block.
+
+    It applies to each OnceMiddleware without a `store`, also in subagents, and in the threads and
+    tasks that LangGraph starts.
+
+    Args:
+        store: Where the effects are recorded.
+        run: A name for the run, unique among all threads and the same when the run is resumed.
+            Default: a new run begins with each input of the thread.
+
+    >>> from agent_factory.middleware import InMemoryEffects
+    >>> with effects_of_run(InMemoryEffects(), run="order-17"):
+    ...     pass  # agent.invoke(...)
+    """
+    token = _recording.set(Recording(store, run))
+    try:
+        yield
+    finally:
+        _recording.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A function in the form that `Invoke` takes; async runs call a plain one in a thread."""
+
+    function: Callable[..., Any]
+
+    def invoke(self, input: tuple[Any, ...], config: Any = None) -> Any:
+        return self.function(*input)
+
+    async def ainvoke(self, input: tuple[Any, ...], config: Any = None) -> Any:
+        if is_async(self.function):
+            return await self.function(*input)
+        return await asyncio.to_thread(self.function, *input)
+
+
+def stored(operation: Callable[..., Any], *args: Any) -> Flow[Any]:
+    """Call a method of a store; its failure is not one of the tool."""
+    try:
+        return (yield Invoke(Called(operation), args))
+    except AgentFactoryError:
+        raise
+    except Exception as error:
+        raise EffectError(
+            "the store of effects",
+            f"failed with {format_error(error)}.",
+            "Resume the run once the store can be reached.",
+        ) from error

@@ -1,0 +1,85 @@
+"""Keys of effects, and names of runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langgraph.prebuilt import ToolRuntime
+
+from agent_factory import ToolCallRequest
+from agent_factory.middleware._shared.effects import EffectRuntime
+
+from .effects import EffectError
+
+
+def idempotency_key(runtime: ToolRuntime[Any, Any]) -> str:
+    """The key of the call that runs, for a provider that does the same work once for each key.
+
+    It is the same when the call runs again, in whatever process.
+
+    Args:
+        runtime: The runtime of a tool under OnceMiddleware: its parameter `runtime: ToolRuntime`.
+
+    Raises:
+        EffectError: The effect of the call is not recorded.
+
+    >>> def pay(euros: int, runtime: ToolRuntime) -> str:
+    ...     "Pay a bill."
+    ...     return f"Paid {euros} euros under {idempotency_key(runtime)}."
+    """
+    if not isinstance(runtime, EffectRuntime):
+        raise EffectError(
+            "idempotency_key",
+            "has no key for this call: its effect is not recorded.",
+            "Add OnceMiddleware({'name_of_the_tool': 'rerun'}) to the agent.",
+        )
+    return runtime.idempotency_key
+
+
+def run_id(thread: Any, state: Mapping[str, Any]) -> str:
+    """The name of a run of a thread that nobody has named."""
+    return f"{thread}/{state.get('once_run') or ''}"
+
+
+def configurable_of(request: ToolCallRequest) -> Mapping[str, Any]:
+    """The coordinates of the run that makes a call."""
+    config: Any = getattr(request.runtime, "config", None) or {}
+    configurable: Mapping[str, Any] = config.get("configurable") or {}
+    return configurable
+
+
+def key_of(request: ToolCallRequest) -> str:
+    """The key of a call, the same whenever the call runs, and that of no other call."""
+    call, configurable = request.tool_call, configurable_of(request)
+    if configurable.get("thread_id") is None:
+        raise EffectError(
+            call["name"],
+            "cannot be recorded without a thread: its call would have no key by which it is known "
+            "again.",
+            'Pass {"configurable": {"thread_id": "1"}}, and build the agent with a checkpointer.',
+        )
+    # Models give ids of calls again. The nearest message with the call is the one that made it.
+    source = next(
+        (
+            message.id
+            for message in reversed(request.state["messages"])
+            if isinstance(message, AIMessage)
+            and any(made["id"] == call["id"] for made in message.tool_calls)
+        ),
+        None,
+    )
+    if source is None:
+        raise EffectError(
+            call["name"],
+            "has no key: no message with an id in the state made this call.",
+            "Keep the model's message in the state while its tools run.",
+        )
+    # That of the graph: the last part is the task of the call, the part before it of a subagent.
+    namespace = str(configurable.get("checkpoint_ns") or "").rpartition("|")[0]
+    parts = [configurable["thread_id"], namespace, source, call["id"], call["name"]]
+    text = json.dumps([*parts, call["args"]], default=str, sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,260 @@
+"""OnceMiddleware: records each effect before the tool runs, and its result after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Annotated, Any, Final, NotRequired, cast, get_args
+
+from langchain_core.messages import ToolMessage
+from langchain_core.messages.tool import ToolCall
+from langgraph.errors import GraphInterrupt, is_invalid_resume
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from agent_factory import (
+    AgentMiddleware,
+    AgentState,
+    Flow,
+    Ordering,
+    PrivateStateAttr,
+    ToolCallRequest,
+    set_reason,
+)
+from agent_factory.middleware._shared.effects import EffectRuntime, OnUnknown
+from agent_factory.middleware._shared.errors import FailureRecorder, outcome_unknown, record_failure
+from agent_factory.middleware._shared.messages import error_result
+from agent_factory.middleware._shared.validation import check_choice
+
+from .effects import (
+    Effect,
+    EffectError,
+    EffectStore,
+    current_recording,
+    dump,
+    effects_of_run,
+    stored,
+)
+from .keys import configurable_of, key_of, run_id
+from .question import decision_about
+
+Result = ToolMessage | Command[Any]
+Compensation = Callable[[Effect], Any]
+
+_QUESTION: Final = (
+    "{unknown}\nRespond with the result that it had, approve to run it again, or reject to leave "
+    "it open."
+)
+_FAILED: Final = (
+    "Error: {unknown} Find out whether it was done before you make the call again, or say that it "
+    "is uncertain."
+)
+_REJECTED: Final = "Error: {unknown} A person decided not to run it again."
+_UNDONE: Final = "Error: {effect}, was done, and has been undone since."
+
+
+class OnceState(AgentState[Any]):
+    """State of agents whose effects can be undone.
+
+    Attributes:
+        once_run: The newest message of the input with which the run began.
+    """
+
+    once_run: NotRequired[Annotated[str | None, PrivateStateAttr]]
+
+
+class OnceMiddleware(AgentMiddleware[OnceState, Any]):
+    """Lets the effect of a tool call happen once, also if the process dies and the run is resumed.
+
+    Before a tool runs, its call is recorded as started; after it, with its result. A call that runs
+    again gets the stored result, and the tool does not run. If an earlier attempt was started and
+    has no result, its outcome is unknown: the process died, or the tool timed out or was cancelled.
+    What then happens is set for each tool:
+
+    - "rerun": the tool runs again. For tools that pass their `idempotency_key` on.
+    - "ask": a person is asked by an interrupt, a `ToolApprovalRequest`: respond with the result
+      that the attempt had, approve to run the tool again, or reject to leave it open.
+    - "fail": the model reads an error that says that the outcome is unknown.
+
+    Any other exception means that the effect did not happen: the record is deleted, and the call
+    may run again. An interrupt inside the tool deletes it as well. A result with status "error" is
+    a result.
+
+    The key of a record is made of the thread, the namespace of a nested agent, the id of the
+    model's message, and the id, tool and arguments of the call. So it is the same when a run is
+    resumed, in whatever process; a new answer of the model to the same question is a new effect.
+    Run the agent with `durability="sync"`, so that an answer is stored before its tools run.
+
+    It is the innermost layer around tools: only what really runs is recorded.
+
+    Args:
+        effects: For each tool with an effect, what happens if the outcome of an earlier attempt is
+            unknown; None for a tool that is not recorded.
+        store: Where effects are recorded, such as `SqliteEffects(path)`. Default: the store that
+            `effects_of_run` announces where the agent runs.
+        default: As `effects`, for all tools that it does not name.
+        undo: Compensations by the name of the tool: functions of the `Effect`, sync or async. They
+            are called by `undo_effects`, and by nothing else. Tools of subagents with the same
+            store may be named as well.
+        name: Distinguishes several instances.
+
+    Raises:
+        ValueError: A policy is unknown, or no tool is recorded.
+        TypeError: `effects` or `undo` is not a mapping, or a compensation is not a function.
+
+    >>> from agent_factory import create_agent
+    >>> from agent_factory.middleware import InMemoryEffects
+    >>> from agent_factory.testing import ScriptedChatModel
+    >>> from langgraph.checkpoint.memory import InMemorySaver
+    >>> def refund(order: str) -> str:
+    ...     "Refund an order."
+    ...     return f"{order} is refunded."
+    >>> agent = create_agent(
+    ...     ScriptedChatModel([[{"name": "refund", "args": {"order": "A1"}}], "Done."]),
+    ...     [refund],
+    ...     middleware=[OnceMiddleware({"refund": "ask"}, store=InMemoryEffects())],
+    ...     checkpointer=InMemorySaver(),
+    ... )
+    >>> thread = {"configurable": {"thread_id": "1"}}
+    >>> agent.invoke({"messages": "Refund A1"}, thread, durability="sync")["messages"][2].text
+    'A1 is refunded.'
+    """
+
+    state_schema = OnceState
+    needs_checkpointer = True
+    unused: Collection[str] = ()
+    kept_flows = ("around_tool",)
+
+    ordering = Ordering(
+        after=(
+            "HumanInTheLoopMiddleware",
+            "ToolCallLimitMiddleware",
+            "AutoModeMiddleware",
+            "ToolErrorMiddleware",
+            "ToolRetryMiddleware",
+            "LLMToolEmulator",
+            "BudgetMiddleware",
+        ),
+        reads=("tool_errors",),
+    )
+
+    def __init__(
+        self,
+        effects: Mapping[str, OnUnknown | None],
+        *,
+        store: EffectStore | None = None,
+        default: OnUnknown | None = None,
+        undo: Mapping[str, Compensation] | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        if not isinstance(effects, Mapping):
+            raise TypeError(
+                f"effects must be a dict with names of tools as keys, got {effects!r}. "
+                "Pass {'refund': 'ask'}."
+            )
+        for tool, policy in [*effects.items(), (None, default)]:
+            if policy is not None:
+                argument = "default" if tool is None else f"effects[{tool!r}]"
+                check_choice(argument, policy, get_args(OnUnknown))
+        if default is None and not any(effects.values()):
+            raise ValueError(
+                "effects names no tool, so nothing would be recorded. Pass {'refund': 'ask'}, or "
+                "default='ask' for all tools."
+            )
+        if not isinstance(undo or {}, Mapping) or not all(map(callable, (undo or {}).values())):
+            raise TypeError(
+                "undo must be a dict with names of tools as keys and functions as values, got "
+                f"{undo!r}. Pass {{'book': cancel}}."
+            )
+        self.effects = dict(effects)
+        self.store = store
+        self.default = default
+        self.undo = dict(undo or {})
+        self.expected_tools = tuple(effects)
+        self.unused = () if undo else ("before_agent",)
+
+    def before_agent(self, state: OnceState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Name the run after the newest message, so that its effects can be undone."""
+        messages = state["messages"]
+        return {"once_run": messages[-1].id if messages else None}
+
+    async def abefore_agent(self, state: OnceState, runtime: Runtime[Any]) -> dict[str, Any]:
+        """Async variant of `before_agent`; nothing is awaited."""
+        return self.before_agent(state, runtime)
+
+    def around_tool(self, request: ToolCallRequest) -> Flow[Result]:
+        """Return the stored result, or run the tool and store its result."""
+        call = request.tool_call
+        policy = self.effects.get(call["name"], self.default)
+        announced = current_recording()
+        store = self.store or (announced and announced.store)
+        run = announced and announced.run
+        if run is None:
+            run = run_id(configurable_of(request).get("thread_id"), request.state)
+        if policy is None:
+            # The effects of a subagent belong to this run.
+            with effects_of_run(store, run) if store else nullcontext():
+                return cast("Result", (yield request))
+        if store is None:
+            raise EffectError(
+                self.name,
+                f"has no store to record the effect of {call['name']} in.",
+                f"Write {self.name}(..., store=SqliteEffects('effects.db')), or run the agent "
+                "within `with effects_of_run(store):`.",
+            )
+        effect = Effect.start(key_of(request), run, call["name"], dump(call["args"]))
+        while (earlier := (yield from stored(store.begin, effect))) is not None:
+            if (result := (yield from self._settled(store, earlier, call, policy))) is not None:
+                return cast("Result", result)
+            # Only this attempt: what another process has started since is asked about again.
+            yield from stored(store.release, earlier)
+        own = {"idempotency_key": effect.key, "on_unknown": policy}
+        runtime = EffectRuntime(**{**vars(request.runtime), **own})
+        try:
+            with effects_of_run(store, effect.run), FailureRecorder() as recorder:
+                result = yield replace(request, runtime=runtime)
+        except GeneratorExit as closed:
+            # Control flow closes a flow, which cannot yield then: the store is called at once.
+            signal = closed.__context__
+            if isinstance(signal, GraphInterrupt) or (signal and is_invalid_resume(signal)):
+                store.release(effect)
+            raise
+        except Exception as error:
+            if not outcome_unknown(error):
+                yield from stored(store.release, effect)
+            raise
+        # A layer further in may have reported an exception to the model.
+        if (failure := recorder.errors.get(call["id"])) is not None:
+            record_failure(call["id"], failure)
+            if outcome_unknown(failure):
+                return cast("Result", result)
+        yield from stored(store.finish, effect, dump(result))
+        return cast("Result", result)
+
+    def _settled(
+        self, store: EffectStore, earlier: Effect, call: ToolCall, policy: OnUnknown
+    ) -> Flow[Any]:
+        """The result of a call that was started before; None to run its tool again."""
+        if earlier.is_done:
+            set_reason("the result is stored")
+            records = yield from stored(store.of_run, earlier.run)
+            if any(record.key == earlier.undo_key for record in records):
+                return error_result(call, _UNDONE.format(effect=earlier))
+            return earlier.result
+        unknown = f"{earlier}, and its outcome is unknown: it may have been done."
+        set_reason("the outcome of an earlier attempt is unknown")
+        if policy == "fail":
+            return error_result(call, _FAILED.format(unknown=unknown))
+        if policy == "rerun":
+            return None
+        decision = yield from decision_about(earlier, call, _QUESTION.format(unknown=unknown))
+        if decision["type"] == "reject":
+            text = decision.get("message") or _REJECTED.format(unknown=unknown)
+            return error_result(call, text)
+        if decision["type"] == "approve":
+            return None
+        answer = ToolMessage(decision["message"], tool_call_id=call["id"], name=call["name"])
+        yield from stored(store.finish, earlier, dump(answer))
+        return answer

@@ -1,0 +1,75 @@
+"""The question about an attempt whose outcome is unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages.tool import ToolCall
+from langgraph.func import entrypoint
+from typing_extensions import TypedDict
+
+from agent_factory import Flow, Invoke
+from agent_factory.middleware._shared.interrupts import ask
+from agent_factory.middleware._shared.reviews import (
+    ActionRequest,
+    ReviewConfig,
+    ToolApprovalRequest,
+    answer_schema,
+)
+
+from .effects import Effect, EffectError
+
+
+class Question(TypedDict):
+    """A question, and the attempt it is about."""
+
+    request: ToolApprovalRequest
+    attempt: str
+
+
+class Answer(TypedDict):
+    """What a person decides about an attempt."""
+
+    decision: Any
+    attempt: str
+
+
+@entrypoint()
+def ask_person(question: Question) -> Answer:
+    """Ask in a graph, which has its own namespace.
+
+    LangGraph gives the interrupts of a task their answers by order, so a question in the task of
+    the tool could take the answer to a question of the tool itself.
+    """
+    schema, title = answer_schema(question["request"])
+    decision = ask(question["request"], schema, title=title)
+    return Answer(decision=decision, attempt=question["attempt"])
+
+
+def decision_about(earlier: Effect, call: ToolCall, question: str) -> Flow[Any]:
+    """What a person decides about an attempt whose outcome is unknown."""
+    request = ToolApprovalRequest(
+        tool_call_id=call["id"],
+        action_request=ActionRequest(
+            name=call["name"],
+            args=call["args"],
+            description=question,
+            tool_call_id=call["id"],
+        ),
+        review_config=ReviewConfig(
+            action_name=call["name"], allowed_decisions=["approve", "reject", "respond"]
+        ),
+    )
+    asked = Question(request=request, attempt=earlier.attempt)
+    while True:
+        answered = yield Invoke(ask_person, asked)
+        if "__interrupt__" in answered:
+            raise EffectError(
+                call["name"],
+                "cannot be asked about outside of an agent.",
+                "Test the answers in an agent with a checkpointer.",
+            )
+        # In a task that is resumed, a graph that has ended returns its old state. The next one has
+        # another namespace. So questions about earlier attempts are passed in their order.
+        if answered["attempt"] == earlier.attempt:
+            return answered["decision"]

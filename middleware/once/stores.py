@@ -1,0 +1,153 @@
+"""Stores of effects: in memory for tests, in an SQLite file for all processes of a machine."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import astuple, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from .effects import Effect
+
+
+class InMemoryEffects:
+    """Effects in the memory of this process: for tests. They are lost when the process ends.
+
+    >>> store = InMemoryEffects()
+    >>> effect = Effect.start("key-1", "run-1", "refund", b"")
+    >>> store.begin(effect)
+    >>> store.begin(effect) == effect
+    True
+    """
+
+    def __init__(self) -> None:
+        self._effects: dict[str, Effect] = {}
+        self._lock = Lock()
+
+    def begin(self, effect: Effect) -> Effect | None:
+        """Insert a record if its key is new, or return the existing one."""
+        with self._lock:
+            earlier = self._effects.get(effect.key)
+            if earlier is None:
+                self._effects[effect.key] = effect
+        return earlier
+
+    def finish(self, effect: Effect, result: bytes) -> None:
+        """Store the result, if the record is still that of the same attempt."""
+        with self._lock:
+            if self._is_current(effect):
+                self._effects[effect.key] = replace(effect, result_data=result)
+
+    def release(self, effect: Effect) -> None:
+        """Delete the record, if it is still that of the same attempt and has no result."""
+        with self._lock:
+            if self._is_current(effect) and not self._effects[effect.key].is_done:
+                del self._effects[effect.key]
+
+    def of_run(self, run: str) -> Sequence[Effect]:
+        """The records of a run, in the order in which they were inserted."""
+        with self._lock:
+            return [effect for effect in self._effects.values() if effect.run == run]
+
+    def _is_current(self, effect: Effect) -> bool:
+        known = self._effects.get(effect.key)
+        return known is not None and known.attempt == effect.attempt
+
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS effects (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL UNIQUE,
+    run TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    args BLOB NOT NULL,
+    attempt TEXT NOT NULL,
+    started_at TEXT NOT NULL,
+    result BLOB
+);
+CREATE INDEX IF NOT EXISTS effects_of_run ON effects (run);
+"""
+_COLUMNS = "key, run, tool, args, attempt, started_at, result"
+_INSERT = f"INSERT INTO effects ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+
+
+class SqliteEffects:
+    """Effects in an SQLite file, for all processes of one machine at once.
+
+    Each change is on the disk when its method returns, so it outlives a power failure as well. The
+    file and its table `effects` are made at the first use. Nothing deletes old records: do that
+    by the column `started_at`, and keep those of threads that may be resumed.
+
+    Args:
+        path: The file.
+        timeout: How long to wait for other processes that write, in seconds.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     store = SqliteEffects(f"{folder}/effects.db")
+    ...     store.begin(Effect.start("key-1", "run-1", "refund", b""))
+    ...     len(store.of_run("run-1"))
+    ...     store.close()
+    1
+    """
+
+    def __init__(self, path: str | Path, *, timeout: float = 30.0) -> None:
+        self.path = path
+        self.timeout = timeout
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._process = 0
+
+    def begin(self, effect: Effect) -> Effect | None:
+        """Insert a record if its key is new, or return the existing one."""
+        while True:
+            with self._lock, closing(self._execute(_INSERT, *astuple(effect))) as cursor:
+                if cursor.rowcount == 1:
+                    return None
+            # Another process may release the record between the two statements.
+            if known := self._select("key = ?", effect.key):
+                return known[0]
+
+    def finish(self, effect: Effect, result: bytes) -> None:
+        """Store the result, if the record is still that of the same attempt."""
+        update = "UPDATE effects SET result = ? WHERE key = ? AND attempt = ?"
+        with self._lock:
+            self._execute(update, result, effect.key, effect.attempt).close()
+
+    def release(self, effect: Effect) -> None:
+        """Delete the record, if it is still that of the same attempt and has no result."""
+        delete = "DELETE FROM effects WHERE key = ? AND attempt = ? AND result IS NULL"
+        with self._lock:
+            self._execute(delete, effect.key, effect.attempt).close()
+
+    def of_run(self, run: str) -> Sequence[Effect]:
+        """The records of a run, in the order in which they were inserted."""
+        return self._select("run = ? ORDER BY number", run)
+
+    def close(self) -> None:
+        """Close the connection; the next call opens a new one."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _select(self, condition: str, value: str) -> list[Effect]:
+        query = f"SELECT {_COLUMNS} FROM effects WHERE {condition}"
+        with self._lock, closing(self._execute(query, value)) as rows:
+            return [Effect(*row) for row in rows]
+
+    def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        # A connection must not be used in a process that was forked after it was opened.
+        if self._connection is None or self._process != os.getpid():
+            self._process = os.getpid()
+            self._connection = sqlite3.connect(
+                self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.executescript(_TABLE)
+        return self._connection.execute(statement, values)

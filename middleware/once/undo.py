@@ -1,0 +1,117 @@
+"""Undo the effects of a run that was cancelled or rejected half-way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from langgraph.types import StateSnapshot
+
+from agent_factory import Flow, Invoke, arun, run
+from agent_factory.middleware._shared.errors import is_async, outcome_unknown
+
+from .effects import Called, Effect, EffectError, current_recording, dump, stored
+from .keys import run_id
+from .middleware import OnceMiddleware
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What became of the effects of a run, the newest first.
+
+    Effects whose result is an error are left out.
+
+    Attributes:
+        undone: Those whose compensation has run, now or before.
+        unknown: Those whose outcome is unknown, or the outcome of whose compensation is. A person
+            has to find out.
+        kept: Those without a compensation.
+    """
+
+    undone: tuple[Effect, ...] = ()
+    unknown: tuple[Effect, ...] = ()
+    kept: tuple[Effect, ...] = ()
+
+
+def undo_effects(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Undone:
+    """Run the compensations of what a run has done, from its newest effect to its oldest.
+
+    Each compensation runs once: it is recorded as an effect is, in the same store. If it raises,
+    the exception propagates, and the next call of this function goes on from there. If its outcome
+    is unknown (it timed out, or the process died), it runs again if the policy of its tool is
+    "rerun", and is otherwise reported as unknown. Effects whose own outcome is unknown are only
+    reported.
+
+    The thread is not changed: say in the next message what was undone. Stop the run before; it does
+    not notice that its effects are undone. A call that is undone and runs again gives an error.
+
+    Args:
+        once: The middleware, with its compensations and its store.
+        run_or_state: The state of the thread, `agent.get_state(config)`, for its last run; or the
+            name that was passed to `effects_of_run`.
+
+    Raises:
+        EffectError: There is no store, or it failed; or a compensation is async.
+
+    >>> from agent_factory.middleware import InMemoryEffects
+    >>> def cancel_flight(flight: Effect) -> None:
+    ...     print(f"cancel {flight.args['to']}, booked under {flight.key}")
+    >>> once = OnceMiddleware(
+    ...     {"book_flight": "ask"}, store=InMemoryEffects(), undo={"book_flight": cancel_flight}
+    ... )
+    >>> undo_effects(once, "order-17")
+    Undone(undone=(), unknown=(), kept=())
+    """
+    for tool, compensation in once.undo.items():
+        if is_async(compensation):
+            raise EffectError(
+                f"undo[{tool!r}]", "is a coroutine function.", "Use `await aundo_effects(...)`."
+            )
+    return run(_undo(once, run_or_state))
+
+
+async def aundo_effects(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Undone:
+    """Async variant of `undo_effects`; plain compensations are called in threads."""
+    return await arun(_undo(once, run_or_state))
+
+
+def _undo(once: OnceMiddleware, run_or_state: str | StateSnapshot) -> Flow[Undone]:
+    announced = current_recording()
+    store = once.store or (announced and announced.store)
+    if store is None:
+        raise EffectError(
+            once.name,
+            "has no store of effects.",
+            f"Write {once.name}(..., store=...), or call this within effects_of_run(store).",
+        )
+    if isinstance(run_or_state, str):
+        run_name = run_or_state
+    else:
+        thread = (run_or_state.config.get("configurable") or {})["thread_id"]
+        run_name = run_id(thread, run_or_state.values)
+    undone: list[Effect] = []
+    unknown: list[Effect] = []
+    kept: list[Effect] = []
+    records: Sequence[Effect] = yield from stored(store.of_run, run_name)
+    for effect in reversed(records):
+        if effect.is_undo or effect.failed:
+            continue
+        if not effect.is_done or effect.tool not in once.undo:
+            (kept if effect.is_done else unknown).append(effect)
+            continue
+        own = Effect.start(effect.undo_key, effect.run, effect.tool, effect.args_data)
+        repeats = once.effects.get(effect.tool, once.default) == "rerun"
+        earlier: Effect | None = yield from stored(store.begin, own)
+        while earlier is not None and not earlier.is_done and repeats:
+            yield from stored(store.release, earlier)
+            earlier = yield from stored(store.begin, own)
+        if earlier is None:
+            try:
+                yield Invoke(Called(once.undo[effect.tool]), (effect,))
+            except Exception as error:
+                if not outcome_unknown(error):
+                    yield from stored(store.release, own)
+                raise
+            yield from stored(store.finish, own, dump(None))
+        (undone if earlier is None or earlier.is_done else unknown).append(effect)
+    return Undone(tuple(undone), tuple(unknown), tuple(kept))

@@ -1,0 +1,124 @@
+"""Stores of effects: one record for each key, whatever threads and processes do at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_factory.middleware import Effect, EffectStore, InMemoryEffects, SqliteEffects
+
+
+def effect(key: str = "key", run: str = "run") -> Effect:
+    return Effect.start(key, run, "pay", b"args")
+
+
+@pytest.fixture(params=[InMemoryEffects, SqliteEffects])
+def store(request: Any, tmp_path: Path) -> Iterator[EffectStore]:
+    if request.param is InMemoryEffects:
+        yield InMemoryEffects()
+        return
+    store = SqliteEffects(tmp_path / "effects.db")
+    yield store
+    store.close()
+
+
+def test_the_first_attempt_is_recorded_and_others_see_it(store: EffectStore) -> None:
+    first, second = effect(), effect()
+    assert store.begin(first) is None
+    assert store.begin(second) == first
+    store.finish(first, b"result")
+    earlier = store.begin(second)
+    assert earlier is not None
+    assert (earlier.result_data, earlier.attempt) == (b"result", first.attempt)
+
+
+def test_a_released_key_is_free(store: EffectStore) -> None:
+    first, second = effect(), effect()
+    store.begin(first)
+    store.release(first)
+    assert store.begin(second) is None
+
+
+def test_another_attempt_changes_nothing(store: EffectStore) -> None:
+    first, second = effect(), effect()
+    store.begin(first)
+    store.release(second)
+    store.finish(second, b"wrong")
+    assert store.begin(second) == first
+
+
+def test_what_is_done_cannot_be_released(store: EffectStore) -> None:
+    first = effect()
+    store.begin(first)
+    store.finish(first, b"result")
+    store.release(first)
+    assert store.begin(effect()) is not None
+
+
+def test_a_run_lists_its_effects_in_order(store: EffectStore) -> None:
+    first, second, third = effect("b"), effect("c", "other"), effect("a")
+    for one in (first, second, third):
+        store.begin(one)
+    assert store.of_run("run") == [first, third]
+    store.release(first)
+    store.begin(first)
+    assert store.of_run("run") == [third, first]
+
+
+def test_one_of_many_threads_begins(store: EffectStore) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        begun = list(threads.map(lambda _: store.begin(effect()), range(50)))
+    assert begun.count(None) == 1
+
+
+def test_a_file_keeps_its_effects(tmp_path: Path) -> None:
+    first = effect()
+    for found in (None, first):
+        store = SqliteEffects(tmp_path / "effects.db")
+        assert store.begin(first) == found
+        store.close()
+
+
+def test_a_closed_store_opens_again(tmp_path: Path) -> None:
+    store = SqliteEffects(tmp_path / "effects.db")
+    store.close()
+    store.begin(effect())
+    store.close()
+    assert store.begin(effect()) is not None
+    store.close()
+
+
+RACE = """
+import sys
+from agent_factory.middleware import Effect, SqliteEffects
+
+store = SqliteEffects(sys.argv[1])
+sys.stdin.readline()
+won = []
+for number in range(200):
+    one = Effect.start(str(number), "run", "pay", b"")
+    if store.begin(one) is None:
+        won.append(number)
+        if number % 3 == 0:
+            store.finish(one, b"result")
+print(won)
+"""
+
+
+@pytest.mark.long
+def test_one_of_several_processes_begins_each_effect(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RACE, str(tmp_path / "effects.db")]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    racers = [subprocess.Popen(command, **pipes) for _ in range(4)]
+    won = [eval(racer.communicate("go\n", timeout=120)[0]) for racer in racers]
+    assert [racer.returncode for racer in racers] == [0] * 4
+    assert sorted(number for numbers in won for number in numbers) == list(range(200))
+    store = SqliteEffects(tmp_path / "effects.db")
+    assert sum(one.is_done for one in store.of_run("run")) == len(range(0, 200, 3))
+    store.close()

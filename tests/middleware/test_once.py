@@ -1,0 +1,746 @@
+"""The effect of a tool happens once, wherever its process dies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from agent_factory import (
+    AgentFactoryError,
+    AgentMiddleware,
+    AgentState,
+    ToolCallRequest,
+    ToolRuntime,
+    agent_tool,
+    create_agent,
+    plan_agent,
+    run,
+)
+from agent_factory.middleware import (
+    Effect,
+    EffectError,
+    HumanInTheLoopMiddleware,
+    InMemoryEffects,
+    OnceMiddleware,
+    ToolErrorMiddleware,
+    ToolRetryMiddleware,
+    effects_of_run,
+    idempotency_key,
+)
+from agent_factory.review import pending
+from agent_factory.testing import ScriptedChatModel, check_middleware
+
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+GO: Any = {"messages": [("user", "Go")]}
+
+
+class Killed(BaseException):
+    """Simulates the death of a process."""
+
+
+class LeaseLost(AgentFactoryError):
+    """Refuses the start of a tool."""
+
+
+class Bank:
+    """Takes payments, then raises what is planned.
+
+    Attributes:
+        paid: The keys of the payments.
+        before: What is raised before a payment, first to last; None for nothing.
+        after: The same, after a payment.
+    """
+
+    def __init__(self, *after: BaseException | None) -> None:
+        self.paid: list[str] = []
+        self.before: list[BaseException | None] = []
+        self.after = list(after)
+
+    def pay(self, euros: int, runtime: ToolRuntime) -> str:
+        """Pay a bill."""
+        if self.before and (error := self.before.pop(0)):
+            raise error
+        self.paid.append(idempotency_key(runtime))
+        if self.after and (error := self.after.pop(0)):
+            raise error
+        return f"Paid {euros}."
+
+
+class Dies(AgentMiddleware):
+    """Dies once after each tool call of some ids, before the result is stored."""
+
+    def __init__(self, *ids: str) -> None:
+        super().__init__()
+        self.ids = list(ids)
+
+    def around_tool(self, request: Any) -> Any:
+        result = yield request
+        if request.tool_call["id"] in self.ids:
+            self.ids.remove(request.tool_call["id"])
+            raise Killed
+        return result
+
+
+def payment(euros: int = 5, id: str = "1", name: str = "pay") -> dict[str, Any]:
+    return {"name": name, "args": {"euros": euros}, "id": id}
+
+
+def agent_of(
+    bank: Bank, policy: Any, *outer: Any, script: Any = (), inner: Any = (), **options: Any
+) -> Any:
+    once = OnceMiddleware({"pay": policy}, store=options.pop("store", InMemoryEffects()))
+    model = ScriptedChatModel([*(script or [[payment()]]), "Done."])
+    options = {"checkpointer": InMemorySaver(), "tools": [bank.pay], **options}
+    return create_agent(model, middleware=[*outer, once, *inner], **options)
+
+
+def die(call: Any, agent: Any, given: Any = None, kind: type[BaseException] = Killed) -> None:
+    with pytest.raises(kind):
+        call(agent, given, THREAD, durability="sync")
+
+
+def results(values: Any) -> list[str]:
+    return [message.text for message in values["messages"] if message.type == "tool"]
+
+
+def answer(agent: Any, call: Any, decision: Any) -> Any:
+    (asked,) = pending(agent, THREAD).calls
+    given: Any = Command(resume={asked.interrupt_id: decision})
+    return call(agent, given, THREAD, durability="sync")
+
+
+# What is stored is not run again
+
+
+@pytest.mark.parametrize("fused", [True, False, "turn"])
+@pytest.mark.parametrize("policy", ["rerun", "ask", "fail"])
+def test_a_stored_result_is_returned_without_running_the_tool(
+    call: Any, policy: str, fused: Any
+) -> None:
+    bank = Bank()
+    agent = agent_of(bank, policy, Dies("1"), fused=fused)
+    die(call, agent, GO)
+    assert results(call(agent, None, THREAD)) == ["Paid 5."]
+    assert len(bank.paid) == 1
+
+
+class Paid(AgentState[Any]):
+    total: Annotated[int, lambda old, new: old + new]
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_commands_and_lists_are_stored_as_they_are(call: Any, as_list: bool) -> None:
+    runs = []
+
+    def pay(euros: int, runtime: ToolRuntime) -> Any:
+        """Pay a bill."""
+        runs.append(euros)
+        message = ToolMessage("Paid.", tool_call_id=runtime.tool_call_id, artifact={"no": 7})
+        if as_list:
+            return [message, Command(update={"total": euros})]
+        return Command(update={"total": euros, "messages": [message]})
+
+    agent = agent_of(Bank(), "fail", Dies("1"), tools=[pay], state_schema=Paid)
+    die(call, agent, {**GO, "total": 1})
+    values = call(agent, None, THREAD)
+    assert (runs, values["total"], results(values)) == ([5], 6, ["Paid."])
+    assert values["messages"][2].artifact == {"no": 7}
+
+
+def test_a_returned_error_is_a_result(call: Any) -> None:
+    runs = []
+
+    def pay(euros: int) -> str:
+        """Pay a bill."""
+        runs.append(euros)
+        raise ValueError("declined")
+
+    agent = agent_of(Bank(), "ask", Dies("1"), tools=[pay], handle_tool_errors=ValueError)
+    die(call, agent, GO)
+    (text,) = results(call(agent, None, THREAD))
+    assert "declined" in text
+    assert runs == [5]
+
+
+# What happens if the outcome of an attempt is unknown
+
+
+def test_rerun_runs_the_tool_again_with_the_same_key(call: Any) -> None:
+    bank = Bank(Killed())
+    agent = agent_of(bank, "rerun")
+    die(call, agent, GO)
+    assert results(call(agent, None, THREAD)) == ["Paid 5."]
+    assert len(bank.paid) == 2
+    assert len(set(bank.paid)) == 1
+
+
+def test_fail_tells_the_model_that_the_outcome_is_unknown(call: Any) -> None:
+    bank = Bank(Killed())
+    agent = agent_of(bank, "fail")
+    die(call, agent, GO)
+    values = call(agent, None, THREAD)
+    (text,) = results(values)
+    assert text.startswith("Error: pay(euros=5), started at 20")
+    assert "its outcome is unknown: it may have been done" in text
+    assert values["messages"][2].status == "error"
+    assert len(bank.paid) == 1
+
+
+@pytest.mark.parametrize("fused", [True, False, "turn"])
+@pytest.mark.parametrize(
+    ("decision", "result", "payments"),
+    [
+        ({"type": "approve"}, "Paid 5.", 2),
+        ({"type": "respond", "message": "Paid, receipt 7."}, "Paid, receipt 7.", 1),
+        ({"type": "reject", "message": "Let it be."}, "Let it be.", 1),
+        ({"type": "reject"}, "A person decided not to run it again.", 1),
+    ],
+)
+def test_ask_asks_a_person(
+    call: Any, fused: Any, decision: Any, result: str, payments: int
+) -> None:
+    bank = Bank(Killed())
+    agent = agent_of(bank, "ask", fused=fused)
+    die(call, agent, GO)
+    call(agent, None, THREAD, durability="sync")
+    (asked,) = pending(agent, THREAD).calls
+    assert (asked.id, asked.name, asked.args, asked.kind) == ("1", "pay", {"euros": 5}, "review")
+    assert asked.allowed == ("approve", "reject", "respond")
+    assert asked.question.startswith("pay(euros=5), started at 20")
+    assert "it may have been done" in asked.question
+    values = answer(agent, call, decision)
+    assert results(values)[0].endswith(result)
+    assert values["messages"][-1].text == "Done."
+    assert len(bank.paid) == payments
+
+
+def test_the_functions_of_review_answer_the_question(act: Any, call: Any) -> None:
+    for name, args, result in (
+        ("approve", (), "Paid 5."),
+        ("respond", ("Paid, receipt 7.",), "Paid, receipt 7."),
+        ("reject", ("Let it be.",), "Let it be."),
+    ):
+        bank = Bank(Killed())
+        agent = agent_of(bank, "ask")
+        die(call, agent, GO)
+        call(agent, None, THREAD)
+        assert results(act(name, agent, *args)) == [result]
+
+
+def test_the_result_that_a_person_gives_is_recorded(call: Any) -> None:
+    store = InMemoryEffects()
+    agent = agent_of(Bank(Killed()), "ask", store=store)
+    die(call, agent, GO)
+    call(agent, None, THREAD)
+    answer(agent, call, {"type": "respond", "message": "Paid, receipt 7."})
+    assert [effect.result.text for effect in store.of_run("1/")] == ["Paid, receipt 7."]
+
+
+def test_parallel_calls_are_asked_about_one_by_one(call: Any) -> None:
+    bank = Bank()
+    store = InMemoryEffects()
+    agent = agent_of(bank, "ask", script=[[payment(5, "a"), payment(6, "b")]], store=store)
+    bank.after = [Killed(), Killed()]
+    die(call, agent, GO)
+    while not pending(agent, THREAD).asks:  # what was cancelled before it started is not done
+        try:
+            call(agent, None, THREAD, durability="sync")
+        except Killed:
+            continue
+    bank.after = []
+    for _ in range(2):
+        open_calls = pending(agent, THREAD).calls
+        if not open_calls:
+            break
+        first = open_calls[0]
+        done = {"type": "respond", "message": f"Found {first.args['euros']}."}
+        values = call(agent, Command(resume={first.interrupt_id: done}), THREAD)
+    assert agent.get_state(THREAD).next == ()
+    assert len(results(values)) == 2
+    assert len(set(bank.paid)) == len(bank.paid) <= 2
+
+
+def test_each_attempt_of_unknown_outcome_is_asked_about(call: Any) -> None:
+    bank = Bank(Killed(), Killed())
+    agent = agent_of(bank, "ask")
+    die(call, agent, GO)
+    for _ in range(2):
+        call(agent, None, THREAD, durability="sync")
+        assert pending(agent, THREAD).asks
+        if len(bank.paid) == 1:
+            with pytest.raises(Killed):
+                answer(agent, call, {"type": "approve"})
+    assert results(answer(agent, call, {"type": "approve"})) == ["Paid 5."]
+    assert len(bank.paid) == 3
+
+
+class Breaks(InMemoryEffects):
+    """A store whose operations raise, before or after their work: {"begin": [None, Killed()]}."""
+
+    def __init__(self, **errors: Any) -> None:
+        super().__init__()
+        self.errors = errors
+
+    def _raise(self, name: str) -> None:
+        if self.errors.get(name) and (error := self.errors[name].pop(0)):
+            raise error
+
+    def begin(self, effect: Effect) -> Effect | None:
+        self._raise("begin")
+        earlier = super().begin(effect)
+        self._raise("begun")
+        return earlier
+
+    def finish(self, effect: Effect, result: bytes) -> None:
+        self._raise("finish")
+        super().finish(effect, result)
+        self._raise("finished")
+
+    def release(self, effect: Effect) -> None:
+        self._raise("release")
+        super().release(effect)
+        self._raise("released")
+
+
+@pytest.mark.parametrize("when", ["release", "released", "begin"])
+def test_an_answer_is_not_asked_for_twice_if_the_process_dies_before_the_tool_starts(
+    call: Any, when: str
+) -> None:
+    bank = Bank(Killed())
+    store = Breaks()
+    agent = agent_of(bank, "ask", store=store)
+    die(call, agent, GO)
+    call(agent, None, THREAD, durability="sync")
+    store.errors = {when: [None, Killed()] if when == "begin" else [Killed()]}
+    with pytest.raises(Killed):
+        answer(agent, call, {"type": "approve"})
+    assert results(call(agent, None, THREAD)) == ["Paid 5."]
+    assert len(bank.paid) == 2
+
+
+def test_a_death_before_the_record_costs_nothing(call: Any) -> None:
+    bank = Bank()
+    agent = agent_of(bank, "ask", store=Breaks(begin=[Killed()]))
+    die(call, agent, GO)
+    assert results(call(agent, None, THREAD)) == ["Paid 5."]
+    assert len(bank.paid) == 1
+
+
+@pytest.mark.parametrize("when", ["begun", "finish"])
+def test_a_death_between_record_and_result_is_an_unknown_outcome(call: Any, when: str) -> None:
+    bank = Bank()
+    agent = agent_of(bank, "fail", store=Breaks(**{when: [Killed()]}))
+    die(call, agent, GO)
+    (text,) = results(call(agent, None, THREAD))
+    assert "its outcome is unknown" in text
+    assert len(bank.paid) == (when == "finish")
+
+
+# Interrupts
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_it_works_inside_of_reviews(call: Any, mode: Any) -> None:
+    review = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode=mode)
+    bank = Bank(Killed())
+    agent = agent_of(bank, "ask", review)
+    call(agent, GO, THREAD)
+    edit = {"type": "edit", "edited_action": {"name": "pay", "args": {"euros": 4}}}
+    with pytest.raises(Killed):
+        answer(agent, call, {"decisions": [edit]} if mode == "batched" else edit)
+    call(agent, None, THREAD)
+    if mode == "per_call":  # LangGraph has lost the answer with the task
+        answer(agent, call, edit)
+    (asked,) = pending(agent, THREAD).calls
+    assert asked.question.startswith("pay(euros=4), started at")
+    (text,) = results(answer(agent, call, {"type": "respond", "message": "Paid 4."}))
+    assert text.startswith("Paid 4.")
+    assert len(bank.paid) == 1
+
+
+# Failures and retries
+
+
+def retries(**options: Any) -> ToolRetryMiddleware:
+    return ToolRetryMiddleware(initial_delay=0, **options)
+
+
+def test_after_a_definite_failure_the_call_may_run_again(call: Any) -> None:
+    bank = Bank()
+    bank.before = [ConnectionError("down")]
+    agent = agent_of(bank, "fail")
+    die(call, agent, GO, ConnectionError)
+    assert results(call(agent, None, THREAD)) == ["Paid 5."]
+
+
+def test_after_a_timeout_the_outcome_is_unknown(call: Any) -> None:
+    bank = Bank(TimeoutError("no answer"))
+    agent = agent_of(bank, "fail")
+    die(call, agent, GO, TimeoutError)
+    assert "its outcome is unknown" in results(call(agent, None, THREAD))[0]
+    assert len(bank.paid) == 1
+
+
+def test_a_retry_outside_repeats_definite_failures(call: Any) -> None:
+    bank = Bank()
+    bank.before = [ConnectionError("down")] * 2
+    assert results(call(agent_of(bank, "ask", retries()), GO, THREAD)) == ["Paid 5."]
+
+
+NAMED: Any = {"retry_on": (ConnectionError, TimeoutError)}
+
+
+@pytest.mark.parametrize(
+    "named", [NAMED, {"idempotent_tools": ["pay"]}, {"retry_on": lambda error: True}]
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_timeout_of_an_effect_is_never_repeated_blindly(
+    call: Any, named: Any, inside: bool
+) -> None:
+    bank = Bank(TimeoutError("no answer"))
+    order: Any = {"inner": [retries(**named)]} if inside else {}
+    outer = () if inside else (retries(**named),)
+    (text,) = results(call(agent_of(bank, "fail", *outer, **order), GO, THREAD))
+    assert ("is not known" if inside else "is unknown") in text
+    assert len(bank.paid) == 1
+
+
+def test_a_retry_that_would_repeat_a_timeout_asks_first(call: Any) -> None:
+    bank = Bank(TimeoutError("no answer"), TimeoutError("no answer"))
+    agent = agent_of(bank, "ask", retries(**NAMED))
+    for paid in (1, 2):
+        call(agent, GO if paid == 1 else None, THREAD)
+        assert len(bank.paid) == paid
+        if paid == 1:
+            answer(agent, call, {"type": "approve"})
+    assert results(answer(agent, call, {"type": "approve"})) == ["Paid 5."]
+    assert len(bank.paid) == 3
+
+
+def test_the_answer_to_a_question_of_the_tool_does_not_answer_that_of_the_middleware(
+    call: Any,
+) -> None:
+    """LangGraph gives the interrupts of a task their answers by their order."""
+    bank = Bank(TimeoutError("no answer"))
+    answers = []
+
+    def pay(euros: int, runtime: ToolRuntime) -> str:
+        """Pay a bill."""
+        answers.append(interrupt("Sure?"))
+        return bank.pay(euros, runtime)
+
+    agent = agent_of(bank, "ask", retries(**NAMED), tools=[pay])
+    assert call(agent, GO, THREAD)["__interrupt__"][0].value == "Sure?"
+    approve = {"type": "approve"}
+    (asked,) = answer(agent, call, approve)["__interrupt__"]
+    assert "its outcome is unknown" in asked.value["action_request"]["description"]
+    assert len(bank.paid) == 1
+    assert results(answer(agent, call, approve)) == ["Paid 5."]
+    assert answers == [approve, approve]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_tool_with_a_key_is_repeated_after_a_timeout(call: Any, inside: bool) -> None:
+    bank = Bank(TimeoutError("no answer"))
+    layers: Any = {"inner": [retries()]} if inside else {}
+    outer = () if inside else (retries(idempotent_tools=["pay"]),)
+    assert results(call(agent_of(bank, "rerun", *outer, **layers), GO, THREAD)) == ["Paid 5."]
+    assert len(set(bank.paid)) == 1
+    assert len(bank.paid) == 2
+
+
+def test_a_timeout_that_a_retry_inside_has_reported_is_unknown_and_reported_outward(
+    call: Any,
+) -> None:
+    bank = Bank(TimeoutError("no answer"))
+    store = InMemoryEffects()
+    outer = ToolErrorMiddleware(lambda error, request: f"handled {error}")
+    agent = agent_of(bank, "ask", outer, inner=[retries()], store=store)
+    assert results(call(agent, GO, THREAD)) == ["handled no answer"]
+    assert [effect.is_done for effect in store.of_run("1/")] == [False]
+
+
+def test_a_build_warns_of_a_wrong_order_and_of_hidden_errors() -> None:
+    once = OnceMiddleware({"pay": "ask"}, store=InMemoryEffects())
+    for outer, code in ((ToolRetryMiddleware(), "AF204"), (ToolErrorMiddleware(), "AF204")):
+        with pytest.raises(ValueError, match=code):
+            plan_agent(tools=[Bank().pay], middleware=[once, outer], strict=True, checkpointer=True)
+    with pytest.raises(ValueError, match="AF207"):
+        plan_agent(tools=[Bank().pay], middleware=[once], strict=True, handle_tool_errors=True)
+    with pytest.raises(ValueError, match="AF210"):
+        plan_agent(middleware=[once], strict=True)
+
+
+# The store
+
+
+@pytest.mark.parametrize("refusal", [LeaseLost("the lease", "is lost."), Killed()])
+def test_a_refusal_of_the_store_passes_all_layers_unchanged(call: Any, refusal: Any) -> None:
+    bank = Bank()
+    outer = (ToolErrorMiddleware(), retries())
+    store = Breaks(begin=[refusal])
+    agent = agent_of(bank, "ask", *outer, store=store, handle_tool_errors=True)
+    with pytest.raises(type(refusal)) as caught:
+        call(agent, GO, THREAD)
+    assert caught.value is refusal
+    assert bank.paid == []
+
+
+@pytest.mark.parametrize("when", ["begin", "finish", "release"])
+def test_a_failure_of_the_store_is_not_one_of_the_tool(call: Any, when: str) -> None:
+    bank = Bank()
+    bank.before = [ConnectionError("down")] if when == "release" else []
+    broken = OSError("the disk is full")
+    agent = agent_of(
+        bank, "ask", ToolErrorMiddleware(), retries(), store=Breaks(**{when: [broken]})
+    )
+    with pytest.raises(EffectError, match="OSError: the disk is full") as caught:
+        call(agent, GO, THREAD)
+    assert caught.value.__cause__ is broken
+    call(agent, None, THREAD)
+    assert pending(agent, THREAD).asks == (when != "begin")
+
+
+def test_without_a_store_an_error_says_what_to_write(call: Any) -> None:
+    agent = agent_of(Bank(), "ask", store=None)
+    with pytest.raises(EffectError, match=r"store=SqliteEffects\('effects.db'\)"):
+        call(agent, GO, THREAD)
+
+
+def test_a_store_can_be_announced_for_a_run(call: Any) -> None:
+    bank, store = Bank(), InMemoryEffects()
+    with effects_of_run(store, run="order-17"):
+        call(agent_of(bank, "ask", store=None), GO, THREAD)
+    (effect,) = store.of_run("order-17")
+    assert (effect.key, effect.tool, effect.args) == (bank.paid[0], "pay", {"euros": 5})
+    assert effect.result.text == "Paid 5."
+
+
+def test_a_store_of_its_own_comes_first(call: Any) -> None:
+    own, announced = InMemoryEffects(), InMemoryEffects()
+    with effects_of_run(announced, run="order-17"):
+        call(agent_of(Bank(), "ask", store=own), GO, THREAD)
+    assert len(own.of_run("order-17")) == 1
+    assert announced.of_run("order-17") == []
+
+
+def test_without_a_thread_an_error_says_what_to_write(call: Any) -> None:
+    bank = Bank()
+    agent = agent_of(bank, "ask", checkpointer=None)
+    with pytest.raises(EffectError, match="without a thread"):
+        call(agent, GO)
+    assert bank.paid == []
+    agent = agent_of(bank, "ask", checkpointer=None)  # as a tool or a node of another agent
+    assert results(call(agent, GO, THREAD)) == ["Paid 5."]
+
+
+def test_outside_of_an_agent_a_question_is_an_error() -> None:
+    once = OnceMiddleware({"pay": "ask"}, store=InMemoryEffects())
+    asked: Any = {**payment(), "type": "tool_call"}
+    state: Any = {"messages": [AIMessage("", tool_calls=[asked], id="m")]}
+    runtime: Any = ToolRuntime(
+        state=state, context=None, config=THREAD, stream_writer=print, tool_call_id="1", store=None
+    )
+    request = ToolCallRequest(asked, None, state, runtime)
+
+    def times_out(_: Any) -> Any:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        run(once.around_tool(request), times_out)
+    with pytest.raises(EffectError, match="pay: cannot be asked about outside of an agent"):
+        run(once.around_tool(request), times_out)
+
+
+# The key
+
+
+def test_a_reused_call_id_is_another_effect(call: Any) -> None:
+    bank = Bank()
+    agent = agent_of(bank, "ask", script=[[payment()], [payment()]])
+    assert results(call(agent, GO, THREAD)) == ["Paid 5."] * 2
+    assert len(set(bank.paid)) == 2
+
+
+def test_threads_have_different_effects(call: Any) -> None:
+    bank, store = Bank(), InMemoryEffects()
+    turn = AIMessage("", tool_calls=[{**payment(), "type": "tool_call"}], id="the same")
+    for thread in ("1", "2"):
+        config = {"configurable": {"thread_id": thread}}
+        call(agent_of(bank, "ask", script=[turn], store=store), GO, config)
+    assert len(set(bank.paid)) == 2
+
+
+def history_before(agent: Any, node: str) -> Any:
+    return next(s.config for s in agent.get_state_history(THREAD) if node in s.next)
+
+
+def test_time_travel_to_an_answer_returns_the_result_and_before_it_is_a_new_effect(
+    call: Any,
+) -> None:
+    bank = Bank()
+    script = [[payment()], "Done.", "Again.", [payment()]]
+    agent = agent_of(bank, "ask", script=script, fused=False)
+    call(agent, GO, THREAD)
+    assert results(call(agent, None, history_before(agent, "tools"))) == ["Paid 5."]
+    assert len(bank.paid) == 1
+    first = [s.config for s in agent.get_state_history(THREAD) if "model" in s.next][-1]
+    call(agent, None, first)
+    assert len(set(bank.paid)) == 2
+
+
+def test_an_edited_call_is_another_effect(call: Any) -> None:
+    """Time travel to a review, and another decision there."""
+    bank = Bank()
+    review = HumanInTheLoopMiddleware({"pay": True}, interrupt_mode="per_call")
+    agent = agent_of(bank, "ask", review, script=[[payment()], "Done."])
+    (asked,) = call(agent, GO, THREAD)["__interrupt__"]
+    waiting = agent.get_state(THREAD).config
+    answer(agent, call, {"type": "approve"})
+    (asked,) = call(agent, None, waiting)["__interrupt__"]
+    edit = {"type": "edit", "edited_action": {"name": "pay", "args": {"euros": 4}}}
+    values = call(agent, Command(resume={asked.id: edit}), THREAD)
+    assert results(values)[0].startswith("Paid 4.")
+    assert len(set(bank.paid)) == 2
+
+
+def test_a_tool_that_is_not_recorded_has_no_key(call: Any) -> None:
+    bank = Bank()
+    once = OnceMiddleware({"pay": None}, default="ask", store=InMemoryEffects())
+    model = ScriptedChatModel([[payment()]])
+    agent = create_agent(model, [bank.pay], middleware=[once], checkpointer=InMemorySaver())
+    with pytest.raises(EffectError, match="has no key for this call"):
+        call(agent, GO, THREAD)
+
+
+def test_all_tools_but_some_can_be_recorded(call: Any) -> None:
+    bank, store = Bank(), InMemoryEffects()
+    once = OnceMiddleware({"look": None}, default="ask", store=store)
+
+    def look(euros: int) -> str:
+        """Look."""
+        return "nothing"
+
+    model = ScriptedChatModel([[payment(), payment(id="2", name="look")], "Done."])
+    agent = create_agent(model, [bank.pay, look], middleware=[once], checkpointer=InMemorySaver())
+    call(agent, GO, THREAD)
+    assert [effect.tool for effect in store.of_run("1/")] == ["pay"]
+
+
+# Subagents
+
+
+def with_clerk(bank: Bank, inner: Any, *outer: Any, times: int = 1) -> Any:
+    """An agent whose tool is an agent that pays."""
+    # A cached model gives the same answer with the same ids.
+    call = AIMessage("", tool_calls=[{**payment(), "type": "tool_call"}], id="cached")
+    clerk = create_agent(
+        ScriptedChatModel([call, "It is paid."] * times),
+        [bank.pay],
+        middleware=inner,
+        name="clerk",
+        ignore=["AF211"],
+    )
+    asked = [{"name": "clerk", "args": {"request": "Pay!"}, "id": "c"}]
+    return create_agent(
+        ScriptedChatModel([asked] * times + ["Done."]),
+        [agent_tool(clerk, description="Pays bills.")],
+        middleware=outer,
+        checkpointer=InMemorySaver(),
+    )
+
+
+def test_the_effect_of_a_subagent_happens_once(call: Any) -> None:
+    bank, store = Bank(), InMemoryEffects()
+    once = OnceMiddleware({"pay": "ask"}, store=store)
+    agent = with_clerk(bank, [Dies("1"), once])
+    die(call, agent, GO)
+    assert results(call(agent, None, THREAD)) == ["It is paid."]
+    assert len(bank.paid) == 1
+
+
+def test_each_call_of_a_subagent_has_effects_of_its_own(call: Any) -> None:
+    bank = Bank()
+    once = OnceMiddleware({"pay": "ask"}, store=InMemoryEffects())
+    agent = with_clerk(bank, [once], times=2)
+    assert results(call(agent, GO, THREAD)) == ["It is paid."] * 2
+    assert len(set(bank.paid)) == 2
+
+
+def test_the_question_of_a_subagent_is_answered_from_outside(call: Any) -> None:
+    bank = Bank(Killed())
+    agent = with_clerk(bank, [OnceMiddleware({"pay": "ask"}, store=InMemoryEffects())])
+    die(call, agent, GO)
+    call(agent, None, THREAD, durability="sync")
+    assert results(answer(agent, call, {"type": "respond", "message": "Paid."})) == ["It is paid."]
+    assert len(bank.paid) == 1
+
+
+def test_a_subagent_records_in_the_store_and_the_run_of_the_outer_agent(call: Any) -> None:
+    bank, store = Bank(), InMemoryEffects()
+    outer = OnceMiddleware({"nothing": "ask"}, store=store)
+    agent = with_clerk(bank, [OnceMiddleware({"pay": "ask"})], outer)
+    call(agent, GO, THREAD)
+    assert [effect.key for effect in store.of_run("1/")] == bank.paid
+
+
+def test_a_subagent_does_not_inherit_a_key(call: Any) -> None:
+    bank = Bank()
+    agent = with_clerk(bank, [], OnceMiddleware({"clerk": "ask"}, store=InMemoryEffects()))
+    with pytest.raises(EffectError, match="has no key for this call"):
+        call(agent, GO, THREAD)
+
+
+# Arguments, laws
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: OnceMiddleware(["pay"]), "effects must be a dict"),  # type: ignore[arg-type]
+        (lambda: OnceMiddleware({"pay": "stop"}), r"effects\['pay'\] must be 'rerun', 'ask' or"),  # type: ignore[dict-item]
+        (lambda: OnceMiddleware({}, default="x"), "default must be"),  # type: ignore[arg-type]
+        (lambda: OnceMiddleware({"pay": None}), "names no tool"),
+        (lambda: OnceMiddleware({"pay": "ask"}, undo={"pay": 1}), "undo must be a dict"),  # type: ignore[dict-item]
+    ],
+)
+def test_wrong_arguments_are_refused(make: Callable[[], Any], text: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=text):
+        make()
+
+
+def test_it_keeps_the_laws_of_middleware() -> None:
+    check_middleware(
+        lambda: OnceMiddleware({}, default="ask", store=InMemoryEffects(), undo={"add": print}),
+        config={"configurable": {"thread_id": "1"}},
+        max_examples=5,
+    )
+
+
+def test_async_stores_do_not_block_the_loop() -> None:
+    """Two calls wait for the store at once."""
+    store = InMemoryEffects()
+    begin, waiting = store.begin, asyncio.Event()
+
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
+
+        def slow(effect: Effect) -> Effect | None:
+            asyncio.run_coroutine_threadsafe(_set(waiting), loop).result(timeout=5)
+            return begin(effect)
+
+        store.begin = slow  # type: ignore[method-assign]
+        return await agent_of(Bank(), "ask", store=store).ainvoke(GO, THREAD)
+
+    assert results(asyncio.run(main())) == ["Paid 5."]
+    assert waiting.is_set()
+
+
+async def _set(event: asyncio.Event) -> None:
+    event.set()

@@ -1,0 +1,1 @@
+"""Tests of the service; the modules in here are what they share."""

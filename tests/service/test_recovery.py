@@ -1,0 +1,168 @@
+"""A worker may die before or after each transaction: the next one loses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import current_thread
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from sqlalchemy import Connection, select
+
+from agent_factory.service import DatabaseUnavailable, Service
+from agent_factory.service.backend import Backend
+from agent_factory.service.database import Database
+from agent_factory.service.runner import Runner
+from agent_factory.service.tables import runs, threads
+from service.desk import Journal, check_history, make_desk
+
+
+class Killed(BaseException):
+    """The process dies."""
+
+
+class MortalDatabase(Database):
+    """A database whose process dies at one of the transactions that write: before or after it."""
+
+    dies_at = 0
+    survives_commit = False
+    count = 0
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        if current_thread().name == "agent-factory-events":
+            raise DatabaseUnavailable("it", "is gone.")  # events that are lost change nothing
+        self.count += 1
+        if self.dies_at and self.count >= self.dies_at + self.survives_commit:
+            raise Killed
+        with super().begin() as connection:
+            yield connection
+        if self.count == self.dies_at:
+            raise Killed
+
+
+def work(service: Service, thread: str, dies_at: int = 0, survives_commit: bool = False) -> bool:
+    """Carry out the job of a thread, as a worker does; whether the worker has survived."""
+    database = MortalDatabase(service._backend.database.url)
+    database.dies_at, database.survives_commit = dies_at, survives_commit
+    backend = Backend(database)
+    backend.agents.update(service._backend.agents)
+    with database.read() as connection:
+        job = connection.execute(select(runs.c.job).where(runs.c.thread_id == thread)).scalar_one()
+    (queued,) = service._backend.engine._client.list_workflows(workflow_ids=[job])
+    assert queued.input is not None
+    payload = queued.input["args"][0]
+    try:
+        Runner(backend, lambda: "w").run(job, payload)
+    except Killed:
+        return False
+    finally:
+        database.dies_at = 0
+        backend.close()
+    return True
+
+
+def status_of(service: Service, thread: str) -> str:
+    with service._backend.database.read() as connection:
+        found = select(threads.c.status).where(threads.c.thread_id == thread)
+        return str(connection.execute(found).scalar_one())
+
+
+def each_death(begin: Callable[[str], None], check: Callable[[str], None], service: Service) -> int:
+    """Let a worker die at each of its transactions in turn, and another one continue."""
+    for at in range(1, 200):
+        survived = True
+        for survives_commit in (False, True):
+            thread = f"t-{at}-{survives_commit}"
+            begin(thread)
+            survived = work(service, thread, at, survives_commit) and survived
+            assert work(service, thread)
+            check(thread)
+        if survived:
+            return at
+    raise AssertionError("the run does not end")
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {"checkpoints": "delta"},
+    {"checkpoints": "full"},
+    {"checkpoints": "delta", "fused": False},
+    {"checkpoints": "full", "fused": "turn"},
+]
+
+
+@pytest.mark.parametrize("options", SETTINGS, ids=str)
+def test_a_worker_that_dies_during_a_message(
+    sqlite_url: str, tmp_path: Path, options: Mapping[str, Any]
+) -> None:
+    journal = Journal(tmp_path / "journal")
+    with closing(Service(sqlite_url)) as service:
+        service.add("desk", make_desk(journal, calls=2, **options))
+
+        def begin(thread: str) -> None:
+            service.submit("desk", thread=thread, message="Pay.", message_id="m-1")
+
+        def check(thread: str) -> None:
+            check_history(service.state(thread).values["messages"], ["m-1"])
+            assert status_of(service, thread) == "idle"
+
+        assert each_death(begin, check, service) > 5
+    # An effect runs twice only if its process died between it and the storing of its result.
+    assert max(journal.times("pay").values()) <= 2
+    assert min(journal.times("pay").values()) == 1
+
+
+DECISIONS: list[dict[str, Any]] = [
+    {"decision": "approve"},
+    {"decision": "edit", "args": {"euros": 9}},
+    {"decision": "reject", "message": "Too much."},
+    {"decision": "respond", "message": "It was paid by hand."},
+]
+
+
+@pytest.mark.parametrize("options", SETTINGS[:3], ids=str)
+@pytest.mark.parametrize("asks", ["middleware", "interrupt_before"])
+@pytest.mark.parametrize("decision", DECISIONS, ids=lambda d: d["decision"])
+def test_a_worker_that_dies_during_a_decision(
+    sqlite_url: str,
+    tmp_path: Path,
+    decision: Mapping[str, Any],
+    asks: str,
+    options: Mapping[str, Any],
+) -> None:
+    """The decision is carried out once, and the next call waits for one of its own."""
+    journal = Journal(tmp_path / "journal")
+    own: dict[str, Any] = {"review": True}
+    if asks == "interrupt_before":
+        own = {"interrupt_before": ["tools"]}
+    with closing(Service(sqlite_url)) as service:
+        service.add("desk", make_desk(journal, calls=2, **own, **options))
+
+        def begin(thread: str) -> None:
+            service.submit("desk", thread=thread, message="Pay.", message_id="m-1")
+            assert work(service, thread)
+            (wait,) = service.inbox().waits(thread=thread)
+            service.decide(wait.id, **decision, by="ann")
+
+        def check(thread: str) -> None:
+            (wait,) = service.inbox().waits(thread=thread)
+            assert status_of(service, thread) == "waiting"
+            messages = service.state(thread).values["messages"]
+            first, result, second = messages[1:4]
+            assert (type(first), type(result), type(second)) == (AIMessage, ToolMessage, AIMessage)
+            assert wait.args == second.tool_calls[0]["args"] == {"euros": 2}
+            expected = {
+                "approve": "Paid 1.",
+                "edit": "Paid 9.",
+                "reject": "Too much.",
+                "respond": "It was paid by hand.",
+            }
+            assert result.text.startswith(expected[decision["decision"]])
+            paid = journal.times("pay")[first.tool_calls[0]["id"]]
+            assert paid in ((1, 2) if decision["decision"] in ("approve", "edit") else (0,))
+            assert journal.times("pay")[second.tool_calls[0]["id"]] == 0
+
+        assert each_death(begin, check, service) > 3

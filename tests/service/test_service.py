@@ -1,0 +1,609 @@
+"""Messages, reviews, busy threads, tenants, limits: what users of a service see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import interrupt
+
+from agent_factory import ToolRuntime, create_agent
+from agent_factory.errors import ArgumentError
+from agent_factory.review import DecisionNotAllowed
+from agent_factory.service import (
+    AlreadyDecided,
+    ClaimedByOther,
+    NotFound,
+    RunCancelled,
+    RunFailed,
+    Service,
+    ServiceError,
+    ThreadBusy,
+)
+from agent_factory.testing import ScriptedChatModel
+from service.databases import new_postgres
+from service.desk import Journal, check_history, make_desk
+
+Until = Callable[..., None]
+WAIT = 30.0
+
+
+class Gate:
+    """What the agent `slow` waits for."""
+
+    is_open = True
+
+    def wait(self) -> None:
+        while not self.is_open:
+            time.sleep(0.01)
+
+
+GATE = Gate()
+
+
+def echo(messages: list[BaseMessage]) -> AIMessage:
+    GATE.wait()
+    return AIMessage(f"You said: {messages[-1].text}")
+
+
+def fail(messages: list[BaseMessage]) -> AIMessage:
+    if "fail" in messages[-1].text:
+        raise ValueError("the model is out of order")
+    return AIMessage("Fine.")
+
+
+def ask(question: str) -> str:
+    """Ask a person."""
+    return f"The person said {interrupt({'question': question})}."
+
+
+def graph() -> Any:
+    """A graph that this library has not built."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", lambda state: {"messages": [AIMessage("A plain graph.")]})
+    builder.add_edge(START, "answer")
+    return builder.compile()
+
+
+def who(runtime: ToolRuntime[dict[str, str], Any]) -> str:
+    """Who asks."""
+    return f"It is {runtime.context['name']}."
+
+
+def call(name: str, **args: Any) -> list[dict[str, Any]]:
+    return [{"name": name, "args": args, "id": uuid4().hex}]
+
+
+def add_agents(service: Service, journal: Journal) -> None:
+    options: dict[str, Any] = {"checkpointer": InMemorySaver()}
+    many = 1000
+    service.add("desk", make_desk(journal, calls=1, review=True))
+    service.add("twice", make_desk(journal, calls=2, review=True))
+    service.add("echo", create_agent(ScriptedChatModel([echo] * many), **options))
+    service.add("fails", create_agent(ScriptedChatModel([fail] * many), **options))
+    asking = ScriptedChatModel([call("ask", question="Why?"), "Thanks."] * many)
+    service.add("asks", create_agent(asking, [ask], **options))
+    knowing = ScriptedChatModel([call("who"), "Yes."] * many)
+    service.add("knows", create_agent(knowing, [who], context_schema=dict, **options))
+    service.add("graph", graph())
+    service.add("stops", make_desk(journal, calls=1, interrupt_before=["model"]))
+    service.add("async", make_desk(journal, calls=1, review=True), asynchronous=True)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def service(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    """A service with a worker and several agents; tests have threads of their own."""
+    folder = tmp_path_factory.mktemp("service")
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
+    if request.param == "sqlite":
+        url = f"sqlite:///{folder}/service.db"
+    else:
+        url = new_postgres(request.getfixturevalue("postgres_server"))
+    with Service(url) as made:
+        add_agents(made, Journal(folder / "journal"))
+        yield made
+    monkeypatch.undo()
+
+
+@pytest.fixture
+def thread() -> str:
+    return f"t-{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def closed() -> Iterator[Gate]:
+    """While it is closed, the model of `echo` does not answer."""
+    GATE.is_open = False
+    yield GATE
+    GATE.is_open = True
+
+
+def texts(service: Service, thread: str) -> list[str]:
+    return [f"{m.type}: {m.text}" for m in service.state(thread).values["messages"]]
+
+
+# Messages
+
+
+def test_a_message_is_answered(service: Service, thread: str) -> None:
+    run = service.submit("echo", thread=thread, message="Hi", message_id="m-1")
+    assert run.result(WAIT)["messages"][-1].text == "You said: Hi"
+    assert run.status == "done"
+    assert service.run(run.id).result(WAIT)["messages"][0].id == "m-1"
+    (info,) = [one for one in service.threads() if one.id == thread]
+    assert (info.status, info.agent, info.run, info.error) == ("idle", "echo", run.id, None)
+
+
+def test_the_same_message_id_is_the_same_run(service: Service, thread: str) -> None:
+    first = service.submit("echo", thread=thread, message="Hi", message_id="m-1")
+    again = service.submit("echo", thread=thread, message="Hi", message_id="m-1")
+    assert first.id == again.id
+    first.result(WAIT)
+    service.submit("echo", thread=thread, message="Hi", message_id="m-1").result(WAIT)
+    assert texts(service, thread) == ["human: Hi", "ai: You said: Hi"]
+
+
+def test_messages_of_a_thread_are_answered_in_order(service: Service, thread: str) -> None:
+    ids = [f"m-{20 - at}" for at in range(20)]  # their ids do not sort as they came
+    runs = [service.submit("echo", thread=thread, message=id, message_id=id) for id in ids]
+    runs[-1].result(WAIT)
+    check_history(service.state(thread).values["messages"], ids)
+
+
+def test_a_message_without_a_thread_begins_one(service: Service) -> None:
+    runs = [service.submit("echo", message="Hi") for _ in range(2)]
+    assert runs[0].thread_id != runs[1].thread_id
+    assert [len(run.result(WAIT)["messages"]) for run in runs] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        HumanMessage("Hi"),
+        ("user", "Hi"),
+        [("user", "Hello"), ("user", "Hi")],
+        {"messages": [("user", "Hi")]},
+    ],
+    ids=["message", "pair", "list", "input"],
+)
+def test_forms_of_a_message(service: Service, message: Any) -> None:
+    run = service.submit("echo", message=message)
+    assert run.result(WAIT)["messages"][-1].text == "You said: Hi"
+
+
+def test_the_context_reaches_tools(service: Service, thread: str) -> None:
+    run = service.submit("knows", thread=thread, message="Who?", context={"name": "Ann"})
+    assert run.result(WAIT)["messages"][2].text == "It is Ann."
+
+
+def test_a_graph_of_another_library(service: Service, thread: str) -> None:
+    run = service.submit("graph", thread=thread, message="Hi")
+    assert run.result(WAIT)["messages"][-1].text == "A plain graph."
+
+
+def test_a_run_that_fails(service: Service, thread: str) -> None:
+    run = service.submit("fails", thread=thread, message="Please fail.")
+    with pytest.raises(RunFailed, match="ValueError: the model is out of order"):
+        run.result(WAIT)
+    assert run.status == "failed"
+    (info,) = [one for one in service.threads(status="failed") if one.id == thread]
+    assert info.error == "ValueError: the model is out of order"
+    # The thread takes the next message.
+    again = service.submit("fails", thread=thread, message="Go on.")
+    assert again.result(WAIT)["messages"][-1].text == "Fine."
+    assert [one.error for one in service.threads() if one.id == thread] == [None]
+
+
+def test_a_result_that_takes_too_long(service: Service, thread: str, closed: Gate) -> None:
+    run = service.submit("echo", thread=thread, message="Hi")
+    with pytest.raises(TimeoutError, match=r"is (queued|running) after 0.1 seconds"):
+        run.result(0.1)
+
+
+# Streams
+
+
+def test_a_stream_from_its_beginning(service: Service, thread: str) -> None:
+    run = service.submit("echo", thread=thread, message="Hi")
+    parts = [*run.stream(timeout=WAIT)]
+    tokens = "".join(p["data"][0].text for p in parts if p["type"] == "messages")
+    assert tokens == "You said: Hi"
+    assert [p["data"] for p in parts if p["type"] == "updates"][-1].keys() == {"model"}
+    assert (parts[-1]["type"], parts[-1]["data"]["status"]) == ("end", "done")
+    # Another process, which joins later, sees the same.
+    assert [*service.run(run.id).stream(timeout=WAIT)] == parts
+
+
+def test_a_stream_that_is_joined_again(service: Service, thread: str) -> None:
+    run = service.submit("echo", thread=thread, message="Hi there")
+    parts = [*run.stream(timeout=WAIT)]
+    for at, part in enumerate(parts):
+        assert [*run.stream(after=part["id"], timeout=WAIT)] == parts[at + 1 :]
+
+
+def test_a_stream_without_news(service: Service, thread: str, closed: Gate) -> None:
+    run = service.submit("echo", thread=thread, message="Hi")
+    with pytest.raises(TimeoutError):
+        list(run.stream(timeout=0.1))
+
+
+async def test_async_variants(service: Service, thread: str) -> None:
+    run = await service.asubmit("desk", thread=thread, message="Pay.")
+    assert [part["type"] async for part in run.astream(timeout=WAIT)][-1] == "end"
+    assert "__interrupt__" in await run.aresult(WAIT)
+    (wait,) = service.inbox().waits(thread=thread)
+    decided = await service.adecide(wait.id, "approve", by="ann")
+    assert (await decided.aresult(WAIT))["messages"][-1].text == "Paid."
+    assert len((await service.astate(thread)).values["messages"]) == 4
+    await decided.acancel()  # it has ended: nothing changes
+    assert decided.status == "done"
+
+
+def test_an_async_agent(service: Service, thread: str) -> None:
+    run = service.submit("async", thread=thread, message="Pay.")
+    assert "__interrupt__" in run.result(WAIT)
+    (wait,) = service.inbox().waits(thread=thread)
+    assert service.decide(wait.id, "approve", by="ann").result(WAIT)["messages"][-1].text == "Paid."
+    again = service.submit("async", thread=thread, message="Pay again.")
+    again.result(WAIT)
+    again.cancel()
+    last = service.submit("async", thread=thread, message="And again.")
+    assert "__interrupt__" in last.result(WAIT)
+
+
+# Reviews
+
+
+def waiting(service: Service, thread: str, agent: str = "desk") -> Any:
+    """A thread that waits for a review, and what it waits for."""
+    service.submit(agent, thread=thread, message="Pay.", message_id="m-1").result(WAIT)
+    (wait,) = service.inbox().waits(thread=thread)
+    return wait
+
+
+def test_a_review_is_approved(service: Service, thread: str) -> None:
+    wait = waiting(service, thread)
+    assert (wait.tool, wait.args, wait.kind) == ("pay", {"euros": 1}, "review")
+    assert wait.allowed == ("approve", "edit", "reject", "respond")
+    assert service.run(wait.run).status == "waiting"
+    run = service.decide(wait.id, "approve", by="ann")
+    assert run.id == wait.run
+    assert run.result(WAIT)["messages"][-1].text == "Paid."
+    assert service.inbox().waits(thread=thread) == []
+    decided = service.inbox().get(wait.id)
+    assert (decided.decided_by, decided.decision) == ("ann", {"type": "approve"})
+
+
+@pytest.mark.parametrize(
+    ("options", "result"),
+    [
+        ({"decision": "edit", "args": {"euros": 7}}, "Paid 7."),
+        ({"decision": "reject", "message": "No."}, "No."),
+        ({"decision": "respond", "message": "Done by hand."}, "Done by hand."),
+        ({"decision": {"type": "reject", "message": "Never."}}, "Never."),
+    ],
+    ids=["edit", "reject", "respond", "dict"],
+)
+def test_other_decisions(service: Service, thread: str, options: Any, result: str) -> None:
+    wait = waiting(service, thread)
+    values = service.decide(wait.id, **options, by="ann").result(WAIT)
+    assert values["messages"][2].text.startswith(result)
+
+
+def test_each_call_waits_anew(service: Service, thread: str) -> None:
+    first = waiting(service, thread, "twice")
+    service.decide(first.id, "approve", by="ann").result(WAIT)
+    (second,) = service.inbox().waits(thread=thread)
+    assert (second.run, second.args) == (first.run, {"euros": 2})
+    service.decide(second.id, "approve", by="bob").result(WAIT)
+    check_history(service.state(thread).values["messages"], ["m-1"])
+
+
+def test_a_question_of_a_tool(service: Service, thread: str) -> None:
+    service.submit("asks", thread=thread, message="Ask.").result(WAIT)
+    (wait,) = service.inbox().waits(thread=thread)
+    assert (wait.kind, wait.question, wait.allowed) == (
+        "question",
+        {"question": "Why?"},
+        ("respond",),
+    )
+    values = service.decide(wait.id, "respond", message="because", by="ann").result(WAIT)
+    assert values["messages"][2].text == "The person said because."
+
+
+def test_a_pause_where_no_call_waits(service: Service, thread: str) -> None:
+    service.submit("stops", thread=thread, message="Pay.").result(WAIT)
+    (wait,) = service.inbox().waits(thread=thread)
+    assert (wait.tool, wait.kind, wait.allowed) == ("model", "pause", ("approve",))
+    service.decide(wait.id, "approve", by="ann").result(WAIT)
+    (again,) = service.inbox().waits(thread=thread)
+    assert len(service.state(thread).values["messages"]) == 3
+    values = service.decide(again.id, "approve", by="ann").result(WAIT)
+    assert values["messages"][-1].text == "Paid."
+
+
+def test_the_same_decision_again_is_the_same_run(service: Service, thread: str) -> None:
+    wait = waiting(service, thread)
+    runs = [service.decide(wait.id, "approve", by="ann") for _ in range(2)]
+    assert runs[0].id == runs[1].id
+    runs[1].result(WAIT)
+    assert [m.type for m in service.state(thread).values["messages"]].count("tool") == 1
+    with pytest.raises(AlreadyDecided, match="was decided before: 'approve' by 'ann'"):
+        service.decide(wait.id, "reject", by="bob")
+
+
+def test_a_claim(service: Service, thread: str) -> None:
+    wait = waiting(service, thread)
+    inbox = service.inbox()
+    claimed = inbox.claim(wait.id, by="ann")
+    assert claimed.claimed_by == "ann"
+    assert claimed.claimed_until is not None
+    for attempt in (
+        lambda: inbox.claim(wait.id, by="bob"),
+        lambda: inbox.release(wait.id, by="bob"),
+        lambda: service.decide(wait.id, "approve", by="bob"),
+    ):
+        with pytest.raises(ClaimedByOther, match="is claimed by 'ann'"):
+            attempt()
+    assert [one.id for one in inbox.waits(claimed_by="ann", thread=thread)] == [wait.id]
+    assert inbox.release(wait.id, by="ann").claimed_by is None
+    inbox.claim(wait.id, by="bob", seconds=0.0)  # expires at once
+    assert inbox.claim(wait.id, by="ann").claimed_by == "ann"
+    service.decide(wait.id, "approve", by="ann").result(WAIT)
+    with pytest.raises(AlreadyDecided):
+        inbox.claim(wait.id, by="ann")
+
+
+def test_a_decision_that_is_not_allowed(service: Service, thread: str) -> None:
+    service.submit("asks", thread=thread, message="Ask.").result(WAIT)
+    (wait,) = service.inbox().waits(thread=thread)
+    with pytest.raises(DecisionNotAllowed, match=r"is not allowed here\. Allowed: respond"):
+        service.decide(wait.id, "approve", by="ann")
+
+
+def test_the_audit(service: Service, thread: str) -> None:
+    wait = waiting(service, thread)
+    service.inbox().claim(wait.id, by="ann")
+    service.decide(wait.id, "reject", message="No.", by="ann")
+    entries = service.inbox().audit(thread=thread)
+    assert [(one.who, one.what) for one in entries] == [("ann", "reject"), ("ann", "claim")]
+    assert entries[0].detail == {"type": "reject", "message": "No."}
+    assert entries[0].at >= entries[1].at
+
+
+# Busy threads
+
+
+def test_a_message_that_meets_a_review_is_held(service: Service, thread: str) -> None:
+    wait = waiting(service, thread)
+    held = service.submit("desk", thread=thread, message="And?", message_id="m-2")
+    assert held.status == "held"
+    service.decide(wait.id, "approve", by="ann")
+    assert "__interrupt__" in held.result(WAIT)
+    ids = [m.id for m in service.state(thread).values["messages"] if m.type == "human"]
+    assert ids == ["m-1", "m-2"]
+
+
+def test_a_queued_message_that_finds_a_review_is_held(service: Service, thread: str) -> None:
+    """It was submitted before the thread began to wait."""
+    first = service.submit("desk", thread=thread, message="Pay.", message_id="m-1")
+    second = service.submit("desk", thread=thread, message="And?", message_id="m-2")
+    third = service.submit("echo", thread=thread, message="So?", message_id="m-3")
+    first.result(WAIT)
+    end = time.monotonic() + WAIT
+    while third.status != "held" or second.status != "held":
+        assert time.monotonic() < end, (second.status, third.status)
+    (wait,) = service.inbox().waits(thread=thread)
+    service.decide(wait.id, "approve", by="ann")
+    second.result(WAIT)
+    (wait,) = service.inbox().waits(thread=thread)
+    service.decide(wait.id, "approve", by="ann")
+    third.result(WAIT)
+    check_history(service.state(thread).values["messages"], ["m-1", "m-2", "m-3"])
+
+
+def test_busy_reject(service: Service, thread: str, closed: Gate) -> None:
+    first = service.submit("echo", thread=thread, message="One", busy="reject")
+    with pytest.raises(ThreadBusy, match=r"is (queued|running)\. Submit the message later"):
+        service.submit("echo", thread=thread, message="Two", busy="reject")
+    GATE.is_open = True
+    first.result(WAIT)
+    service.submit("echo", thread=thread, message="Two", busy="reject").result(WAIT)
+    assert len(service.state(thread).values["messages"]) == 4
+
+
+def test_busy_interrupt(service: Service, thread: str, closed: Gate, until: Until) -> None:
+    first = service.submit("echo", thread=thread, message="One", message_id="m-1")
+    until(lambda: first.status == "running")
+    second = service.submit(
+        "echo", thread=thread, message="Two", message_id="m-2", busy="interrupt"
+    )
+    GATE.is_open = True
+    assert second.result(WAIT)["messages"][-1].text == "You said: Two"
+    assert first.status == "cancelled"
+    with pytest.raises(RunCancelled):
+        first.result(WAIT)
+    users = [m.id for m in service.state(thread).values["messages"] if m.type == "human"]
+    assert users == ["m-1", "m-2"]  # what the first run had written is kept
+
+
+def test_busy_rollback(service: Service, thread: str, until: Until) -> None:
+    service.submit("echo", thread=thread, message="Zero", message_id="m-0").result(WAIT)
+    GATE.is_open = False
+    try:
+        first = service.submit("echo", thread=thread, message="One", message_id="m-1")
+        until(lambda: len(service.state(thread).values["messages"]) == 3)
+        second = service.submit(
+            "echo", thread=thread, message="Two", message_id="m-2", busy="rollback"
+        )
+    finally:
+        GATE.is_open = True
+    assert second.result(WAIT)["messages"][-1].text == "You said: Two"
+    assert first.status == "cancelled"
+    users = [m.id for m in service.state(thread).values["messages"] if m.type == "human"]
+    assert users == ["m-0", "m-2"]
+
+
+@pytest.mark.parametrize("busy", ["interrupt", "rollback"])
+def test_a_new_message_ends_a_review(service: Service, thread: str, busy: Any) -> None:
+    wait = waiting(service, thread)
+    run = service.submit("desk", thread=thread, message="Stop.", message_id="m-2", busy=busy)
+    messages = run.result(WAIT)["messages"]
+    if busy == "interrupt":
+        assert [m.type for m in messages] == ["human", "ai", "tool", "human", "ai"]
+        expected = "This call of pay did not run: the user sent a new message instead."
+        assert messages[2].text == expected
+    else:
+        assert [m.type for m in messages] == ["human", "ai"]
+    assert service.run(wait.run).status == "cancelled"
+    with pytest.raises(AlreadyDecided, match="'cancel' by 'a new message'"):
+        service.decide(wait.id, "approve", by="ann")
+
+
+# Cancelling
+
+
+def test_a_running_run_is_cancelled(
+    service: Service, thread: str, closed: Gate, until: Until
+) -> None:
+    run = service.submit("echo", thread=thread, message="One")
+    until(lambda: service.threads(status="running") and service.state(thread).next == ("model",))
+    run.cancel(by="ann")
+    assert run.status == "cancelled"
+    GATE.is_open = True
+    again = service.submit("echo", thread=thread, message="Two")
+    assert again.result(WAIT)["messages"][-1].text == "You said: Two"
+    assert [m.type for m in again.result(WAIT)["messages"]] == ["human", "human", "ai"]
+    with pytest.raises(RunCancelled):
+        list(run.stream(timeout=WAIT))
+
+
+def test_a_queued_run_is_cancelled(service: Service, thread: str, closed: Gate) -> None:
+    first = service.submit("echo", thread=thread, message="One")
+    second = service.submit("echo", thread=thread, message="Two")
+    second.cancel()
+    GATE.is_open = True
+    first.result(WAIT)
+    assert second.status == "cancelled"
+    third = service.submit("echo", thread=thread, message="Three")
+    third.result(WAIT)
+    users = [m.text for m in third.result(WAIT)["messages"] if m.type == "human"]
+    assert users == ["One", "Three"]
+
+
+def test_a_waiting_run_is_cancelled(service: Service, thread: str) -> None:
+    wait = waiting(service, thread)
+    held = service.submit("echo", thread=thread, message="And?")
+    service.run(wait.run).cancel(by="ann")
+    assert service.inbox().waits(thread=thread) == []
+    assert held.result(WAIT)["messages"][-1].text == "You said: And?"
+    entry = service.inbox().audit(thread=thread)[0]
+    assert (entry.who, entry.what) == ("ann", "cancel")
+
+
+def test_a_held_message_is_withdrawn(service: Service, thread: str) -> None:
+    wait = waiting(service, thread)
+    held = service.submit("desk", thread=thread, message="And?")
+    held.cancel()
+    assert held.status == "cancelled"
+    service.decide(wait.id, "approve", by="ann").result(WAIT)
+    check_history(service.state(thread).values["messages"], ["m-1"])
+
+
+# Tenants
+
+
+def test_tenants_do_not_see_each_other(service: Service, thread: str) -> None:
+    service.submit("desk", thread=thread, message="Pay.", tenant="acme").result(WAIT)
+    (wait,) = service.inbox("acme").waits(thread=thread)
+    other = service.inbox("other")
+    assert other.waits() == []
+    assert other.count() == 0
+    assert other.audit() == []
+    assert service.threads(tenant="other") == []
+    for attempt in (
+        lambda: other.get(wait.id),
+        lambda: other.claim(wait.id, by="eve"),
+        lambda: other.release(wait.id, by="eve"),
+        lambda: service.decide(wait.id, "approve", by="eve", tenant="other"),
+        lambda: service.run(wait.run, tenant="other"),
+        lambda: service.state(thread, tenant="other"),
+        lambda: service.submit("desk", thread=thread, message="Mine?", tenant="other"),
+    ):
+        with pytest.raises(NotFound, match="does not exist"):
+            attempt()
+    assert service.state(thread, tenant="acme").next
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"message": 3}, "`?message`?: must be a string, a message or a list of messages, got"),
+        ({"message": "Hi", "busy": "wait"}, "must be one of 'queue', 'reject'"),
+        ({"message": "Hi", "priority": 5000}, "must be from -1000 to 1000, got 5000"),
+    ],
+)
+def test_bad_arguments(service: Service, options: Any, text: str) -> None:
+    with pytest.raises(ArgumentError, match=text):
+        service.submit("echo", **options)
+
+
+def test_an_agent_that_was_not_added(service: Service) -> None:
+    with pytest.raises(NotFound, match=r"agent 'dekc': was not added .* \['asks', 'async'"):
+        service.submit("dekc", message="Hi")
+
+
+def test_a_run_that_does_not_exist(service: Service) -> None:
+    with pytest.raises(NotFound, match="run 'nope': does not exist"):
+        service.run("nope")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"name": "echo"}, "'echo' is taken"),
+        ({"agent": "desk"}, "must be a compiled agent, got str"),
+        ({"late": "never"}, "must be one of 'reject', 'escalate', got 'never'"),
+        ({"review_within": "soon"}, "must be seconds or a string like '30m', '4h' or '2d'"),
+    ],
+)
+def test_bad_agents(service: Service, options: Any, text: str) -> None:
+    given = {"name": "new", "agent": graph(), **options}
+    with pytest.raises(ArgumentError, match=text):
+        service.add(**given)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("mysql://db", "must be SQLite or Postgres, got 'mysql://db'"),
+        ("desk.db", "must be the URL of a database, got 'desk.db'"),
+        ("sqlite://", "must name a file"),
+        (None, "must be the URL of a database, got None"),
+    ],
+)
+def test_bad_urls(url: Any, text: str) -> None:
+    with pytest.raises(ArgumentError, match=text):
+        Service(url)
+
+
+def test_one_service_runs_in_a_process(service: Service, tmp_path: Path) -> None:
+    second = Service(f"sqlite:///{tmp_path}/other.db")
+    with pytest.raises(ServiceError, match="another service runs in this process"):
+        second.start()
+    with pytest.raises(ArgumentError, match="this service has been started"):
+        service.start()
+    second.close()

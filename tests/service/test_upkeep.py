@@ -1,0 +1,309 @@
+"""Deadlines, schedules, limits, draining, and what puts tables in order again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from sqlalchemy import delete, insert, select, update
+
+from agent_factory import create_agent
+from agent_factory.service import AlreadyDecided, NotFound, Service
+from agent_factory.service.tables import events, runs, threads, waits, workers
+from agent_factory.testing import ScriptedChatModel
+from service.desk import Journal, check_history, make_desk
+
+Until = Callable[..., None]
+WAIT = 30.0
+
+
+@pytest.fixture
+def service(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("agent_factory.service.engine._POLL_SECONDS", 0.02)
+    monkeypatch.setattr("agent_factory.service.worker.BEAT_SECONDS", 0.1)
+    made = Service(url)
+    made.add("desk", make_desk(Journal(tmp_path / "journal"), calls=1, review=True))
+    yield made
+    made.close()
+
+
+def echo(messages: list[BaseMessage]) -> AIMessage:
+    return AIMessage(messages[-1].text)
+
+
+def wait_for_review(service: Service, thread: str, agent: str = "desk") -> Any:
+    service.submit(agent, thread=thread, message="Pay.", message_id="m-1").result(WAIT)
+    (wait,) = service.inbox().waits(thread=thread)
+    return wait
+
+
+# Deadlines
+
+
+def test_a_review_that_nobody_decides_is_rejected(
+    service: Service, tmp_path: Path, until: Until
+) -> None:
+    desk = make_desk(Journal(tmp_path / "late"), calls=1, review=True)
+    service.add("hasty", desk, review_within=0.05)
+    service.start()
+    run = service.submit("hasty", thread="t", message="Pay.")
+    until(lambda: run.status == "done")
+    result = run.result(WAIT)["messages"][2]
+    assert result.text == "Nobody decided about this call in time, so it did not run."
+    (entry,) = service.inbox().audit(thread="t")
+    assert (entry.who, entry.what) == ("deadline", "reject")
+
+
+def test_a_late_review_is_escalated_once(service: Service, tmp_path: Path, until: Until) -> None:
+    desk = make_desk(Journal(tmp_path / "late"), calls=1, review=True)
+    service.add("hasty", desk, review_within=0.4, late="escalate")
+    service.start()
+    first = wait_for_review(service, "t", "hasty")
+    service.inbox().claim(first.id, by="ann")
+    until(lambda: service.inbox().get(first.id).priority == 1)
+    escalated = service.inbox().get(first.id)
+    assert escalated.claimed_by is None
+    assert escalated.deadline > first.deadline
+    until(lambda: service.run(first.run).status == "done")
+    what = [entry.what for entry in service.inbox().audit(thread="t")]
+    assert what == ["reject", "escalate", "claim"]
+
+
+def test_a_late_pause_without_a_call_ends_the_run(
+    service: Service, tmp_path: Path, until: Until
+) -> None:
+    agent = make_desk(Journal(tmp_path / "late"), calls=1, interrupt_before=["model"])
+    service.add("stops", agent, review_within=0.05)
+    service.start()
+    run = service.submit("stops", thread="t", message="Pay.")
+    until(lambda: run.status == "cancelled")
+    assert service.inbox().count() == 0
+
+
+# Schedules, limits and priorities
+
+
+def test_a_schedule(service: Service, until: Until) -> None:
+    agent = create_agent(ScriptedChatModel([echo] * 100), checkpointer=InMemorySaver())
+    service.add("echo", agent)
+    service.schedule("tick", "* * * * * *", agent="echo", message="Tick", thread="t")
+    service.start()
+    until(lambda: service._backend.database and _messages(service, "t") >= 4)
+    service.unschedule("tick")
+    ids = [m.id for m in service.state("t").values["messages"] if m.type == "human"]
+    assert all(id.startswith("tick-2") for id in ids)
+    assert len(set(ids)) == len(ids)
+
+
+def _messages(service: Service, thread: str) -> int:
+    try:
+        return len(service.state(thread).values.get("messages", ()))
+    except NotFound:
+        return 0
+
+
+def test_the_limit_of_a_tenant(service: Service, tmp_path: Path, until: Until) -> None:
+    at_once = [0, 0]
+
+    def slow(messages: list[BaseMessage]) -> AIMessage:
+        at_once[0] += 1
+        at_once[1] = max(at_once)
+        time.sleep(0.05)
+        at_once[0] -= 1
+        return AIMessage("Done.")
+
+    service.add("slow", create_agent(ScriptedChatModel([slow] * 100), checkpointer=InMemorySaver()))
+    service.limit("acme", concurrency=1)
+    service.start()
+    found = [
+        service.submit("slow", thread=f"t-{at}", message="Hi", tenant="acme") for at in range(4)
+    ]
+    for run in found:
+        run.result(WAIT)
+    assert at_once[1] == 1
+
+
+def test_urgent_messages_come_first(service: Service) -> None:
+    seen: list[str] = []
+
+    def note(messages: list[BaseMessage]) -> AIMessage:
+        seen.append(messages[-1].text)
+        return AIMessage("Noted.")
+
+    service.add("note", create_agent(ScriptedChatModel([note] * 9), checkpointer=InMemorySaver()))
+    found = [
+        service.submit("note", thread=str(at), message=str(at), priority=at) for at in range(-2, 3)
+    ]
+    service.start(slots=1)
+    for run in found:
+        run.result(WAIT)
+    assert seen == ["2", "1", "0", "-1", "-2"]
+
+
+# Workers
+
+
+def test_a_worker_is_drained(service: Service, until: Until) -> None:
+    service.start(slots=3)
+    (worker,) = service.workers()
+    assert (worker["id"], worker["slots"], worker["draining"]) == (service.worker_id, 3, False)
+    assert not service.is_drained
+    assert service.drain() == [service.worker_id]
+    until(lambda: service.is_drained)
+    service.stop()
+    assert service.workers() == []
+    run = service.submit("desk", thread="t", message="Pay.")
+    time.sleep(0.2)
+    assert run.status == "queued"
+    service.start()  # under another id
+    run.result(WAIT)
+
+
+def test_a_worker_that_was_given_up_continues_under_a_new_id(
+    service: Service, until: Until
+) -> None:
+    service.start()
+    before = service.worker_id
+    with service._backend.database.begin() as connection:
+        connection.execute(delete(workers))
+    until(lambda: service.worker_id != before)
+    until(lambda: [one["id"] for one in service.workers()] == [service.worker_id])
+    wait_for_review(service, "t")
+
+
+# Tables
+
+
+def test_the_tables_are_written_again(service: Service) -> None:
+    service.start()
+    wait = wait_for_review(service, "t-1")
+    wait_for_review(service, "t-2")
+    service.decide(service.inbox().waits(thread="t-2")[0].id, "approve", by="ann").result(WAIT)
+    before = service.inbox().waits()
+    with service._backend.database.begin() as connection:
+        for table in (threads, waits, runs):
+            connection.execute(delete(table))
+    assert sorted(service.reindex()) == ["t-1", "t-2"]
+    after = service.inbox().waits()
+    assert [(one.id, one.args, one.tenant) for one in after] == [
+        (one.id, one.args, one.tenant) for one in before
+    ]
+    statuses = {one.id: one.status for one in service.threads()}
+    assert statuses == {"t-1": "waiting", "t-2": "idle"}
+    service.decide(wait.id, "approve", by="ann").result(WAIT)
+    check_history(service.state("t-1").values["messages"], ["m-1"])
+    service.submit("desk", thread="t-2", message="Again.", message_id="m-2").result(WAIT)
+    # Once more, when nothing is wrong: nothing changes.
+    before = service.inbox().waits()
+    assert sorted(service.reindex()) == ["t-1", "t-2"]
+    assert service.inbox().waits() == before
+
+
+def test_waits_that_are_in_no_checkpoint_are_removed(service: Service) -> None:
+    service.start()
+    wait = wait_for_review(service, "t")
+    service.decide(wait.id, "approve", by="ann").result(WAIT)
+    with service._backend.database.begin() as connection:
+        connection.execute(update(waits).values(decided_at=None))
+        connection.execute(update(threads).values(status="waiting"))
+    assert service.inbox().count() == 1
+    assert [*service.reindex()] == ["t"]
+    assert service.inbox().count() == 0
+    assert service.thread("t").status == "idle"
+
+
+def test_old_threads_are_forgotten(service: Service) -> None:
+    service.start()
+    for name in ("old", "old/2", "new"):
+        wait = wait_for_review(service, name)
+        service.decide(wait.id, "approve", by="ann").result(WAIT)
+    wait_for_review(service, "waiting")
+    with service._backend.database.begin() as connection:
+        old = update(threads).where(threads.c.thread_id.in_(("old", "waiting")))
+        connection.execute(old.values(updated_at=0.0))
+    assert [*service.forget(older_than="30d", tenant="other")] == []
+    assert [*service.forget(older_than="30d")] == ["old"]
+    with pytest.raises(NotFound):
+        service.state("old")
+    assert sorted(one.id for one in service.threads()) == ["new", "old/2", "waiting"]
+    assert len(service.state("old/2").values["messages"]) == 4
+    assert service.inbox().audit(thread="old")[0].what == "forget"
+    with service._backend.database.read() as connection:
+        left = connection.execute(select(runs.c.thread_id)).scalars().all()
+    assert sorted(left) == ["new", "old/2", "waiting"]
+    # The name can be used again.
+    run = service.submit("desk", thread="old", message="Pay.", message_id="m-1")
+    assert "__interrupt__" in run.result(WAIT)
+
+
+def test_events_are_forgotten(service: Service) -> None:
+    service.start()
+    run = service.submit("desk", thread="t", message="Pay.")
+    run.result(WAIT)
+    with service._backend.database.begin() as connection:
+        connection.execute(update(events).values(at=0.0))
+    service._backend.log.forget()
+    (end,) = run.stream(timeout=WAIT)
+    assert (end["type"], end["data"]["status"]) == ("end", "waiting")
+
+
+# Many reviews, many reviewers
+
+
+def test_two_reviewers_at_once(service: Service) -> None:
+    service.start()
+    wait = wait_for_review(service, "t")
+
+    def decide(at: int) -> str:
+        decision = "approve" if at % 2 else "reject"
+        try:
+            service.decide(wait.id, decision, by=f"person-{at}")
+        except AlreadyDecided:
+            return "late"
+        return decision
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = [*pool.map(decide, range(16))]
+    made = {outcome for outcome in outcomes if outcome != "late"}
+    assert len(made) == 1
+    service.run(wait.run).result(WAIT)
+    results = [m for m in service.state("t").values["messages"] if m.type == "tool"]
+    assert len(results) == 1
+    what = [entry.what for entry in service.inbox().audit(thread="t")]
+    assert what == [made.pop()]
+
+
+def test_ten_thousand_threads_that_wait(service: Service) -> None:
+    """The first page of a tenant takes no longer than with ten."""
+    service._backend.create()
+    row = {
+        "run": "r", "call_id": "c", "digest": "d", "tool": "pay", "kind": "review", "args": "{}",
+        "question": "null", "allowed": "approve", "agent": "desk", "late": "reject",
+    }  # fmt: skip
+    many = [
+        {
+            **row,
+            "wait_id": f"w-{at}",
+            "thread_id": f"t-{at}",
+            "tenant": f"tenant-{at % 10}",
+            "priority": at % 3,
+            "created_at": float(at),
+        }
+        for at in range(10_000)
+    ]
+    with service._backend.database.begin() as connection:
+        connection.execute(insert(waits), many)
+    begun = time.perf_counter()
+    found = [service.inbox("tenant-3").waits(limit=50) for _ in range(20)]
+    seconds = (time.perf_counter() - begun) / 20
+    assert [one.priority for one in found[0]] == [2] * 50
+    created = [one.created_at for one in found[0]]
+    assert created == sorted(created)
+    assert service.inbox("tenant-3").count() == 1000
+    assert seconds < 0.05  # measured: 0.002
