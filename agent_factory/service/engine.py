@@ -30,7 +30,7 @@ _APPLICATION = "agent_factory"
 _WORKFLOW = "agent_factory.run_job"
 _SCHEDULED = "agent_factory.run_schedule"
 _POLL_SECONDS = 0.1
-_URGENCY = 1000
+_URGENCY = 1001  # the engine's priorities begin at 1, and 1 is the highest
 
 logging.getLogger("dbos").setLevel(logging.WARNING)
 
