@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from agent_factory.service.inbox import AuditEntry as AuditEntry
     from agent_factory.service.inbox import Inbox as Inbox
     from agent_factory.service.inbox import Wait as Wait
+    from agent_factory.service.ledger import SharedLedger as SharedLedger
+    from agent_factory.service.ledger import SpentBy as SpentBy
     from agent_factory.service.run import Run as Run
     from agent_factory.service.service import Service as Service
     from agent_factory.service.service import ThreadInfo as ThreadInfo
@@ -31,6 +33,7 @@ _HOME = {
         "ServiceError ThreadBusy"
     ),
     ".inbox": "AuditEntry Inbox Wait",
+    ".ledger": "SharedLedger SpentBy",
     ".run": "Run",
     ".service": "Service ThreadInfo",
 }
